@@ -1,6 +1,9 @@
 # The API, the workers and the scheduler in one image, without the embedded engines. The command selects the process.
 ARG PYTHON_IMAGE=python:3.12-slim
+# Languages in which scans are read, as in the names of Debian's packages (tesseract-ocr-LANGUAGE); empty: no OCR.
+ARG OCR_LANGUAGES="eng deu"
 FROM ${PYTHON_IMAGE} AS build
+ARG OCR_LANGUAGES
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/foreask
 WORKDIR /src
@@ -11,10 +14,16 @@ COPY clients clients
 COPY shared shared
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \
-    /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp ./clients/evaluation . \
+    /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp ".${OCR_LANGUAGES:+[ocr]}" \
+    && /opt/foreask/bin/pip install --constraint constraints.txt ./clients/evaluation \
     && /opt/foreask/bin/pip uninstall --yes pip
 
 FROM ${PYTHON_IMAGE}
+ARG OCR_LANGUAGES
+# Only data: the engine itself is in a Python package. 1 to 4 MB for each language.
+RUN [ -z "$OCR_LANGUAGES" ] || { apt-get update \
+    && for language in $OCR_LANGUAGES; do packages="$packages tesseract-ocr-$(echo "$language" | tr _ -)"; done \
+    && apt-get install --yes --no-install-recommends $packages && rm -rf /var/lib/apt/lists/*; }
 # A new volume gets the owner of the folder on which it is mounted, so the image contains both folders.
 RUN useradd --system --uid 10001 --user-group --home-dir /data foreask \
     && install -d -o foreask -g foreask /data /data/uploads

@@ -33,7 +33,7 @@ up: $(VENV)/.installed ## start everything and keep it running
 PYTEST = $(IN) -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15
 
 test: $(VENV)/.dev ## run the fast tests (about ten minutes): all except tests marked `slow`
-	$(PYTEST) -m 'not slow' --histories 15
+	$(PYTEST) -m 'not slow' --histories 10
 
 test-all: $(VENV)/.dev ## run all tests, as before a merge
 	$(PYTEST)

@@ -33,6 +33,7 @@ BENCHMARKS = {
     "retrieval": [],
     "scale": ["--chunks", "100000", "--load", "300"],
     "scaling": [],
+    "scans": [],
     "searchable": [],
     "size": [],
     "stalls": [],

@@ -37,7 +37,7 @@ _BEFORE_SECONDS = 30.0
 _COLLECTION = "default"
 _BUILDS = f"/v1/collections/{_COLLECTION}/builds"
 _FINAL = ("ready", "degraded", "failed")
-_UNFOUND = ("queued", "parsing", "indexing")
+_UNFOUND = ("queued", "parsing", "reading", "indexing")
 
 
 def text_of(document: int, sections: int, edition: int = 0) -> str:

@@ -29,7 +29,7 @@ _MODEL_SECONDS = 5.0
 _POLL_SECONDS = 0.01
 _PAUSE_SECONDS = 0.5  # between two uploads, so that the questions of one do not delay the other
 _TIMEOUT_SECONDS = 60.0
-_STATES = ("queued", "parsing", "indexing", "searchable", "ready")
+_STATES = ("queued", "parsing", "reading", "indexing", "searchable", "ready")
 STEPS = ("upload", "until parsing", "parsing", "until found")
 SEED = "seed"
 

@@ -7,8 +7,9 @@ requests, the rows that it writes, and the memory of the parse worker that does 
 SIGKILL of that worker, and continues: the list requests of both parts show how many were repeated.
 
 Then fewer objects that are really loaded: a first sync, and a second one after 1 % were changed and 0.5 % removed,
-while the API, the workers and the scheduler are killed one after another. Afterwards the documents are compared with
-the objects, and the calls of the language model with the texts.
+while the API, the workers and the scheduler are killed one after another. A third one deletes the documents of the
+removed objects. The rows that the last two write are counted. Afterwards the documents and their versions are compared
+with the objects, the points in Qdrant with the documents, and the calls of the language model with the texts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import psutil
 from pydantic import SecretStr
 from sqlalchemy import text
@@ -32,7 +32,7 @@ from sqlalchemy import text
 from shared.ledger.postgres.database import Database
 from shared.settings import Settings
 from tests.support.deployment import Deployment, ScriptedProvider
-from tests.support.large_bucket import BUCKET, LargeBucket
+from tests.support.large_bucket import BUCKET, LargeBucket, key_of
 
 OBJECTS = 1_000_000
 CHANGES = 5_000
@@ -73,16 +73,9 @@ def main() -> None:
 
 
 def settings_of(provider: ScriptedProvider, bucket: LargeBucket) -> Settings:
-    secret = {
-        "uri": f"s3://{BUCKET}/",
-        "endpoint": bucket.url,
-        "region": "us-east-1",
-        "access_key_id": "id",
-        "secret_access_key": "secret",
-    }
     return provider.settings(
         source_roots={"*": [f"s3://{BUCKET}"]},
-        source_secrets={"LARGE": SecretStr(orjson.dumps(secret).decode())},
+        source_secrets={"LARGE": SecretStr(bucket.secret())},
         tuning={"sync_deletion_after": 0.01, "lease": 3},
         calibrate=False,
     )
@@ -95,9 +88,7 @@ async def unchanged(provider: ScriptedProvider, bucket: LargeBucket, objects: in
     ):
         deployment.wait_for_workers()
         deployment.client.post("/v1/sources", json=_SOURCE).raise_for_status()
-        url = deployment.stack.settings.database_url
-        assert url is not None
-        database = Database(url.get_secret_value(), timeout=None)
+        database = _database(deployment)
         try:
             await _make_items(database, objects)
             before = await _written(database)
@@ -123,6 +114,20 @@ async def unchanged(provider: ScriptedProvider, bucket: LargeBucket, objects: in
             )
         finally:
             await database.aclose()
+
+
+def _database(deployment: Deployment) -> Database:
+    url = deployment.stack.settings.database_url
+    assert url is not None
+    return Database(url.get_secret_value(), timeout=None)
+
+
+async def _written_by(deployment: Deployment) -> dict[str, int]:
+    database = _database(deployment)
+    try:
+        return await _written(database)
+    finally:
+        await database.aclose()
 
 
 async def _make_items(database: Database, objects: int) -> None:
@@ -190,13 +195,19 @@ def changes(provider: ScriptedProvider, bucket: LargeBucket, objects: int) -> No
             calls, requests = provider.stats()["calls"], bucket.change()
             print(f"first sync of {objects:,}: {_words(first)}; {calls:,} calls; {requests}", flush=True)
             bucket.change(changed_every=100, removed_every=200)
+            before = asyncio.run(_written_by(deployment))
             second = _finished(deployment, kills=len(_KILLED))
             third = _finished(deployment, kills=0)
             print(f"after changes, {len(_KILLED)} kills: {_words(second)}; then {_words(third)}", flush=True)
+            written = {name: rows - before[name] for name, rows in asyncio.run(_written_by(deployment)).items()}
+            print(f"rows written by both {written}", flush=True)
             _compare(deployment, objects)
             stats = provider.stats()
             editions = objects + len(range(0, objects, 100))
-            print(f"{stats['calls']:,} calls for {editions:,} texts; {bucket.change()}", flush=True)
+            print(
+                f"{stats['calls']:,} calls for {editions:,} texts, {stats['paid_twice']} paid twice; {bucket.change()}",
+                flush=True,
+            )
 
 
 def _finished(deployment: Deployment, kills: int) -> dict[str, Any]:
@@ -227,14 +238,16 @@ def _restart(deployment: Deployment, name: str) -> None:
 
 
 def _compare(deployment: Deployment, objects: int) -> None:
-    """Print how the documents differ from the objects of the bucket."""
-    expected = {f"large/texts/{number:09d}.md" for number in range(objects) if number % 200 != 1}
+    """Print how the documents differ from the objects of the bucket, and the points from the documents."""
+    expected = {f"large/{key_of(number)}": 1 if number % 100 else 2 for number in range(objects) if number % 200 != 1}
     documents = deployment.documents()
-    found = {document["external_id"] for document in documents}
+    found = {document["external_id"]: document["live_version"] for document in documents}
     states = Counter(document["state"] for document in documents)
+    wrong = sum(expected[name] != version for name, version in found.items() if name in expected)
     print(
-        f"documents: {len(found):,} of {len(expected):,}, {len(expected - found)} missing, {len(found - expected)}"
-        f" too many; {dict(states)}",
+        f"documents: {len(found):,} of {len(expected):,}, {len(expected.keys() - found)} missing,"
+        f" {len(found.keys() - expected)} too many, {wrong} with another version; {dict(states)};"
+        f" {sum(document['chunks']['total'] for document in documents):,} chunks, {deployment.points():,} points",
         flush=True,
     )
 

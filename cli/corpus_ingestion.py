@@ -24,7 +24,7 @@ _BATCH_ROWS = 500
 _BATCH_BYTES = 2 * 1024 * 1024
 _SHOWN = 20
 _UNAVAILABLE_ROUNDS = 10
-_NOT_SEARCHABLE = ("queued", "parsing", "indexing")
+_NOT_SEARCHABLE = ("queued", "parsing", "reading", "indexing")
 
 Until = Literal["searchable", "ready"]
 

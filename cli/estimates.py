@@ -25,18 +25,23 @@ FEW_FILES = 20
 CALLS_TO_ASK = 1_000
 """Largest number of model calls that needs no confirmation."""
 
+PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif")
+"""Files that are scanned pages: one, or several in a TIFF file, whose number is unknown before parsing."""
+
 _SAMPLE_FILES = 200
 _SAMPLE_BYTES = 4 * 1024 * 1024
 
 
 def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
-    """Describe the text files among the files, because the text of other formats is unknown before parsing.
+    """Describe texts and pictures among the files, because the text of other formats is unknown before parsing.
 
     Returns:
-        The field `documents` of POST /v1/estimates, or None without a text file; and the number of other files.
+        The field `documents` of POST /v1/estimates, or None without such a file; and the number of other files.
     """
     texts = [path for path in files.values() if kinds.is_text_file(path.name)]
-    if not texts:
+    pages = sum(path.name.lower().endswith(PICTURES) for path in files.values())
+    estimated = len(texts) + pages
+    if not estimated:
         return None, len(files)
     generator = random.Random(0)  # noqa: S311 - the same sample each time
     sample: list[Json] = []
@@ -47,7 +52,7 @@ def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
             room -= size
             sample.append({"text": path.read_bytes().decode(errors="replace")})
     size_bytes = sum(path.stat().st_size for path in texts)
-    return {"count": len(texts), "bytes": size_bytes, "sample": sample}, len(files) - len(texts)
+    return {"count": estimated, "bytes": size_bytes, "sample": sample, "pages": pages}, len(files) - estimated
 
 
 def of_corpus(survey: CorpusSurvey) -> Json:

@@ -42,11 +42,27 @@ class DocumentProgress:
     questions: int = 0
     error: str | None = None
     chunks: Mapping[str, int] = field(default_factory=lambda: _NO_CHUNKS)
+    pages: int = 0
+    pages_read: int = 0
+    pages_unread: int = 0
 
     @classmethod
     def of(cls, document: Document) -> Self:
         chunks = document.chunks.model_dump()
-        return cls(document.external_id, document.state, document.questions, document.error, chunks)
+        return cls(
+            document.external_id,
+            document.state,
+            document.questions,
+            document.error,
+            chunks,
+            document.pages,
+            document.pages_read,
+            document.pages_unread,
+        )
+
+    def page_counts(self) -> dict[str, int]:
+        """Return the numbers of all scanned pages, and of pages that were read or cannot be read."""
+        return {"total": self.pages, "done": self.pages_read + self.pages_unread}
 
 
 @dataclass(slots=True)
@@ -64,6 +80,7 @@ class UploadBatch:
     documents: dict[str, DocumentProgress] = field(default_factory=dict)
     _states: Counter[str] = field(default_factory=Counter)  # updated incrementally: there may be a million documents
     _chunks: Counter[str] = field(default_factory=Counter)
+    _pages: Counter[str] = field(default_factory=Counter)
 
     def record(self, document_id: str, document: DocumentProgress) -> None:
         """Record the newest state of a document."""
@@ -71,9 +88,11 @@ class UploadBatch:
         if before is not None:
             self._states[before.state] -= 1
             self._chunks.subtract(before.chunks)
+            self._pages.subtract(before.page_counts())
         self.documents[document_id] = document
         self._states[document.state] += 1
         self._chunks.update(document.chunks)
+        self._pages.update(document.page_counts())
 
     def states(self) -> Counter[str]:
         return +self._states
@@ -93,8 +112,10 @@ class UploadBatch:
             chunks=chunks["total"],
             chunks_generated=chunks["generated"],
             chunks_done=indexed + chunks["dead"] + chunks["discarded"],
+            pages=self._pages["total"],
+            pages_done=self._pages["done"],
             complete=len(self.documents) + len(self.rejected) == self.total
-            and not states["queued"] + states["parsing"],
+            and not states["queued"] + states["parsing"] + states["reading"],
         )
 
 

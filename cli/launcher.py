@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
@@ -29,6 +29,7 @@ from embedded.stack import ENGINES, Engine, Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.ingest.parse import confinement
 from shared.process import hardening
+from shared.services.ocr import off_because
 from shared.settings import Settings
 from shared.settings.tenant_limits import OTHERS
 from shared.sources.roots import EVERYTHING
@@ -144,7 +145,8 @@ class Launcher:
         logs = self._stack.data_dir / "logs"
         host, port = settings.api_host, settings.api_port
         environment = self._stack.environment()
-        crew = children(environment, logs, self._crew, host=host, port=port, grace=settings.grace)
+        read = 0 if off_because(settings) else self._crew.read
+        crew = children(environment, logs, replace(self._crew, read=read), host=host, port=port, grace=settings.grace)
         return Programs(list(crew), self._failures.put)
 
     def _address(self, engine: Engine) -> str:

@@ -24,6 +24,7 @@ _LINE_EVERY_SECONDS = 10.0
 class IngestCounts:
     """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded.
 
+    A page is done when it is read or dead.
     A `searchable` document can be found, at least by its text. `uploaded`: number of uploaded ones during the upload.
     """
 
@@ -34,6 +35,8 @@ class IngestCounts:
     chunks: int = 0
     chunks_generated: int = 0
     chunks_done: int = 0
+    pages: int = 0
+    pages_done: int = 0
     complete: bool = False  # every document has been read, so `chunks` is final
     uploaded: int | None = None
 
@@ -94,7 +97,7 @@ class Meter:
         """Show counts, with the remaining time and the costs of their job if it is given."""
         if count.chunks:  # chunks that were done before this ingest do not count for its rate
             self._rate.note(count.chunks_done)
-        notes = [*_notes(count), *self._chunk_notes(count)]
+        notes = [*_notes(count), *_page_notes(count), *self._chunk_notes(count)]
         left = _left_of_job(job) or self._left(count)
         notes += [left] if left else []
         notes += [f"{job.cost:,.4f} spent"] if job is not None and job.cost is not None else []
@@ -141,6 +144,11 @@ def _notes(count: IngestCounts) -> list[str]:
     uploaded = [] if count.uploaded is None else [f"{count.uploaded} uploaded"]
     found = [f"{count.searchable} searchable"] if count.searchable > count.documents_done - count.failed else []
     return [*uploaded, *found, *([f"{count.failed} failed"] if count.failed else [])]
+
+
+def _page_notes(count: IngestCounts) -> list[str]:
+    """Return the progress of scanned pages while some are unread."""
+    return [f"pages {count.pages_done} of {count.pages}"] if count.pages > count.pages_done else []
 
 
 class Stages:

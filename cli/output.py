@@ -36,20 +36,10 @@ from cli.ingestion import UploadBatch
 from shared.domain.errors import Unavailable
 from shared.domain.keys import Key as LedgerKey
 
-_STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
+_STATES = ("queued", "parsing", "reading", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
-_ONE_LINE = {
-    "id",
-    "kind",
-    "state",
-    "progress",
-    "left",
-    "health",
-    "source",
-    "next sync",
-    "started",
-}  # columns that are never folded
+_ONE_LINE = {"id", "state", "done", "health", "source", "next sync", "started"}  # columns that are never folded
 _SYNC_COUNTS = ("seen", "created", "changed", "unchanged", "missing", "deleted", "withheld", "refused")
 _SNIPPET_CHARS = 300
 _TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
@@ -135,9 +125,19 @@ def print_documents(console: Console, documents: Iterable[Document]) -> None:
         dead = f", {chunks.dead} dead" if chunks.dead else ""
         error = f"  {document.error}" if document.error else ""
         found = f", {chunks.searchable} searchable" if chunks.searchable > chunks.indexed else ""
-        counts = f"{chunks.indexed}/{chunks.total} chunks{found}{dead}, {document.questions} questions"
+        counts = (
+            f"{chunks.indexed}/{chunks.total} chunks{found}{dead}, {document.questions} questions{_pages(document)}"
+        )
         name = f"{document.collection}/{document.external_id}"
         say(console, f"{document.id}  {document.state:<10}  {name}  {counts}{error}")
+
+
+def _pages(document: Document) -> str:
+    """Return the progress of pages that are read by OCR; nothing if every page has text."""
+    if not document.pages:
+        return ""
+    unread = f", {document.pages_unread} unread" if document.pages_unread else ""
+    return f", {document.pages_read}/{document.pages} pages read{unread}"
 
 
 def print_document(console: Console, document: Document, chunks: Iterator[Chunk]) -> None:
@@ -145,8 +145,7 @@ def print_document(console: Console, document: Document, chunks: Iterator[Chunk]
     for name, value in _fields(document).items():
         say(console, f"{name:<16} {value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
     for chunk in chunks:
-        heading = " > ".join(chunk.heading_path)
-        say(console, f"\n#{chunk.ordinal} {chunk.state}" + (f"  {heading}" if heading else ""))
+        say(console, "  ".join([f"\n#{chunk.ordinal} {chunk.state}", *_origin(chunk)]))
         if chunk.error:
             say(console, f"   {chunk.error}")
         say(console, f"   {_snippet(chunk.text)}")
@@ -154,6 +153,13 @@ def print_document(console: Console, document: Document, chunks: Iterator[Chunk]
             mark = "-" if question.passed is False else "+"
             reason = f"  ({question.reason})" if question.reason else ""
             say(console, f"   {mark} {question.text}{reason}")
+
+
+def _origin(chunk: Chunk) -> list[str]:
+    """Return the headings of a chunk, its page, and the confidence of its words if it was read by OCR."""
+    heading = [" > ".join(chunk.heading_path)] if chunk.heading_path else []
+    page = [f"page {chunk.page}"] if chunk.page else []
+    return [*heading, *page, *([] if chunk.confidence is None else [f"confidence {chunk.confidence} %"])]
 
 
 def status(health: Json, work: Json | None, collections: list[Collection]) -> RenderableType:
@@ -277,7 +283,7 @@ def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) ->
         for name, reason in sorted(batch.rejected.items()):
             table.add_row(escape(name), "[red]not uploaded[/red]", escape(reason))
         for document in failed:
-            reason = document.error or f"{document.chunks['dead']} dead chunks"
+            reason = document.error or letter_counts(0, document.pages_unread, document.chunks["dead"]) + " failed"
             table.add_row(escape(document.external_id), _state(document.state), escape(reason))
         console.print(table)
     rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""
@@ -305,6 +311,8 @@ def estimate_line(estimate: Json) -> str:
         parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
     if estimate["paid_chunks"]:
         parts.append(f"{estimate['paid_chunks']:,} chunks are paid for already")
+    if estimate.get("pages"):  # a previous release reports none
+        parts.append(f"{estimate['pages']:,} scanned pages are read")
     if estimate["margin"] is not None:
         parts.append(f"±{estimate['margin']:.0%} (90 % interval of the sample)")
     return f"{'estimate' if estimate['exact'] else 'about'}: " + "; ".join(parts)
@@ -348,13 +356,20 @@ def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[De
     """Print a line for each dead letter, then counts by reason. Lines are not wrapped, so that ids can be copied."""
     for letter in letters:
         attempts = f"{letter.attempts} attempt{'s' if letter.attempts != 1 else ''}"
-        kind = letter.kind if letter.ordinal is None else f"chunk #{letter.ordinal}"
+        kind = _kind(letter)
         name = f"{letter.collection}/{letter.external_id}"
         say(console, f"{letter.id}  {kind:<9}  {name}  {letter.at:{_TO_SECONDS}}  {attempts}  {letter.reason}")
     for reason in reasons:
-        say(console, f"{letter_counts(reason.documents, reason.chunks)}: {reason.reason}")
+        say(console, f"{letter_counts(reason.documents, reason.pages, reason.chunks)}: {reason.reason}")
     if not reasons:
         say(console, "There are no dead letters.")
+
+
+def _kind(letter: DeadLetter) -> str:
+    """Return the kind of a dead letter, with the number of its page or the position of its chunk."""
+    if letter.ordinal is None:
+        return letter.kind
+    return f"page {letter.ordinal}" if letter.kind == "page" else f"chunk #{letter.ordinal}"
 
 
 def print_dead_letter(console: Console, letter: DeadLetter) -> None:
@@ -405,7 +420,7 @@ def deployment_tables(deployment: Json, tenants: Iterable[Json]) -> RenderableTy
     stages = _table("stage", "open")
     for name, count in deployment["open"].items():
         stages.add_row(name, f"{count:,}")
-    table = _table("tenant", "documents", "chunks", "parse", "generate", "index", "dead")
+    table = _table("tenant", "documents", "chunks", *deployment["open"], "dead")
     for tenant in tenants:
         pending = [f"{stage['due'] + stage['in_flight'] + stage['later']:,}" for stage in tenant["stages"].values()]
         chunks = f"{sum(tenant['chunks'].values()):,}"
@@ -446,17 +461,27 @@ def builds_table(builds: Iterable[Build]) -> Table:
 
 
 def jobs_table(jobs: Iterable[Job]) -> Table:
-    table = _table("id", "kind", "state", "progress", "left", "collection")
+    """Return a line for each job. Ids are never folded, and the words of other columns only as a whole."""
+    table = _table("id", "job", "state", "done")
+    table.columns[2].no_wrap = False
+    table.show_edge, table.pad_edge, table.collapse_padding = False, False, True  # the usual line has 80 columns
     for job in jobs:
-        state = f"{job.state} ({job.pause_reason})" if job.pause_reason else job.state
-        left = "" if job.eta_seconds is None else duration(job.eta_seconds)
-        table.add_row(job.id, job.kind, state, f"{job.done:,} of {job.total:,}", left, job.collection or "")
+        of = f" of {escape(job.collection)}" if job.collection else ""
+        table.add_row(job.id, f"{job.kind}{of}", _state_of_job(job), f"{job.done / job.total:.0%}" if job.total else "")
     return table
+
+
+def _state_of_job(job: Job) -> str:
+    """Return the state of a job, with the reason why it waits and the time that is left."""
+    reason = f" ({job.pause_reason})" if job.pause_reason else ""
+    left = "" if job.eta_seconds is None else f", {duration(job.eta_seconds)} left"
+    return f"{job.state.replace('_', ' ')}{reason}{left}"
 
 
 def print_job(console: Console, job: Job) -> None:
     """Print a job with the numbers of its documents, and the reason if it waits or failed."""
     console.print(jobs_table([job]))
+    say(console, f"{job.done:,} of {job.total:,} done")
     if job.documents:
         console.print(f"documents: {_counts(job.documents)}")
     if job.cost is not None:
@@ -486,6 +511,8 @@ def print_source(
     say(console, f"{'next sync':<12} {source.next_sync_at or 'on request'}")
     if source.removing:
         say(console, "The source is being removed.")
+    if source.newest_look is not None and (trouble := source.newest_look.error or source.newest_look.waiting):
+        say(console, f"{'hints':<12} {trouble}")
     syncs = list(syncs)
     if syncs:
         table = _table("started", "result")
@@ -593,11 +620,12 @@ def print_gate(console: Console, report: Json) -> None:
         console.print("[green]open:[/green] no reason against the build")
 
 
-def letter_counts(documents: int, chunks: int) -> str:
-    """Return the numbers of documents and chunks in words, without zeros."""
-    counts = {"document": documents, "chunk": chunks}
+def letter_counts(documents: int, pages: int, chunks: int) -> str:
+    """Return the numbers of documents, pages and chunks in words, without zeros."""
+    counts = {"document": documents, "page": pages, "chunk": chunks}
     parts = [f"{count} {name}{'s' if count != 1 else ''}" for name, count in counts.items() if count]
-    return " and ".join(parts) or "nothing"
+    *first, last = parts or ["nothing"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _table(*columns: str) -> Table:

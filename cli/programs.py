@@ -18,6 +18,7 @@ from shared.settings import Settings
 from shared.settings.sources import secrets, variables_of
 
 _TIMEOUT_SECONDS = 2.0
+_OF_FILES = (("workers", "parse"), ("workers", "read"))  # programs that process untrusted files
 _SECRETS_OF_PARSERS = {"database_url", "redis_url", "store_options"}
 _PASSWORDS = {
     APP_ROLE: "FOREASK_APP_DATABASE_PASSWORD",
@@ -32,6 +33,7 @@ class Crew:
     """Numbers of worker processes of each kind."""
 
     parse: int = 1
+    read: int = 1  # none if OCR is off
     generate: int = 1
     index: int = 1
 
@@ -89,20 +91,25 @@ def children(
             name=name,
             command=[sys.executable, "-m", *command],
             log=logs / f"{name}.log",
-            environment=without_keys(parsing) if command == ("workers", "parse") else serving,
+            environment=without_keys(parsing) if command in _OF_FILES else serving,
             healthy=(lambda: is_live(host, port)) if name == "api" else lambda: True,
             stop_timeout=grace + timedelta(seconds=5),
         )
 
     yield child("api", "api")
-    for queue, count in (("parse", crew.parse), ("generate", crew.generate), ("index", crew.index)):
+    for queue, count in (
+        ("parse", crew.parse),
+        ("read", crew.read),
+        ("generate", crew.generate),
+        ("index", crew.index),
+    ):
         for number in range(1, count + 1):
             yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), "workers", queue)
     yield child("scheduler", "workers", "scheduler")
 
 
 def without_keys(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a parse worker without keys that it does not use, because it handles untrusted files."""
+    """Return the settings of a worker that handles untrusted files, without keys that it does not use."""
     unused = (field for field in secrets(Settings) if field[0] not in _SECRETS_OF_PARSERS)
     return {**environment, **{variable: "" for name, field in unused for variable in variables_of(name, field)}}
 

@@ -28,8 +28,15 @@ from tests.support.objects import S3, serving_s3
 from tests.support.tables import columns
 from tests.support.transitions import refuse_unknown_transitions
 
-# These files take as long as all other fault files together.
-FAULTS_OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")
+# Groups of the fault suite by file, so that no process still runs a long group at the end. Other files are one group.
+FAULT_GROUPS = {
+    "test_batches": "faults of batches",
+    "test_budgets": "faults of batches",
+    "test_workers_die": "faults of workers",
+    "test_poison": "faults of workers",
+    "test_clock_jumps": "faults of workers",
+    "test_two_releases": "faults of releases",  # has its own deployment
+}
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
 QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
 COUNTS = ("tallies", "tally_changes", "spent_changes")  # triggers write to them when rows are deleted
@@ -62,14 +69,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist's scheduler is not typed
     """Runs the tests of a group in one process, which shares their fixtures.
 
-    A file is a group. The fault suite has two, and one if only its fast tests run: each group starts a deployment.
+    A file is a group. The fault suite has `FAULT_GROUPS`, and one if only its fast tests run: each group starts a
+    deployment.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         if file.startswith("tests/faults/"):
-            is_apart = Path(file).stem in FAULTS_OF_WORKERS and not self.config.option.markexpr
-            return "faults of workers" if is_apart else "faults"
+            return "faults" if self.config.option.markexpr else FAULT_GROUPS.get(Path(file).stem, "faults")
         return file
 
 

@@ -1,4 +1,4 @@
-"""`python -m workers parse|generate|index|scheduler`: one worker process, or the scheduler."""
+"""`python -m workers parse|read|generate|index|scheduler`: one worker process, or the scheduler."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.process import gc, hardening, logging
+from shared.services import ocr
 from shared.services.start import check_start
 from shared.settings import Settings, load, require
 from workers.loop import WorkerLoop
@@ -28,7 +29,7 @@ ROLES = (*WORK_QUEUES, "scheduler")
 
 
 def main(role: WorkQueue | Literal["scheduler"]) -> None:
-    """Run until asked to stop."""
+    """Run until asked to stop; a read worker exits at once if OCR is off."""
     hardening.close_memory()
     settings = load()
     logging.configure(role, level=settings.log_level, line_format=settings.log_format)
@@ -36,6 +37,8 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
         from workers import scheduler  # noqa: PLC0415 - it imports modules that no worker needs
 
         uvloop.run(scheduler.run(settings))
+    elif role == "read" and (reason := ocr.off_because(settings)):
+        structlog.get_logger().info("ocr.off", reason=reason)
     else:
         work(role, settings)
 

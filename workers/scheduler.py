@@ -101,6 +101,8 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
+        Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
+        Step("forget_page_days", _TIDY_EVERY, ledger.pages.forget_days),
         Step("fold_tallies", _FOLD_EVERY, ledger.counters.fold),
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
         Step("forget_minutes", _TIDY_EVERY, ledger.counters.forget_minutes),
@@ -167,8 +169,9 @@ async def survey(services: SchedulerServices) -> None:
 
 async def count_wanted(services: SchedulerServices) -> None:
     """Compute, store and export the number of workers that each stage can use."""
-    for stage, workers in (await services.wanted.update()).items():
-        metrics.WORKERS_WANTED.labels(stage).set(workers)
+    wanted = await services.wanted.update()
+    for stage in WORK_QUEUES:
+        metrics.WORKERS_WANTED.labels(stage).set(wanted.get(stage, 0))
 
 
 async def forget_queries(services: SchedulerServices) -> bool:
@@ -179,6 +182,11 @@ async def forget_queries(services: SchedulerServices) -> bool:
 async def forget_completions(services: SchedulerServices) -> bool:
     """Delete some paid questions that no chunk has needed for their retention; return whether more may wait."""
     return await services.ledger.completions.forget(timedelta(days=services.settings.completion_retention_days))
+
+
+async def forget_page_texts(services: SchedulerServices) -> bool:
+    """Delete some texts of pages, which are retained like paid questions; return whether more may wait."""
+    return await services.ledger.page_texts.forget(timedelta(days=services.settings.completion_retention_days))
 
 
 async def forget_jobs(services: SchedulerServices) -> bool:

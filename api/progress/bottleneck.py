@@ -10,6 +10,7 @@ from shared.domain.limit_use import LimitUse
 from shared.ledger.work.backlog import Backlog
 
 _NEARLY = 0.9  # from this share on, the limit is the bottleneck
+_ITEMS = {"parse": "documents", "read": "pages", "generate": "chunks", "index": "chunks"}
 _PARTS = {"ledger": "PostgreSQL", "broker": "the broker", "qdrant": "Qdrant", "uploads": "the store of uploads"}
 
 
@@ -101,8 +102,7 @@ def _of_pauses(backlog: Backlog) -> tuple[str, str] | None:
 def _of_workers(backlog: Backlog, workers: Mapping[str, int]) -> tuple[str, str] | None:
     for stage in backlog.stages:
         if (waiting := _open(backlog, stage)) and not workers.get(stage):
-            items = "documents" if stage == "parse" else "chunks"
-            return "no_worker", f"no {stage} worker is alive, and {waiting:,} {items} wait for one."
+            return "no_worker", f"no {stage} worker is alive, and {waiting:,} {_ITEMS[stage]} wait for one."
     if backlog.unserved:
         model, chunks = next(iter(backlog.unserved.items()))
         return "no_worker", f"no worker serves the embedding '{model}', and {chunks:,} chunks wait for one."

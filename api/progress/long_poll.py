@@ -16,7 +16,7 @@ from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
-_PENDING = frozenset({DocumentState.QUEUED, DocumentState.PARSING, DocumentState.INDEXING})
+_PENDING = frozenset({DocumentState.QUEUED, DocumentState.PARSING, DocumentState.READING, DocumentState.INDEXING})
 
 
 def is_found(document: Document) -> bool:

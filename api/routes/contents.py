@@ -18,6 +18,8 @@ from api.routes.chunks import Version
 from api.state import ServicesDep
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import NotFound, Unreadable
+from shared.services.api import ApiServices
+from shared.storage.references import Reference, is_reference
 
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["documents"])
 
@@ -38,8 +40,13 @@ Pieces = AsyncIterator[str]
     ),
 )
 async def content(document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest") -> Response:
-    """Download the uploaded bytes; the headers keep browsers from executing them."""
+    """Download the uploaded bytes; the headers keep browsers from executing them.
+
+    Bytes that a source has, and that were not copied, are answered 404 with the name and the address of the source.
+    """
     stored = await services.ledger.documents.upload(tenant, document_id, live=version == "live")
+    if is_reference(stored.upload):
+        raise await _not_copied(Reference.parse(stored.upload), services)
     pieces = services.uploads.pieces(stored.upload, stored.size_bytes)
     try:
         first = await anext(pieces)
@@ -68,6 +75,16 @@ async def text(document_id: UUID, tenant: Reader, services: ServicesDep, version
     if not first:
         raise NotFound("This version has no text: it is not parsed yet, or could not be read.", field="version")
     return StreamingResponse(_pieces(first, read), media_type="text/plain", headers=_SAFE)
+
+
+async def _not_copied(reference: Reference, services: ApiServices) -> NotFound:
+    """Return the error of bytes that only the source has: the API opens no sources, and has none of their secrets."""
+    source = await services.ledger.sources.by_id(reference.source_id)
+    place = f"the source '{source.name}' ({source.uri})" if source else "a source that was removed"
+    return NotFound(
+        f"The bytes were not copied: they are '{reference.key}' of {place}. The option keep_bytes of a source copies"
+        " the bytes of versions that are read from then on."
+    )
 
 
 async def _continued(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:

@@ -49,7 +49,7 @@ async def page(
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List failed documents and dead chunks, newest first."""
+    """List failed documents, unread pages and dead chunks, newest first."""
     choice = Choice(document_id, collection, reason)
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.dead_letters.page(tenant, choice, after=after, limit=limit + 1)
@@ -87,9 +87,13 @@ async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Respons
     responses=problems(*_RESOLVING_STATUSES),
 )
 async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
-    """Give dead letters another round of attempts. Paid questions are not generated again."""
+    """Give dead letters another round of attempts. Paid questions are not generated again.
+
+    A page starts the next version of its document, in which all its unread pages are read again. Queries see the
+    current version until then.
+    """
     resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
-    if resolved.documents:
+    if resolved.documents or resolved.pages:
         services.wakeups.wake("parse")
     if resolved.chunks:
         services.wakeups.wake("generate", "index")

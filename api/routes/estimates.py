@@ -138,5 +138,5 @@ def migrated(collection: Collection, migration: MigrationBody, services: ApiServ
 async def _of_load(tenant: str, name: str, load: LoadBody, services: ApiServices, models: Sequence[str]) -> Estimate:
     collection = await services.ledger.collections.find(tenant, name)
     sample = [SampleText(document.text, document.title, document.questions) for document in load.sample]
-    planned = PlannedLoad(load.count, load.bytes, sample)
+    planned = PlannedLoad(load.count, load.bytes, sample, load.pages)
     return await services.estimator.estimate_load(tenant, collection, planned, models)

@@ -30,7 +30,7 @@ from api.schemas.operators import (
 )
 from api.schemas.verification import VerificationReply
 from api.state import ServicesDep
-from shared.domain.states import ChunkState, DocumentState
+from shared.domain.states import ChunkState, DocumentState, PageState
 from shared.ledger.model import states
 from shared.ledger.tenants.tenants import StateCounts
 from shared.services.api import ApiServices
@@ -45,13 +45,15 @@ async def status(services: ServicesDep) -> Response:
     """Show the documents, chunks and open work of all tenants together."""
     tenants = services.ledger.tenants
     counts = await tenants.counts_of_all()
-    dead = counts.documents.get(DocumentState.FAILED, 0) + counts.chunks.get(ChunkState.DEAD, 0)
+    dead = counts.documents.get(DocumentState.FAILED, 0) + counts.pages.get(PageState.DEAD, 0)
+    dead += counts.chunks.get(ChunkState.DEAD, 0)
     view = DeploymentView(
         tenants=await tenants.count(),
         documents=_existing(counts.documents),
         chunks=counts.chunks,
         open={
             "parse": _sum(counts.documents, states.TO_PARSE),
+            "read": _sum(counts.pages, states.TO_READ),
             "generate": _sum(counts.chunks, states.TO_GENERATE),
             "index": _sum(counts.chunks, states.TO_INDEX),
         },

@@ -21,6 +21,7 @@ from api.schemas.sources import (
     ApprovalBody,
     HintBody,
     HintReply,
+    LookView,
     SourceBody,
     SourceChange,
     SourceName,
@@ -217,6 +218,7 @@ def source_view(state: SourceState) -> SourceView:
         options=dict(definition.options),
         next_sync_at=state.next_at,
         newest_sync=None if state.newest is None else sync_view(state.newest),
+        newest_look=None if state.look is None else LookView(**dataclasses.asdict(state.look)),
         removing=state.removing,
     )
 

@@ -25,6 +25,7 @@ _BUILD: dict[str, Any] = {
         "chunk_overlap_chars": 100,
         "prepend_questions": None,
         "section_max_chars": None,
+        "ocr_languages": None,
         "filterable": {},
     },
     "created_at": "2026-10-01T09:00:00Z",

@@ -48,6 +48,7 @@ class ChunkView(ReplyModel):
         span=[9, 47],
         section=None,
         page=None,
+        confidence=None,
         language="en",
         state="indexed",
         error=None,
@@ -90,6 +91,10 @@ class ChunkView(ReplyModel):
         description="Start and end of the section; null if the collection has no sections"
     )
     page: int | None
+    confidence: int | None = Field(
+        description="Mean confidence of the words of scanned pages, from 0 to 100; null if no page was read by OCR."
+        " Below 60 no questions are generated"
+    )
     language: str | None = Field(description="Language of the text (ISO 639-1); null if unknown")
     state: ChunkState
     error: str | None

@@ -67,6 +67,11 @@ class CollectionChange(BodyModel):
         le=100_000,
         description="Maximum length of a section: documents are divided into sections, and sections into chunks",
     )
+    ocr_languages: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_]{3,20}(\+[A-Za-z_]{3,20}){0,9}$",
+        description="Languages of scans, such as `eng+deu`: the names of Tesseract's data, which must be installed",
+    )
     embedding: str | None = Field(
         None,
         min_length=1,
@@ -89,6 +94,7 @@ class CollectionOptionsView(ReplyModel):
     chunk_overlap_chars: int | None
     prepend_questions: bool | None
     section_max_chars: int | None
+    ocr_languages: str | None
     filterable: dict[str, FieldType] = Field(description="Declared metadata fields and their types")
 
 
@@ -103,6 +109,7 @@ class CollectionView(ReplyModel):
             "chunk_overlap_chars": 100,
             "prepend_questions": None,
             "section_max_chars": None,
+            "ocr_languages": None,
             "filterable": {"department": "keyword", "year": "integer"},
         },
         created_at="2026-10-01T09:00:00Z",

@@ -60,16 +60,18 @@ _LETTER_EXAMPLE = {
 
 
 class DeadLetterView(ReplyModel):
-    """A document that cannot be parsed, or a dead chunk."""
+    """A document that cannot be parsed, a page that cannot be read, or a dead chunk."""
 
     model_config = example(**_LETTER_EXAMPLE)
 
-    id: UUID = Field(description="Id of the document or chunk")
-    kind: Literal["document", "chunk"]
+    id: UUID = Field(description="Id of the document, the page or the chunk")
+    kind: Literal["document", "page", "chunk"]
     document_id: UUID
     external_id: str
     collection: str
-    ordinal: int | None = Field(description="Position of the chunk in its document; null for a document")
+    ordinal: int | None = Field(
+        description="Position of the chunk in its document, from 0, or number of the page, from 1; null for a document"
+    )
     reason: str
     attempts: int
     at: datetime = Field(description="Time of the last attempt")
@@ -92,11 +94,12 @@ class DeadLetterPage(ReplyModel):
 class DeadReasonView(ReplyModel):
     reason: str
     documents: int
+    pages: int
     chunks: int
 
 
 class DeadReasons(ReplyModel):
-    model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "chunks": 12}])
+    model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "pages": 0, "chunks": 12}])
 
     items: list[DeadReasonView] = Field(description="At most 200 reasons, most frequent first")
 
@@ -104,8 +107,9 @@ class DeadReasons(ReplyModel):
 class DeadLettersResolved(ReplyModel):
     """Number of dead letters that were retried or discarded."""
 
-    model_config = example(documents=0, chunks=12, in_work=0)
+    model_config = example(documents=0, pages=0, chunks=12, in_work=0)
 
     documents: int
+    pages: int
     chunks: int
     in_work: int = Field(description="Number of chunks that were skipped because their documents are being processed")

@@ -40,6 +40,9 @@ def view(document: Document, settings: Settings) -> DocumentView:
             dead=p.dead,
             discarded=p.discarded,
         ),
+        pages=p.pages,
+        pages_read=p.pages_read,
+        pages_unread=p.pages_unread,
         questions=p.questions,
         usage=IngestUsage(
             prompt_tokens=p.prompt_tokens,
@@ -63,6 +66,7 @@ def chunk_view(chunk: ChunkDetail, settings: Settings) -> ChunkView:
         span=content.span,
         section=content.section,
         page=content.page,
+        confidence=content.confidence,
         language=content.language,
         state=chunk.state,
         error=chunk.error,

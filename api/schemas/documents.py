@@ -216,6 +216,9 @@ class DocumentView(ReplyModel):
         created_at="2026-10-01T09:00:00Z",
         updated_at="2026-10-01T09:00:04Z",
         chunks={"total": 1, "searchable": 1, "generated": 1, "indexed": 1, "dead": 0, "discarded": 0},
+        pages=0,
+        pages_read=0,
+        pages_unread=0,
         questions=3,
         usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
     )
@@ -237,6 +240,9 @@ class DocumentView(ReplyModel):
     created_at: datetime
     updated_at: datetime
     chunks: ChunkCounts
+    pages: int = Field(description="Number of pages without text, which are read by OCR; 0 if every page has text")
+    pages_read: int = Field(description="Pages that have been read")
+    pages_unread: int = Field(description="Pages that could not be read; dead letters have the reasons")
     questions: int = Field(description="Number of questions that passed the filter")
     usage: IngestUsage
 

@@ -30,6 +30,13 @@ class LoadBody(BodyModel):
     count: int = Field(ge=1)
     bytes: int | None = Field(None, ge=0, description="Total size of the texts; null to extrapolate from the sample")
     sample: list[SampleBody] = Field([], max_length=MOST_SAMPLES)
+    pages: int = Field(
+        0,
+        ge=0,
+        le=10**9,
+        description="Scanned pages of the documents, which are read by OCR. 2,000 characters are estimated for each, in"
+        " addition to `bytes`",
+    )
 
     @model_validator(mode="after")
     def _require_size(self) -> Self:
@@ -140,6 +147,7 @@ class EstimateView(ReplyModel):
         " the estimate is exact, or without a sample of several documents",
     )
     tiers: list[TierEstimateView] = Field([], description="The server's model and each requested one in every tier")
+    pages: int = Field(0, description="Scanned pages to read by OCR; each takes about a second of one core")
 
 
 class FormEstimateFields(BaseModel):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from api.schemas.common import BodyModel, ReplyModel, example
 from api.schemas.status import StageView
+from shared.domain.queues import WorkQueue
 
 _STAGES = {
     "parse": {"due": 3, "in_flight": 2, "later": 0, "oldest_seconds": 1.2},
+    "read": {"due": 0, "in_flight": 0, "later": 0, "oldest_seconds": None},
     "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
     "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
 }
@@ -28,8 +30,8 @@ class TenantView(ReplyModel):
     tenant: str
     documents: dict[str, int] = Field(description="Number of documents in each state")
     chunks: dict[str, int]
-    stages: dict[Literal["parse", "generate", "index"], StageView]
-    dead: int = Field(description="Number of failed documents and dead chunks")
+    stages: dict[WorkQueue, StageView]
+    dead: int = Field(description="Number of failed documents, unread pages and dead chunks")
 
 
 class TenantPage(ReplyModel):
@@ -44,21 +46,21 @@ class DeploymentView(ReplyModel):
         tenants=12,
         documents={"ready": 24000, "failed": 3},
         chunks={"indexed": 310000, "generating": 878, "dead": 7},
-        open={"parse": 5, "generate": 878, "index": 12},
-        workers_wanted={"parse": 1, "generate": 4, "index": 1},
+        open={"parse": 5, "read": 0, "generate": 878, "index": 12},
+        workers_wanted={"parse": 1, "read": 1, "generate": 4, "index": 1},
         dead=10,
     )
 
     tenants: int = Field(description="Number of tenants with a collection")
     documents: dict[str, int] = Field(description="Number of documents in each state")
     chunks: dict[str, int]
-    open: dict[Literal["parse", "generate", "index"], int] = Field(
-        description="Number of documents and chunks that wait for a stage or are being processed by it"
+    open: dict[WorkQueue, int] = Field(
+        description="Number of documents, pages and chunks that wait for a stage or are being processed by it"
     )
-    workers_wanted: dict[Literal["parse", "generate", "index"], int] | None = Field(
+    workers_wanted: dict[WorkQueue, int] | None = Field(
         description="Number of workers that each stage can use; null until it is computed"
     )
-    dead: int = Field(description="Number of failed documents and dead chunks")
+    dead: int = Field(description="Number of failed documents, unread pages and dead chunks")
 
 
 class TenantCollectionView(ReplyModel):

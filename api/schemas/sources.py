@@ -163,6 +163,17 @@ class SyncPage(ReplyModel):
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
 
 
+class LookView(ReplyModel):
+    """The newest looking up of a source's hints."""
+
+    model_config = example(phase="done", waiting=None, error=None, ended_at="2026-10-01T09:12:31Z")
+
+    phase: RunPhase = Field(description="After `failed`, the hints are looked up again some minutes later")
+    waiting: str | None = Field(description="Why it reads no more entries now; it continues by itself")
+    error: str | None = Field(description="Reason of its last failure, until the hints have been looked up")
+    ended_at: datetime | None = Field(description="null while it is open")
+
+
 class SourceView(ReplyModel):
     """A source with its newest sync. Its documents have the external ids `NAME/KEY`."""
 
@@ -179,6 +190,7 @@ class SourceView(ReplyModel):
         created_at="2026-09-30T12:00:00Z",
         next_sync_at="2026-10-02T01:00:00Z",
         newest_sync=example_of(SyncView),
+        newest_look=example_of(LookView),
         removing=False,
     )
 
@@ -194,6 +206,7 @@ class SourceView(ReplyModel):
     created_at: datetime
     next_sync_at: datetime | None = Field(description="Time of the next scheduled sync; null without a schedule")
     newest_sync: SyncView | None = Field(description="null before the first sync")
+    newest_look: LookView | None = Field(description="null before the first hint")
     removing: bool = Field(description="Whether the source is being removed")
 
 

@@ -11,6 +11,7 @@ from api.schemas.budgets import BudgetView
 from api.schemas.common import ReplyModel, example, example_of
 from api.schemas.estimates import KeptEstimateView
 from api.schemas.sources import WaitingSyncView
+from shared.domain.queues import WorkQueue
 
 UsageKey = Literal["day", "collection", "model"]
 UsageTier = Literal["standard", "flex", "batch"]
@@ -22,7 +23,7 @@ _WRITTEN = "Part of the prompt tokens that was written to this cache"
 
 
 class StageView(ReplyModel):
-    """Documents that wait for `parse`, chunks that wait for `generate` and `index`."""
+    """Documents that wait for `parse`, pages that wait for `read`, chunks that wait for `generate` and `index`."""
 
     due: int = Field(description="Ready to start, or waiting for a paused job")
     in_flight: int = Field(description="Being processed")
@@ -153,7 +154,7 @@ class PaceView(ReplyModel):
 class StatusEvent(ReplyModel):
     """`status`: the open work, about once a second while there is any."""
 
-    stages: dict[Literal["parse", "generate", "index"], StageView]
+    stages: dict[WorkQueue, StageView]
     dead: int
     chunks_per_minute: float
     eta_seconds: int | None
@@ -173,6 +174,7 @@ class StatusView(ReplyModel):
         documents={"searchable": 12, "ready": 240},
         stages={
             "parse": {"due": 3, "in_flight": 2, "later": 0, "oldest_seconds": 1.2},
+            "read": {"due": 0, "in_flight": 0, "later": 0, "oldest_seconds": None},
             "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
             "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
         },
@@ -184,7 +186,7 @@ class StatusView(ReplyModel):
             "cause": "limit",
             "sentence": "Llm requests: 2,310 of 2,400 per minute are used.",
             "down": [],
-            "workers": {"parse": 1, "generate": 2, "index": 1},
+            "workers": {"parse": 1, "read": 1, "generate": 2, "index": 1},
         },
         usage=[
             {
@@ -218,9 +220,9 @@ class StatusView(ReplyModel):
     )
 
     documents: dict[str, int] = Field(description="Number of documents in each state")
-    stages: dict[Literal["parse", "generate", "index"], StageView]
+    stages: dict[WorkQueue, StageView]
     unserved: list[UnservedView] = Field(description="Chunks that wait for a worker with their embedding")
-    dead: int = Field(description="Number of failed documents and dead chunks, which GET /v1/dead lists")
+    dead: int = Field(description="Number of failed documents, unread pages and dead chunks, which GET /v1/dead lists")
     chunks_per_minute: float = Field(description="Number of chunks that finished in the last minute")
     eta_seconds: int | None = Field(description="Remaining time of the open chunks at this rate")
     pace: PaceView

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from foreask_client.models import DeadLettersResolved
 
 dead_app = typer.Typer(
-    help="Dead letters are failed documents and dead chunks; list, show, retry or discard them.", no_args_is_help=True
+    help="Dead letters are failed documents, unread pages and dead chunks; list, show, retry or discard them.",
+    no_args_is_help=True,
 )
 
 Letter = Annotated[str | None, typer.Argument(help="Id of a dead letter.", show_default=False)]
@@ -38,7 +39,7 @@ def list_(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """List failed documents and dead chunks, newest first, then their numbers by reason."""
+    """List failed documents, unread pages and dead chunks, newest first, then their numbers by reason."""
     from itertools import islice
 
     from cli import output
@@ -113,6 +114,6 @@ def _require_choice(filters: dict[str, str], *, every: bool) -> None:
 def _print_resolved(action: str, counts: DeadLettersResolved) -> None:
     from cli import output
 
-    print(f"{action}: {output.letter_counts(counts.documents, counts.chunks)}")
+    print(f"{action}: {output.letter_counts(counts.documents, counts.pages, counts.chunks)}")
     if counts.in_work:
         print(f"skipped because their documents are being processed: {counts.in_work} chunks")

@@ -30,6 +30,7 @@ def estimate(
     size_bytes: Annotated[
         int | None, typer.Option("--bytes", min=0, help="Size of its texts together, in bytes.")
     ] = None,
+    pages: Annotated[int, typer.Option(min=0, help="Scanned pages of these documents, which have no size.")] = 0,
     model: Annotated[
         list[str] | None, typer.Option(help="Another language model of the provider, at its list price; repeatable.")
     ] = None,
@@ -43,7 +44,7 @@ def estimate(
     """Compare the costs of a load in the tiers standard, flex and batch. Nothing is uploaded or stored.
 
     Some of the files, or some rows of the corpus, are sent to the server as a sample. Content that is paid for already
-    costs nothing. With --documents and --bytes no file is needed.
+    costs nothing. With --documents and --bytes no file is needed. Pictures are estimated as scanned pages.
     """
     from cli import output
 
@@ -52,7 +53,7 @@ def estimate(
         raise InvalidInput("Name files, or give both --documents and --bytes.")
     with client_of(url, key) as client:
         if documents is not None:
-            load: Json = {"count": documents, "bytes": size_bytes}
+            load: Json = {"count": documents, "bytes": size_bytes, "pages": pages}
         else:
             load = _load_of(paths or [], console, text=text, title=title, questions=questions)
         found = client.estimate({"collection": collection, "documents": load, "models": model or []})

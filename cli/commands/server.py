@@ -17,6 +17,7 @@ Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the AP
 
 class WorkerQueue(StrEnum):
     PARSE = "parse"
+    READ = "read"
     GENERATE = "generate"
     INDEX = "index"
 
@@ -26,10 +27,11 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def up(
+def up(  # noqa: PLR0917 - all are options
     data_dir: DataDir = None,
     port: Port = None,
     parse_workers: Annotated[int, ONE] = 1,
+    read_workers: Annotated[int, ONE] = 1,
     generate_workers: Annotated[int, ONE] = 1,
     index_workers: Annotated[int, ONE] = 1,
 ) -> None:
@@ -41,7 +43,7 @@ def up(
     from cli.programs import Crew
     from shared.settings import load
 
-    crew = Crew(parse=parse_workers, generate=generate_workers, index=index_workers)
+    crew = Crew(parse=parse_workers, read=read_workers, generate=generate_workers, index=index_workers)
     run(Plan(in_data_dir(load(), data_dir), crew, port), Console())
 
 
@@ -71,7 +73,7 @@ def scheduler() -> NoReturn:
     _become("workers", "scheduler")
 
 
-def health(role: Annotated[str, typer.Argument(help="parse, generate, index, scheduler or api.")]) -> None:
+def health(role: Annotated[str, typer.Argument(help="parse, read, generate, index, scheduler or api.")]) -> None:
     """Exit with 0 if a worker or scheduler of this role is alive on this machine.
 
     The process itself is asked. If no process is found on this machine, the heartbeats in the ledger decide. The exit

@@ -33,6 +33,14 @@ Share = Annotated[
     float | None,
     typer.Option(min=0, max=1, help="Part of its documents that one sync may delete without approval; default: 0.1."),
 ]
+KeepBytes = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-bytes/--no-keep-bytes",
+        help="Copy the files of a folder, bucket or repository, so that versions that the source has lost can be read"
+        " again; default: do not copy.",
+    ),
+]
 
 
 class DocumentsChoice(StrEnum):
@@ -61,6 +69,7 @@ def add(
     schedule: Schedule = None,
     time_zone: TimeZone = None,
     max_delete_share: Share = None,
+    keep_bytes: KeepBytes = None,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
@@ -78,6 +87,7 @@ def add(
             schedule=schedule,
             time_zone=time_zone or "UTC",
             max_delete_share=max_delete_share,
+            keep_bytes=keep_bytes,
         )
     output.print_source(console_of(), added)
 
@@ -119,6 +129,7 @@ def change(
     schedule: Annotated[str | None, typer.Option(help='New times of its syncs; "" removes the schedule.')] = None,
     time_zone: TimeZone = None,
     max_delete_share: Share = None,
+    keep_bytes: KeepBytes = None,
     confirm: Annotated[
         bool,
         typer.Option("--confirm", help="Confirm that documents are deleted whose entries the source lacks afterwards."),
@@ -126,7 +137,7 @@ def change(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Change a source. If there is any --option, its options are replaced."""
+    """Change a source. If there is any --option, its options are replaced. --keep-bytes changes only itself."""
     from cli import output
 
     changes = {"uri": uri, "secret_name": secret, "time_zone": time_zone, "max_delete_share": max_delete_share}
@@ -134,6 +145,9 @@ def change(
     given |= {} if option is None else {"options": _options(option)}
     given |= {} if schedule is None else {"schedule": schedule or None}
     with client_of(url, key) as client:
+        if keep_bytes is not None:
+            options = given["options"] if "options" in given else client.source(name).options
+            given["options"] = options | {"keep_bytes": keep_bytes}
         changed = client.change_source(name, given, confirm=confirm)
     output.print_source(console_of(), changed)
 

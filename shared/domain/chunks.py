@@ -9,6 +9,9 @@ from typing import Any, Self
 MOST_CHARS = 20_000_000
 """No white space is restored after this position: a parser accepts no longer text, unless it is tuned."""
 
+SURE_CONFIDENCE = 60
+"""No questions are generated for a text that OCR read with less mean confidence."""
+
 _LINE_FEEDS = "\n" * 65_536
 
 
@@ -28,6 +31,7 @@ class ChunkContent:
         page: page or slide on which the text starts, from 1, if the format has pages.
         section: span of the section around the text, if the document has sections.
         language: language of the text in ISO 639-1 (`de`); None if unknown, as for code.
+        confidence: mean confidence of the words on its pages that were read by OCR, 0 to 100; None if none was.
     """
 
     text: str
@@ -37,6 +41,12 @@ class ChunkContent:
     page: int | None = None
     section: tuple[int, int] | None = None
     language: str | None = None
+    confidence: int | None = None
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether OCR probably misread so many words that questions about them would mislead."""
+        return self.confidence is not None and self.confidence < SURE_CONFIDENCE
 
     @classmethod
     def whole(cls, text: str, title: str | None = None, heading_path: tuple[str, ...] = ()) -> Self:

@@ -15,7 +15,7 @@ from shared.domain.stored import known_fields
 
 @dataclass(frozen=True, slots=True)
 class CollectionOptions:
-    """Options of chunking and question generation. None: use the setting."""
+    """Options of chunking, OCR and question generation. None: use the setting."""
 
     questions_per_chunk: int | Literal["auto"] | None = None
     prompt: str | None = None
@@ -23,6 +23,7 @@ class CollectionOptions:
     chunk_overlap_chars: int | None = None
     prepend_questions: bool | None = None  # whether to embed the text with its questions; None: no
     section_max_chars: int | None = None
+    ocr_languages: str | None = None  # languages of pages without texts, as `eng+deu`
     filterable: tuple[FilterableField, ...] = ()  # in order of declaration
 
 

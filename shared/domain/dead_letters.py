@@ -1,4 +1,4 @@
-"""Dead letters: documents and chunks whose attempts ended, with their reasons."""
+"""Dead letters: documents, pages and chunks whose attempts ended, with their reasons."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A document that cannot be parsed, or a dead chunk; `history` has the last attempts, oldest first."""
+    """A document that cannot be parsed, a page that cannot be read, or a dead chunk.
+
+    Args:
+        ordinal: number of a chunk from 0, or of a page from 1; None for a document.
+        history: the last attempts, oldest first.
+    """
 
     id: UUID
-    kind: Literal["document", "chunk"]
+    kind: Literal["document", "page", "chunk"]
     document_id: UUID
     external_id: str
     collection: str
@@ -38,3 +43,4 @@ class DeadReason:
     reason: str
     documents: int
     chunks: int
+    pages: int = 0

@@ -47,7 +47,10 @@ class NewDocument:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts of the chunks of a document's newest version; `searchable` chunks are found at least by their texts."""
+    """Counts of the chunks of a document's newest version; `searchable` chunks are found at least by their texts.
+
+    `pages` are its pages without a text layer, `pages_read` of them have been read, and `pages_unread` cannot be read.
+    """
 
     total: int = 0
     searchable: int = 0
@@ -60,6 +63,9 @@ class Progress:
     completion_tokens: int = 0
     calls: int = 0
     usage_by_tier: UsageByTier = field(default_factory=dict)
+    pages: int = 0
+    pages_read: int = 0
+    pages_unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class Estimate:
         margin: half of the 90 % interval of the calls, tokens and costs, relative to them; None if they are exact, or
             without a sample of at least two documents.
         tiers: the configured model, and each requested one, in every tier.
+        pages: scanned pages that must be read by OCR.
     """
 
     documents: int
@@ -75,6 +76,7 @@ class Estimate:
     tightest: str | None
     margin: float | None
     tiers: tuple[TierEstimate, ...]
+    pages: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-WorkQueue = Literal["parse", "generate", "index"]
-WORK_QUEUES: tuple[WorkQueue, ...] = ("parse", "generate", "index")
-Queue = Literal["parse", "generate", "index", "calibrate", "runs", "syncs", "batches"]
+WorkQueue = Literal["parse", "read", "generate", "index"]
+WORK_QUEUES: tuple[WorkQueue, ...] = ("parse", "read", "generate", "index")
+Queue = Literal["parse", "read", "generate", "index", "calibrate", "runs", "syncs", "batches"]
 # Index workers serve `calibrate` and `runs`, parse workers `syncs`, and generate workers `batches`, between two drains.
 QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate", "runs", "syncs", "batches")

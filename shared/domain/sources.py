@@ -14,6 +14,7 @@ from shared.domain.runs import RunPhase
 
 MOST_SHOWN = 100  # keys of withheld deletions, and refused entries
 MAX_DELETE_SHARE = 0.1
+KEEP_BYTES = "keep_bytes"  # the option of sources of files that has their bytes copied
 _ALWAYS_ALLOWED = 10  # deletions of a sync: a tenth of a small corpus is often one document
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -47,6 +48,11 @@ class SourceDefinition:
     schedule: str | None = None
     time_zone: str = "UTC"
     max_delete_share: float = MAX_DELETE_SHARE
+
+    @property
+    def listing_options(self) -> Mapping[str, Any]:
+        """The options on which its listing and the contents of its entries depend."""
+        return {name: value for name, value in self.options.items() if name != KEEP_BYTES}
 
     def external_id(self, key: str) -> str:
         """Return the external id of an entry's document. Names have no slash, so that two sources never share one."""
@@ -186,18 +192,37 @@ class SyncState:
 
 
 @dataclass(frozen=True, slots=True)
+class LookState:
+    """The looking up of a source's hints.
+
+    Args:
+        phase: `queued` until a worker claims it; after a failure, the hints are looked up again some minutes later.
+        waiting: why it reads no more entries now, as a sentence; it continues by itself.
+        error: reason of its last failure, until the hints have been looked up.
+        ended_at: when it ended; None while it is open.
+    """
+
+    phase: RunPhase
+    waiting: str | None
+    error: str | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceState:
     """A source with its newest sync.
 
     Args:
         next_at: time of the next scheduled sync; None without a schedule.
         newest: newest sync; None before the first one.
+        look: newest looking up of hints; None before the first hint.
         removing: whether the source is being removed.
     """
 
     definition: SourceDefinition
     next_at: datetime | None
     newest: SyncState | None
+    look: LookState | None
     removing: bool = False
 
 

@@ -1,4 +1,4 @@
-"""States of documents, chunks, accepted questions and batches; the ledger defines the transitions."""
+"""States of documents, pages, chunks, accepted questions and batches; the ledger defines the transitions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from enum import StrEnum
 class DocumentState(StrEnum):
     QUEUED = "queued"
     PARSING = "parsing"
+    READING = "reading"  # its pages without texts are being read; afterwards it is parsed again
     INDEXING = "indexing"  # its texts are being written; queries see the version before, or the texts written so far
     SEARCHABLE = "searchable"  # every text is found; questions are being generated
     READY = "ready"
-    DEGRADED = "degraded"  # searchable, but some chunks are dead
+    DEGRADED = "degraded"  # searchable, but some chunks or pages are dead
     FAILED = "failed"
     DELETING = "deleting"  # invisible to callers; its points are being deleted
+
+
+class PageState(StrEnum):
+    WAITING = "waiting"
+    READ = "read"
+    DEAD = "dead"  # its document continues without its text; `error` has the reason
+    DISCARDED = "discarded"  # dead, and discarded by its owner
 
 
 class ChunkState(StrEnum):

@@ -43,6 +43,7 @@ class DocumentToParse:
     lost_leases: int
     live_version: int | None
     traceparent: str | None = None
+    has_pages: bool = False  # whether it has pages without a text layer
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from shared.ledger.documents.completions import Completions
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.documents import Documents
+from shared.ledger.documents.page_texts import PageTexts
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.evaluations import Evaluations
 from shared.ledger.feedback.feedback import Feedback
@@ -38,6 +39,7 @@ from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.pages import Pages
 from shared.ledger.work.shown_batches import ShownBatches
 from shared.ledger.work.work import Work
 
@@ -49,10 +51,12 @@ class Ledger:
     builds: Builds
     build_comparison: BuildComparison
     completions: Completions
+    page_texts: PageTexts
     erasures: Erasures
     documents: Documents
     descriptions: Descriptions
     work: Work
+    pages: Pages
     backlogs: Backlogs
     batches: Batches
     shown_batches: ShownBatches
@@ -111,6 +115,8 @@ __all__ = [
     "Ledger",
     "Listings",
     "Notes",
+    "PageTexts",
+    "Pages",
     "QueryLog",
     "RunClaims",
     "ShownBatches",

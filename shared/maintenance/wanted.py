@@ -2,8 +2,8 @@
 
 The length of a queue is not sufficient: a provider's limits may be so low that one worker can do all the work. The
 numbers of generate workers follow from the calls that the limits allow at the same time, which by Little's law are
-their rate times the duration of a call. The numbers of parse and index workers follow from the work to be done within a
-minute.
+their rate times the duration of a call. The numbers of parse, read and index workers follow from the work to be done
+within a minute.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
 from shared.ledger.work.demand import Demand, OpenRows
 
-_WITHIN_SECONDS = 60.0  # time in which the wanted workers parse or index the rows that are due now
-_FIRST_MEAN_SECONDS = {"parse": 1.0, "index": 1.0}  # until a row has been finished
+_WITHIN_SECONDS = 60.0  # time in which the wanted workers parse, read or index the rows that are due now
+_FIRST_MEAN_SECONDS = {"parse": 1.0, "read": 2.0, "index": 1.0}  # until a row has been finished
 _NEWEST_SHARE = 0.3  # weight of the newest measurement in a mean
 _TOKENS_A_CALL = 1_000.0  # until a call has been counted
 _MOST_COUNTED = 200_000  # rows of a lane: about 0.1 s
@@ -140,7 +140,10 @@ class WantedWorkers:
         self._means = {stage: MeanSeconds(first) for stage, first in _FIRST_MEAN_SECONDS.items()}
 
     async def update(self) -> Mapping[WorkQueue, int]:
-        """Compute the wanted number of workers of each stage, at least 1, and store them in the ledger.
+        """Compute the wanted number of workers of each stage, and store them in the ledger.
+
+        It is at least 1, except for read workers: a deployment without OCR has none, and the stage is missing while no
+        page waits.
 
         While the broker is unavailable, the last measured calls count, because the rows are in the ledger.
 
@@ -150,10 +153,12 @@ class WantedWorkers:
         finished = await self._demand.finished_per_second()
         wanted: dict[WorkQueue, int] = {
             "parse": await self._within_a_minute("parse", finished["parse"]),
+            "read": await self._within_a_minute("read", finished["read"]),
             "generate": await self._generate(),
             "index": await self._within_a_minute("index", finished["index"]),
         }
-        bounded = {stage: max(1, min(wanted[stage], self._pool.most)) for stage in WORK_QUEUES}
+        needed = [stage for stage in WORK_QUEUES if wanted[stage] or stage != "read"]
+        bounded = {stage: max(1, min(wanted[stage], self._pool.most)) for stage in needed}
         await self._demand.record(bounded)
         return bounded
 

@@ -110,6 +110,13 @@ PARSE_SECONDS = Histogram(
     buckets=_SLOW,
     registry=REGISTRY,
 )
+READ_SECONDS = Histogram(
+    "foreask_read_seconds",
+    "Time to read one page by OCR, including the wait for a free child, by outcome: ok or the kind of the error.",
+    ["outcome"],
+    buckets=_SLOW,
+    registry=REGISTRY,
+)
 
 # Models
 CALL_SECONDS = Histogram(

@@ -52,7 +52,7 @@ async def build(role: Role, settings: Settings) -> AsyncIterator[Any]:
         yield _assemble(role, Parts(settings, stack, pool_size=_POOL_SIZES.get(role, _POOL_SIZE)))
 
 
-def _assemble(role: Role, parts: Parts) -> object:
+def _assemble(role: Role, parts: Parts) -> object:  # noqa: PLR0911 - one per role
     match role:
         case "api":
             from shared.services import api
@@ -62,6 +62,10 @@ def _assemble(role: Role, parts: Parts) -> object:
             from shared.services import parse
 
             return parse.assemble(parts)
+        case "read":
+            from shared.services import read
+
+            return read.assemble(parts)
         case "generate":
             from shared.services import generate
 

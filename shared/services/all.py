@@ -10,13 +10,15 @@ from shared.ingest.batches.lane import BatchLane
 from shared.ingest.generate.stage import Generator
 from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.stage import Parser
+from shared.ingest.read.stage import Reader
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.runs.runner import Runner
+from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.work import OpenSource, Syncing
 from shared.maintenance.wanted import WantedWorkers
 from shared.maintenance.webhooks.delivery import Deliverer
-from shared.services import api, generate, index, parse, scheduler
+from shared.services import api, generate, index, parse, read, scheduler
 from shared.services.parts import Parts
 
 
@@ -25,11 +27,13 @@ class AllServices(api.ApiServices):
     """The dependencies of every role; `make_runner` returns a new runner, because a stopped one starts nothing."""
 
     parser: Parser
+    reader: Reader
     generator: Generator
     batch_lane: BatchLane
     indexers: Mapping[str, Indexer]
     make_runner: Callable[[], Runner]
     syncing_of: Callable[[OpenSource], Syncing]
+    originals_of: Callable[[OpenSource], SourceOriginals]
     cleaner: Cleaner
     deliverer: Deliverer
     orphans: Orphans
@@ -46,11 +50,13 @@ def assemble(parts: Parts) -> AllServices:
     return AllServices(
         **{field.name: getattr(served, field.name) for field in fields(served)},
         parser=parse.parser_of(parts),
+        reader=read.reader_of(parts),
         generator=generate.generator_of(parts),
         batch_lane=generate.batch_lane_of(parts),
         indexers=index.indexers_of(parts),
         make_runner=partial(index.runner_of, parts, served.calibrator),
         syncing_of=partial(parse.syncing_of, parts),
+        originals_of=partial(parse.originals_of, parts),
         cleaner=scheduler.cleaner_of(parts),
         deliverer=parts.deliverer,
         orphans=parts.orphans,

@@ -14,6 +14,7 @@ from shared.ingest.generate import GenerationOptions, floor_for, strategy_for
 from shared.ingest.generate.types import Strategy
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import ChunkingOptions
+from shared.ledger.work.pages import MOST_OF_A_CLAIM, PageLimits
 from shared.settings import Embedding, Settings
 
 
@@ -39,6 +40,19 @@ def similarity_floor(settings: Settings, embedding: Embedding) -> float | None:
 def slots_of_parser(settings: Settings) -> int:
     """Return the number of documents in progress of a parse worker."""
     return settings.parse_workers * 4  # some wait for a free child while others are committed
+
+
+def slots_of_reader(settings: Settings) -> int:
+    """Return the number of pages in progress of a read worker: some are committed while others are read."""
+    return min(settings.parse_workers + 2, MOST_OF_A_CLAIM)
+
+
+def page_limits(settings: Settings) -> PageLimits:
+    """Return the limits of tenants for pages."""
+    return PageLimits(
+        {tenant: settings.limits_of(tenant).pages_per_day for tenant in settings.tenants_with_limits},
+        settings.limits_of_others.pages_per_day,
+    )
 
 
 def batch_provider_name(settings: Settings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import structlog
@@ -14,19 +15,24 @@ from shared.ingest.parse.stage import Parser, parse_stage
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.looking import Looking
+from shared.maintenance.syncing.originals import SourceOriginals
+from shared.maintenance.syncing.quota import Quota, UploadLimits
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.ingest import slots_of_parser
+from shared.services.ocr import log_if_off, ocr_of
 from shared.services.pages import web_of
 from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
 from shared.settings import Settings, require
+from shared.sources.opening import remove_temporary_files
 
 log = structlog.get_logger()
 
 
 def assemble(parts: Parts) -> WorkerServices:
-    _require_isolation(parts.settings)
+    require_isolation(parts.settings)
+    log_if_off(parts.settings)
     parser = parser_of(parts)
     web = partial(web_of, parts.settings, parser.sandbox, parts.ledger.notes)
     return WorkerServices(
@@ -34,7 +40,7 @@ def assemble(parts: Parts) -> WorkerServices:
         wakeups=parts.wakeups,
         heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
-        warm_ups=(parts.database.warm, parser.sandbox.warm),
+        warm_ups=(parts.database.warm, parser.sandbox.warm, partial(asyncio.to_thread, remove_temporary_files)),
         runner=sync_runner_of(parts, SourceAccess(parts.settings, web).open),
         runs_queue="syncs",
     )
@@ -54,19 +60,25 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
 
 def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
     ledger, tuning = parts.ledger, parts.settings.tuning
+    quota = Quota(ledger.documents, parts.tenant_use, partial(_upload_limits, parts.settings))
     return Syncing(
         listings=ledger.listings,
         collections=ledger.collections,
         claims=ledger.runs,
         uploads=parts.uploads,
-        intake=Intake(ledger.listings, parts.uploads, tuning.sync_open_chunks, tuning.sync_free_disk),
+        intake=Intake(ledger.listings, parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk),
         open_source=open_source,
         wake_parsers=lambda: parts.wakeups.wake("parse"),
         limits=SyncLimits(parts.settings.max_upload_bytes, timeout=tuning.sync_timeout, pause=tuning.sync_pause),
     )
 
 
-def _require_isolation(settings: Settings) -> None:
+def _upload_limits(settings: Settings, tenant: str) -> UploadLimits:
+    limits = settings.limits_of(tenant)
+    return UploadLimits(limits.upload_bytes_per_day, limits.documents)
+
+
+def require_isolation(settings: Settings) -> None:
     """Report kernel features that are missing for the confinement of parsers.
 
     Raises:
@@ -80,13 +92,27 @@ def _require_isolation(settings: Settings) -> None:
         log.warning("sandbox.incomplete", lacking=lacking, reason=confinement.sentence(lacking))
 
 
+def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
+    """Return a reader of the bytes that remain in their sources; the stack closes it."""
+    originals = SourceOriginals(
+        parts.ledger.sources,
+        parts.ledger.hints,
+        open_source,
+        parts.settings.max_upload_bytes,
+    )
+    parts.stack.push_async_callback(originals.aclose)
+    return originals
+
+
 def parser_of(parts: Parts) -> Parser:
     settings = parts.settings
+    ocr = ocr_of(settings)
     sandbox = ParsingSandbox(
         workers=settings.parse_workers,
         timeout=settings.parse_timeout,
         memory_bytes=settings.tuning.parse_memory_bytes,
         max_text_chars=settings.tuning.parse_max_text_chars,
+        scans=ocr is not None,
     )
     parts.stack.push_async_callback(sandbox.close)
     return Parser(
@@ -96,7 +122,10 @@ def parser_of(parts: Parts) -> Parser:
         work=parts.ledger.work,
         sandbox=sandbox,
         uploads=parts.uploads,
+        originals=originals_of(parts, SourceAccess(parts.settings).open),
         wakeups=parts.wakeups,
         model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,
+        pages=parts.ledger.pages,
+        ocr=ocr,
     )

@@ -45,6 +45,8 @@ from shared.ledger import (
     Ledger,
     Listings,
     Notes,
+    Pages,
+    PageTexts,
     QueryLog,
     RunClaims,
     ShownBatches,
@@ -57,7 +59,7 @@ from shared.ledger import (
 )
 from shared.ledger.postgres.database import Database
 from shared.process import metrics
-from shared.services.ingest import budget_terms, ingest_defaults
+from shared.services.ingest import budget_terms, ingest_defaults, page_limits
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
 from shared.settings import Embedding, Settings, require
 from shared.storage.opening import open_uploads
@@ -113,10 +115,18 @@ class Parts:
             builds=Builds(database, collections),
             build_comparison=BuildComparison(database),
             completions=Completions(database),
+            page_texts=PageTexts(database),
             erasures=Erasures(database),
             documents=Documents(database),
             descriptions=Descriptions(database),
             work=self._work,
+            pages=Pages(
+                database,
+                worker=self._worker,
+                lease=self.settings.tuning.lease,
+                weights=self.settings.tenant_weights,
+                limits=page_limits(self.settings),
+            ),
             backlogs=Backlogs(database),
             batches=Batches(database, worker=self._worker, lease=self.settings.tuning.lease, terms=self._terms),
             shown_batches=ShownBatches(database),

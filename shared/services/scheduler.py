@@ -21,7 +21,7 @@ from shared.maintenance.webhooks.delivery import Deliverer
 from shared.providers.limiter import usage
 from shared.providers.limiter.limiter import ProviderLimits, connect
 from shared.providers.limiter.script import LimiterScript, Terms
-from shared.services.ingest import slots_of_parser
+from shared.services.ingest import slots_of_parser, slots_of_reader
 from shared.services.limits import llm_limits
 from shared.services.parts import Parts
 from shared.settings import Settings, require
@@ -59,6 +59,7 @@ def wanted_of(parts: Parts) -> WantedWorkers:
     pool = WorkerPool(
         slots={
             "parse": slots_of_parser(settings),
+            "read": slots_of_reader(settings),
             "generate": settings.llm_max_in_flight,
             "index": settings.tuning.embedding_max_in_flight * BATCH_CHUNKS * max(1, len(parts.embeddings)),
         },

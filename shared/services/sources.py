@@ -21,7 +21,7 @@ class SourceAccess:
 
     Args:
         settings: settings of the process.
-        web: returns the dependencies of a source of pages; only parse workers open sources.
+        web: returns the dependencies of a source of pages; only workers open sources.
     """
 
     settings: Settings

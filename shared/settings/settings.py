@@ -265,6 +265,15 @@ class Settings(BaseSettings):
         "allow",
         description="require: a parse worker exits if the kernel cannot confine the processes that read files",
     )
+    ocr: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: pages without text are read by OCR if it is installed with language data",
+    )
+    ocr_languages: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_]{3,20}(\+[A-Za-z_]{3,20}){0,9}$",
+        description="languages of OCR, such as eng+deu; default: the installed ones of eng, deu, fra and spa",
+    )
     parse_database_password: SecretStr | None = Field(
         None, description="`foreask schema` creates the role foreask_parse with it, for parse workers"
     )

@@ -24,5 +24,6 @@ class TenantLimits(BaseModel):
     llm_tokens_per_minute: PositiveInt | None = None
     tokens_per_day: PositiveInt | None = Field(None, description="tokens of the language model for the ingest")
     cost_per_day: float | None = Field(None, gt=0, description="cost of the ingest, in the currency of the prices")
+    pages_per_day: PositiveInt | None = Field(None, description="pages without a text layer that are read by OCR")
     query_tokens_per_day: PositiveInt | None = Field(None, description="tokens of all models for queries")
     query_cost_per_day: float | None = Field(None, gt=0, description="cost of queries, in the currency of the prices")

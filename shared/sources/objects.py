@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from posixpath import basename
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from shared.sources.addresses import Address
 from shared.sources.files import COMPONENT, FileSource, OpenFile, not_found, too_large, unavailable
 from shared.sources.keys import problem_of, stand_in
 from shared.sources.options import FileOptions, Options
+from shared.sources.s3_names import S3Names, is_representable
 from shared.sources.source import Entry, Item
 
 K = TypeVar("K", bound="_Secret")
@@ -27,10 +28,16 @@ K = TypeVar("K", bound="_Secret")
 _PAGE = 1_000  # keys of a list request
 _PIECE_BYTES = 8 << 20
 _MODIFIED = "modified:"  # start of a version without an entity tag
+_ENDPOINT = "aws_endpoint_url"
+_UNREPRESENTABLE = "Its name has an empty segment, a segment . or .., or a control character: rename it."
 _OUT_OF_ORDER = (
     "The store lists {key} after {last}: it does not list names in the order of their bytes, or two names differ only"
     " in slashes."
 )
+
+
+class _Unrepresentable(Misconfigured):
+    """obstore refuses a page of a listing because of a name in it."""
 
 
 class BucketOptions(Options):
@@ -80,26 +87,47 @@ class ObjectSource(FileSource):
     Args:
         bucket: the bucket with the prefix.
         options: selection of its objects.
+        names: lists names that obstore refuses; None: such a name is an error.
     """
 
-    def __init__(self, bucket: Bucket, options: FileOptions) -> None:
+    def __init__(self, bucket: Bucket, options: FileOptions, names: S3Names | None = None) -> None:
         self._bucket = bucket
         self._options = options
+        self._names = names
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
+        last, is_complete = after, False
+        while not is_complete:
+            try:
+                if self._names is None or is_representable(last):
+                    with _converted():
+                        async for found in self._found(last):
+                            last = found["path"]
+                            if self._options.selects(last):
+                                yield _entry(found)
+                    return
+            except _Unrepresentable:
+                if self._names is None:
+                    raise
+            page = await self._names.page(last)
+            for found in page.objects:
+                last = _following(found["path"], last)
+                is_marker = found["size"] == 0 and last.endswith("/")
+                if not is_marker and self._options.selects(last):
+                    yield _entry(found)
+            is_complete = page.is_last
+
+    async def _found(self, after: str) -> AsyncIterator[Any]:
+        """Yield the objects whose names follow `after`, without the markers of folders."""
         last = after
-        with _converted():
-            async for page in obstore.list(self._bucket, offset=after or None, chunk_size=_PAGE):
-                for found in page:
-                    key = found["path"]
-                    # obstore ignores slashes at the end of an offset, so the first page can start earlier
-                    if key <= after or (found["size"] == 0 and await self._is_marker(key, last)):
-                        continue
-                    if key <= last:
-                        raise _misconfigured(_OUT_OF_ORDER.format(key=key, last=last))
-                    last = key
-                    if self._options.selects(key):
-                        yield _entry(found)
+        async for page in obstore.list(self._bucket, offset=after or None, chunk_size=_PAGE):
+            for found in page:
+                key = found["path"]
+                # obstore ignores slashes at the end of an offset, so the first page can start earlier
+                if key <= after or (found["size"] == 0 and await self._is_marker(key, last)):
+                    continue
+                last = _following(key, last)
+                yield found
 
     async def find(self, key: str) -> Entry | None:
         if problem_of(key) or not self._options.selects(key):
@@ -180,8 +208,12 @@ def open_objects(address: Address, options: ObjectOptions, secret: Mapping[str, 
     """
     configure = {"s3": _s3, "gs": _google, "az": _azure}[address.scheme]
     url = f"{address.scheme}://{address.host}/{quote(address.path)}"
+    access = configure(secret, options)
+    names = None
+    if address.scheme == "s3" and _ENDPOINT in access["options"] and "ambient" not in secret:
+        names = _names_of(address, **access)
     try:
-        return ObjectSource(open_bucket(url, **configure(secret, options)), options)
+        return ObjectSource(open_bucket(url, **access), options, names)
     except ValueError as error:
         raise _misconfigured(f"The secret cannot be used: {error}.") from None
 
@@ -223,6 +255,16 @@ def _azure(secret: Mapping[str, str], options: ObjectOptions) -> dict[str, Any]:
     return {"options": named | (keys or ({} if given.ambient else {"azure_skip_signature": "true"}))}
 
 
+def _names_of(
+    address: Address,
+    options: Mapping[str, str],
+    credentials: Callable[[], Mapping[str, str | None]] | None = None,
+) -> S3Names:
+    prefix = f"{address.path}/" if address.path else ""
+    signing = None if credentials is None else credentials()
+    return S3Names(options[_ENDPOINT], options["aws_region"], address.host, prefix, signing)
+
+
 def _set(**options: str | None) -> dict[str, str]:
     return {name: value for name, value in options.items() if value is not None}
 
@@ -240,7 +282,16 @@ def _entry(found: Any) -> Entry:
     key = found["path"]
     if problem := problem_of(key):
         return Entry(stand_in(key), "", refused=problem)
+    if not is_representable(key):
+        return Entry(key, "", refused=_UNREPRESENTABLE)
     return Entry(key, _version(found), found["size"], None if found["size"] else "It is empty.")
+
+
+def _following(key: str, last: str) -> str:
+    """Return a key; raise Misconfigured unless it follows the last one."""
+    if key <= last:
+        raise _misconfigured(_OUT_OF_ORDER.format(key=key, last=last))
+    return key
 
 
 def _version(found: Any) -> str:
@@ -261,8 +312,9 @@ def _converted() -> Iterator[None]:
         yield
     except InvalidPathError as error:
         name = str(error).partition("\n")[0]
-        raise _misconfigured(
-            f"The bucket has an object whose name cannot be listed ({name}): rename it, or choose a folder without it."
+        raise _Unrepresentable(
+            f"The bucket has an object whose name cannot be listed ({name}): rename it, or choose a folder without it.",
+            component=COMPONENT,
         ) from None
     except (BaseError, OSError) as error:
         if is_missing(error):

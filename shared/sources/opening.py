@@ -9,15 +9,18 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from shared.domain.errors import InvalidInput, Misconfigured
+from shared.process.temporary_folders import remove_leftovers
 from shared.sources.addresses import BUCKETS, Address
 from shared.sources.files import COMPONENT, FileSource
 from shared.sources.folder import FolderSource
+from shared.sources.git.remote import FOLDER_PREFIX as OF_GIT
 from shared.sources.git.repositories import GitOptions, GitSource
 from shared.sources.objects import ObjectOptions, open_objects
 from shared.sources.options import FileOptions, Options, read_options
 from shared.sources.pages import source as pages
 from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, PageOptions, SitemapOptions
 from shared.sources.pages.source import Web
+from shared.sources.pages.texts import FOLDER_PREFIX as OF_PAGES
 from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
 from shared.sources.roots import Roots, without_links
@@ -172,6 +175,18 @@ def check(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> None
     _checked(kind, uri, options, roots)
 
 
+def keeps_bytes(kind: str, options: Mapping[str, Any]) -> bool:
+    """Return whether the bytes of the entries are copied. Rows and pages always are.
+
+    Raises:
+        InvalidInput: an option cannot be used.
+    """
+    if kind not in KINDS or not issubclass(KINDS[kind].options, FileOptions):
+        return True
+    keep_bytes: bool = read_options(KINDS[kind].options, options).keep_bytes
+    return keep_bytes
+
+
 def open_source(
     kind: str,
     uri: str,
@@ -200,6 +215,12 @@ def open_source(
     except InvalidInput as error:
         raise Misconfigured(error.message, component=COMPONENT) from error
     return source
+
+
+def remove_temporary_files() -> None:
+    """Remove the temporary files of sources whose processes were killed."""
+    for prefix in (OF_GIT, OF_PAGES):
+        remove_leftovers(prefix)
 
 
 def _checked(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> tuple[Address, Options]:

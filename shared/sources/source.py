@@ -52,6 +52,9 @@ class Item:
 class Source(ABC):
     """A corpus outside foreask. A source is used by one sync at a time, and closed afterwards."""
 
+    is_snapshot = False
+    """Whether it shows the content at the time of its first use, until it is opened again."""
+
     @abstractmethod
     def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         """Yield the entries whose keys follow `after`, in the order of the keys' UTF-8 bytes.
@@ -78,6 +81,9 @@ class Source(ABC):
     @abstractmethod
     async def find(self, key: str) -> Entry | None:
         """Return the current entry of a key, or None if the source has none now; raises as `entries`."""
+
+    def name_listing(self, listing: str) -> None:  # noqa: B027 - most listings continue after a key
+        """Name the next listing, so that it can continue an interrupted one of the same name, in another process."""
 
     async def aclose(self) -> None:  # noqa: B027 - most sources have no connections
         """Close its connections."""

@@ -3,7 +3,8 @@
 The store contains the id of the deployment whose ledger names its uploads. Another deployment's ledger names none of
 them, so its processes may neither store nor clean up there.
 
-An upload is a separate object, or a part of a pack: one object with many small documents.
+An upload is a separate object, or a part of a pack: one object with many small documents. Bytes that remain in a source
+are not stored here: see `shared.storage.references`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from shared.domain.errors import Conflict, TooLarge, Unavailable, Unreadable
+from shared.storage.references import is_reference
 
 RETRY_AFTER = timedelta(seconds=30)
 AWAY_PAUSE = timedelta(seconds=5)
@@ -300,12 +302,15 @@ class Uploads(ABC):
     async def lost(self, names: Sequence[str]) -> set[str]:
         """Return the uploads among these whose objects are missing, although the store is this deployment's.
 
+        References have no objects, and are never lost.
+
         Raises:
             Unavailable: the store is unavailable, or is another deployment's.
             OSError: the folder cannot be read.
         """
-        stored = await self._stored(sorted({stored_in(name) for name in names}))
-        lost = {name for name in names if stored_in(name) not in stored}
+        expected = [name for name in names if not is_reference(name)]
+        stored = await self._stored(sorted({stored_in(name) for name in expected}))
+        lost = {name for name in expected if stored_in(name) not in stored}
         if lost:
             await self.require_own()  # an unmounted folder has no file at all
         return lost

@@ -31,10 +31,22 @@ from tests.support.containers import (
 )
 from tests.support.deployment import ROOT
 from tests.support.objects import S3
+from tests.support.pictures import picture, saved
 
-SERVICES = ("worker-parse", "worker-generate", "worker-index", "scheduler", "api", "postgres", "valkey", "qdrant")
-WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
+SERVICES = (
+    "worker-parse",
+    "worker-read",
+    "worker-generate",
+    "worker-index",
+    "scheduler",
+    "api",
+    "postgres",
+    "valkey",
+    "qdrant",
+)
+WORKERS = ("worker-parse", "worker-read", "worker-generate", "worker-index", "scheduler")
 GENERATE = "worker-generate"
+USED = 3  # documents of the first step
 DOCUMENTS = 600
 LATENCY_SECONDS = 8.0
 # Longer than a model call, so that replies arrive in containers that are cut off. Shorter than the rest of any lease:
@@ -50,11 +62,15 @@ NEXT_IMAGE = "foreask:compose-test-next"
 def use(containers: Containers) -> None:
     containers.upload("leave.md", b"# Leave\n\nEmployees have thirty days of leave a year.\n")
     containers.upload("text.pdf", (ROOT / "tests/files/good/docling_text_document.pdf").read_bytes())
-    eventually("a text and a PDF are ready", lambda: containers.all_ready(2))
+    containers.upload("scan.png", saved([picture("The ferry to Bergen leaves at noon.")], "PNG"))
+    eventually("a text, a PDF and a scan are ready", lambda: containers.all_ready(USED))
     reply = containers.client.post("/v1/query", json={"question": "How many days of leave are there?"})
     assert reply.status_code == 200, reply.text
     assert "thirty days" in " ".join(chunk["text"] for chunk in reply.json()["chunks"])
     say("a question is answered")
+    reply = containers.client.post("/v1/retrieve", json={"question": "When does the ferry leave?"}).json()
+    assert "noon" in " ".join(chunk["text"] for chunk in reply["chunks"] if chunk["external_id"] == "scan.png")
+    say("a scan is found")
 
 
 def break_all(containers: Containers) -> None:
@@ -81,9 +97,9 @@ def break_each(containers: Containers, fault: Callable[[Containers, str, str], i
         eventually("calls are in flight", lambda: containers.calls()["in_flight"] > 0)
         at_risk += fault(containers, service, container)
         eventually(f"{service} works again", containers.is_ready)
-    eventually(f"{numbers.stop} documents are ready", lambda: containers.all_ready(2 + numbers.stop))
+    eventually(f"{numbers.stop} documents are ready", lambda: containers.all_ready(USED + numbers.stop))
     say(f"ledger: {containers.ledger()}")
-    containers.compare(2 + numbers.stop)
+    containers.compare(USED + numbers.stop)
     check_calls(containers, numbers.stop, at_risk)
 
 

@@ -65,7 +65,7 @@ class Up:
         self.url = self.wait_for(r"foreask answers at (\S+),")
         return self
 
-    def wait_for(self, pattern, timeout=90):
+    def wait_for(self, pattern, timeout=TIMEOUT_SECONDS):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             match = re.search(pattern, self.log.read_text())
@@ -170,15 +170,12 @@ def test_killed_worker_is_restarted_and_logged(up):
 
     up.wait_for("child ended and will be restarted")
 
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+    def has_successor():
         with suppress(StopIteration, psutil.Error):
             worker = up.child("workers", "generate")
-            if worker.pid != killed.pid and worker.nice() > up.child("api").nice():  # queries run first
-                break
-        time.sleep(0.1)
-    else:
-        raise AssertionError("no new worker")
+            return worker.pid != killed.pid and worker.nice() > up.child("api").nice()  # queries run first
+
+    wait_until(has_successor, "no new worker")
 
 
 @pytest.mark.slow
@@ -250,7 +247,7 @@ def test_server_works_after_interrupted_ingest(up, provider):
     ingest = subprocess.Popen(
         [*CLI, "ingest", "reports"], env=environment, cwd=up.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    while httpx.get(f"{up.url}/v1/documents").text.count('"reports/') < 5:
+    while httpx.get(f"{up.url}/v1/documents", timeout=TIMEOUT_SECONDS).text.count('"reports/') < 5:
         time.sleep(0.1)
 
     ingest.send_signal(signal.SIGINT)

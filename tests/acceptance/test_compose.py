@@ -61,8 +61,10 @@ for folder in / /tmp /var/tmp /home "$TEST_RUN"; do
 done
 exec "$@"
 """
-WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
+WORKERS = ("worker-parse", "worker-read", "worker-generate", "worker-index", "scheduler")
+CONFINED = ("worker-parse", "worker-read")  # they process untrusted files
 ROLES = (APP_ROLE, PARSE_ROLE)
+IMAGE_LANGUAGES = "eng deu"
 LEAVE = (
     "# Leave\n\nEmployees have thirty days of leave a year.\n\n# Travel\n\nTrains are booked by the office in Bergen.\n"
 )
@@ -154,12 +156,12 @@ def test_compose_commands_make_document_ready(composed):
 def test_every_process_serves_metrics_and_passes_healthcheck(composed):
     first = composed.stack.settings.metrics_port
     with httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
-        targets = [Target(port) for port in range(first, first + 8)]
+        targets = [Target(port) for port in range(first, first + 9)]
 
         def all_roles_visible():  # a worker serves metrics some time after the API answers
             for target in targets:
                 target.scrape(client)
-            return {target.role for target in targets} >= {"api", "parse", "generate", "index", "scheduler"}
+            return {target.role for target in targets} >= {"api", "parse", "read", "generate", "index", "scheduler"}
 
         wait_until(all_roles_visible, "a process serves no metrics")
 
@@ -275,11 +277,13 @@ def test_no_secret_has_a_usable_default():
     assert all(rest.startswith(":?") for _, rest in secrets)
 
 
-def test_parse_worker_has_own_role_without_provider_key():
-    service = SERVICES["worker-parse"]
+@pytest.mark.parametrize("name", CONFINED)
+def test_confined_workers_have_own_role_without_provider_key(name):
+    service = SERVICES[name]
     credentials = {name for name in service["environment"] if re.search("KEY|PASSWORD|QDRANT", name)}
 
-    assert service["env_file"] == [{"path": "sources.env", "required": False}]  # secrets of sources, if there are any
+    sources = [{"path": "sources.env", "required": False}]  # secrets of sources, if there are any
+    assert service["env_file"] == sources
     assert credentials == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}  # for an object store, if configured
     assert service["environment"]["FOREASK_DATABASE_URL"].startswith(f"postgresql://{PARSE_ROLE}:")
     assert service["environment"]["FOREASK_PARSE_ISOLATION"] == "${FOREASK_PARSE_ISOLATION:-require}"
@@ -290,7 +294,7 @@ def test_only_migration_service_has_owner_password():
         if name in ENGINES or name == "uploads":
             continue
         environment = service["environment"]
-        assert role_of(service) == {"schema": "foreask", "worker-parse": PARSE_ROLE}.get(name, APP_ROLE)
+        assert role_of(service) == {"schema": "foreask", **dict.fromkeys(CONFINED, PARSE_ROLE)}.get(name, APP_ROLE)
         # The settings file has every password, so the service's environment must empty the forbidden ones.
         others = ["POSTGRES_PASSWORD", *(f"FOREASK_{role}_DATABASE_PASSWORD" for role in ("APP", "PARSE", "SCALE"))]
         has_settings = service["env_file"] == SERVICES["api"]["env_file"]
@@ -301,7 +305,7 @@ def test_engines_have_no_network_parsers_reach_engines_only():
     networks = yaml.safe_load(COMPOSE)["networks"]
     assert networks["engines"] == {"internal": True}
     inside = {name for name, service in SERVICES.items() if service.get("networks") == ["engines"]}
-    assert inside == {*ENGINES, "schema", "worker-parse"}
+    assert inside == {*ENGINES, "schema", *CONFINED}
     assert SERVICES["uploads"]["network_mode"] == "none"
     for name in ENGINES:
         service = SERVICES[name]
@@ -315,12 +319,11 @@ def test_engines_have_no_network_parsers_reach_engines_only():
 def test_memory_limits_cover_parser_children_and_temporary_files():
     limits = {name: re.search(r"(\d+)([mg])\}?$", service["mem_limit"]).groups() for name, service in SERVICES.items()}
     sizes = {name: int(number) << {"m": 20, "g": 30}[unit] for name, (number, unit) in limits.items()}
-    (tmpfs,) = SERVICES["worker-parse"]["tmpfs"]
-    temporary = int(re.search(r"size=(\d+)m", tmpfs)[1]) << 20
-    fields = Settings.model_fields
-    children = fields["parse_workers"].default * Tuning().parse_memory_bytes
-
-    assert sizes["worker-parse"] >= children + temporary + (1 << 30)  # the worker decodes the children's replies
+    children = Settings.model_fields["parse_workers"].default * Tuning().parse_memory_bytes
+    for name in CONFINED:
+        (tmpfs,) = SERVICES[name]["tmpfs"]
+        temporary = int(re.search(r"size=(\d+)m", tmpfs)[1]) << 20
+        assert sizes[name] >= children + temporary + (1 << 30)  # the worker decodes the children's replies
     assert all(sizes[name] >= 1 << 30 for name in ("api", "worker-generate", "worker-index", "scheduler"))
 
 
@@ -330,7 +333,7 @@ def test_only_api_is_published_and_on_loopback_only():
 
 
 def test_uploads_volume_is_mounted_where_needed():
-    for name in ("api", "worker-parse", "worker-index", "scheduler"):
+    for name in ("api", *CONFINED, "worker-index", "scheduler"):
         assert "uploads:/data/uploads" in SERVICES[name]["volumes"]
         assert SERVICES[name]["environment"]["FOREASK_DATA_DIR"] == "/data"
 
@@ -403,9 +406,10 @@ def test_open_file_limits_are_realistic():
     assert not [name for name, service in SERVICES.items() if "ulimits" in service]
 
 
-def test_parser_temporary_folder_allows_execution():
+@pytest.mark.parametrize("name", CONFINED)
+def test_parser_temporary_folder_allows_execution(name):
     """The extractor's PDF library is unpacked into /tmp and loaded; a tmpfs is `noexec` by default."""
-    (tmpfs,) = SERVICES["worker-parse"]["tmpfs"]
+    (tmpfs,) = SERVICES[name]["tmpfs"]
     folder, _, options = tmpfs.partition(":")
     assert folder == "/tmp"  # noqa: S108
     assert {"exec", "mode=1777"} <= set(options.split(","))
@@ -421,4 +425,11 @@ def test_image_contains_packages_imported_by_servers():
     assert copied == {"api", "cli", "clients", "shared", "workers"}
     assert copied <= set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     assert "USER foreask" in DOCKERFILE
-    assert re.search(r"pip install .* \. ", DOCKERFILE)  # without extras
+    assert re.search(r'pip install .* "\.\$\{OCR_LANGUAGES:\+\[ocr\]\}" ', DOCKERFILE)  # no other extra
+
+
+def test_image_and_compose_have_same_ocr_languages():
+    assert f'\nARG OCR_LANGUAGES="{IMAGE_LANGUAGES}"\n' in DOCKERFILE
+    for service in SERVICES.values():
+        build = {"context": ".", "args": {"OCR_LANGUAGES": f"${{OCR_LANGUAGES-{IMAGE_LANGUAGES}}}"}}
+        assert service.get("build", build) == build

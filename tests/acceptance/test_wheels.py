@@ -56,7 +56,8 @@ def built(name, folder):
         copytree(source / package, copy / package, ignore=ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "README.md"):
         (copy / file).write_bytes((source / file).read_bytes())
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", ".", cwd=copy)
+    # As `pip wheel --no-build-isolation` does, without the seconds that pip takes for each wheel.
+    run(sys.executable, "-c", "from setuptools.build_meta import build_wheel; build_wheel('.')", cwd=copy)
     (wheel,) = copy.glob("*.whl")
     return wheel
 

@@ -21,6 +21,7 @@ from embedded.qdrant.shard import Shard
 from embedded.supervisor import Supervisor
 from shared.vectors.index import Index
 from shared.vectors.searches import SEARCH_PARAMS
+from tests.support.waiting import TIMEOUT_SECONDS
 
 DIMENSIONS = 64
 
@@ -282,7 +283,7 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
                     return
                 answered.extend(point["id"] for point in batch)
 
-    async with httpx.AsyncClient(base_url=server.url) as http:
+    async with httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT_SECONDS) as http:
         await create(http)
     streams = [asyncio.create_task(load(stream)) for stream in (0, 100)]
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
@@ -303,7 +304,7 @@ async def test_incomplete_collection_is_removed_at_start(server):
     (server.directory / "data" / "collections" / "half" / "shard-0").mkdir(parents=True)
     server.start()
 
-    async with httpx.AsyncClient(base_url=server.url) as http:
+    async with httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT_SECONDS) as http:
         assert (await http.get("/collections")).json()["result"]["collections"] == []
         await create(http, "half")
 

@@ -21,6 +21,7 @@ SETTINGS = {
     "llm_max_in_flight": 12,
     "llm_timeout": 4,
     "embedding_timeout": 4,
+    "source_roots": {"*": ("*",)},
     "llm_batches": True,
     "tuning": {
         "drain": 5,
@@ -32,6 +33,7 @@ SETTINGS = {
         "batch_wait": 0.4,
         "batch_poll": 0.2,
         "batch_list_lag": 2,
+        "sync_deletion_after": 0.01,
     },
     "grace": 5,
     "log_level": "info",

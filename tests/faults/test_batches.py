@@ -50,7 +50,7 @@ def test_kills_during_batch_pay_nothing_twice(fleet, provider, start_scenario, s
         fleet.replace({"generate-1": dying}, for_good=True)
         scenario.submit(documents, lane="batch")
         fleet.wait_until(
-            lambda: scenario.deaths() >= scale.batch_kills, f"too few workers died {point}", 30 * scale.batch_kills
+            lambda: scenario.deaths() >= scale.batch_kills, f"too few workers died {point}", 60 * scale.batch_kills
         )
         fleet.replace({"generate-1": worker("generate-1")})
 

@@ -7,7 +7,7 @@ import redis
 
 from tests.support.scenario import ScenarioResult
 
-DEADLINE_SECONDS = 10  # time within which the API replies in every state of the broker
+DEADLINE_SECONDS = 30  # time within which the API replies in every state of the broker
 
 
 @pytest.fixture

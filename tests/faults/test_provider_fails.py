@@ -35,7 +35,7 @@ def test_texts_stay_searchable_during_language_model_outage(fleet, provider, sta
 
     scenario.submit({f"new-{name}": parts for name, parts in scenario.corpus(len(before), version=9).items()})
     scenario.update(before, changed=1, version=2)
-    fleet.wait_until(scenario.is_searchable, "not every text became searchable", 60)
+    fleet.wait_until(scenario.is_searchable, "not every text became searchable")
     seconds = time.monotonic() - started
     missing = [
         part.mark for parts in scenario.documents.values() for part in parts if not is_returned(fleet, scenario, part)

@@ -24,8 +24,9 @@ from tests.support.releases import (
     revision_of,
 )
 
-DOCUMENTS = 1_000
-STEP = 50  # documents that are uploaded during each restart
+RESTARTS = 16
+PARTS_BEFORE = 4  # parts of the documents that are uploaded before the first restart; later one part in each
+NEXT_RUN = "SELECT token, lost_leases FROM runs WHERE kind = 'next'"
 OLD, NEW = (*OLD_CREW, "api"), (*NEW_CREW, "api-new")
 
 
@@ -44,11 +45,13 @@ def fleet(provider_process, tmp_path_factory, scale, request) -> Iterator[TwoRel
         )
 
 
-def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario):
+def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("19", "two releases on the newer schema")
     provider.script(latency_seconds=0.05, questions=2)
     chance = random.Random(scenario.seed)
-    load = Load(scenario, fleet, scenario.corpus(DOCUMENTS, sections=1), chance)
+    documents = scale.release_documents
+    part = documents // (PARTS_BEFORE + RESTARTS)
+    load = Load(scenario, fleet, scenario.corpus(documents, sections=1), chance)
     options = {"questions_per_chunk": 2}
 
     def set_options(api):
@@ -56,12 +59,12 @@ def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario):
 
     with load.uploading() as upload:
         set_options("api")
-        upload(4 * STEP)
-        fleet.wait_until(lambda: len(load.ids) >= STEP, "no documents were uploaded")
+        upload(PARTS_BEFORE * part)
+        fleet.wait_until(lambda: len(load.ids) >= part, "no documents were uploaded")
         fleet.upgrade()
         set_options("api-new")  # the old release reads the options that the new one has written
-        for number in range(DOCUMENTS // STEP - 4):
-            upload(STEP)
+        for number in range(RESTARTS):
+            upload(part)
             name = chance.choice((OLD, NEW)[number % 2])
             fleet.end(name, chance.choice((signal.SIGKILL, signal.SIGTERM)))
             load.change(3, version=number + 2)
@@ -71,9 +74,10 @@ def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario):
     scenario.check(note=f"{scenario.deaths()} restarts, {load.changed} changed, {load.deleted} deleted")
     assert load.failures == []
     assert fleet.errors() == []
-    assert len(load.ids) == DOCUMENTS - load.deleted
-    assert scenario.deaths() == DOCUMENTS // STEP - 4
+    assert len(load.ids) == documents - load.deleted
+    assert scenario.deaths() == RESTARTS
     assert load.counts().keys() == set(APIS)
+    assert fleet.query(NEXT_RUN) == [{"token": None, "lost_leases": 0}]  # no worker has claimed the unknown run
 
 
 def test_release_older_than_required_exits_with_sentence(fleet):

@@ -35,6 +35,14 @@ async def test_estimate_of_complete_sample_is_exact(client):
     assert (await client.get("/v1/collections")).json()["items"] == []
 
 
+async def test_estimate_adds_texts_of_scanned_pages(client):
+    scans = (await client.post("/v1/estimates", json={"documents": {"count": 10, "bytes": 0, "pages": 300}})).json()
+    texts = (await client.post("/v1/estimates", json={"documents": {"count": 10, "bytes": 600_000}})).json()
+
+    assert (scans["documents"], scans["pages"], scans["exact"]) == (10, 300, False)
+    assert scans["calls"] == pytest.approx(texts["calls"], abs=10)
+
+
 async def test_estimate_compares_tiers_and_models(application_with_openai):
     client = application_with_openai
     body = {"documents": {"count": 500_000, "bytes": 1_600_000_000}, "models": ["gpt-4.1-nano", "no-such-model"]}

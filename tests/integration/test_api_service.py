@@ -373,7 +373,8 @@ async def test_shutdown_reports_unready_before_closing_connections(services, pro
             child.send_signal(signal.SIGTERM)
             while (ready := client.get("/health/ready")).status_code == 200:
                 pass  # the signal is on its way
-            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False)  # uses another connection
+            # Another connection.
+            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False, timeout=TIMEOUT_SECONDS)
             child.wait(timeout=TIMEOUT_SECONDS)
             return ready, listed
 

@@ -43,11 +43,13 @@ async def client(services, allowed, provider):
 
 
 class ParseWorker:
-    """Does all due syncs and looks, as a parse worker."""
+    """Does all due syncs and looks, and processes documents, as the workers do."""
 
     def __init__(self, services, settings, web=None):
-        syncing = services.syncing_of(SourceAccess(settings, web).open)
+        access = SourceAccess(settings, web)
+        syncing = services.syncing_of(access.open)
         self._services = services
+        self._parsing = replace(services, parser=replace(services.parser, originals=services.originals_of(access.open)))
         self._syncing = replace(syncing, limits=replace(syncing.limits, timeout=timedelta(seconds=0.5)))
 
     async def run(self):
@@ -57,6 +59,10 @@ class ParseWorker:
         await eventually(lambda: runner.claimed == 0)
         await runner.aclose()
         await self._services.ledger.jobs.settle()
+
+    async def work(self, *stages):
+        """Process the documents that are due."""
+        await work(self._parsing, *stages)
 
     async def sync(self, client, name="wiki"):
         """Sync a source to its end, and return the sync."""
@@ -217,7 +223,7 @@ async def test_sync_follows_additions_edits_and_deletions(client, services, fold
     first = await worker.sync(client)
     assert (first.phase, first.seen, first.created, first.error) == ("done", 2, 2, None)
     assert await names(client) == ["wiki/leave.md", "wiki/travel/expenses.md"]
-    await work(services)
+    await worker.work()
 
     write(folder, "leave.md", "Employees get thirty-two days of leave.")
     write(folder, "parking.md", "Parking is free.")
@@ -244,7 +250,7 @@ async def test_job_of_sync_ends_with_its_documents(client, services, folder, wor
     await worker.run()
     job = (await client.get(f"/v1/jobs/{started.id}")).json()
     assert (job["kind"], job["state"], job["collection"], job["total"]) == ("sync", "running", "handbook", 2)
-    await work(services)
+    await worker.work()
     await services.ledger.jobs.settle()
     jobs = (await client.get("/v1/jobs?kind=sync")).json()["items"]
     assert [(each["id"], each["state"], each["done"]) for each in jobs] == [(str(started.id), "done", 2)]
@@ -481,17 +487,23 @@ async def test_failed_look_is_repeated_later(client, services, folder, worker):
     await worker.sync(client)
     write(folder, "new.md", "A new rule.")
     folder.rename(folder.with_name("moved"))
+    assert (await shown(client)).newest_look is None
     await hint(client, {"keys": ["new.md"]})
     await worker.run()
+    failed = (await shown(client)).newest_look
+    assert (failed.phase, f"The folder {folder} cannot be read" in failed.error) == ("failed", True)
     folder.with_name("moved").rename(folder)
     assert not await services.ledger.hints.reopen()  # it waits after a failure
 
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE source_looks SET ended_at = ended_at - interval '10 minutes'"))
     assert await services.ledger.hints.reopen()
+    assert (await shown(client)).newest_look.error == failed.error
     await worker.run()
 
     assert "wiki/new.md" in await names(client)
+    done = (await shown(client)).newest_look
+    assert (done.phase, done.error) == ("done", None)
 
 
 # --- schedules ---

@@ -128,7 +128,7 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
     await Library(services, "alice").add("A text about a lighthouse and its keeper.")
 
     waiting = (await status(client)).pace
-    assert (waiting.cause, waiting.workers) == ("no_worker", {"parse": 0, "generate": 0, "index": 0})
+    assert (waiting.cause, waiting.workers) == ("no_worker", {"parse": 0, "read": 0, "generate": 0, "index": 0})
     assert waiting.sentence == "No parse worker is alive, and 1 documents wait for one."
 
     async with services.ledger.heartbeats.beating("parse", lambda: 0):

@@ -23,7 +23,7 @@ from shared.providers.batches import BatchError, BatchProvider, NotDone, NotTher
 from shared.providers.chat import Completion
 from tests.support.batch_provider import BatchScript, application
 from tests.support.deployment import ROOT
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 TOTALS = ("prompt_tokens", "completion_tokens")
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -41,7 +41,7 @@ async def serving(**script):
         component="llm", base_url=f"{url}/v1", api_key=SecretStr("a-key"), timeout=timedelta(seconds=20)
     )
     try:
-        async with httpx.AsyncClient(base_url=url, trust_env=False) as plain:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_SECONDS) as plain:
             yield endpoints, client, plain
     finally:
         await client.aclose()
@@ -372,7 +372,7 @@ def test_provider_runs_as_process():
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
             url = f"http://127.0.0.1:{int(process.stdout.readline())}"
-            with httpx.Client(base_url=url, trust_env=False) as plain:
+            with httpx.Client(base_url=url, trust_env=False, timeout=TIMEOUT_SECONDS) as plain:
                 plain.post("/batch-script", json={"absent": True}).raise_for_status()
                 assert plain.get("/v1/batches").status_code == 404
                 assert plain.post("/batch-script", json={"unknown": 1}).status_code == 400

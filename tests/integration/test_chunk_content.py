@@ -36,7 +36,7 @@ VALUES = {
 def content():
     """Return chunk content with a non-default value in every field, including fields added in the future."""
     values = {field.name: VALUES[field.type](field.name) for field in dataclasses.fields(ChunkContent)}
-    return ChunkContent(**values | {"text": TEXT, "language": "de"})
+    return ChunkContent(**values | {"text": TEXT, "language": "de", "confidence": 90})
 
 
 def parsed(content):
@@ -73,6 +73,6 @@ async def test_every_content_field_passes_from_parser_to_query(services, library
     assert found.content == content
 
 
-@pytest.mark.parametrize(("view", "not_shown"), [(RetrievedChunkView, {"section"}), (ChunkView, set())])
+@pytest.mark.parametrize(("view", "not_shown"), [(RetrievedChunkView, {"confidence", "section"}), (ChunkView, set())])
 def test_api_shows_every_content_field_except_listed_ones(view, not_shown):
     assert {field.name for field in dataclasses.fields(ChunkContent)} - view.model_fields.keys() == not_shown

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from cli import main
 from shared.domain.errors import InvalidInput, NotFound
 from tests.integration.test_api_sources import ParseWorker, many, write
-from tests.support.api import serving, work
+from tests.support.api import serving
 from tests.support.sources import make_older
 
 
@@ -30,7 +30,7 @@ async def foreask(services, settings, tmp_path, provider):
     async def serve():
         while True:
             await worker.run()
-            await work(services)
+            await worker.work()
             await services.ledger.jobs.settle()
             await asyncio.sleep(0.05)
 
@@ -107,6 +107,20 @@ async def test_schedule_is_changed_and_removed(foreask, folder):
 
     assert "0 4 * * *" in (await foreask("source", "change", "wiki", "--schedule", "0 4 * * *"))[1]
     assert "on request" in (await foreask("source", "change", "wiki", "--schedule="))[1]
+
+
+async def test_bytes_are_copied_on_request(foreask, services, folder):
+    async def options():
+        return dict((await services.ledger.sources.get("default", "wiki")).definition.options)
+
+    await foreask("source", "add", "wiki", f"file://{folder}", "--option", "include=*.md", "--keep-bytes")
+    assert await options() == {"include": "*.md", "keep_bytes": True}
+    assert (await foreask("sync", "wiki", "--wait"))[0] == 0
+    assert [name async for names in services.uploads.pages() for name in names] != []
+
+    await foreask("source", "change", "wiki", "--no-keep-bytes")
+
+    assert await options() == {"include": "*.md", "keep_bytes": False}
 
 
 async def test_removed_source_is_unknown_afterwards(foreask, services, folder):

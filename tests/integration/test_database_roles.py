@@ -13,6 +13,7 @@ from shared.domain.states import DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres.revision import require_schema
 from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_scale_role
+from shared.maintenance.syncing.quota import UploadLimits
 from shared.services import build
 from shared.services.all import AllServices
 from tests.support.api import work
@@ -125,6 +126,21 @@ async def test_parse_role_can_do_all_sync_work(services, parsing):
     approved = await services.ledger.syncs.approve("default", "docs", deletions=13)
 
     assert (await synced.work(approved)).counts.deleted == 13
+
+
+async def test_parse_role_can_apply_limits_and_report_hints(services, parsing):
+    corpus = Corpus()
+    source = await SyncedCorpus(services, corpus).add()
+    corpus.put("a", "b")
+    limits = UploadLimits(bytes_per_day=10_000, documents=1)
+    synced = SyncedCorpus(parsing, corpus, upload_limits=limits)
+    await synced.work(await services.ledger.syncs.start("default", "docs"))
+    sync = await synced.work(await services.ledger.syncs.start("default", "docs"))
+
+    assert (sync.counts.unchanged, sync.counts.refused, sync.error) == (1, 1, None)
+    assert await parsing.ledger.sources.by_id(source.id) == source
+    await parsing.ledger.hints.report(source.id, ["b"])
+    assert await services.ledger.hints.reopen()
 
 
 async def test_parse_role_reads_no_texts_or_questions(services, parsing):

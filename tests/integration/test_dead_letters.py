@@ -133,7 +133,7 @@ async def test_retry_of_paid_chunks_calls_no_model(client, services, provider, w
     wakes.clear()
 
     resolved = await resolve(client, "retry")
-    assert resolved == {"documents": 0, "chunks": calls, "in_work": 0}
+    assert resolved == {"documents": 0, "pages": 0, "chunks": calls, "in_work": 0}
     assert set(wakes) == {"generate", "index"}
     await work(services)
 
@@ -163,7 +163,12 @@ async def test_retry_is_limited_by_its_filter(client, services, provider, wakes)
     (chunk,) = await letters(client, collection="novels")
     wakes.clear()
 
-    assert await resolve(client, "retry", collection="papers") == {"documents": 1, "chunks": 0, "in_work": 0}
+    assert await resolve(client, "retry", collection="papers") == {
+        "documents": 1,
+        "pages": 0,
+        "chunks": 0,
+        "in_work": 0,
+    }
     assert wakes == ["parse"]
     assert ((await document(client, failed))["state"], (await document(client, degraded))["state"]) == (
         "queued",
@@ -207,7 +212,7 @@ async def test_retry_of_everything_runs_in_batches(client, services, provider, m
         await submit(client, BROKEN_PDF + str(number), f"{number}.pdf")
     await work(services)
 
-    assert await resolve(client, "retry", all=True) == {"documents": 5, "chunks": 5, "in_work": 0}
+    assert await resolve(client, "retry", all=True) == {"documents": 5, "pages": 0, "chunks": 5, "in_work": 0}
 
 
 async def test_chunks_of_running_document_are_not_retried(client, services, provider):
@@ -218,6 +223,7 @@ async def test_chunks_of_running_document_are_not_retried(client, services, prov
     for action in ("retry", "discard"):
         assert await resolve(client, action, document_id=document_id) == {
             "documents": 0,
+            "pages": 0,
             "chunks": 0,
             "in_work": len(others),
         }
@@ -300,7 +306,7 @@ async def test_discard_of_everything_requires_explicit_all(client, services, pro
     both = await client.post("/v1/dead/discard", json={"all": True, "collection": "papers"})
     assert both.status_code == 422
     assert len(await letters(client)) == 2
-    assert await resolve(client, "discard", all=True) == {"documents": 1, "chunks": 1, "in_work": 0}
+    assert await resolve(client, "discard", all=True) == {"documents": 1, "pages": 0, "chunks": 1, "in_work": 0}
     assert (await document(client, degraded))["state"] == "ready"
 
 
@@ -334,7 +340,7 @@ async def test_tenants_cannot_see_or_resolve_each_others_letters(services, setti
             for choice in ({"document_id": degraded}, {"document_id": failed}, {"letter_id": own[0]["id"]}):
                 assert (await client.post(f"/v1/dead/{action}", json=choice, headers=theirs)).status_code == 404
             reply = await client.post(f"/v1/dead/{action}", json={"all": True}, headers=theirs)
-            assert reply.json() == {"documents": 0, "chunks": 0, "in_work": 0}
+            assert reply.json() == {"documents": 0, "pages": 0, "chunks": 0, "in_work": 0}
         assert (await client.get("/v1/dead", headers=mine)).json()["items"] == own
 
 

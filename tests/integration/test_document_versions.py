@@ -52,7 +52,7 @@ async def live_then_broken(client, services):
 
 async def discard(client, document_id):
     reply = await client.post("/v1/dead/discard", json={"document_id": document_id})
-    assert reply.json() == {"documents": 1, "chunks": 0, "in_work": 0}
+    assert reply.json() == {"documents": 1, "pages": 0, "chunks": 0, "in_work": 0}
 
 
 async def test_discarded_failed_edit_restores_live_version(client, services, settings, provider):

@@ -99,9 +99,9 @@ async def test_health_answers_while_model_computes(models):
 
 
 def test_embedded_models_are_listed(models):
-    listed = httpx.get(f"{models.embedding_base_url}/models").json()["data"]
+    listed = httpx.get(f"{models.embedding_base_url}/models", timeout=TIMEOUT_SECONDS).json()["data"]
     assert [model["id"] for model in listed] == [embeddings.MODEL]
-    listed = httpx.get(f"{models.llm_base_url}/models").json()["data"]
+    listed = httpx.get(f"{models.llm_base_url}/models", timeout=TIMEOUT_SECONDS).json()["data"]
     assert [model["id"] for model in listed] == [llama.MODEL]
 
 

@@ -67,7 +67,7 @@ def leave_marks(found, mark):
     )
     with contextlib.closing(redis.Redis.from_url(found.redis_url.get_secret_value())) as broker:
         broker.rpush("marks", mark)
-    with httpx.Client(base_url=found.qdrant_url) as qdrant:
+    with httpx.Client(base_url=found.qdrant_url, timeout=TIMEOUT_SECONDS) as qdrant:
         qdrant.put("/collections/marks", json={"vectors": {"size": 1, "distance": "Dot"}})
         body = {"points": [{"id": len(mark), "vector": [1.0], "payload": {"mark": mark}}]}
         qdrant.put("/collections/marks/points?wait=true", json=body).raise_for_status()
@@ -77,7 +77,9 @@ def marks(found):
     rows = run(execute(found.database_url, "SELECT mark FROM marks ORDER BY mark"))
     with contextlib.closing(redis.Redis.from_url(found.redis_url.get_secret_value())) as broker:
         listed = [mark.decode() for mark in broker.lrange("marks", 0, -1)]
-    scrolled = httpx.post(f"{found.qdrant_url}/collections/marks/points/scroll", json={}).json()["result"]["points"]
+    scrolled = httpx.post(
+        f"{found.qdrant_url}/collections/marks/points/scroll", json={}, timeout=TIMEOUT_SECONDS
+    ).json()["result"]["points"]
     return [row["mark"] for row in rows], sorted(listed), sorted(point["payload"]["mark"] for point in scrolled)
 
 

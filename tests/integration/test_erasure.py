@@ -46,7 +46,7 @@ PAGE = "erase.md"
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 WEEK = timedelta(days=7)
 # Deleted in slices before an erasure deletes the rest.
-DELETED_BEFORE = ("collections", "documents", "chunks", "sweeps")
+DELETED_BEFORE = ("collections", "documents", "pages", "chunks", "sweeps")
 # Makes all waiting work due, as if all leases had expired.
 MAKE_ALL_DUE = (
     "UPDATE sweeps SET due_at = now()",

@@ -164,7 +164,10 @@ async def test_pointer_of_lfs_is_refused(corpus, folder):
 
 
 async def test_unusable_names_are_refused_in_order(corpus, folder):
+    smile = "\U0001f600"
     for name in (b"a", b"caf\xe9.md", b"caf\xe8.md", b"caf\xc3\xa9.md", b"d\xff/x", b"d\xff/y", b"z"):
+        folder.write(name, LARGE)
+    for name in (smile.encode(), b"\xff"):  # the key of the second one precedes the first one
         folder.write(name, LARGE)
     folder.write(b"/".join([b"n" * 200] * 6), LARGE)
     folder.commit()
@@ -174,9 +177,9 @@ async def test_unusable_names_are_refused_in_order(corpus, folder):
     keys = [entry.key.encode() for entry in entries]
     assert keys == sorted(set(keys))
     assert all(len(key) <= 1_024 for key in keys)
-    assert [entry.key for entry in entries if entry.refused is None] == ["a", "café.md", "z"]
+    assert [entry.key for entry in entries if entry.refused is None] == ["a", "café.md", "z", smile]
     reasons = sorted(entry.refused[:25] for entry in entries if entry.refused)
-    assert reasons == ["Its name has 1,205 bytes,", *["Its name is not UTF-8: re"] * 3]
+    assert reasons == ["Its name has 1,205 bytes,", *["Its name is not UTF-8: re"] * 4]
     for entry in entries:
         assert [e.key for e in await listed(source, entry.key)] == [
             key.decode() for key in keys if key > entry.key.encode()

@@ -421,7 +421,7 @@ async def test_operator_sees_state_of_every_tenant(client):
         "tenants": 2,
         "documents": {"queued": 3},
         "chunks": {},
-        "open": {"parse": 3, "generate": 0, "index": 0},
+        "open": {"parse": 3, "read": 0, "generate": 0, "index": 0},
         "workers_wanted": None,
         "dead": 0,
     }

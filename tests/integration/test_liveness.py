@@ -15,7 +15,7 @@ from embedded.ports import free_port
 from shared.process import liveness, metrics
 from shared.process.liveness import LIVE_SECONDS, Pulse, answering, local_processes
 from tests.support.deployment import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 ROLE = f"test{os.getpid()}"  # no other process of this machine has it
 
@@ -58,7 +58,7 @@ class LoopThread:
         self._release.set()
 
     def reply(self):
-        with httpx.Client(trust_env=False) as client:
+        with httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
             return client.get(f"http://127.0.0.1:{self.port}/health/live")
 
 

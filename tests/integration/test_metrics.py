@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.process import metrics
 from tests.support.api import calling, work
+from tests.support.waiting import TIMEOUT_SECONDS
 from workers.scheduler import survey
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,7 @@ def value(name, **labels):
 
 
 async def scraped(port):
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
         reply = await client.get(f"http://127.0.0.1:{port}/metrics")
     return {sample.name for family in text_string_to_metric_families(reply.text) for sample in family.samples}
 

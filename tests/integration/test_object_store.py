@@ -97,7 +97,7 @@ async def request_upload(client, **headers):
 
 
 async def send(offer, content):
-    async with httpx.AsyncClient(trust_env=False) as browser:
+    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as browser:
         reply = await browser.request(offer["method"], offer["url"], headers=offer["headers"], content=content)
         return reply.status_code
 
@@ -194,7 +194,12 @@ async def test_copied_folder_works_as_object_store(services, stored, settings, s
         await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
     folder = services.settings.data_dir / "uploads"
     for path in [*folder.glob("??/*"), folder / ".foreask-deployment"]:
-        httpx.put(f"{s3.url}/{bucket.removeprefix('s3://')}/{path.name}", content=path.read_bytes(), trust_env=False)
+        httpx.put(
+            f"{s3.url}/{bucket.removeprefix('s3://')}/{path.name}",
+            content=path.read_bytes(),
+            trust_env=False,
+            timeout=TIMEOUT_SECONDS,
+        )
 
     async with calling(settings, stored) as client:
         await work(stored)

@@ -25,6 +25,7 @@ from shared.ingest.parse.protocol import LENGTH
 from shared.ingest.parse.sandbox import MORE_THREADS, ParsingSandbox
 from shared.services import build
 from tests.support.parser_replies import MISSING, SOUND, changed, document_reply, messages_of
+from tests.support.pictures import picture, saved
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +89,39 @@ def extract_bytes_sync(data, media_type, config):
         results.append([tried(code), answers.get()])
     return Text(json.dumps(results))
 """
+# The same as an OCR engine, which runs the code in `ATTEMPTS` instead of reading a page; its sample is read first.
+TAKEN_OVER_READER = (
+    TAKEN_OVER
+    + """
+class Names:
+    def __getattr__(self, name):
+        return name
+
+PSM = OEM = PT = RIL = Names()
+
+class PyTessBaseAPI:
+    pictures = 0
+    def __init__(self, **options):
+        threading.Thread(target=older_thread, daemon=True).start()
+    def SetImageBytes(self, *picture):
+        self.pictures += 1
+    def Recognize(self):
+        return True
+    def GetTSVText(self, page):
+        return "\\t".join("5 1 1 1 1 1 0 0 9000 9000 90 word".split())
+    def GetUTF8Text(self):
+        results = []
+        for code in ATTEMPTS if self.pictures > 1 else ():
+            asked.put(code)
+            results.append([tried(code), answers.get()])
+        return json.dumps(results)
+    def GetIterator(self):
+        return None
+    def Clear(self):
+        pass
+    SetVariable = SetSourceResolution = lambda *values: None
+"""
+)
 WITHOUT = {
     "seccomp": "confinement._has_seccomp = lambda: False\n",
     "Landlock": "confinement.landlock_version = lambda: 0\n",
@@ -170,6 +204,16 @@ class TakenOver:
         """Make later children run as on a kernel that lacks some mechanisms."""
         (self._modules / "kreuzberg.py").write_text(TAKEN_OVER + "".join(WITHOUT[name] for name in means))
 
+    async def tries_reading(self, attempts: Mapping[str, str], *means: str) -> dict[str, list[str]]:
+        """Return the result of each attempt in a child that reads pages, on a kernel that lacks some mechanisms."""
+        (self._modules / "kreuzberg.py").unlink()
+        source = f"{TAKEN_OVER_READER}\nATTEMPTS = {list(attempts.values())!r}\n"
+        (self._modules / "tesserocr.py").write_text(source + "".join(WITHOUT[name] for name in means))
+        self._page.write_bytes(saved([picture("The harbour opens at six.")], "PNG"))
+        async with ParsingSandbox() as sandbox:
+            page = await sandbox.read_page(self._page, 1, languages=("eng",))
+        return dict(zip(attempts, json.loads(page.text), strict=True))
+
     async def tries(self, attempts: Mapping[str, str], **options: timedelta) -> dict[str, list[str]]:
         """Return the result of each attempt, in a new thread and in an old one."""
         parsed = await self.parsed(attempts, **options)
@@ -247,6 +291,31 @@ async def test_landlock_without_seccomp_protects_files_ports_and_parent(taken_ov
 
     assert await taken_over.tries(tried) == refused(tried)
     assert upload.read_text() == "theirs"
+
+
+async def test_compromised_reader_of_pages_reaches_nothing(taken_over, upload, attempts):
+    assert await taken_over.tries_reading(attempts) == refused(attempts)
+    assert [path.name for path in upload.parent.iterdir()] == [upload.name]
+    assert upload.read_text() == "theirs"
+
+
+async def test_reader_without_landlock_is_refused_every_attempt(taken_over, attempts):
+    assert await taken_over.tries_reading(attempts, "Landlock") == refused(attempts)
+
+
+async def test_reader_without_seccomp_reaches_no_file(taken_over, upload, attempts):
+    closed = ("read", "list", "cut", "rename", "delete", "write", "make a folder", "connect", "signal its", "trace")
+    tried = {name: code for name, code in attempts.items() if name.startswith(closed) and "by a call" not in name}
+
+    assert await taken_over.tries_reading(tried, "seccomp") == refused(tried)
+    assert upload.read_text() == "theirs"
+
+
+async def test_unconfined_reader_can_read_uploads(taken_over, upload):
+    possible = {"read another tenant's upload": f"open({str(upload)!r}).read()", "fork": "fork()"}
+    results = await taken_over.tries_reading(possible, "seccomp", "Landlock")
+
+    assert results == {name: ["done", "done"] for name in possible}
 
 
 async def test_child_without_confinement_can_read_uploads_and_fork(taken_over, upload):

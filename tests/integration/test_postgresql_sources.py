@@ -111,14 +111,24 @@ async def test_hash_covers_used_columns_only(corpus, open_source):
     assert await version(format="html") != before
 
 
-async def test_version_does_not_depend_on_settings_of_role(corpus, open_source):
-    await make(corpus, "id int, body text, at timestamptz", (1, "text", datetime(2026, 3, 1, tzinfo=UTC)))
-    options = {"table": "thing", "id": "id", "metadata": "at"}
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "timezone = 'Asia/Tokyo'",
+        "datestyle = 'German'",
+        "intervalstyle = 'sql_standard'",
+        "extra_float_digits = 0",
+        "bytea_output = 'escape'",
+    ],
+)
+async def test_version_does_not_depend_on_settings_of_role(corpus, open_source, setting):
+    columns = "id int, body text, at timestamptz, took interval, size float8, seal bytea"
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    await make(corpus, columns, (1, "text", at, timedelta(hours=30), 0.1 + 0.2, b"\xff"))
+    options = {"table": "thing", "id": "id", "metadata": "at, took, size, seal"}
     before = await listed(open_source(**options))
 
-    await corpus.owner.execute(
-        f"ALTER ROLE {READER} SET timezone = 'Asia/Tokyo'; ALTER ROLE {READER} SET datestyle = 'German'"
-    )
+    await corpus.owner.execute(f"ALTER ROLE {READER} SET {setting}")
 
     assert await listed(open_source(**options)) == before
 
@@ -131,6 +141,7 @@ async def test_version_column_may_be_null(corpus, open_source):
     await corpus.owner.execute("UPDATE thing SET changed = now()")
 
     (after,) = await listed(open_source(**options))
+    assert isinstance(before.version, str)
     assert after.version != before.version
 
 
@@ -277,6 +288,14 @@ async def test_error_about_values_does_not_quote_them(corpus, open_source):
         await listed(open_source(table=None, query=query))
 
     assert "private" not in str(caught.value)
+
+
+async def test_row_that_cannot_be_computed_is_not_missing(corpus, open_source):
+    await corpus.write({"a": "not a number"})
+    source = open_source(table=None, query="SELECT key, body::int::text AS body FROM article", version="key")
+
+    with pytest.raises(Misconfigured, match="cannot compute a value of a row"):
+        await source.find("a")
 
 
 async def test_bytes_as_text_are_refused(corpus, open_source):

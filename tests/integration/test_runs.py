@@ -103,6 +103,20 @@ async def test_worker_without_the_embedding_claims_nothing(services):
     assert await services.ledger.runs.claim(KINDS) is not None
 
 
+async def test_run_of_newer_release_is_left_alone(services):
+    columns = "id, kind, tenant, collection, embeddings"
+    added = f"INSERT INTO runs ({columns}) VALUES (:id, 'newer', 'alice', 'default', '{{}}')"
+    await execute(services, added, id=uuid4())
+
+    assert await services.ledger.runs.due() == set()
+    assert await services.ledger.runs.claim(list(RunKind)) is None
+
+    run = await queue(services)
+    assert await services.ledger.runs.due() == {RunKind.EVALUATION}
+    assert (await services.ledger.runs.claim(list(RunKind))).id == run
+    assert (await execute(services, "SELECT kind, lost_leases FROM runs WHERE token IS NULL")).all() == [("newer", 0)]
+
+
 async def test_late_worker_cannot_overwrite_result(services):
     run, ledger = await queue(services), services.ledger
     late = await ledger.runs.claim(KINDS)
@@ -161,6 +175,23 @@ async def test_stopping_worker_releases_run_for_another(services, indexed, provi
         await eventually(lambda: _is(services, run, "done"))
 
 
+async def test_run_claimed_during_stop_is_released(services, indexed):
+    run = await queue(services)
+    runner = services.make_runner()
+    async with services.database.begin() as connection:
+        await connection.execute(text("LOCK TABLE runs IN SHARE MODE"))
+        taking = asyncio.create_task(runner.take())
+        await eventually(lambda: _is_blocked(services))
+        runner.stop()
+        closing = asyncio.create_task(runner.aclose())
+
+    await asyncio.gather(taking, closing)
+
+    row = (await execute(services, "SELECT token, leased_until, lost_leases FROM runs")).one()
+    assert tuple(row) == (None, None, 0)
+    assert (await shown(services, run)).state == "queued"
+
+
 async def test_deleted_run_stops_its_worker(services, indexed, provider):
     run = await queue(services)
     provider.script(embedding_latency_seconds=30)
@@ -205,6 +236,12 @@ async def test_scheduler_wakes_workers_for_queued_run(services, settings):
 
 async def _is(services, run, state):
     return (await shown(services, run)).state == state
+
+
+async def _is_blocked(services):
+    """Return whether a transaction waits for a lock."""
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    return (await execute(services, waiting)).all()
 
 
 # --- the API ---

@@ -1,17 +1,23 @@
 """A bucket as a source: its names, its credentials, and its failures while it is listed."""
 
 import re
+from datetime import UTC, datetime
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
 import pytest
+import time_machine
 from aiohttp import web
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from embedded.ports import free_port
 from shared.buckets.connection import RETRIES
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.sources.opening import open_source
 from shared.sources.roots import Roots
+from shared.sources.s3_names import S3Names
 from tests.support.proxy import Fault, Link
 
 
@@ -63,12 +69,56 @@ async def test_prefix_is_whole_segment(s3, bucket):
     assert [entry.key for entry in await listed(source_of(f"s3://{bucket}/a", s3.secret(bucket)))] == ["b"]
 
 
-async def test_unlistable_name_is_error_with_name(s3, bucket):
-    s3.put(bucket, "a", b"A text.")
+UNREPRESENTABLE = ["b//c", "b//d/e", "c//d"]
+
+
+@pytest.mark.parametrize("folder", ["", "docs", "docs/2026"])
+async def test_unrepresentable_names_are_refused_and_others_listed(s3, bucket, folder):
+    others = ["a", "b/!", "b/0", "b/c", "c/d", "d"]
+    prefix = f"{folder}/" if folder else ""
+    for key in (*UNREPRESENTABLE, *others, "b//"):
+        s3.put(bucket, prefix + key, b"" if key.endswith("/") else b"A text.")
+    s3.put(bucket, "e//f", b"A text.")  # outside of the folder, unless the source is the whole bucket
+    source = source_of(f"s3://{bucket}/{folder}", s3.secret(bucket))
+
+    entries = await listed(source)
+
+    refused = {entry.key for entry in entries if entry.refused}
+    assert refused == {*UNREPRESENTABLE} | ({"e//f"} if not folder else set())
+    assert [entry.key for entry in entries] == sorted(refused | {*others})
+    versions = {entry.key: entry.version for entry in entries if not entry.refused}
+    assert versions == {key: (await source.find(key)).version for key in others}
+    for start in range(len(entries)):  # a listing continues after any of them
+        assert await listed(source, after=entries[start].key) == entries[start + 1 :]
+
+
+async def test_pages_with_unrepresentable_names_follow_each_other(scripted):
+    scripted.names = sorted([*NAMES, "00500//a", "01999/../b", "02200/./c"])
+    source = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url}, hidden=True)
+
+    assert [entry.key for entry in await listed(source)] == scripted.names
+
+
+async def test_unrepresentable_name_is_error_with_ambient_credentials(s3, bucket, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id-of-the-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-secret-key")
     s3.put(bucket, "b//c", b"A text.")
+    secret = {"uri": f"s3://{bucket}/", "endpoint": s3.url, "ambient": "true"}
 
     with pytest.raises(Misconfigured, match=r"b//c.*rename it"):
-        await listed(source_of(f"s3://{bucket}", s3.secret(bucket)))
+        await listed(source_of(f"s3://{bucket}", secret))
+
+
+async def test_signature_is_botocores():
+    now = datetime(2026, 11, 25, 23, 0, tzinfo=UTC)
+    credentials = {"access_key_id": "id", "secret_access_key": "secret", "token": "token"}
+    names = S3Names("http://127.0.0.1:9000", "eu-west-1", "bucket", "a b/", credentials)
+    url, query = "http://127.0.0.1:9000/bucket", "list-type=2&prefix=a%20b%2F&start-after=%C3%BC%2B"
+    request = AWSRequest("GET", f"{url}?{query}", headers={})
+    with time_machine.travel(now, tick=False):
+        S3SigV4Auth(Credentials("id", "secret", "token"), "s3", "eu-west-1").add_auth(request)
+
+    assert names.signed(url, query, now)["authorization"] == request.headers["Authorization"]
 
 
 async def test_missing_bucket_is_error(s3):
@@ -119,6 +169,7 @@ class ScriptedStore:
             f"<Size>7</Size></Contents>"
             for name in page
         )
+        more += f"<IsTruncated>{str(bool(rest)).lower()}</IsTruncated>"
         return web.Response(text=f"<ListBucketResult>{listed}{more}</ListBucketResult>", content_type="application/xml")
 
 

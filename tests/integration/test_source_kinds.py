@@ -58,7 +58,7 @@ async def add(client, uri, **fields):
     return reply.json()["kind"]
 
 
-async def test_repository_is_synced(client, worker, allowed, tmp_path):
+async def test_repository_is_synced(client, services, worker, allowed, tmp_path):
     repository = GitFolder(tmp_path / "handbook.git")
     repository.write("leave.md", b"Thirty days of leave.")
     repository.write("travel/expenses.md", b"Expenses are paid within a week.")
@@ -71,8 +71,13 @@ async def test_repository_is_synced(client, worker, allowed, tmp_path):
         repository.commit()
         second = await worker.sync(client, "corpus")
 
+        await worker.work()
+
     assert (first.created, first.error) == (2, None)
     assert (second.changed, second.unchanged) == (1, 1)
+    documents = (await client.get("/v1/documents")).json()["items"]
+    assert [each["state"] for each in documents] == ["ready", "ready"]
+    assert [name async for names in services.uploads.pages() for name in names] == []
     assert await names(client) == ["corpus/leave.md", "corpus/travel/expenses.md"]
 
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.services.pages import web_of
 from tests.integration.test_api_sources import ParseWorker, write
-from tests.support.api import serving, work
+from tests.support.api import serving
 from tests.support.corpora import PASSWORD, READER, database
 from tests.support.git_server import GitFolder, GitServer
 from tests.support.pages import HOW_TO, foreask_with_background
@@ -116,7 +116,7 @@ async def foreask(corpus, services, settings, monkeypatch, capsys):
 
         async def background():
             await worker.run()
-            await work(services)
+            await worker.work()
 
         monkeypatch.setenv("FOREASK_URL", str(http.base_url))
         yield foreask_with_background(background, capsys, monkeypatch)

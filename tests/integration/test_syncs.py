@@ -9,6 +9,7 @@ from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, N
 from shared.domain.jobs import JobState, PauseReason
 from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceChanges
+from shared.maintenance.syncing.quota import UploadLimits
 from tests.support.api import work
 from tests.support.sources import Corpus, SyncedCorpus, make_older
 from tests.support.waiting import eventually
@@ -256,6 +257,18 @@ async def test_stopped_worker_releases_sync_which_continues(services, synced, co
     assert corpus.fetched.count("a") == 1
 
 
+async def test_crawl_that_stores_notes_survives_many_deaths(services, synced):
+    await services.ledger.syncs.start("default", "docs")
+    source, lost = (await execute(services, "SELECT id FROM sources")).scalar_one(), []
+    for number in range(4):
+        claim = await services.ledger.runs.claim([RunKind.SYNC])
+        lost.append(claim.lost_leases)
+        await services.ledger.notes.write(source, {f"https://example.org/{number}": b"{}"})
+        await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
+
+    assert lost == [0, 1, 1, 1]
+
+
 # --- pause, resume, cancel, intake ---
 
 
@@ -306,9 +319,56 @@ async def test_closed_intake_delays_sync(services, synced, corpus):
     assert (await synced.work(sync)).counts.created == 8
 
 
-async def shown(services, sync_id):
-    sync = await services.ledger.syncs.get("default", sync_id)
-    return sync.waiting == "0 chunks wait for workers, and syncs continue below -1."
+async def shown(services, sync_id, reason="0 chunks wait for workers, and syncs continue below -1."):
+    return (await services.ledger.syncs.get("default", sync_id)).waiting == reason
+
+
+# --- limits of the tenant ---
+
+
+async def test_new_entries_above_documents_limit_are_refused(synced, corpus):
+    corpus.put("a", "b", "c")
+    await synced.sync()
+    corpus.put("d", "e", text="The harbour opens at six.")
+    corpus.put("a", text="The harbour of {key} opens at seven.")
+    synced.upload_limits = UploadLimits(documents=4)
+
+    sync = await synced.sync()
+
+    assert (sync.counts.changed, sync.counts.created, sync.counts.refused) == (1, 1, 1)
+    (refused,) = sync.refused
+    assert (refused.key, refused.reason) == (
+        "e",
+        "This tenant may have 4 documents, and has them: delete some, or ask the operator for more.",
+    )
+    assert "e" not in corpus.fetched
+    synced.upload_limits = UploadLimits(documents=5)
+    assert (await synced.sync()).counts.created == 1
+
+
+async def test_used_up_bytes_delay_sync(services, synced, corpus):
+    corpus.put(*"abcdefgh", text="x" * 10)
+    synced.upload_limits = UploadLimits(bytes_per_day=30)
+    sync = await services.ledger.syncs.start("default", "docs")
+    reason = "This tenant may upload 30 bytes per day, and has used them: syncs continue after midnight UTC."
+    async with synced.running():
+        await eventually(lambda: shown(services, sync.id, reason))
+    assert len(corpus.fetched) == 3  # one part
+
+    synced.upload_limits = UploadLimits(bytes_per_day=1_000)
+    await eventually(synced.due)
+    assert (await synced.work(sync)).counts.created == 8
+
+
+async def test_entry_larger_than_a_day_is_refused(synced, corpus):
+    corpus.put("a", text="x" * 31)
+    corpus.put("b", text="x" * 3)
+    synced.upload_limits = UploadLimits(bytes_per_day=30)
+
+    sync = await synced.sync()
+
+    assert [each.reason for each in sync.refused] == ["It has 31 bytes, and this tenant may upload 30 bytes per day."]
+    assert sync.counts.created == 1
 
 
 # --- deletion ---

@@ -19,6 +19,7 @@ from shared.sources.pages.source import Web, open_crawl, open_feed, open_list, o
 from shared.sources.pages.visitor import Manners
 from shared.sources.source import Entry
 from tests.support.site import ROBOTS, Site, SqliteMemory, html, redirect, serving_site, text_of
+from tests.support.waiting import eventually
 
 FILES = Path(__file__).parents[1] / "files"
 FAST = Manners(user_agent="foreask/test (+https://host.invalid/robot)", private=True, pause=timedelta(0))
@@ -319,6 +320,16 @@ async def test_failing_first_page_keeps_its_duplicates(small, web):
     assert set(refused) == {f"{small.url}/docs/a"}
 
 
+async def test_long_chain_of_redirects_is_refused(small, web):
+    add_pages(small, {"/docs/": ["0"], "/docs/8": []})
+    small.replies |= {f"/docs/{number}": redirect(f"/docs/{number + 1}") for number in range(8)}
+
+    _, refused = await listed(crawl(small, web))
+
+    assert refused == {f"{small.url}/docs/5": "It is reached by more than 5 redirects."}
+    assert "/docs/6" not in small.requests
+
+
 async def test_unusable_start_fails_with_remedy(small, web):
     with pytest.raises(Misconfigured, match="does not exist"):
         await listed(crawl(small, web))
@@ -343,6 +354,55 @@ async def test_server_that_fails_in_between_ends_the_run(small, web, memory):
 
     assert memory.written == written
     assert len(small.requests) < 20
+
+
+def linked_pages(site):
+    """Add 240 pages: the first one links to half of them, and each of these to one more."""
+    paths = [f"/docs/{number}.html" for number in range(240)]
+    add_pages(site, {"/docs/": paths[:120], **{path: paths[n + 120 : n + 121] for n, path in enumerate(paths)}})
+
+
+def named(site, web, listing):
+    """Return a crawl of all pages for a listing of this name."""
+    source = crawl(site, web, same_pattern=1_000)
+    source.name_listing(listing)
+    return source
+
+
+async def interrupted(site, source, until):
+    """Stop a crawl as soon as a condition is met; return the paths that were requested until then."""
+    async with closing(source):
+        listing = asyncio.ensure_future(anext(source.entries()))
+        await eventually(until)
+        listing.cancel()
+    requested = list(site.requests)
+    site.forget()
+    return requested
+
+
+async def test_interrupted_crawl_requests_no_page_again(small, web, memory):
+    linked_pages(small)
+    first = await interrupted(small, named(small, web, "one"), lambda: memory.written)
+    second = await interrupted(small, named(small, web, "one"), lambda: len(small.requests) > 50)
+    versions, refused = await listed(named(small, web, "one"))
+
+    stored = [path for path in first if path in small.replies][:100]
+    assert not {*second, *small.requests} & set(stored)
+    assert len(versions) == 241
+    assert not refused
+    assert (versions, refused) == await listed(named(small, Web(web.extractor, manners=FAST), "one"))
+    notes = {key async for key, _ in memory.notes()}
+    assert notes == {*versions, *(f"page {key}" for key in versions)}
+
+
+async def test_next_listing_visits_all_pages_again(small, web, memory):
+    linked_pages(small)
+    await interrupted(small, named(small, web, "one"), lambda: memory.written)
+    add_pages(small, {"/docs/": [], "/docs/7.html": []})
+    versions, _ = await listed(named(small, web, "two"))
+
+    assert {key.removeprefix(small.url) for key in versions} == {"/docs/"}
+    assert [key async for key, _ in memory.notes()] == list(versions)
 
 
 async def test_private_start_is_refused_without_request(site, extractor, memory):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from playwright.async_api import Error, expect
 
-from tests.page.conftest import until
+from tests.page.conftest import TIMEOUT, until
 from tests.page.test_page import SCREENS, ask
 
 
@@ -39,12 +39,12 @@ class Held:
         return self._answered.set()
 
     async def taken(self):
-        await asyncio.wait_for(self._taken.wait(), 30)
+        await asyncio.wait_for(self._taken.wait(), TIMEOUT / 1000)
 
     async def release_and_wait(self):
         await self.taken()
         self._free.set()
-        await asyncio.wait_for(self._answered.wait(), 30)
+        await asyncio.wait_for(self._answered.wait(), TIMEOUT / 1000)
         await self.page.wait_for_timeout(300)
 
     def release(self):

@@ -6,6 +6,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import until
 from tests.page.test_page import ask
+from tests.support.waiting import TIMEOUT_SECONDS
 
 BERLIN = (
     "# Berlin\n\nBerlin is the capital of Germany. The state of Brandenburg surrounds the city.\n\n"
@@ -84,9 +85,10 @@ async def test_trial_shows_server_numbers_and_stores_nothing(visit, deployment):
 def _stored(deployment) -> tuple[object, ...]:
     """Return the numbers of documents, chunks and points of the deployment."""
     status = deployment.client.get("/v1/status").json()
-    qdrant = str(deployment.stack.settings.qdrant_url).rstrip("/")
-    names = [each["name"] for each in httpx.get(f"{qdrant}/collections").json()["result"]["collections"]]
-    points = {name: httpx.post(f"{qdrant}/collections/{name}/points/count", json={}).json()["result"] for name in names}
+    qdrant = str(deployment.stack.settings.qdrant_url)
+    with httpx.Client(base_url=qdrant, trust_env=False, timeout=TIMEOUT_SECONDS) as http:
+        names = [each["name"] for each in http.get("/collections").json()["result"]["collections"]]
+        points = {name: http.post(f"/collections/{name}/points/count", json={}).json()["result"] for name in names}
     assert any(count["count"] for count in points.values())
     return status["documents"], status["stages"], points
 

@@ -23,7 +23,7 @@ from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate.stage import _claim
 from tests.support.api import work
 
-HISTORIES = {"short": 12, "full": 500, "soak": 2_000}
+HISTORIES = {"short": 6, "full": 500, "soak": 2_000}
 STEPS = 30
 SECTIONS = "\n\n".join(f"## Part {n}\n\n" + f"The gate of part {n} opens at {n}. " * 60 for n in range(6))
 

@@ -42,7 +42,7 @@ def chunks_of(text: str, options: ChunkingOptions, *, markdown: bool = True) -> 
     return divide(ExtractedText(text, None, "text/markdown", markdown=markdown), options)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(TEXTS, OPTIONS, st.booleans())
 def test_spans_cover_every_nonspace_character(text, options, markdown):
     covered = bytearray(len(text))
@@ -53,7 +53,7 @@ def test_spans_cover_every_nonspace_character(text, options, markdown):
     assert [char for char, inside in zip(text, covered, strict=True) if not inside and not char.isspace()] == []
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(TEXTS, OPTIONS, st.booleans())
 def test_chunks_are_ordered_bounded_substrings(text, options, markdown):
     chunks = chunks_of(text, options, markdown=markdown)
@@ -117,7 +117,7 @@ def share_changed(random: Random) -> float:
     return (before - after).total() / before.total()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(TEXTS, OPTIONS, st.integers(1, 4), st.booleans())
 def test_section_equals_its_joined_chunks(text, options, times, markdown):
     with_sections = replace(options, section_max_chars=options.max_chars * times)
@@ -131,7 +131,7 @@ def test_section_equals_its_joined_chunks(text, options, times, markdown):
     assert len({chunk.section for chunk in chunks}) == sum(1 for _ in groupby(chunks, key=lambda chunk: chunk.section))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(TEXTS, OPTIONS)
 def test_sections_as_long_as_chunks_change_no_chunk(text, options):
     chunks = chunks_of(text, replace(options, section_max_chars=options.max_chars))

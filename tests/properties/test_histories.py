@@ -6,23 +6,19 @@ points that the ledger derives from the live versions and no others, and the ver
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import HealthCheck, Phase
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
-from sqlalchemy import text
 
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
@@ -42,15 +38,12 @@ from shared.ledger.documents.submission import Submission
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.rows import QUESTIONS
-from shared.ledger.postgres.schema import migrate
 from shared.providers.embedding import OpenAIEmbedder
-from shared.services import build
-from shared.services.all import AllServices
 from tests.conftest import empty
 from tests.support.counters import DIFFERENCES
 from tests.support.deployment import ScriptedProvider
 from tests.support.fleet import Proxy
-from tests.support.transitions import refuse_unknown_transitions
+from tests.support.histories import SharedServices, run_histories, sharing
 
 NAMES = ("a.md", "b.md")
 STAGES = ("parse", "index", "generate", "index")  # stages of a chunk; its text is indexed first
@@ -64,7 +57,8 @@ PROMPTS = (None, "ALPHA {title} {headings} {text}", "BETA {title} {headings} {te
 QUESTION = "When may one go there?"
 # All histories share it, because emptying a collection in Qdrant is faster than creating one.
 INDEX_NAME = f"histories-{vector_space('scripted-embedding')}"
-HISTORIES = {"short": 100, "full": 2_000, "soak": 2_000}
+# Hypothesis repeats the same histories in each run, so a larger number finds a bug once; `make planted` runs 100.
+HISTORIES = {"short": 30, "full": 2_000, "soak": 2_000}
 
 
 # Expire every lease without suspecting its work.
@@ -100,13 +94,11 @@ UPLOADS = """
 
 
 @dataclass
-class World:
+class World(SharedServices):
     """The shared environment of all histories: services over links that can be cut."""
 
-    services: AllServices
     proxy: Proxy
     provider: ScriptedProvider
-    run: Callable[..., Any]
     qdrant: AsyncQdrantClient  # a direct connection, without the link
 
     def stages(self) -> dict[str, Stage[Any, Any]]:
@@ -116,11 +108,6 @@ class World:
             "generate": generate_stage(s.generator),
             "index": index_stage(*s.indexers.values()),
         }
-
-    async def sql(self, statement: str, **parameters: object) -> Sequence[Any]:
-        async with self.services.database.begin() as connection:
-            result = await connection.execute(text(statement), parameters)
-            return result.all() if result.returns_rows else []
 
 
 @dataclass
@@ -173,23 +160,17 @@ def world(
             "calibrate": False,
         }
     )
-    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+    with pytest.MonkeyPatch.context() as patch, closing(proxy):
         patch.setattr(writer, "_HOLD", timedelta(0))  # a step also ends if Qdrant is unavailable
         patch.setattr("shared.ledger.builds.builds._SLICE", 1)
         patch.setattr(Collections, "index_name", lambda *_: INDEX_NAME)
-        building = build("all", settings)
-        services = runner.run(building.__aenter__())
-        runner.run(migrate(services.database.engine))
-        runner.run(refuse_unknown_transitions(services.database))
-        qdrant = AsyncQdrantClient(url=stack.settings.qdrant_url, check_compatibility=False, trust_env=False)
-        try:
-            yield World(services, proxy, provider_process, runner.run, qdrant)
-        finally:
-            runner.run(empty(services))
-            runner.run(qdrant.delete_collection(INDEX_NAME))
-            runner.run(qdrant.close())
-            runner.run(building.__aexit__(None, None, None))
-            proxy.close()
+        with sharing(settings) as shared:
+            qdrant = AsyncQdrantClient(url=stack.settings.qdrant_url, check_compatibility=False, trust_env=False)
+            try:
+                yield World(shared.services, shared.run, proxy, provider_process, qdrant)
+            finally:
+                shared.run(qdrant.delete_collection(INDEX_NAME))
+                shared.run(qdrant.close())
 
 
 def _address(url: str) -> str:
@@ -201,20 +182,7 @@ def test_every_history_ends_with_exactly_live_points(world, request):
         def __init__(self) -> None:
             super().__init__(world)
 
-    count = request.config.getoption("--histories") or HISTORIES[request.config.getoption("--faults")]
-    run_state_machine_as_test(
-        Machine,
-        settings=hypothesis_settings(
-            max_examples=count,
-            stateful_step_count=15,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            phases=[Phase.generate] if count <= 100 else [Phase.generate, Phase.shrink],
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(Machine, request.config, HISTORIES, steps=15)
 
 
 class Histories(RuleBasedStateMachine):

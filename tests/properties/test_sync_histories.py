@@ -7,36 +7,29 @@ fault is left, the documents must equal the corpora.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from sqlalchemy import text
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from embedded.stack import Stack
 from shared.domain.errors import Conflict, ForeaskError, JobIsOpen, Unreadable
 from shared.domain.runs import RunClaim, RunKind
 from shared.domain.sources import NewSource, SourceDefinition
-from shared.ledger.postgres.schema import migrate
 from shared.ledger.sources.listings import Listings, SavedPart
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.work import SyncLimits
-from shared.services import build
-from shared.services.all import AllServices
 from tests.conftest import Library, empty
+from tests.support.histories import SharedServices, run_histories, sharing
 from tests.support.sources import Corpus, make_older
-from tests.support.transitions import refuse_unknown_transitions
 
 KEYS = tuple("abcdefgh")
 ALWAYS_ALLOWED = 2  # deletions without approval
-HISTORIES = {"short": 20, "full": 500, "soak": 500}
+HISTORIES = {"short": 10, "full": 500, "soak": 500}
 LIMITS = SyncLimits(max_bytes=10_000, timeout=timedelta(0), pause=timedelta(0), page=3, part=PartLimits(fetched=2))
 # Two sources of one collection, and a corpus in two collections.
 SOURCES = {"docs": ("default", 0), "more": ("default", 1), "copy": ("other", 0)}
@@ -94,17 +87,6 @@ class Dying(Listings):
 
 
 @dataclass
-class World:
-    services: AllServices
-    run: Callable[..., Any]
-
-    async def sql(self, statement: str, **parameters: object) -> Sequence[Any]:
-        async with self.services.database.begin() as connection:
-            result = await connection.execute(text(statement), parameters)
-            return result.all() if result.returns_rows else []
-
-
-@dataclass
 class CompleteListing:
     """A listing without an error: its hours of start and end, and its keys."""
 
@@ -139,20 +121,13 @@ class Synced:
 
 
 @pytest.fixture(scope="module")
-def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServices]:
     settings = stack.settings.model_copy(update={"data_dir": tmp_path_factory.mktemp("syncs"), "calibrate": False})
-    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shared.domain.sources._ALWAYS_ALLOWED", ALWAYS_ALLOWED)
         patch.setattr("shared.ledger.sources.listings._DELETED_AT_ONCE", 1)
-        building = build("all", settings)
-        services = runner.run(building.__aenter__())
-        runner.run(migrate(services.database.engine))
-        runner.run(refuse_unknown_transitions(services.database))
-        try:
-            yield World(services, runner.run)
-        finally:
-            runner.run(empty(services))
-            runner.run(building.__aexit__(None, None, None))
+        with sharing(settings) as world:
+            yield world
 
 
 @pytest.mark.slow
@@ -161,26 +136,13 @@ def test_every_history_deletes_only_missing_documents(world, request):
         def __init__(self) -> None:
             super().__init__(world)
 
-    count = request.config.getoption("--histories") or HISTORIES[request.config.getoption("--faults")]
-    run_state_machine_as_test(
-        Machine,
-        settings=hypothesis_settings(
-            max_examples=count,
-            stateful_step_count=14,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            phases=[Phase.generate] if count <= 100 else [Phase.generate, Phase.shrink],
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(Machine, request.config, HISTORIES, steps=14)
 
 
 class Histories(RuleBasedStateMachine):
     """One history of three sources."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SharedServices) -> None:
         super().__init__()
         self.world = world
         self.services = world.services

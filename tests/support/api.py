@@ -19,6 +19,7 @@ from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
+from shared.ingest.read.stage import read_stage
 from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
@@ -85,6 +86,7 @@ async def work(services: AllServices, *stages: str) -> None:
     limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
     made: dict[str, Callable[[], Stage[Any, Any]]] = {
         "parse": lambda: parse_stage(services.parser),
+        "read": lambda: read_stage(services.reader),
         "generate": lambda: generate_stage(services.generator),
         "index": lambda: index_stage(*services.indexers.values()),
     }
@@ -96,10 +98,10 @@ async def work(services: AllServices, *stages: str) -> None:
 @asynccontextmanager
 async def running(services: AllServices) -> AsyncIterator[Runner]:
     """Do due runs within the block, as an index worker that is woken often."""
-    runner = services.make_runner()
+    runner, ended = services.make_runner(), asyncio.Event()
 
     async def take() -> None:
-        while True:
+        while not ended.is_set():
             await runner.take()
             await asyncio.sleep(0.02)
 
@@ -107,7 +109,7 @@ async def running(services: AllServices) -> AsyncIterator[Runner]:
     try:
         yield runner
     finally:
-        taking.cancel()
+        ended.set()  # a cancelled claim may be committed or not
         await asyncio.gather(taking, return_exceptions=True)
         await runner.aclose()
 

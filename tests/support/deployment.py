@@ -243,7 +243,9 @@ class Deployment:
             if cursor is None:
                 return items
 
-    def wait_until_settled(self, count: int, collection: str = "default", timeout: float = 120) -> list[dict[str, Any]]:
+    def wait_until_settled(
+        self, count: int, collection: str = "default", timeout: float = 2 * TIMEOUT_SECONDS
+    ) -> list[dict[str, Any]]:
         """Wait until the collection has `count` documents and none of them is being processed."""
         deadline, unfinished = time.monotonic() + timeout, 1.0
         while time.monotonic() < deadline:
@@ -300,7 +302,7 @@ class Deployment:
 
     def wait_for_workers(self) -> None:
         """Wait until every worker and the scheduler have started, so that no measurement includes their start."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not all(_has_started(self.data_dir / "logs" / f"{role}.log") for role in self._roles):
             if time.monotonic() > deadline:
                 raise AssertionError(f"a worker did not start\n{self.logs()}")

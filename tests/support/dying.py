@@ -16,10 +16,14 @@ from typing import Any
 
 import shared.ingest.generate.stage
 import shared.ledger.model.rows
+import shared.ledger.sources.listings
 import shared.ledger.work.batches
 from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ledger.sources.listings import Listings
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.work import Work
+from shared.maintenance.syncing.fetching import Fetcher
+from shared.maintenance.syncing.work import _Entries
 from shared.maintenance.verification import Verification
 from shared.providers.batches import BatchProvider
 from shared.vectors.index import Index
@@ -38,6 +42,14 @@ class KillPoint:
 
 POINTS = {
     "after the file was read": KillPoint("parse", ParsingSandbox, "parse"),
+    "after a page of a sync": KillPoint("parse", _Entries, "page"),
+    "within the fetches of a sync": KillPoint("parse", Fetcher, "_one"),
+    "within a part of a sync": KillPoint("parse", shared.ledger.sources.listings, "submit_within"),
+    "after a part of a sync": KillPoint("parse", Listings, "save"),
+    "before the end of a listing of a sync": KillPoint("parse", Listings, "end_listing", before=True),
+    "within the deletions of a sync": KillPoint("parse", shared.ledger.sources.listings, "delete_named"),
+    "after the deletions of a sync": KillPoint("parse", Listings, "delete_some"),
+    "before the end of a sync": KillPoint("parse", Listings, "finish", before=True),
     "after the claim": KillPoint("generate", Work, "claim_to_generate"),
     "after the answer": KillPoint("generate", shared.ingest.generate.stage, "generate_questions"),
     "within its transaction": KillPoint("generate", shared.ledger.model.rows, "generated_rows"),

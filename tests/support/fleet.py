@@ -69,7 +69,9 @@ class Proxy:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self._process.stdout is not None
         self.ports: dict[str, int] = orjson.loads(self._process.stdout.readline())
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.ports['control']}", trust_env=False)
+        self._client = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.ports['control']}", trust_env=False, timeout=TIMEOUT_SECONDS
+        )
 
     def change(self, link: str, mode: str = "pass", **fault: Any) -> None:
         self._client.post(f"/{link}", json={"mode": mode, **fault}).raise_for_status()
@@ -244,7 +246,7 @@ class Fleet(Deployment):
         """Return whether the API is ready; its status may be a second old, so it must also read the ledger."""
         return all(self.client.get(path).status_code == 200 for path in ("/health/ready", "/v1/collections"))
 
-    def wait_until(self, condition: Callable[[], bool], failure: str, timeout: float = 60) -> None:
+    def wait_until(self, condition: Callable[[], bool], failure: str, timeout: float = TIMEOUT_SECONDS) -> None:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError):

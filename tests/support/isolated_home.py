@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for variable in ("HOME", "TMPDIR"):
         os.environ[variable] = str(run / variable.lower())
         (run / variable.lower()).mkdir()
+    os.environ["TESSDATA_PREFIX"] = str(Path(sys.prefix, "share/tessdata"))  # the system's may have other languages
     tempfile.tempdir = None  # Python caches TMPDIR
     config.option.basetemp = config.option.basetemp or run / "pytest"
 

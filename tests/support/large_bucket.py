@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from embedded.ports import free_port
 from tests.support.deployment import ROOT
+from tests.support.waiting import TIMEOUT_SECONDS
 
 BUCKET = "large"
 _PAGE = 1_000
@@ -137,11 +138,12 @@ class LargeBucket:
 
     def __init__(self, count: int) -> None:
         port = free_port()
+        self._count = count
         self.url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "tests.support.large_bucket", str(count), str(port)]
         self._process = subprocess.Popen(command, cwd=ROOT)
         transport = httpx.HTTPTransport(retries=10)
-        self._http = httpx.Client(base_url=self.url, trust_env=False, transport=transport)
+        self._http = httpx.Client(base_url=self.url, trust_env=False, transport=transport, timeout=TIMEOUT_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -150,6 +152,16 @@ class LargeBucket:
         self._http.close()
         self._process.kill()
         self._process.wait()
+
+    def secret(self) -> str:
+        """Return the secret of a source of this bucket."""
+        access = {"access_key_id": "id", "secret_access_key": "secret", "region": "us-east-1"}
+        return orjson.dumps({"uri": f"s3://{BUCKET}/", "endpoint": self.url, **access}).decode()
+
+    def items(self) -> list[tuple[str, str]]:
+        """Return the key and the version of each object, before any is changed."""
+        objects = Objects(self._count)
+        return [(key_of(number), objects.etag(number)) for number in range(self._count)]
 
     def change(self, **fields: Any) -> dict[str, int]:
         """Set fields of the objects, and return the numbers of requests so far."""

@@ -101,9 +101,19 @@ BATCHES = "tests/faults/test_batches.py::test_kills_during_batch_pay_nothing_twi
 LANE = "tests/integration/test_batch_lane.py::"
 REJECTED = "tests/integration/test_rejected_batches.py::"
 SHOWN = "tests/integration/test_shown_batches.py::"
+READ = "tests/integration/test_read_stage.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
+SYNC_KILLS = "tests/faults/test_syncs.py::"
 SYNCS = "tests/integration/test_syncs.py::"
 SYNC_HISTORIES = "tests/properties/test_sync_histories.py::test_every_history_deletes_only_missing_documents"
+CONTRACT = "tests/contract/test_sources_of_git_and_postgresql.py::"
+GIT = "tests/integration/test_git_sources.py::"
+GIT_ADDRESSES = "tests/unit/test_git_addresses.py::"
+GIT_ORDER = "tests/properties/test_git_order.py::"
+GIT_PACKS = "tests/unit/test_git_packs.py::"
+POSTGRESQL = "tests/integration/test_postgresql_sources.py::"
+WEB = "tests/integration/test_web_sources.py::"
+WEB_READING = "tests/unit/test_web_reading.py::"
 BUGS = (
     Bug(
         "a document is deleted after one listing",
@@ -133,6 +143,30 @@ BUGS = (
         SYNCS + "test_item_made_during_listing_is_not_missing[g2]",
         "shared/ledger/sources/listings.sql",
         ((" AND i.made_at < y.started_at", ""),),
+    ),
+    Bug(
+        "a listing whose worker was killed starts from its first page",
+        SYNC_KILLS + "test_killed_listing_continues_within_a_page",
+        "shared/ledger/sources/listings.sql",
+        (("SET after = :after, ", "SET "),),
+    ),
+    Bug(
+        "a crawl whose worker was killed starts from its first page",
+        "tests/integration/test_web_sources.py::test_interrupted_crawl_requests_no_page_again",
+        "shared/sources/pages/crawl_state.py",
+        (("        if page is None:", "        if True:"),),
+    ),
+    Bug(
+        "a crawl whose workers die fails although it stores notes",
+        SYNCS + "test_crawl_that_stores_notes_survives_many_deaths",
+        "shared/ledger/sources/notes.sql",
+        (("SET lost_leases = 0", "SET lost_leases = lost_leases"),),
+    ),
+    Bug(
+        "a scheduler fails at a run of a newer release's kind",
+        "tests/integration/test_runs.py::test_run_of_newer_release_is_left_alone",
+        "shared/ledger/runs/run_claims.sql",
+        (("{claimable} AND r.kind = ANY(CAST(:kinds AS text[]))", "{claimable} AND CAST(:kinds AS text[]) <> '{}'"),),
     ),
     Bug(
         "deletions have no bound",
@@ -589,6 +623,12 @@ BUGS = (
         (('if "\\0" in text or', "if"),),
     ),
     Bug(
+        "a run that is claimed while its worker stops is not released",
+        "tests/integration/test_runs.py::test_run_claimed_during_stop_is_released",
+        "shared/maintenance/runs/runner.py",
+        (("        if self._stopping:", "        if False:"),),
+    ),
+    Bug(
         "an item whose settlements fail is released as if its worker were sound",
         "tests/unit/test_drain.py::test_failed_drain_counts_its_leases_as_lost",
         "shared/ingest/drain.py",
@@ -798,6 +838,434 @@ BUGS = (
         "shared/ledger/work/shown_batches.sql",
         (("FROM batches b WHERE b.tenant = :tenant", "FROM batches b WHERE :tenant IS NOT NULL"),),
     ),
+    Bug(
+        "a pointer of Git LFS becomes a document",
+        GIT + "test_pointer_of_lfs_is_refused[partial clone]",
+        "shared/sources/git/repositories.py",
+        (("return len(content) < SMALL_BYTES and LFSPointer.from_bytes(content) is not None", "return False"),),
+    ),
+    Bug(
+        "a symbolic link becomes a document",
+        GIT + "test_links_and_submodules_are_left_out[folder]",
+        "shared/sources/git/tree.py",
+        (("if stat.S_ISREG(mode) or stat.S_ISDIR(mode):", "if True:"),),
+    ),
+    Bug(
+        "replaced names of a tree break the order of its keys",
+        GIT + "test_unusable_names_are_refused_in_order[folder]",
+        "shared/sources/git/tree.py",
+        (("return dict(sorted(nodes.items()))", "return nodes"),),
+    ),
+    Bug(
+        "a folder has the rank of its name",
+        GIT_ORDER + "test_files_follow_byte_order_of_paths",
+        "shared/sources/git/tree.py",
+        (('(f"{self.key}/" if self.is_folder else self.key)', "self.key"),),
+    ),
+    Bug(
+        "a file that the options exclude is found",
+        GIT + "test_excluded_file_is_not_found[folder]",
+        "shared/sources/git/repositories.py",
+        ((" or not self._selects(key) else node", " else node"),),
+    ),
+    Bug(
+        "a redirect carries the login to another server",
+        GIT + "test_redirect_to_other_server_carries_no_credentials",
+        "shared/sources/git/server.py",
+        (("if _server(url) != self._server:", "if False:"),),
+    ),
+    Bug(
+        "a server that refuses the secret is treated as unavailable",
+        GIT + "test_refused_secret_is_reported_not_shown[secret1]",
+        "shared/sources/git/server.py",
+        (("if reply.status in _NO_ACCESS:", "if False:"),),
+    ),
+    Bug(
+        "a file of any size is unpacked in memory",
+        GIT + "test_file_beyond_memory_is_too_large_alone",
+        "shared/sources/git/remote.py",
+        (("max_bytes=_MAX_OBJECT_BYTES", "max_bytes=1 << 60"),),
+    ),
+    Bug(
+        "the size of a delta's result is not checked",
+        GIT_PACKS + "test_delta_is_bounded_by_its_result",
+        "shared/sources/git/packs.py",
+        (("if kind in (_OFFSET_DELTA, _REFERENCE_DELTA):", "if False:"),),
+    ),
+    Bug(
+        "the files of a failed download remain",
+        GIT + "test_cut_connection_is_error_without_leftovers[1000]",
+        "shared/process/temporary_folders.py",
+        (("shutil.rmtree(self.path, ignore_errors=True)", "pass"),),
+    ),
+    Bug(
+        "a folder of the roots leads to objects outside of them",
+        GIT + "test_folder_that_reads_another_repository_is_refused",
+        "shared/sources/git/local.py",
+        (("any((folder / name).exists() for name in _LEADS_ELSEWHERE)", "False"),),
+    ),
+    Bug(
+        "a tag precedes the branch of the same name",
+        GIT + "test_branch_precedes_tag_of_same_name[partial clone]",
+        "shared/sources/git/repository.py",
+        (('[b"refs/heads/" + wanted, b"refs/tags/" + wanted]', '[b"refs/tags/" + wanted, b"refs/heads/" + wanted]'),),
+    ),
+    Bug(
+        "a source moves to a newer commit while it is listed",
+        GIT + "test_source_stays_at_its_first_commit[folder]",
+        "shared/sources/git/repositories.py",
+        (("if self._opened is None:", "if True:"),),
+    ),
+    Bug(
+        "each file of a first sync is requested alone",
+        GIT + "test_first_sync_needs_few_requests",
+        "shared/sources/git/remote.py",
+        (("min(2 * self.count, _MOST_FILES)", "1"),),
+    ),
+    Bug(
+        "a changed file is fetched together with unchanged ones",
+        GIT + "test_single_changes_are_fetched_alone",
+        "shared/sources/git/remote.py",
+        (("if 2 * len(self.used) >= self.count else 1", ""),),
+    ),
+    Bug(
+        "the whole history of a repository is fetched",
+        GIT + "test_history_is_not_fetched",
+        "shared/sources/git/remote.py",
+        (("                depth=1,\n", ""),),
+    ),
+    Bug(
+        "a closed source continues its download",
+        GIT + "test_closed_source_stops_its_download",
+        "shared/sources/git/remote.py",
+        (("self._stopped.is_set() or ", ""),),
+    ),
+    Bug(
+        "two threads use a repository at the same time",
+        GIT + "test_listing_and_closing_can_overlap",
+        "shared/sources/git/repositories.py",
+        (("with self._thread, self._repository.reading():", "with self._repository.reading():"),),
+    ),
+    Bug(
+        "a reply of any size is stored",
+        GIT + "test_large_reply_is_an_error",
+        "shared/sources/git/remote.py",
+        (("if self.written > _MAX_PACK_BYTES:", "if False:"),),
+    ),
+    Bug(
+        "errors show the token of a repository",
+        GIT_ADDRESSES + "test_login_has_no_text",
+        "shared/sources/git/address.py",
+        (('return "Login(…)"', 'return f"Login({self.password})"'),),
+    ),
+    Bug(
+        "a repository that a server does not have is treated as unavailable",
+        GIT + "test_status_of_server_decides_error",
+        "shared/sources/git/server.py",
+        (("if reply.status in _MISSING:", "if False:"),),
+    ),
+    Bug(
+        "a query may write",
+        POSTGRESQL + "test_query_other_than_one_reading_select_is_refused",
+        "shared/sources/postgres/connection.py",
+        (("readonly=True", "readonly=False"),),
+    ),
+    Bug(
+        "rows without an id are listed after all others",
+        POSTGRESQL + "test_rows_without_id_are_one_refused_entry",
+        "shared/sources/postgres/listing.sql",
+        (("NULLS FIRST", "NULLS LAST"),),
+    ),
+    Bug(
+        "the entry of rows without ids breaks the order of keys",
+        POSTGRESQL + "test_rows_without_id_are_one_refused_entry",
+        "shared/sources/postgres/rows.py",
+        (('if without_id and row["id"].encode() >= _NO_ID.encode():', "if without_id:"),),
+    ),
+    Bug(
+        "several rows with one id are several entries",
+        POSTGRESQL + "test_duplicate_id_is_one_refused_entry",
+        "shared/sources/postgres/rows.py",
+        (("if previous is not None and entry.key == previous.key:", "if False:"),),
+    ),
+    Bug(
+        "one of the rows with an id is fetched",
+        POSTGRESQL + "test_duplicate_id_is_one_refused_entry",
+        "shared/sources/postgres/rows.py",
+        (("if len(rows) > 1:", "if False:"),),
+    ),
+    Bug(
+        "a version depends on the time zone of the role",
+        POSTGRESQL + "test_version_does_not_depend_on_settings_of_role[timezone = 'Asia/Tokyo']",
+        "shared/sources/postgres/session.sql",
+        (("SET LOCAL timezone = 'UTC';\n", ""),),
+    ),
+    Bug(
+        "a version depends on the role's number of digits",
+        POSTGRESQL + "test_version_does_not_depend_on_settings_of_role[extra_float_digits = 0]",
+        "shared/sources/postgres/session.sql",
+        (("SET LOCAL extra_float_digits = 1;\n", ""),),
+    ),
+    Bug(
+        "a version depends on the role's format of intervals",
+        POSTGRESQL + "test_version_does_not_depend_on_settings_of_role[intervalstyle = 'sql_standard']",
+        "shared/sources/postgres/session.sql",
+        (("SET LOCAL intervalstyle = 'iso_8601';\n", ""),),
+    ),
+    Bug(
+        "a version depends on the role's format of bytes",
+        POSTGRESQL + "test_version_does_not_depend_on_settings_of_role[bytea_output = 'escape']",
+        "shared/sources/postgres/session.sql",
+        (("SET LOCAL bytea_output = 'hex';\n", ""),),
+    ),
+    Bug(
+        "a quote in a column's name ends the name",
+        POSTGRESQL + "test_quotes_in_names_are_part_of_names",
+        "shared/sources/postgres/statements.py",
+        (("name.replace('\"', '\"\"')", "name"),),
+    ),
+    Bug(
+        "other columns do not change a version",
+        POSTGRESQL + "test_hash_covers_used_columns_only",
+        "shared/sources/postgres/statements.py",
+        (("f\"'{options.fingerprint()}-' || {version}\"", "version"),),
+    ),
+    Bug(
+        "a statement has no time limit",
+        POSTGRESQL + "test_slow_query_is_cancelled",
+        "shared/sources/postgres/session.sql",
+        (("{timeout_milliseconds}", "0"),),
+    ),
+    Bug(
+        "another text of the same number finds a row",
+        POSTGRESQL + "test_ids_of_any_type_follow_byte_order",
+        "shared/sources/postgres/row.sql",
+        ((' AND {id}::text COLLATE "C" = $1', ""),),
+    ),
+    Bug(
+        "an error quotes a row",
+        POSTGRESQL + "test_error_about_values_does_not_quote_them",
+        "shared/sources/postgres/connection.py",
+        (("cannot compute a value of a row: {kind}.", "cannot compute a value of a row: {sentence}."),),
+    ),
+    Bug(
+        "settings of the user's environment choose the server",
+        POSTGRESQL + "test_environment_and_files_of_user_are_not_read",
+        "shared/sources/postgres/connection.py",
+        (('                target_session_attrs="any",\n', ""),),
+    ),
+    Bug(
+        "a certificate of another host is accepted",
+        POSTGRESQL + "test_certificate_is_checked_as_mode_says[verify-full-elsewhere-True-False]",
+        "shared/sources/postgres/connection.py",
+        (('mode == "verify-full"', "False"),),
+    ),
+    Bug(
+        "a lost connection is kept",
+        POSTGRESQL + "test_lost_connection_is_opened_again",
+        "shared/sources/postgres/connection.py",
+        (
+            ("await self.aclose()  # asyncpg", "pass  # asyncpg"),
+            ("if self._connection is None or self._connection.is_closed():", "if self._connection is None:"),
+        ),
+    ),
+    Bug(
+        "metadata contains columns without a value",
+        POSTGRESQL + "test_row_becomes_item_with_title_and_metadata",
+        "shared/sources/postgres/rows.py",
+        ((" if value is not None}", "}"),),
+    ),
+    Bug(
+        "two tasks use a connection at the same time",
+        CONTRACT + "test_concurrent_fetches_return_their_contents[table]",
+        "shared/sources/postgres/rows.py",
+        (("async with self._alone, self._connection.reading()", "async with self._connection.reading()"),),
+    ),
+    Bug(
+        "a row whose version column is NULL has no version",
+        POSTGRESQL + "test_version_column_may_be_null",
+        "shared/sources/postgres/statements.py",
+        (("f\"coalesce({_column(options.version)}::text, '')\"", 'f"{_column(options.version)}::text"'),),
+    ),
+    Bug(
+        "a row that cannot be computed looks deleted",
+        POSTGRESQL + "test_row_that_cannot_be_computed_is_not_missing",
+        "shared/sources/postgres/rows.py",
+        (("if _is_about_a_value(error) and not await self._is_value(key):", "if _is_about_a_value(error):"),),
+    ),
+    Bug(
+        "requests to a host overlap",
+        WEB + "test_requests_to_a_host_never_overlap",
+        "shared/sources/pages/visitor.py",
+        (("        async with host.lock:", "        if True:"),),
+    ),
+    Bug(
+        "the pause that a site demands is ignored",
+        WEB + "test_crawl_delay_separates_requests",
+        "shared/sources/pages/visitor.py",
+        (("(host.pause or self._manners", "(self._manners"),),
+    ),
+    Bug(
+        "a busy server is asked again at once",
+        WEB + "test_busy_server_is_asked_again_later",
+        "shared/sources/pages/visitor.py",
+        (("= time.monotonic() + min(retry_after", "= 0 * min(retry_after"),),
+    ),
+    Bug(
+        "pages that robots.txt forbids are read",
+        WEB + "test_robots_txt_that_changes_is_obeyed",
+        "shared/sources/pages/examination.py",
+        (
+            (
+                "        if not await self._visitor.allows(address):\n            return Visit",
+                "        if False:\n            return Visit",
+            ),
+        ),
+    ),
+    Bug(
+        "an unavailable robots.txt allows everything",
+        WEB + "test_unavailable_robots_txt_stops_the_run[503]",
+        "shared/sources/pages/visitor.py",
+        (("if reply.status in _CLIENT_ERRORS or reply.status in _REDIRECTS:", "if True:"),),
+    ),
+    Bug(
+        "a site leads a crawl to private addresses",
+        WEB + "test_redirect_to_private_address_sends_no_request",
+        "shared/outside/addresses.py",
+        (("if not private and not all(", "if False and not all("),),
+    ),
+    Bug(
+        "pages with the same text are several documents",
+        WEB + "test_crawl_lists_each_text_once",
+        "shared/sources/pages/crawl_statements.sql",
+        (("WHERE outcome = 'listed' AND address > (", "WHERE outcome = 'nothing' AND address > ("),),
+    ),
+    Bug(
+        "two pages that name each other as canonical are lost",
+        WEB + "test_canonical_page_replaces_others",
+        "shared/sources/pages/crawl_statements.sql",
+        ((" AND target.outcome = 'listed' AND target.canonical IS NULL)", " AND target.outcome = 'listed')"),),
+    ),
+    Bug(
+        "a duplicate replaces its failing first page",
+        WEB + "test_failing_first_page_keeps_its_duplicates",
+        "shared/sources/pages/crawl_statements.sql",
+        (("first.outcome IN ('listed', 'refused'))", "first.outcome IN ('listed'))"),),
+    ),
+    Bug(
+        "the links of an unchanged page are forgotten",
+        WEB + "test_links_of_unchanged_page_are_remembered",
+        "shared/sources/pages/crawl.py",
+        (("self._state.known_children(page.digest) if visit.unchanged else visit.links", "visit.links"),),
+    ),
+    Bug(
+        "a page with many parents is lost when some change",
+        WEB + "test_page_with_many_parents_stays_when_some_change",
+        "shared/sources/pages/crawl.py",
+        (("            self._state.add_linked_by_more()", "            pass"),),
+    ),
+    Bug(
+        "a calendar is read without an end",
+        WEB + "test_calendar_is_bounded",
+        "shared/sources/pages/crawl.py",
+        (("if self._by_pattern[page.pattern] >= self._plan.same_pattern:", "if False:"),),
+    ),
+    Bug(
+        "pages after the limit of a run look deleted",
+        WEB + "test_page_limit_deletes_nothing",
+        "shared/sources/pages/crawl.py",
+        (("        self._state.refuse_unvisited(reason, also_unfound=limited)\n", ""),),
+    ),
+    Bug(
+        "a server that is down is asked for every page",
+        WEB + "test_server_that_fails_in_between_ends_the_run",
+        "shared/sources/pages/crawl.py",
+        (("if self._faults[host] >= _MOST_FAULTS:", "if False:"),),
+    ),
+    Bug(
+        "an unavailable host of a list stops the run",
+        WEB + "test_other_unavailable_host_refuses_only_its_pages",
+        "shared/sources/pages/crawl.py",
+        (("if error.component != COMPONENT or is_own:", "if True:"),),
+    ),
+    Bug(
+        "an error page with status 200 becomes a document",
+        WEB + "test_page_that_only_looks_existent_is_not_listed",
+        "shared/sources/pages/examination.py",
+        (("if await self._soft_errors.contains(address, page.text):", "if False:"),),
+    ),
+    Bug(
+        "a page that must not be indexed is listed",
+        WEB + "test_hidden_page_is_followed_but_not_listed",
+        "shared/sources/pages/examination.py",
+        (("if not facts.rules.index:", "if False:"),),
+    ),
+    Bug(
+        "entries that left a feed are deleted",
+        WEB + "test_entries_that_left_a_feed_stay",
+        "shared/sources/pages/plans.py",
+        (("    keeps_known = True", "    keeps_known = False"),),
+    ),
+    Bug(
+        "a packed page is unpacked without a limit",
+        WEB + "test_unpacked_page_is_bounded",
+        "shared/sources/pages/bodies.py",
+        (("    if len(content) > max_bytes:", "    if False:"),),
+    ),
+    Bug(
+        "a sitemap may declare entities",
+        WEB + "test_unusable_sitemap_fails_the_run",
+        "shared/sources/pages/reading/elements.py",
+        (("    parser.EntityDeclHandler = _refuse_entity\n", ""),),
+    ),
+    Bug(
+        "markup without an end is read forever",
+        WEB_READING + "test_hostile_markup_takes_linear_time",
+        "shared/domain/text/tags.py",
+        (("return found + len(mark) if found >= 0 else -1", "return found + len(mark) if found >= 0 else start"),),
+        hangs=True,
+    ),
+    Bug(
+        "a page of any redirect depth is followed",
+        WEB + "test_long_chain_of_redirects_is_refused",
+        "shared/sources/pages/crawl.py",
+        (("if page.hops >= _MOST_HOPS:", "if False:"),),
+    ),
+    Bug(
+        "a page that failed and has not changed loses its text",
+        WEB + "test_failing_first_page_keeps_its_duplicates",
+        "shared/sources/pages/examination.py",
+        (("text_hash = note.text_hash if note else None\n", "text_hash = None\n"),),
+    ),
+    Bug(
+        "settlements of the last two pages of a document miss each other",
+        READ + "test_concurrent_settlements_of_last_pages_advance_document",
+        "shared/ledger/work/pages.sql",
+        (("ORDER BY d.id FOR NO KEY UPDATE\n\n-- part: read_rows", "ORDER BY d.id\n\n-- part: read_rows"),),
+    ),
+    Bug(
+        "a late settlement restores an erased text of a page",
+        READ + "test_erasure_deletes_texts_of_pages",
+        "shared/ledger/work/pages.sql",
+        (("AND (EXISTS (SELECT 1 FROM pages p WHERE p.key", "AND (true OR EXISTS (SELECT 1 FROM pages p WHERE p.key"),),
+    ),
+    Bug(
+        "tenants share texts of pages",
+        READ + "test_other_tenant_reads_same_file_itself",
+        "shared/domain/pages.py",
+        (("parts = (tenant, file_hash", 'parts = ("", file_hash'),),
+    ),
+    Bug(
+        "a tenant reads more pages than its limit allows",
+        READ + "test_limit_of_pages_defers_until_midnight",
+        "shared/ledger/work/claims.sql",
+        (
+            (
+                "<= coalesce(v.most, CAST(:most_of_others AS bigint))\n\n-- part: lease_pages",
+                "<= coalesce(v.most, CAST(:most_of_others AS bigint)) OR true\n\n-- part: lease_pages",
+            ),
+        ),
+    ),
 )
 
 
@@ -883,6 +1351,8 @@ def run(tests: Sequence[str], folder: Path, seconds: float) -> Run:
     """
     tree, report = folder / "tree", folder / "report.xml"
     options = ["-p", "no:cacheprovider", f"--basetemp={folder / 'run'}", f"--junit-xml={report}"]
+    if {HISTORIES, SYNC_HISTORIES} & set(tests):
+        options += ["--histories", "100"]  # the default number is too small to find each bug
     options += ["-o", "junit_family=xunit1"]  # the scenarios record properties, which xunit2 does not allow
     # Installed packages may import the original tree.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(tree / path) for path in ("", *_CLIENTS))}

@@ -136,7 +136,7 @@ def _answering(url: str, process: subprocess.Popen[bytes]) -> str:
     for _ in range(400):
         assert process.poll() is None, "moto's server exited"
         try:
-            httpx.get(f"{url}/moto-api/", trust_env=False)
+            httpx.get(f"{url}/moto-api/", trust_env=False, timeout=TIMEOUT_SECONDS)
         except httpx.TransportError:
             time.sleep(0.05)
         else:

@@ -13,7 +13,7 @@ from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, read_head
 MISSING = object()
 TEXT = "The ferry is late."
 SOUND = ParsedDocument(
-    "Port", 1_000, "text/html", (ChunkContent(TEXT, (0, len(TEXT)), ("Ferry",), "Port", 3, (0, 40), "en"),)
+    "Port", 1_000, "text/html", (ChunkContent(TEXT, (0, len(TEXT)), ("Ferry",), "Port", 3, (0, 40), "en", 87),)
 )
 """A document with a value in each field."""
 
@@ -25,6 +25,8 @@ def document_reply(document: ParsedDocument = SOUND) -> dict[str, Any]:
         reason="",
         detail="",
         document=flatten(document),
+        pages=None,
+        text=None,
         parts=0,
         resident_bytes=0,
         cpu_seconds=0,
@@ -32,6 +34,11 @@ def document_reply(document: ParsedDocument = SOUND) -> dict[str, Any]:
     )
     copy: dict[str, Any] = orjson.loads(orjson.dumps(reply))
     return copy
+
+
+def pages_reply(**fields: Any) -> dict[str, Any]:
+    """Return a reply without a document; `fields` are its outcome and other fields."""
+    return document_reply() | {"document": None} | fields
 
 
 def changed(path: Sequence[str | int], value: object) -> dict[str, Any]:

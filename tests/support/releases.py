@@ -43,6 +43,11 @@ _MIGRATE_ATTEMPTS = 5
 MIGRATIONS = (
     *(f'op.add_column("{table}", sa.Column("added", sa.Text()))' for table in ("collections", "documents", "chunks")),
     'op.create_table("additions", sa.Column("name", sa.Text()))',
+    # a run of a kind that the old release does not know; no worker of the next release works on it either
+    (
+        'op.execute("INSERT INTO runs (id, kind, tenant, collection, embeddings)"\n'
+        "               \" VALUES (gen_random_uuid(), 'next', 'default', 'default', '{}')\")"
+    ),
     (
         "with op.get_context().autocommit_block():\n"
         '        op.drop_index("ix_chunks_added", if_exists=True, postgresql_concurrently=True)\n'
@@ -71,6 +76,8 @@ ADDITIONS = (
         'send_task(f"foreask.{queue}", retry=False)',
         'send_task(f"foreask.{queue}", kwargs={"added": "next"}, retry=False)',
     ),
+    # a kind of run
+    ("shared/domain/runs.py", 'SYNC = "sync"', 'SYNC = "sync"\n    NEXT = "next"'),
     # a field of the limiter's state
     (
         "shared/providers/limiter/limiter.lua",

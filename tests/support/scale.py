@@ -34,6 +34,8 @@ class Scale:
         unlimited_documents: the same for an undeclared limit.
         erased_documents: documents of one chunk each of a tenant that is erased.
         batch_kills: number of workers killed at each point of a batch.
+        release_documents: documents of one chunk each while processes of two releases are restarted.
+        sync_kills: number of workers killed during a listing.
         lease_seconds: time for which a claim outlives its worker.
         executed: True if a rolling restart starts new interpreters, which import everything, instead of forks.
         tuning: timeouts below the product's defaults.
@@ -56,6 +58,8 @@ class Scale:
     unlimited_documents: int
     erased_documents: int
     batch_kills: int
+    release_documents: int
+    sync_kills: int
     lease_seconds: float
     executed: bool
     minute_seconds: float
@@ -79,15 +83,17 @@ SCALES = {
         limited_per_second=15,
         unlimited_documents=14,
         erased_documents=60,
-        batch_kills=5,
-        lease_seconds=2,
+        batch_kills=2,
+        release_documents=300,
+        sync_kills=2,
+        lease_seconds=3,
         executed=False,
         tuning=SHORT_TIMEOUTS,
         minute_seconds=SHORT_TIMEOUTS["limit_window"],
         minute_used=0.5,  # a limit divided among the workers allows 0.25; other tests can take a second of ten
         outage_seconds=2,
         recovery_seconds=120,
-        timeout_seconds=120,
+        timeout_seconds=240,
     ),
     "full": Scale(
         documents=200,
@@ -102,6 +108,8 @@ SCALES = {
         unlimited_documents=167,
         erased_documents=10_000,
         batch_kills=23,
+        release_documents=1_000,
+        sync_kills=20,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
@@ -123,6 +131,8 @@ SCALES = {
         unlimited_documents=333,
         erased_documents=10_000,
         batch_kills=23,
+        release_documents=1_000,
+        sync_kills=20,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,

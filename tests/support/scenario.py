@@ -21,6 +21,7 @@ from shared.domain.ids import question_point_id
 from shared.domain.index_location import index_location_of
 from tests.support.deployment import ScriptedProvider
 from tests.support.fleet import Fleet
+from tests.support.waiting import TIMEOUT_SECONDS
 
 _COLLECTION = """
     SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1 AND build_state = 'live'
@@ -164,7 +165,7 @@ class Scenario:
     def stats(self) -> dict[str, Any]:
         return self.provider.stats(containing=f"{self.mark}_")
 
-    def wait_for_answers(self, count: int, timeout: float = 60) -> None:
+    def wait_for_answers(self, count: int, timeout: float = TIMEOUT_SECONDS) -> None:
         self.fleet.wait_until(lambda: self.answered() >= count, f"no {count} calls were answered", timeout)
 
     def wait_for_chunks(self, state: str) -> None:
@@ -180,7 +181,7 @@ class Scenario:
         documents = self.fleet.documents(self.collection)
         return len(documents) == len(self.documents) and all(d["state"] in _SEARCHABLE for d in documents)
 
-    def settle(self, timeout: float = 120, *, swept: bool = False) -> list[dict[str, Any]]:
+    def settle(self, timeout: float = 2 * TIMEOUT_SECONDS, *, swept: bool = False) -> list[dict[str, Any]]:
         """Wait until every document is settled; with `swept`, also until all sweeps have finished."""
         documents = self.fleet.wait_until_settled(len(self.documents), self.collection, timeout)
         if swept:

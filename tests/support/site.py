@@ -281,7 +281,6 @@ class SqliteMemory(Memory):
             yield address, note
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
-        assert len(changes) <= 1_000
         assert all(len(note or b"") <= 1_024 for note in changes.values())
         self.written += len(changes)
         removed = [(address,) for address, note in changes.items() if note is None]

@@ -12,8 +12,8 @@ from shared.domain.errors import ForeaskError, NotFound, Unavailable
 from shared.domain.runs import RunKind
 from shared.domain.sources import NewSource, SourceDefinition, SyncState
 from shared.maintenance.runs.runner import Runner
-from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import PartLimits
+from shared.maintenance.syncing.quota import UploadLimits
 from shared.maintenance.syncing.work import Syncing, SyncLimits
 from shared.services.all import AllServices
 from shared.sources.source import Entry, Item, Source
@@ -136,6 +136,7 @@ class SyncedCorpus:
     tenant: str = "default"
     limits: SyncLimits = LIMITS
     most_open: int = 200_000
+    upload_limits: UploadLimits = UploadLimits()
 
     async def add(self, **options: object) -> SourceDefinition:
         ledger, model = self.services.ledger, self.services.settings.embedding_model
@@ -169,8 +170,10 @@ class SyncedCorpus:
             await runner.aclose()
 
     def syncing(self) -> Syncing:
-        intake = Intake(self.services.ledger.listings, self.services.uploads, self.most_open, least_free=0.0)
-        return replace(self.services.syncing_of(self.corpus.open), limits=self.limits, intake=intake)
+        syncing = self.services.syncing_of(self.corpus.open)
+        quota = replace(syncing.intake.quota, limits_of=lambda _: self.upload_limits)
+        intake = replace(syncing.intake, quota=quota, most_open=self.most_open, least_free=0.0)
+        return replace(syncing, limits=self.limits, intake=intake)
 
     async def documents(self) -> set[str]:
         """Return the keys of the source's documents."""

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from foreask_client import Document, Event
+from foreask_client import DeadLetter, Document, Event
+from foreask_client.models import DeadReason
 from rich.console import Console
 
 from cli import demo, demo_documents, keys, main, output
@@ -366,6 +367,17 @@ def test_dead_letters_print_copyable_lines(capsys, monkeypatch, dead_letters):
     ]
 
 
+def test_dead_page_is_named_by_number(capsys):
+    letters = [DeadLetter(**replies.dead_letter(kind="page", ordinal=12, reason="page 12 has ink but no words"))]
+    reasons = [DeadReason(reason="page 12 has ink but no words", documents=1, pages=2, chunks=3)]
+
+    output.print_dead(Console(width=200), letters, reasons)
+
+    letter, reason = capsys.readouterr().out.splitlines()
+    assert "  page 12    handbook/" in letter
+    assert reason == "1 document, 2 pages and 3 chunks: page 12 has ink but no words"
+
+
 @pytest.mark.parametrize("command", ["retry", "discard"])
 @pytest.mark.parametrize("wrong", [[], ["some-id", "--all"], ["--reason", "x", "--all"]])
 def test_dead_letter_command_requires_selection(command, wrong, capsys, monkeypatch, dead_letters):
@@ -634,7 +646,7 @@ def test_estimate_command_compares_tiers(capsys, monkeypatch):
     )
 
     assert code == 0
-    assert sent == [{"collection": "wiki", "documents": {"count": 9, "bytes": 8000}, "models": ["n"]}]
+    assert sent == [{"collection": "wiki", "documents": {"count": 9, "bytes": 8000, "pages": 0}, "models": ["n"]}]
     rows = [[cell.strip() for cell in row.split("  ") if cell.strip()] for row in out.splitlines()]
     assert ["m", "standard", "0.50", "1 h 30 min", "llm tokens"] in rows
     assert ["m", "batch", "0.25", "at most 3 d (3 fills)", "batch queue"] in rows
@@ -656,7 +668,8 @@ def test_estimate_of_files_sends_sample(capsys, monkeypatch, tmp_path):
 
     assert code == 0
     assert out.startswith("not estimated: 1 files, whose text is unknown before parsing\n{")
-    assert sent[0]["documents"] == {"count": 1, "bytes": 22, "sample": [{"text": "Tea is in the kitchen."}]}
+    sample = [{"text": "Tea is in the kitchen."}]
+    assert sent[0]["documents"] == {"count": 1, "bytes": 22, "pages": 0, "sample": sample}
 
 
 @pytest.mark.parametrize("arguments", [(), ("--documents", "9"), ("--bytes", "9"), ("x", "--documents", "9")])

@@ -62,6 +62,20 @@ def test_meter_without_terminal_prints_periodic_and_final_lines():
     ]
 
 
+def test_scanned_pages_are_counted_until_read():
+    batch = UploadBatch(2)
+    batch.record("a", DocumentProgress.of(document("a", "reading", pages=9, pages_read=3, pages_unread=1)))
+    batch.record("b", DocumentProgress.of(document("b", "ready", total=1, indexed=1)))
+    reading = batch.count()
+    batch.record("a", DocumentProgress.of(document("a", "degraded", pages=9, pages_read=8, pages_unread=1)))
+
+    shown = lines(reading, batch.count())
+
+    assert not reading.complete
+    assert shown[0] == "documents 1 of 2, pages 4 of 9, chunks 1 of 1"
+    assert shown[1] == "documents 2 of 2, chunks 1 of 1"
+
+
 def test_job_adds_money_and_its_remaining_time():
     text, job = StringIO(), Job(**replies.job(eta_seconds=95, cost=0.0412))
     with Meter(Console(file=text, width=200)) as meter:
@@ -92,9 +106,11 @@ def test_rate_ignores_chunks_done_before_start():
     assert "0.1/s" in shown[2]
 
 
-def document(name, state, total=0, indexed=0, dead=0):
+def document(name, state, total=0, indexed=0, dead=0, **pages):
     counts = {"total": total, "searchable": indexed, "generated": indexed, "indexed": indexed, "dead": dead}
-    return Document(**replies.document(id=name, external_id=name, state=state, chunks=counts | {"discarded": 0}))
+    return Document(
+        **replies.document(id=name, external_id=name, state=state, chunks=counts | {"discarded": 0}, **pages)
+    )
 
 
 class DocumentServer:

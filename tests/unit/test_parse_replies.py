@@ -1,11 +1,22 @@
 """Each value in a parser's reply is checked, because a hostile file may control the process that sends it."""
 
+import orjson
 import pytest
 
 from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
-from shared.ingest.parse.document import ParsedDocument
-from shared.ingest.parse.replies import InvalidReply, ReplyChunks, ReplyLimits, read_head
-from tests.support.parser_replies import MISSING, SOUND, TEXT, changed, document_reply, messages_of, received
+from shared.domain.pages import PageText
+from shared.ingest.parse.document import PagesToRead, ParsedDocument
+from shared.ingest.parse.replies import InvalidReply, ReplyChunks, ReplyLimits, pages_of, read_head
+from tests.support.parser_replies import (
+    MISSING,
+    SOUND,
+    TEXT,
+    changed,
+    document_reply,
+    messages_of,
+    pages_reply,
+    received,
+)
 
 LIMITS = ReplyLimits(chunks=10, text_chars=1_000, chunk_chars=200, questions=0)
 CHUNK = ("document", 4, 0)
@@ -39,6 +50,9 @@ WRONG = {
     "a NUL in a heading": (FIELD["heading_path"], ["\0"]),
     "seven headings": (FIELD["heading_path"], ["a"] * 7),
     "a text for headings": (FIELD["heading_path"], "Ferry"),
+    "a confidence above 100": (FIELD["confidence"], 101),
+    "a negative confidence": (FIELD["confidence"], -1),
+    "a fraction for a confidence": (FIELD["confidence"], 60.5),
     "a chunk with a field more": (CHUNK, [*document_reply()["document"][4][0], 1]),
     "a chunk with a field less": (CHUNK, document_reply()["document"][4][0][:-1]),
     "an empty list for a chunk": (CHUNK, []),
@@ -60,6 +74,37 @@ WRONG = {
     "a negative state": (("native_files",), -1),
     "a time that is no number": (("cpu_seconds",), None),
     "a field more": (("more",), 1),
+    "pages with a document": (("pages",), [3, [2], "application/pdf"]),
+    "a page's text with a document": (("text",), [TEXT, 4, 90.0]),
+}
+SCAN = ReplyLimits(chunks=10, text_chars=1_000, chunk_chars=200, questions=0, pages=3, read=frozenset({1}))
+PAGE = ReplyLimits(chunks=0, text_chars=0, chunk_chars=0, questions=0, page_chars=100)
+PDF = "application/pdf"
+WRONG_PAGES = {
+    "no pages": [3, [], PDF],
+    "more than allowed": [9, [2, 3, 4, 5], PDF],
+    "a page after the last one": [3, [4], PDF],
+    "a page that has been read": [3, [1, 2], PDF],
+    "a page twice": [3, [2, 2], PDF],
+    "descending pages": [3, [3, 2], PDF],
+    "page 0": [3, [0], PDF],
+    "a text for a page": [3, ["2"], PDF],
+    "a NUL in the media type": [3, [2], "\0"],
+    "no media type": [3, [2], None],
+    "another outcome": None,
+}
+WRONG_TEXTS = {
+    "a text longer than a page": ["a" * 101, 1, 90.0],
+    "a NUL": ["\0", 1, 90.0],
+    "a number for a text": [1, 1, 90.0],
+    "a negative number of words": [TEXT, -1, 90.0],
+    "more words than characters": [TEXT, 1_000, 90.0],
+    "a text without words": [TEXT, 0, 0.0],
+    "a confidence without words": ["", 0, 50.0],
+    "a confidence above 100": [TEXT, 4, 100.5],
+    "a negative confidence": [TEXT, 4, -1.0],
+    "a field less": [TEXT, 4],
+    "another outcome": None,
 }
 
 
@@ -71,6 +116,47 @@ def test_valid_reply_is_read_unchanged():
 def test_reply_with_one_wrong_value_is_invalid(path, value):
     with pytest.raises(InvalidReply):
         received(changed(path, value), LIMITS)
+
+
+def test_pages_to_read_are_read_unchanged():
+    reply = pages_reply(outcome="pages", pages=[3, [2, 3], PDF])
+
+    assert pages_of(read_head(orjson.dumps(reply), SCAN)) == PagesToRead(3, (2, 3), PDF)
+
+
+@pytest.mark.parametrize("pages", WRONG_PAGES.values(), ids=WRONG_PAGES)
+def test_pages_with_one_wrong_value_are_invalid(pages):
+    with pytest.raises(InvalidReply):
+        read_head(orjson.dumps(pages_reply(outcome="pages", pages=pages)), SCAN)
+
+
+@pytest.mark.parametrize("limits", [LIMITS, PAGE])
+def test_pages_without_reading_are_invalid(limits):
+    with pytest.raises(InvalidReply):
+        read_head(orjson.dumps(pages_reply(outcome="pages", pages=[3, [2], PDF])), limits)
+
+
+def test_text_of_page_is_read_unchanged():
+    reply = pages_reply(outcome="text", text=[TEXT, 4, 91.5])
+
+    assert pages_of(read_head(orjson.dumps(reply), PAGE)) == PageText(TEXT, 4, 91.5)
+
+
+@pytest.mark.parametrize("text", WRONG_TEXTS.values(), ids=WRONG_TEXTS)
+def test_page_text_with_wrong_value_is_invalid(text):
+    with pytest.raises(InvalidReply):
+        read_head(orjson.dumps(pages_reply(outcome="text", text=text)), PAGE)
+
+
+@pytest.mark.parametrize("text", [[TEXT, 4, 91.5], ["", 0, 0.0]])
+def test_parser_cannot_answer_with_text_of_page(text):
+    with pytest.raises(InvalidReply, match="not requested"):
+        read_head(orjson.dumps(pages_reply(outcome="text", text=text)), SCAN)
+
+
+def test_reader_of_pages_cannot_answer_with_document():
+    with pytest.raises(InvalidReply, match="a document instead of"):
+        read_head(messages_of(document_reply())[0], PAGE)
 
 
 def test_question_indexes_must_fit_questions_and_chunks():

@@ -13,17 +13,20 @@ from cli.programs import Crew, children
 from shared.ingest.parse import confinement
 from shared.settings import Settings
 
+OF_FILES = ("worker-parse", "worker-read")
 
-def test_parse_worker_gets_no_unused_keys():
+
+def test_workers_of_files_get_no_unused_keys():
     key, url = SecretStr("a-secret"), SecretStr("redis://user:needed@host")
     settings = Settings(llm_api_key=key, embedding_api_key=key, qdrant_api_key=key, redis_url=url)
     crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
     environments = {child.name: child.environment for child in crew}
 
     for name, environment in environments.items():
-        assert ("a-secret" in environment.values()) is (name != "worker-parse")
+        assert ("a-secret" in environment.values()) is (name not in OF_FILES)
         assert environment["FOREASK_REDIS_URL"] == "redis://user:needed@host"
-    assert environments["worker-parse"]["OPENAI_API_KEY"] == ""  # otherwise it would inherit the parent's key
+    for name in OF_FILES:
+        assert environments[name]["OPENAI_API_KEY"] == ""  # otherwise it would inherit the parent's key
 
 
 def test_programs_know_only_their_own_database_role():
@@ -32,7 +35,7 @@ def test_programs_know_only_their_own_database_role():
     crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
 
     for child in crew:
-        role = "foreask_parse:parsers" if child.name == "worker-parse" else "foreask_app:p%40ss%2Fword"
+        role = "foreask_parse:parsers" if child.name in OF_FILES else "foreask_app:p%40ss%2Fword"
         assert child.environment["FOREASK_DATABASE_URL"] == f"postgresql://{role}@127.0.0.1:5432/foreask"
         assert not {"p@ss/word", "parsers"} & set(child.environment.values())
         assert not [value for value in child.environment.values() if "owners" in value]

@@ -91,7 +91,8 @@ function differing(form) {
     if (text && text !== "auto" && !/^\d+$/.test(text)) throw new Error(`${words}: \u201c${text}\u201d is not a whole number. Use digits only.`);
     return [name, text === "" ? null : text === "auto" ? "auto" : Number(text)];
   });
-  entries.push(["prepend_questions", given.has("prepend_questions") || null], ["prompt", String(given.get("prompt") ?? "").trim() || null]);
+  entries.push(["prepend_questions", given.has("prepend_questions") || null]);
+  for (const name of ["ocr_languages", "prompt"]) entries.push([name, String(given.get(name) ?? "").trim() || null]);
   return Object.fromEntries(entries.filter(([name, value]) => value !== plain(options[name])));
 }
 
@@ -229,6 +230,7 @@ function options(given) {
   const estimateClicked = (event) => estimate(event.target.form);
   return html`<section><h3>Options</h3><form class="options" @submit=${submitted(save)} @input=${() => seen.estimate && ((seen.estimate = null), redraw())}>
     ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder="server default" inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
+    <label>Languages of scans<input name="ocr_languages" .value=${given.ocr_languages ?? ""} placeholder="server default"><span class="soft small">such as eng+deu</span></label>
     <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> Prepend questions to the chunk when embedding</label>
     <label class="whole">Prompt<textarea name="prompt" rows="3" dir="auto" placeholder="server default; {text} is replaced by the chunk" .value=${given.prompt ?? ""}></textarea></label>
     ${Object.keys(given.filterable).length ? html`<p class="soft small">Indexed metadata fields: ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}

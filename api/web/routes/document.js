@@ -8,6 +8,7 @@ import { ago, plural, money, nameOf, path, score } from "../parts/format.js";
 import { columns } from "../parts/bars.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { forget, loadUnread, originOf, pagesOf, textOf } from "../parts/scans.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
 import { pendingText } from "../parts/trial.js";
 import { MARGIN, WindowedList } from "../parts/window.js";
@@ -43,12 +44,14 @@ export async function load({ id, query }) {
 
 export function unload() {
   stop();
+  forget();
 }
 
 async function refresh(around = shown.open?.id) {
   const now = shown;
   try {
     now.document = await get(`/v1/documents/${now.id}`);
+    await loadUnread(now.document);
     let page = await get(chunksOf(now));
     if (around && !now.state && !page.items.some((chunk) => chunk.id === around)) {
       page = await get(`${chunksOf(now)}&around=${encodeURIComponent(around)}`).catch(() => page);
@@ -130,6 +133,7 @@ async function catchUp() {
   const now = shown;
   try {
     now.document = await get(`/v1/documents/${now.id}`);
+    await loadUnread(now.document);
   } catch {
     return refresh(); // it reports the error
   }
@@ -141,6 +145,7 @@ let waiting = 0;
 function onEvent(name, data) {
   if (name === "reset") catchUp();
   if (name !== "document" || data.id !== shown.id) return;
+  if (data.pages_unread) loadUnread(data).then(redraw, () => {});
   shown.document = data;
   redraw();
   if (!waiting) waiting = window.setTimeout(() => ((waiting = 0), reload()), 1500);
@@ -198,6 +203,7 @@ export function view() {
         <span>${money(each.usage.cost)}</span> <span>${ago(each.updated_at)}</span></p>
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
+      ${each.pages ? pagesOf(each, refresh) : nothing}
       <p class="tools">
         <button @click=${save}>Download original</button>
         ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
@@ -209,7 +215,7 @@ export function view() {
       ${problemCard(shown.problem, shown.again)}
       ${shown.before ? html`<p><button @click=${earlier}>Show earlier chunks</button></p>` : nothing}
       ${shown.chunks.length ? windowed.view(shown.chunks, shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total, row, "Chunks")
-        : shown.state ? html`<p class="empty soft">No matching chunks.</p>` : html`<p class="empty soft">${OPEN.includes(each.state) ? "The document is being parsed. Its chunks will appear here." : "This document has no chunks."}</p>`}
+        : shown.state ? html`<p class="empty soft">No matching chunks.</p>` : html`<p class="empty soft">${each.state === "reading" ? "The pages are being read. The chunks will appear here." : OPEN.includes(each.state) ? "The document is being parsed. Its chunks will appear here." : "This document has no chunks."}</p>`}
     </section>
     ${open ? detail(open) : nothing}
   </div>`;
@@ -264,10 +270,10 @@ function detail(chunk) {
   const pressed = (event) => event.key === "Escape" && close();
   return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${pressed}>
     <header class="bar-line"><h2 id="chunk-title" tabindex="-1">Chunk ${chunk.ordinal + 1}</h2>
-      <span class="grow soft small">${chunk.page ? `page ${chunk.page} \u00b7 ` : ""}${chunk.span[0]}\u2013${chunk.span[1]}</span>
+      <span class="grow soft small">${originOf(chunk)}</span>
       <button class="quiet" aria-label="Close" @click=${close}>\u2715</button></header>
     <p class="name" dir="auto">${path(chunk.heading_path)}</p>
-    <div class="reading" dir="auto"><p class="marked">${chunk.text}</p></div>
+    ${shown.document ? textOf(shown.document, chunk) : nothing}
     <h3>Questions answered by this chunk</h3>
     <ul class="questions" role="list">${chunk.questions.map(question)}</ul>
     ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? "No questions yet."}</p>`}

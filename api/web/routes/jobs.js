@@ -4,86 +4,45 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, get, post } from "../api.js";
-import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
 import { batches, readBatches } from "../parts/batches.js";
 import { ago, count, duration, money, plural } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { polledList } from "../parts/polling.js";
 
 export const title = "Jobs";
-const INTERVAL = 2000; // milliseconds between two polls
 const KINDS = { load: "Load", sync: "Sync", reindex: "Reindex", build: "Build", evaluation: "Evaluation", gate: "Gate", verification: "Verification", erasure: "Erasure" };
 const STATES = { running: "running", paused: "paused", cancelling: "being cancelled", cancelled: "cancelled", done: "done", done_with_errors: "done with errors", failed: "failed" };
 const WAITS = /** @type {Record<string, string>} */ ({ budget: "waiting for a budget", provider: "waiting for the provider" });
 const COLOURS = /** @type {Record<string, string>} */ ({ running: "working", cancelling: "degraded", paused: "degraded", done_with_errors: "degraded", failed: "failed" });
 
-/** @type {{items: Api["JobView"][] | null, next: string | null, older: Api["JobView"][], problem: any}} */
-const jobs = { items: null, next: null, older: [], problem: null };
-let clock = 0;
-let visit = 0; // ends the polling of an earlier visit
-
-export async function load() {
-  clearTimeout(clock);
-  visit += 1;
-  Object.assign(jobs, { older: [], next: null });
-  await poll();
-}
-
-export function unload() {
-  clearTimeout(clock);
-  visit += 1;
-}
-
-async function poll() {
-  const now = visit;
-  if (!document.hidden) {
-    try {
-      const [page] = await Promise.all([get("/v1/jobs"), readBatches()]);
-      jobs.items = page.items;
-      if (!jobs.older.length) jobs.next = page.next_cursor;
-      jobs.problem = null;
-    } catch (problem) {
-      jobs.problem = problem;
-    }
-    redraw();
-  }
-  if (now !== visit) return;
-  clearTimeout(clock);
-  clock = window.setTimeout(poll, Math.max(INTERVAL, (jobs.problem?.again ?? 0) - Date.now()));
-}
-
-async function more() {
-  try {
-    const page = await get(`/v1/jobs?cursor=${encodeURIComponent(jobs.next ?? "")}`);
-    jobs.older.push(...page.items);
-    jobs.next = page.next_cursor;
-    redraw();
-  } catch (problem) {
-    notify(problem.message);
-  }
-}
+const jobs = polledList(
+  () => get("/v1/jobs"),
+  (cursor) => get(`/v1/jobs?cursor=${cursor}`),
+  readBatches,
+);
+export const { load, unload } = jobs;
 
 /** @param {Api["JobView"]} job @param {"pause" | "resume" | "cancel" | "close"} action */
 async function act(job, action) {
   try {
     await post(`/v1/jobs/${job.id}/${action}`);
-    await poll();
+    await jobs.poll();
   } catch (problem) {
     notify(problem.message);
   }
 }
 
 export function view() {
-  const { items, older, next, problem } = jobs;
+  const { items, next, problem } = jobs.state;
   if (!items) return html`<section class="column">${problemCard(problem, load)}</section>`;
-  const shown = new Set(items.map((each) => each.id));
-  const all = [...items, ...older.filter((each) => !shown.has(each.id))];
+  const all = jobs.all((each) => each.id);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>Jobs</h2>
     ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<p class="soft">No jobs yet. <code>foreask ingest</code>, a sync and a reindex start one.</p>`}
-    ${next ? html`<button @click=${more}>Show older jobs</button>` : nothing}
+    ${next ? html`<button @click=${jobs.more}>Show older jobs</button>` : nothing}
     ${batches()}
   </section>`;
 }

@@ -7,65 +7,28 @@ import { redraw } from "../store.js";
 import { ago, count, plural, until } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { polledList } from "../parts/polling.js";
 
 export const title = "Sources";
-const INTERVAL = 2000; // milliseconds between two polls
 const SHOWN = 10; // syncs of a source
 const PHASES = /** @type {Record<string, string>} */ ({ queued: "waits for a worker", running: "listing", done: "done", failed: "failed", cancelled: "cancelled" });
 
-/** @type {{items: Api["SourceView"][] | null, next: string | null, older: Api["SourceView"][], problem: any, withheld: Map<string, Api["WithheldView"]>, syncs: Map<string, Api["SyncView"][]>}} */
-const sources = { items: null, next: null, older: [], problem: null, withheld: new Map(), syncs: new Map() };
-let clock = 0;
-let visit = 0; // ends the polling of an earlier visit
-
-export async function load() {
-  clearTimeout(clock);
-  visit += 1;
-  Object.assign(sources, { older: [], next: null });
-  await poll();
-}
-
-export function unload() {
-  clearTimeout(clock);
-  visit += 1;
-}
-
-async function poll() {
-  const now = visit;
-  if (!document.hidden) {
-    try {
-      const page = await get("/v1/sources");
-      sources.items = page.items;
-      if (!sources.older.length) sources.next = page.next_cursor;
-      await readWithheld(page.items);
-      sources.problem = null;
-    } catch (problem) {
-      sources.problem = problem;
-    }
-    redraw();
-  }
-  if (now !== visit) return;
-  clearTimeout(clock);
-  clock = window.setTimeout(poll, Math.max(INTERVAL, (sources.problem?.again ?? 0) - Date.now()));
-}
+/** @type {Map<string, Api["WithheldView"]>} */
+const withheldOf = new Map();
+/** @type {Map<string, Api["SyncView"][]>} */
+const syncsOf = new Map();
+const sources = polledList(
+  () => get("/v1/sources"),
+  (cursor) => get(`/v1/sources?cursor=${cursor}`),
+  readWithheld,
+);
+export const { load, unload } = sources;
 
 /** Read the deletions that wait for approval. @param {Api["SourceView"][]} items */
 async function readWithheld(items) {
   for (const { name, newest_sync: newest } of items) {
-    if (newest?.withheld) sources.withheld.set(name, await get(`/v1/sources/${name}/withheld`));
-    else sources.withheld.delete(name);
-  }
-}
-
-async function more() {
-  try {
-    const page = await get(`/v1/sources?cursor=${encodeURIComponent(sources.next ?? "")}`);
-    sources.older.push(...page.items);
-    sources.next = page.next_cursor;
-    await readWithheld(page.items);
-    redraw();
-  } catch (problem) {
-    notify(problem.message);
+    if (newest?.withheld) withheldOf.set(name, await get(`/v1/sources/${name}/withheld`));
+    else withheldOf.delete(name);
   }
 }
 
@@ -73,7 +36,7 @@ async function more() {
 async function attempt(action) {
   try {
     await action();
-    await poll();
+    await sources.poll();
     return true;
   } catch (problem) {
     notify(problem.message, { seconds: 10 });
@@ -92,20 +55,19 @@ async function add(event) {
 
 /** @param {string} name */
 async function readSyncs(name) {
-  sources.syncs.set(name, (await get(`/v1/sources/${name}/syncs?limit=${SHOWN}`)).items);
+  syncsOf.set(name, (await get(`/v1/sources/${name}/syncs?limit=${SHOWN}`)).items);
   redraw();
 }
 
 export function view() {
-  const { items, older, next, problem } = sources;
+  const { items, next, problem } = sources.state;
   if (!items) return html`<section class="column">${problemCard(problem, load)}</section>`;
-  const shown = new Set(items.map((each) => each.name));
-  const all = [...items, ...older.filter((each) => !shown.has(each.name))];
+  const all = sources.all((each) => each.name);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>Sources</h2>
     ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["SourceView"]} */ each) => each.name, one)}</ul>` : html`<p class="soft">No sources yet. A source is a folder, a bucket, a repository, a table or a site that a collection is kept in sync with.</p>`}
-    ${next ? html`<button @click=${more}>Show more sources</button>` : nothing}
+    ${next ? html`<button @click=${sources.more}>Show more sources</button>` : nothing}
     ${may("manage") ? addition() : nothing}
   </section>`;
 }
@@ -128,6 +90,7 @@ function one(source) {
       ${source.removing ? html`<span class="soft">being removed</span>` : buttons(source, isOpen)}</p>
     <p class="small" dir="ltr"><code>${source.uri}</code></p>
     ${newest ? progress(newest, isOpen) : html`<p class="soft small">Not synced yet.</p>`}
+    ${hints(source.newest_look)}
     ${withheld(name)}
     ${newest ? history(name) : nothing}</li>`;
 }
@@ -156,6 +119,10 @@ function progress(sync, isOpen) {
       <ul class="small">${sync.refused_entries.map((each) => html`<li><code dir="auto">${each.key}</code> <span dir="auto">${each.reason}</span></li>`)}</ul></details>` : nothing}`;
 }
 
+/** Render why hints are not looked up. @param {Api["LookView"] | null} look */
+const hints = (look) => html`${look?.error ? html`<p class="bad small" dir="auto">Hints are looked up again later: ${look.error}</p>` : nothing}
+  ${look?.waiting ? html`<p class="small">Hints wait: ${look.waiting}</p>` : nothing}`;
+
 /** @param {Api["SyncView"]} sync */
 function changes(sync) {
   const parts = /** @type {const} */ ([["created", "new"], ["changed", "changed"], ["deleted", "deleted"], ["missing", "missing"]]);
@@ -165,7 +132,7 @@ function changes(sync) {
 
 /** Render the deletions of a source that wait for approval. @param {string} name */
 function withheld(name) {
-  const found = sources.withheld.get(name);
+  const found = withheldOf.get(name);
   if (!found?.deletions) return nothing;
   const { deletions, items, keys } = found;
   const question = `Delete up to ${plural(deletions, "document")}? The source is listed again first; if it lacks more, nothing is deleted.`;
@@ -177,7 +144,7 @@ function withheld(name) {
 
 /** @param {string} name */
 function history(name) {
-  const items = sources.syncs.get(name);
+  const items = syncsOf.get(name);
   /** @param {On<HTMLDetailsElement>} event */
   const opened = (event) => event.target.open && readSyncs(name).catch((problem) => notify(problem.message));
   return html`<details @toggle=${opened}><summary class="small">Last syncs</summary>

@@ -2,58 +2,40 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post } from "../api.js";
-import { redraw } from "../store.js";
 import { bar, columns } from "../parts/bars.js";
 import { clockTime, count, plural, duration, money } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { polling } from "../parts/polling.js";
 import { loadWebhooks, webhooks } from "../parts/webhooks.js";
 
 export const title = "Work";
-const INTERVAL = 2000; // milliseconds between two polls
-const STAGES = [["parse", "Parsing"], ["generate", "Generating questions"], ["index", "Indexing"]];
+const STAGES = [["parse", "Parsing"], ["read", "Reading pages"], ["generate", "Generating questions"], ["index", "Indexing"]];
 
 const SPOKEN = 5000; // minimum milliseconds between two announcements to screen readers
 
 /** @type {{status: Api["StatusView"] | null, history: Api["MinuteView"][], reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
 const work = { status: null, history: [], reasons: [], problem: null, cause: "", spoken: "" };
 let spokenAt = -SPOKEN;
-let clock = 0;
-let visit = 0; // ends the polling of an earlier visit
 let polls = 0;
 
+const { poll, stop } = polling(work, read);
+export const unload = stop;
+
 export async function load() {
-  clearTimeout(clock);
-  visit += 1;
+  stop();
   if (may("manage")) loadWebhooks();
   await poll();
 }
 
-export function unload() {
-  clearTimeout(clock);
-  visit += 1;
-}
-
-async function poll() {
-  const now = visit;
-  if (!document.hidden) {
-    try {
-      /** @type {Api["StatusView"]} */
-      const status = await get("/v1/status");
-      work.status = status;
-      if (polls++ % 5 === 0) {
-        [{ items: work.reasons }, { items: work.history }] = await Promise.all([get("/v1/dead/reasons"), get("/v1/status/history?minutes=60")]);
-      }
-      work.problem = null;
-      speak(status.pace);
-    } catch (problem) {
-      work.problem = problem;
-    }
-    redraw();
+async function read() {
+  /** @type {Api["StatusView"]} */
+  const status = await get("/v1/status");
+  work.status = status;
+  if (polls++ % 5 === 0) {
+    [{ items: work.reasons }, { items: work.history }] = await Promise.all([get("/v1/dead/reasons"), get("/v1/status/history?minutes=60")]);
   }
-  if (now !== visit) return;
-  clearTimeout(clock);
-  clock = window.setTimeout(poll, Math.max(INTERVAL, (work.problem?.again ?? 0) - Date.now()));
+  speak(status.pace);
 }
 
 /** Announce the sentence only when the cause changes, because its numbers change with every poll. @param {Api["PaceView"]} pace */
@@ -67,9 +49,9 @@ function speak(pace) {
 /** @param {"retry" | "discard"} how @param {string} reason */
 async function resolve(how, reason) {
   try {
-    const { documents, chunks, in_work: left } = await post(`/v1/dead/${how}`, { reason });
+    const { documents, pages, chunks, in_work: left } = await post(`/v1/dead/${how}`, { reason });
     const rest = left ? ` ${plural(left, "chunk")} of documents in progress were skipped.` : "";
-    notify(`${plural(documents + chunks, "failure")} ${how === "retry" ? "queued for retry" : "discarded"}.${rest}`);
+    notify(`${plural(documents + pages + chunks, "failure")} ${how === "retry" ? "queued for retry" : "discarded"}.${rest}`);
     polls = 0;
     await poll();
   } catch (problem) {
@@ -86,7 +68,7 @@ export function view() {
     <h2>${open ? "Work" : "All caught up"}</h2>
     ${open && !status.pace ? html`<p class="soft">${plural(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
-    <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
+    <div class="cards">${STAGES.filter(([name]) => name !== "read" || reads(status)).map(([name, words]) => stage(words, status.stages[name]))}</div>
     ${lastHour()}
     <h2>Limits</h2>
     ${limits(status.limits)}
@@ -98,6 +80,9 @@ export function view() {
     ${may("manage") ? webhooks() : nothing}
   </section>`;
 }
+
+/** Whether pages are or could be read: without OCR there is no such worker. @param {Api["StatusView"]} status */
+const reads = ({ stages: { read }, pace }) => Boolean(pace?.workers.read || read.due + read.in_flight + read.later);
 
 /** @param {string} words @param {Api["StageView"]} each */
 function stage(words, each) {
@@ -153,7 +138,7 @@ function budgets(all) {
 function failures() {
   if (!work.reasons.length) return html`<p class="soft">No failures.</p>`;
   return html`<ul class="reasons" role="list">${work.reasons.map((each) => {
-    const many = each.documents + each.chunks;
+    const many = each.documents + each.pages + each.chunks;
     return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
       ${may("write") ? html`<button @click=${() => resolve("retry", each.reason)}>Try again</button>
         <button class="quiet" @click=${() => confirm(`Discard ${plural(many, "failure")}?`) && resolve("discard", each.reason)}>Discard</button>` : nothing}</li>`;

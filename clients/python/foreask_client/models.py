@@ -36,7 +36,10 @@ class Usage(Model):
 
 
 class Document(Model):
-    """A document; its counts and usage refer to its newest version."""
+    """A document; its counts and usage refer to its newest version.
+
+    `pages` have no text and are read by OCR; `pages_unread` of them could not be read.
+    """
 
     id: str
     external_id: str
@@ -53,6 +56,9 @@ class Document(Model):
     created_at: datetime
     updated_at: datetime
     chunks: ChunkCounts
+    pages: int = 0
+    pages_read: int = 0
+    pages_unread: int = 0
     questions: int
     usage: Usage
 
@@ -87,7 +93,10 @@ class Question(Model):
 
 
 class Chunk(Model):
-    """A chunk of a document; `span` counts characters of the document's text."""
+    """A chunk of a document; `span` counts characters of the document's text.
+
+    `confidence` is the mean confidence of the words of scanned pages, from 0 to 100.
+    """
 
     id: str
     document_id: str
@@ -99,6 +108,7 @@ class Chunk(Model):
     span: tuple[int, int]
     section: tuple[int, int] | None
     page: int | None
+    confidence: int | None = None
     language: str | None
     state: str
     error: str | None
@@ -234,6 +244,7 @@ class CollectionOptions(Model):
     chunk_overlap_chars: int | None = None
     prepend_questions: bool | None = None
     section_max_chars: int | None = None
+    ocr_languages: str | None = None
     filterable: dict[str, str] = {}
 
 
@@ -271,7 +282,11 @@ class Build(Model):
 
 
 class DeadLetter(Model):
-    """A document that could not be parsed, or a chunk that failed; only a single dead letter has a `history`."""
+    """A document that could not be parsed, a page that could not be read, or a chunk that failed.
+
+    `ordinal` is the position of the chunk, from 0, or the number of the page, from 1. Only a single dead letter has a
+    `history`.
+    """
 
     id: str
     kind: str
@@ -288,13 +303,15 @@ class DeadLetter(Model):
 class DeadReason(Model):
     reason: str
     documents: int
+    pages: int = 0
     chunks: int
 
 
 class DeadLettersResolved(Model):
-    """Numbers of retried or discarded documents and chunks; chunks `in_work` were not changed."""
+    """Numbers of retried or discarded documents, pages and chunks; chunks `in_work` were not changed."""
 
     documents: int
+    pages: int = 0
     chunks: int
     in_work: int
 
@@ -431,6 +448,15 @@ class Sync(Model):
     ended_at: datetime | None
 
 
+class Look(Model):
+    """The newest looking up of a source's hints."""
+
+    phase: str
+    waiting: str | None
+    error: str | None
+    ended_at: datetime | None
+
+
 class Source(Model):
     """A source with its newest sync. Its documents have the external ids `NAME/KEY`."""
 
@@ -446,6 +472,7 @@ class Source(Model):
     created_at: datetime
     next_sync_at: datetime | None
     newest_sync: Sync | None
+    newest_look: Look | None
     removing: bool
 
 

@@ -178,6 +178,9 @@ class Quantities:
     def times(self, factor: float) -> Quantities:
         return Quantities(*(getattr(self, field.name) * factor for field in fields(self)))
 
+    def plus(self, other: Quantities) -> Quantities:
+        return Quantities(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
     def since(self, earlier: Quantities) -> Quantities:
         """Return the difference to an earlier count."""
         return Quantities(*(getattr(self, field.name) - getattr(earlier, field.name) for field in fields(self)))

@@ -48,7 +48,8 @@ MOST_DOCUMENTS = 200_000
 The key of a chunk takes 13 microseconds; a document of 20 chunks is divided again in less than a millisecond.
 """
 
-_UNPARSED = (DocumentState.QUEUED, DocumentState.PARSING)
+_UNPARSED = (DocumentState.QUEUED, DocumentState.PARSING, DocumentState.READING)
+_PAGE_CHARS = 2_000  # of a scanned page, whose text is unknown: a full page of a letter or a contract
 _MEAN_FILL = (1 + EARLIEST_CUT) / 2  # of a chunk of a long text
 
 
@@ -69,11 +70,13 @@ class PlannedLoad:
         documents: number of documents.
         size_bytes: size of all texts; None: estimated from the sample.
         sample: some or all of the documents; if empty, only the size is used.
+        pages: scanned pages of the documents, whose texts are not part of the size.
     """
 
     documents: int
     size_bytes: int | None
     sample: Sequence[SampleText]
+    pages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,10 @@ class Estimator:
         ratios = await self._ratios(collection.tenant, collection.id)
         exact = share == 1 and not unparsed and divided is None
         planned = _Planned(collection.tenant, options, embedding, models)
-        return await self._estimate(planned, count, ratios, exact=exact)
+        made = await self._estimate(planned, count, ratios, exact=exact)
+        if options.ocr_languages == collection.options.ocr_languages:
+            return made  # the texts of its pages are stored
+        return replace(made, pages=await self._ledger.pages(collection.id))
 
     async def estimate_load(
         self, tenant: str, collection: Collection | None, load: PlannedLoad, models: Sequence[str] = ()
@@ -211,6 +217,8 @@ class Estimator:
             count = counting.count.times(factor)
         else:
             whole, count = False, counting.of_size(load.documents, load.size_bytes or 0, chunking)
+        if load.pages:
+            whole, count = False, count.plus(counting.of_size(0, load.pages * _PAGE_CHARS, chunking))
         count.documents = load.documents
         ratios = await self._ratios(tenant, collection.id if collection else None)
         embedding = collection.embedding_model if collection else self._embedding
@@ -218,7 +226,8 @@ class Estimator:
         values = [(tokens_of(each, ratios), float(size) if by_size else 1.0) for each, size in counts]
         wide = None if whole else margin(values, load.documents)
         planned = _Planned(tenant, options, embedding, models)
-        return await self._estimate(planned, count, ratios, exact=whole, wide=wide)
+        made = await self._estimate(planned, count, ratios, exact=whole, wide=wide)
+        return replace(made, pages=load.pages)
 
     async def _pages(self, collection_id: UUID, below: UUID | None) -> AsyncIterator[list[StoredChunk]]:
         """Yield a collection's chunks in pages, without splitting a document."""

@@ -1,4 +1,7 @@
-"""The process that parses files, started as `python -m shared.ingest.parse.child MEMORY_BYTES CPU_SECONDS FOLDER`.
+"""The process that parses files.
+
+It is started as `python -m shared.ingest.parse.child MEMORY_BYTES CPU_SECONDS FOLDER PROFILE [DATA_FOLDER LANGUAGES]`.
+The profile `parse` parses files, `scans` also finds their pages without text, and `ocr` reads such pages.
 
 It reads requests from the socket on descriptor 0 and replies there, one at a time, until the parent closes the socket.
 Each request passes an open descriptor of the file, because this process opens none. Output of native libraries is
@@ -12,23 +15,30 @@ import encodings
 import os
 import pkgutil
 import resource
+import shutil
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from io import FileIO
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unreadable
+from shared.domain.pages import PageText
 from shared.ingest.parse import confinement
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
-from shared.ingest.parse.extraction import extract, load, native_files
+from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument
+from shared.ingest.parse.extraction import PageFinder, ScanOptions, extract
+from shared.ingest.parse.extraction import load as load_pdf_library
+from shared.ingest.parse.extraction import native_files as extracted_files
 from shared.ingest.parse.languages import with_languages
 from shared.ingest.parse.pdf_library import unpacking_in
 from shared.ingest.parse.protocol import (
@@ -43,6 +53,11 @@ from shared.ingest.parse.protocol import (
     pack_reply,
 )
 from shared.ingest.parse.questions import assign
+
+Work = Callable[[Any, bytes], ParseReply]
+"""Answers a request of the child's profile about a file with this content."""
+
+Load = Callable[[], Work]
 
 SCRATCH_BYTES = 1024 * 1024
 MAPPED_BYTES = 2 * 1024 * 1024 * 1024
@@ -59,26 +74,65 @@ _UNPRIVILEGED = 65534
 
 def main() -> None:
     """Load the extractor, confine this process, then parse until the parent closes the socket."""
-    memory_bytes, cpu_seconds, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    memory_bytes, cpu_seconds, folder, profile = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
     channel = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)
     statm = _open_statm()
     tie_to_parent()
     load_codecs()
+    load_data = _reader(folder, *sys.argv[5:7]) if profile == "ocr" else _parser(folder, profile)
     confinement.close_files(folder)
-    load_extractor(folder)
+    work = load_data()
     confine(memory_bytes, cpu_seconds)
     channel.sendall(READY)
     with channel, channel.makefile("rb") as bodies:
         while received := _received_request(channel):
             length, file = received
-            request: ParseRequest = orjson.loads(bodies.read(length))
-            reply = answer(request, file) | {"resident_bytes": _resident_bytes(statm)}
+            request = orjson.loads(bodies.read(length))
+            reply = answer(request, file, work) | {"resident_bytes": _resident_bytes(statm)}
             for message in pack_reply(reply):
                 channel.sendall(message)
             if reply["outcome"] == "memory":
                 return
+
+
+def _parser(folder: Path, profile: str) -> Load:
+    """Import the libraries of a child that parses files, and return the function that loads their data."""
+    finder: PageFinder | None = import_module("shared.ingest.parse.scans.finding") if profile == "scans" else None
+
+    def work(request: Any, content: bytes) -> ParseReply:
+        return _outcome(parse(request, content, finder))
+
+    def load() -> Work:
+        load_extractor(folder)
+        return work
+
+    return load
+
+
+def _reader(folder: Path, data_folder: str, languages: str) -> Load:
+    """Import the libraries of a child that reads pages, and return the function that loads its languages.
+
+    Their data is copied to the folder, because later this process can open no other.
+    """
+    engines = import_module("shared.ingest.parse.scans.engine")
+    read_page = import_module("shared.ingest.parse.scans.reading").read_page
+    codes = languages.split("+")
+    for code in codes:
+        shutil.copy(Path(data_folder, f"{code}.traineddata"), folder)
+
+    def load() -> Work:
+        engine = engines.Engine(folder, codes)
+        pages = count(1)
+
+        def work(request: Any, content: bytes) -> ParseReply:
+            text = read_page(content, request["number"], request["dpi"], engine)
+            return _reply("text", text=text, native_files=next(pages))
+
+        return work
+
+    return load
 
 
 def tie_to_parent() -> None:
@@ -104,7 +158,7 @@ def load_extractor(folder: Path) -> None:
     """
     try:
         with unpacking_in(folder):
-            load()
+            load_pdf_library()
     except Exception as error:  # noqa: BLE001 - after any error this process is unusable
         cause = " ".join(str(error).split())[:200]
         sys.exit(
@@ -156,11 +210,11 @@ def _received_request(channel: socket.socket) -> tuple[int, int] | None:
     return (LENGTH.unpack(header)[0], descriptors[0]) if header else None
 
 
-def answer(request: ParseRequest, file: int) -> ParseReply:
-    """Parse the file of a descriptor, and close it; only errors that are not caused by files are raised."""
+def answer(request: Any, file: int, work: Work) -> ParseReply:
+    """Work on the file of a descriptor, and close it; only errors that are not caused by files are raised."""
     _start_clock(request["cpu_seconds"])
     try:
-        return _reply("document", document=parse(request, _content(file)))
+        return work(request, _content(file))
     except Unreadable as error:
         return _reply("unreadable", error.message, error.detail)
     except MemoryError:
@@ -176,15 +230,21 @@ def _content(file: int) -> bytes:
         return opened.readall()
 
 
-def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
-    """Return the document in a file: its text, divided, and its questions assigned to the chunks."""
+def parse(request: ParseRequest, content: bytes, finder: PageFinder | None = None) -> ParsedDocument | PagesToRead:
+    """Return the document in a file: its text, divided, and its questions assigned to the chunks.
+
+    If some of its pages must be read by OCR first, return these instead.
+    """
     extracted = extract(
         content,
         filename=request["filename"],
         media_type=request["media_type"],
         max_text_chars=request["max_text_chars"],
         web_page=request["web_page"],
+        scans=_scans(request, finder),
     )
+    if isinstance(extracted, PagesToRead):
+        return extracted
     if request["web_page"]:
         pieces = _pieces(extracted.text, request["max_chars"])
         return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, pieces)
@@ -198,6 +258,19 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
         chunks = with_languages(chunks)
     indexes = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
     return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(indexes))
+
+
+def _scans(request: ParseRequest, finder: PageFinder | None) -> ScanOptions | None:
+    read = request["read_pages"]
+    if finder is None or read is None:
+        return None
+    return ScanOptions(finder, {number: PageText(text, words, confidence) for number, text, words, confidence in read})
+
+
+def _outcome(parsed: ParsedDocument | PagesToRead) -> ParseReply:
+    if isinstance(parsed, PagesToRead):
+        return _reply("pages", pages=parsed)
+    return _reply("document", document=parsed)
 
 
 def _pieces(text: str, chars: int) -> tuple[ChunkContent, ...]:
@@ -219,17 +292,26 @@ def _start_clock(cpu_seconds: int) -> None:
 
 
 def _reply(
-    outcome: ParseReplyOutcome, reason: str = "", detail: str = "", *, document: ParsedDocument | None = None
+    outcome: ParseReplyOutcome,
+    reason: str = "",
+    detail: str = "",
+    *,
+    document: ParsedDocument | None = None,
+    pages: PagesToRead | None = None,
+    text: PageText | None = None,
+    native_files: int | None = None,
 ) -> ParseReply:
     return ParseReply(
         outcome=outcome,
         reason=reason[:REASON_CHARS],
         detail=detail[:DETAIL_CHARS],
         document=flatten(document) if document else None,
+        pages=(pages.page_count, pages.numbers, pages.media_type) if pages else None,
+        text=(text.text, text.words, text.confidence) if text else None,
         parts=0,
         resident_bytes=0,
         cpu_seconds=sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),
-        native_files=native_files(),
+        native_files=extracted_files() if native_files is None else native_files,
     )
 
 

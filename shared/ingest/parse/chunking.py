@@ -8,11 +8,12 @@ position.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.pages import PageText
 from shared.domain.text.headings import common_path
 from shared.ingest.parse.blocks import Block, scan, scan_plain
 from shared.ingest.parse.cutting import Piece, cut
@@ -199,7 +200,17 @@ def _content(
         title=extracted.title,
         page=page_of(start),
         section=section,
+        confidence=_confidence(page_of(start), page_of(end - 1), extracted.read_pages),
     )
+
+
+def _confidence(first: int | None, last: int | None, read: Mapping[int, PageText]) -> int | None:
+    """Return the mean confidence of the words on pages that were read by OCR; None if there are none."""
+    if first is None or last is None or not read:
+        return None
+    pages = [read[number] for number in range(first, last + 1) if number in read]
+    words = sum(page.words for page in pages)
+    return round(sum(page.confidence * page.words for page in pages) / words) if words else None
 
 
 def _common_path(run: Sequence[_PlacedPiece]) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
-"""The result of parsing a file: a document of chunks."""
+"""The result of parsing a file: a document of chunks, or pages to be read first."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.pages import PageText
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,38 @@ class ParsedDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """The use of OCR for a file.
+
+    Args:
+        texts: the texts of pages that have been read, by number from 1; empty for a page that cannot be read.
+    """
+
+    texts: Mapping[int, PageText]
+
+
+@dataclass(frozen=True, slots=True)
+class PagesToRead:
+    """A file with pages that must be read before it can be divided.
+
+    Args:
+        page_count: number of all pages.
+        numbers: numbers of the pages whose texts are missing, from 1, ascending.
+    """
+
+    page_count: int
+    numbers: tuple[int, ...]
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExtractedText:
     """A file's text before it is divided.
 
     Args:
         markdown: whether characters such as `#` and `|` are markup; in source code they are not.
         page_starts: for each page in order, (offset in `text`, page number).
+        read_pages: the pages whose text was read by OCR, by number.
     """
 
     text: str
@@ -58,3 +86,4 @@ class ExtractedText:
     media_type: str
     markdown: bool = True
     page_starts: tuple[tuple[int, int], ...] = ()
+    read_pages: Mapping[int, PageText] = field(default_factory=dict)

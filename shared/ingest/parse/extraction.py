@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import kreuzberg
 
 from shared.domain.errors import Unreadable
+from shared.domain.pages import PageText
 from shared.ingest.parse import feeds, kinds, pages
-from shared.ingest.parse.document import ExtractedText
+from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.markup import nesting, page_text, page_title
 from shared.ingest.parse.text import clean, decode
@@ -27,10 +29,36 @@ _MIN_KEPT_WORDS = 0.8
 """A conversion that loses more of the words than this is worse than the plain text."""
 
 
+class PageFinder(Protocol):
+    """Finds the pages of a file that must be read by OCR: `scans.finding`, which needs the extra `ocr`."""
+
+    def pages_of_picture(self, content: bytes) -> tuple[int, ...]:
+        """Return the numbers of the pages of a picture file, from 1."""
+        ...
+
+    def pages_without_text(self, pdf: bytes, texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
+        """Return the numbers of the pages of a PDF file with these texts that must be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """The use of OCR: a finder of pages, and the texts of pages that have been read."""
+
+    finder: PageFinder
+    texts: Mapping[int, PageText]
+
+
 def extract(
-    content: bytes, *, filename: str | None, media_type: str | None, max_text_chars: int, web_page: bool = False
-) -> ExtractedText:
-    """Return the text of a file with this content as Markdown.
+    content: bytes,
+    *,
+    filename: str | None,
+    media_type: str | None,
+    max_text_chars: int,
+    web_page: bool = False,
+    scans: ScanOptions | None = None,
+) -> ExtractedText | PagesToRead:
+    """Return the text of a file with this content as Markdown, or its pages that must be read first.
 
     Args:
         content: content of the file.
@@ -38,20 +66,29 @@ def extract(
         media_type: type declared by the sender.
         max_text_chars: a file with more text is rejected.
         web_page: whether only the main part of HTML is read.
+        scans: None: pages without text are not read, and pictures are rejected.
 
     Raises:
         Unreadable: with a sentence that names the problem and the remedy.
     """
-    kind = kinds.detect(content, filename=filename, media_type=media_type)
-    route = _web_page if web_page and kind is kinds.HTML else _ROUTES[kind.route]
-    extracted = route(content, kind, _charset(media_type))
+    kind = kinds.detect(content, filename=filename, media_type=media_type, pictures=scans is not None)
+    extracted: ExtractedText | PagesToRead
+    if scans and kind.route == "picture":
+        extracted = _pictured(content, kind, scans)
+    elif scans and kind is kinds.PDF:
+        extracted = _pdf_with_scans(content, scans)
+    else:
+        route = _web_page if web_page and kind is kinds.HTML else _ROUTES[kind.route]
+        extracted = route(content, kind, _charset(media_type))
+    if isinstance(extracted, PagesToRead):
+        return extracted
     if len(extracted.text) > max_text_chars:
         raise Unreadable(
             f"the file contains {len(extracted.text):,} characters of text, more than the {max_text_chars:,} allowed; "
             "divide it"
         )
     if not extracted.text.strip():
-        raise Unreadable(_why_empty(kind, len(extracted.page_starts)))
+        raise Unreadable(_why_empty(kind, len(extracted.page_starts), read=scans is not None))
     return extracted
 
 
@@ -112,6 +149,28 @@ def _native(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extrac
     return ExtractedText(text, title_of(text, title), kind.media_type, page_starts=starts)
 
 
+def _pdf_with_scans(content: bytes, scans: ScanOptions) -> ExtractedText | PagesToRead:
+    result = _kreuzberg().convert(content, kinds.PDF)
+    texts = pages.texts_of_pdf(result)
+    numbers = scans.finder.pages_without_text(content, texts)
+    if missing := tuple(number for number in numbers if number not in scans.texts):
+        return PagesToRead(len(texts), missing, kinds.PDF.media_type)
+    read = {number: scans.texts[number] for number in numbers}
+    by_number = {number: page.text for number, page in read.items()}
+    text, starts = pages.of_pdf(result, min_kept_words=_MIN_KEPT_WORDS, read=by_number)
+    title = title_of(text, result.metadata.get("title"))
+    return ExtractedText(text, title, kinds.PDF.media_type, page_starts=starts, read_pages=read)
+
+
+def _pictured(content: bytes, kind: kinds.FileKind, scans: ScanOptions) -> ExtractedText | PagesToRead:
+    numbers = scans.finder.pages_of_picture(content)
+    if missing := tuple(number for number in numbers if number not in scans.texts):
+        return PagesToRead(len(numbers), missing, kind.media_type)
+    read = {number: scans.texts[number] for number in numbers}
+    text, starts = pages.joined((number, page.text) for number, page in read.items())
+    return ExtractedText(text, title_of(text, None), kind.media_type, page_starts=starts, read_pages=read)
+
+
 _ROUTES = {
     "text": _text,
     "code": _code,
@@ -135,9 +194,11 @@ def html_to_markdown(html: str) -> str:
     return text
 
 
-def _why_empty(kind: kinds.FileKind, page_count: int) -> str:
+def _why_empty(kind: kinds.FileKind, page_count: int, *, read: bool) -> str:
     if page_count:
         pages_ = "1 page" if page_count == 1 else f"{page_count:,} pages"
+        if read:
+            return f"the {kind.name} has {pages_}, but no words were found on {'it' if page_count == 1 else 'them'}"
         return f"the {kind.name} has {pages_} but no text; run OCR on it first"
     return f"the {kind.name} file has no text inside"
 

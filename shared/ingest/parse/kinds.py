@@ -13,7 +13,7 @@ from typing import Literal
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.text import is_text
 
-Route = Literal["text", "code", "html", "feed", "converted", "native"]
+Route = Literal["text", "code", "html", "feed", "converted", "native", "picture"]
 
 HEAD_BYTES = 64 * 1024
 MAX_ENTRIES = 20_000
@@ -32,7 +32,7 @@ class FileKind:
         media_type: type that is reported and passed to the extractor.
         name: name for people.
         route: `text` is Markdown or plain, `code` has no markup, `converted` is text that the extractor converts to
-            Markdown, `native` is not text.
+            Markdown, `native` is not text, `picture` has pages that OCR reads.
     """
 
     media_type: str
@@ -66,6 +66,13 @@ LATEX = FileKind("application/x-latex", "LaTeX", "converted")
 MARKDOWN = FileKind("text/markdown", "Markdown", "text")
 TEXT = FileKind("text/plain", "text", "text")
 CODE = FileKind("text/x-source", "source code", "code")
+
+_PNG = FileKind("image/png", "PNG", "picture")
+_JPEG = FileKind("image/jpeg", "JPEG", "picture")
+_GIF = FileKind("image/gif", "GIF", "picture")
+_TIFF = FileKind("image/tiff", "TIFF", "picture")
+_BMP = FileKind("image/bmp", "BMP", "picture")
+_WEBP = FileKind("image/webp", "WebP", "picture")
 
 _SUFFIXES = (
     (PDF, "pdf"),
@@ -109,12 +116,12 @@ _BY_MEDIA_TYPE = {
     "text/x-python": CODE,
 }
 _PICTURES = {
-    b"\x89PNG": "PNG",
-    b"\xff\xd8\xff": "JPEG",
-    b"GIF8": "GIF",
-    b"II*\0": "TIFF",
-    b"MM\0*": "TIFF",
-    b"BM": "BMP",
+    b"\x89PNG": _PNG,
+    b"\xff\xd8\xff": _JPEG,
+    b"GIF8": _GIF,
+    b"II*\0": _TIFF,
+    b"MM\0*": _TIFF,
+    b"BM": _BMP,
 }
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"7z\xbc\xaf": "7-Zip", b"Rar!": "RAR", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -149,21 +156,24 @@ def is_plain(head: bytes, *, filename: str | None, media_type: str | None) -> bo
     return kind.route in ("text", "code")
 
 
-def detect(content: bytes, *, filename: str | None, media_type: str | None) -> FileKind:
+def detect(content: bytes, *, filename: str | None, media_type: str | None, pictures: bool = False) -> FileKind:
     """Return the kind of a file.
 
     Args:
         content: content of the file.
         filename: name given by the sender.
         media_type: type declared by the sender, with optional parameters.
+        pictures: whether a picture is a readable file.
 
     Raises:
-        Unreadable: empty, encrypted, a picture, an archive, too damaged, or of an unknown kind.
+        Unreadable: empty, encrypted, a picture that is not readable, an archive, too damaged, or of an unknown kind.
     """
     if not content:
         raise Unreadable("the file is empty")
     head = content[:HEAD_BYTES]
     suffix = PurePath(filename or "").suffix.removeprefix(".").lower()
+    if pictures and (kind := _picture(head)):
+        return kind
     if kind := _by_magic(content, head):
         return kind
     stated = _BY_MEDIA_TYPE.get((media_type or "").partition(";")[0].strip().lower())
@@ -186,12 +196,19 @@ def _by_magic(content: bytes, head: bytes) -> FileKind | None:
 
 
 def _refuse(head: bytes) -> None:
-    for magic, name in _PICTURES.items():
-        if head.startswith(magic) and not is_text(head[:4096]):
-            raise Unreadable(f"the file is a picture ({name}); run OCR on it first")
+    if picture := _picture(head):
+        raise Unreadable(f"the file is a picture ({picture.name}); run OCR on it first")
     for magic, name in _ARCHIVES.items():
         if head.startswith(magic) and not is_text(head[:4096]):
             raise Unreadable(f"the file is a {name} archive; unpack it and add the files in it")
+
+
+def _picture(head: bytes) -> FileKind | None:
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return _WEBP
+    named = next((kind for magic, kind in _PICTURES.items() if head.startswith(magic)), None)
+    # Compressed pixels may have as few control characters as text, but no text has a NUL in its first words.
+    return named if b"\0" in head[:16] or not is_text(head[:4096]) else None
 
 
 def _zipped(content: bytes) -> FileKind:

@@ -22,13 +22,18 @@ REASON_CHARS, DETAIL_CHARS = 2_000, 500
 _PART_BYTES = 1_000_000
 
 
-ParseReplyOutcome = Literal["document", "unreadable", "memory", "broken"]
+ParseReplyOutcome = Literal["document", "pages", "text", "unreadable", "memory", "broken"]
+"""`pages` has the pages to be read by OCR before a document can be divided, `text` the text of one such page."""
+
+ReadPageText = tuple[int, str, int, float]
+"""The number of a page, and the fields of its `PageText`."""
 
 
 class ParseRequest(TypedDict):
     """One file to parse, and the ready-made questions that came with it, each with its quote.
 
     `web_page`: the text is returned whole, in pieces of `max_chars`, and of HTML only the main part.
+    `read_pages`: texts of pages that were read by OCR; None: pages without text are not read.
     """
 
     filename: str | None
@@ -41,10 +46,22 @@ class ParseRequest(TypedDict):
     cpu_seconds: int
     web_page: bool
     questions: list[tuple[str, str | None]]
+    read_pages: list[ReadPageText] | None
+
+
+class PageRequest(TypedDict):
+    """One page to read by OCR; the child has the languages. `number` counts from 1."""
+
+    number: int
+    dpi: int
+    cpu_seconds: int
 
 
 class ParseReply(TypedDict):
     """The outcome of a request; `parts` messages with the document's chunks follow it.
+
+    `pages` are the number of all pages, the numbers of those to be read, and the media type; `text` is a page's text,
+    its number of words and their mean confidence.
 
     `detail` is the parser's own error, for the log. `resident_bytes`, `cpu_seconds` and `native_files` are the
     child's state, for its recycling.
@@ -54,6 +71,8 @@ class ParseReply(TypedDict):
     reason: str
     detail: str
     document: list[Any] | None
+    pages: tuple[int, tuple[int, ...], str] | None
+    text: tuple[str, int, float] | None
     parts: int
     resident_bytes: int
     cpu_seconds: float

@@ -7,20 +7,23 @@ so a reply uses little more memory than the largest allowed document.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from shared.domain.chunks import ChunkContent
-from shared.ingest.parse.document import ParsedDocument
+from shared.domain.pages import PageText
+from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.protocol import DETAIL_CHARS, REASON_CHARS, ParseReplyOutcome
 
 MAX_PART_BYTES = 2_000_000
 """The size of a part: the child starts another one after a million bytes, and no chunk has that many."""
 
 _HEAD_BYTES = 65_536
-_BYTES_PER_SLOT = 12  # of the index of a chunk, for each ready-made question
+_BYTES_PER_SLOT = 12  # of the index of a chunk, for each ready-made question, and of a page's number
+_BYTES_PER_ESCAPE = 6  # of a character of a page's text
 
 BYTES_PER_CHAR = 16
 """A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
@@ -33,6 +36,7 @@ _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=Fal
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Title = Annotated[str, Field(max_length=200)]
 _Page = Annotated[int, Field(ge=1, le=10_000_000)]
+_Confidence = Annotated[float, Field(ge=0, le=100)]
 _Language = Annotated[str, Field(pattern="^[a-z]{2}$")]
 
 
@@ -56,6 +60,7 @@ _Chunk = tuple[
     _Page | None,
     _Section | None,
     _Language | None,
+    Annotated[int, Field(ge=0, le=100)] | None,
 ]
 _CHUNKS = TypeAdapter(Annotated[list[_Chunk], Field(min_length=1, fail_fast=True)], config=ConfigDict(strict=True))
 
@@ -65,7 +70,9 @@ class ReplyHead(BaseModel):
 
     Args:
         document: title, length of the text, media type, for each ready-made question the index of its chunk, and no
-            chunks: these follow in `parts` messages.
+            no chunks: these follow in `parts` messages.
+        pages: number of pages, the numbers of those to be read by OCR, ascending, and the media type.
+        text: the text of a page, its number of words, and their mean confidence.
     """
 
     model_config = _STRICT
@@ -83,6 +90,15 @@ class ReplyHead(BaseModel):
         ]
         | None
     )
+    pages: (
+        tuple[
+            _Page,
+            Annotated[list[_Page], Field(min_length=1, fail_fast=True)],
+            Annotated[str, Field(max_length=_MEDIA_TYPE_CHARS)],
+        ]
+        | None
+    )
+    text: tuple[str, _Count, _Confidence] | None
     parts: _Count
     resident_bytes: _Count
     cpu_seconds: Annotated[float, Field(ge=0)]
@@ -98,16 +114,23 @@ class ReplyLimits:
         text_chars: characters of the text.
         chunk_chars: characters of a chunk's text.
         questions: number of ready-made questions; each is assigned to a chunk.
+        pages: number of pages to be read by OCR; 0: a reply may have none.
+        read: numbers of the pages that have been read already.
+        page_chars: characters of a page's text; 0: no page is being read.
     """
 
     chunks: int
     text_chars: int
     chunk_chars: int
     questions: int
+    pages: int = 0
+    read: frozenset[int] = frozenset()
+    page_chars: int = 0
 
     @property
     def head_bytes(self) -> int:
-        return _HEAD_BYTES + self.questions * _BYTES_PER_SLOT
+        slots = self.questions + self.pages
+        return _HEAD_BYTES + slots * _BYTES_PER_SLOT + self.page_chars * _BYTES_PER_ESCAPE
 
     @property
     def parts_bytes(self) -> int:
@@ -128,11 +151,48 @@ def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
     document = head.document
     if (document is None) == (head.outcome == "document") or (document is None and head.parts):
         raise InvalidReply("the document does not fit the outcome")
+    if document and limits.page_chars:
+        raise InvalidReply("a document instead of the text of a page")
+    if (head.pages is None) == (head.outcome == "pages") or (head.text is None) == (head.outcome == "text"):
+        raise InvalidReply("the pages do not fit the outcome")
     if "\0" in head.reason or (document and ("\0" in (document[0] or "") or "\0" in document[2])):
         raise InvalidReply("a text contains a NUL")
     if document and document[1] > limits.text_chars:
         raise InvalidReply("the text is longer than allowed")
+    if head.pages:
+        _require_pages(*head.pages, limits)
+    if head.text and not limits.page_chars:
+        raise InvalidReply("the text of a page that was not requested")
+    if head.text:
+        _require_text(*head.text, limits)
     return head
+
+
+def _require_pages(page_count: int, numbers: list[int], media_type: str, limits: ReplyLimits) -> None:
+    """Check pages that must be read: a page that has been read already would be asked for again without end."""
+    if len(numbers) > limits.pages or numbers[-1] > page_count:
+        raise InvalidReply("there are more pages than allowed")
+    if any(first >= second for first, second in pairwise(numbers)) or not limits.read.isdisjoint(numbers):
+        raise InvalidReply("the pages are not ascending, or have been read")
+    if "\0" in media_type:
+        raise InvalidReply("a text contains a NUL")
+
+
+def _require_text(text: str, words: int, confidence: float, limits: ReplyLimits) -> None:
+    if len(text) > limits.page_chars:
+        raise InvalidReply("the text is longer than allowed")
+    if "\0" in text:
+        raise InvalidReply("a text contains a NUL")
+    if words > len(text) or (not words and (text or confidence)):
+        raise InvalidReply("the words do not fit the text")
+
+
+def pages_of(head: ReplyHead) -> PagesToRead | PageText | None:
+    """Return the pages to be read, or the text of a page, that a reply has instead of a document."""
+    if head.pages:
+        page_count, numbers, media_type = head.pages
+        return PagesToRead(page_count, tuple(numbers), media_type)
+    return PageText(*head.text) if head.text else None
 
 
 class ReplyChunks:
@@ -167,6 +227,7 @@ class ReplyChunks:
         page: int | None,
         section: _Section | None,
         language: str | None,
+        confidence: int | None,
     ) -> ChunkContent:
         self._chars += len(text)
         self._require_span(*span)
@@ -179,7 +240,7 @@ class ReplyChunks:
         if "\0" in text or (title and "\0" in title) or any("\0" in heading for heading in headings):
             raise InvalidReply("a text contains a NUL")
         bounds = section and (section["start"], section["end"])
-        return ChunkContent(text, span, tuple(headings), title, page, bounds, language)
+        return ChunkContent(text, span, tuple(headings), title, page, bounds, language, confidence)
 
     def _require_span(self, start: int, end: int) -> None:
         if not start <= end <= self._text_chars:

@@ -19,17 +19,29 @@ from datetime import timedelta
 from math import ceil
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Literal, Self
 
 import orjson
 
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
+from shared.domain.pages import PAGE_DPI, PageText
 from shared.ingest.parse import kinds
-from shared.ingest.parse.document import ChunkingOptions, ExtractedText, ParsedDocument
+from shared.ingest.parse.document import ChunkingOptions, ExtractedText, PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.fair_semaphore import FairSemaphore
-from shared.ingest.parse.protocol import LENGTH, READY, ParseRequest
-from shared.ingest.parse.replies import MAX_PART_BYTES, InvalidReply, ReplyChunks, ReplyHead, ReplyLimits, read_head
+from shared.ingest.parse.protocol import LENGTH, READY, PageRequest, ParseRequest
+from shared.ingest.parse.replies import (
+    MAX_PART_BYTES,
+    InvalidReply,
+    ReplyChunks,
+    ReplyHead,
+    ReplyLimits,
+    pages_of,
+    read_head,
+)
+from shared.ingest.parse.scans.language_data import folder as data_folder
+from shared.ingest.parse.scans.language_data import lacking
+from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS, MAX_PAGES, PAGE_SECONDS
 
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
@@ -47,6 +59,7 @@ LIFETIMES = 20
 NEAR_LIMIT = 0.75
 """A child that dies with this share of its limit in memory died of it."""
 
+_PAGE_WALL = 6  # times the processor time that a page may take
 _PIECE_CHARS = 100_000
 
 _ROOT = str(Path(__file__).resolve().parents[3])
@@ -65,6 +78,8 @@ class ParsingSandbox:
         timeout: limit per file, in wall-clock and in processor time.
         memory_bytes: memory limit of a child.
         max_text_chars: a file with more text is rejected.
+        scans: whether children can find pages without text, for `parse` with a `reading`.
+        page_timeout: limit per page that is read by OCR, in processor time.
     """
 
     def __init__(
@@ -74,8 +89,12 @@ class ParsingSandbox:
         timeout: timedelta = timedelta(seconds=30),
         memory_bytes: int = 1024 * 1024 * 1024,
         max_text_chars: int = 20_000_000,
+        scans: bool = False,
+        page_timeout: timedelta = timedelta(seconds=PAGE_SECONDS),
     ) -> None:
         self._timeout = timeout
+        self._page_timeout = page_timeout
+        self._parsing = _Profile("scans" if scans else "parse")
         self._memory_bytes = memory_bytes
         self._max_text_chars = max_text_chars
         self._slots = FairSemaphore(workers)
@@ -113,7 +132,8 @@ class ParsingSandbox:
         max_chunks: int = 50_000,
         questions: Sequence[ReadyQuestion] = (),
         tenant: str | None = None,
-    ) -> ParsedDocument:
+        reading: Reading | None = None,
+    ) -> ParsedDocument | PagesToRead:
         """Parse the file at `path`, and assign its ready-made questions to chunks.
 
         Args:
@@ -124,6 +144,10 @@ class ParsingSandbox:
             max_chunks: a file with more chunks is rejected.
             questions: questions submitted with it.
             tenant: owner. A child whose libraries have read one tenant's file reads no file of another tenant.
+            reading: the texts of its pages that were read by OCR; None: pages without text are not read.
+
+        Returns:
+            The document, or its pages without text if `reading` lacks some of them.
 
         Raises:
             Unreadable: the file has no readable text, or reading it took too much time or memory, or crashed.
@@ -131,7 +155,48 @@ class ParsingSandbox:
         """
         request = self._request(filename, media_type, options, max_chunks, web_page=False)
         request["questions"] = [(question.text, question.quote) for question in questions]
+        if reading is not None:
+            request["read_pages"] = [
+                (number, page.text, page.words, page.confidence) for number, page in reading.texts.items()
+            ]
         return await self._parse(path, request, tenant)
+
+    async def read_page(
+        self,
+        path: Path,
+        number: int,
+        *,
+        languages: tuple[str, ...],
+        dpi: int = PAGE_DPI,
+        tenant: str | None = None,
+    ) -> PageText:
+        """Return the text of a page of the file at `path`, read by OCR.
+
+        Args:
+            path: the file.
+            number: number of the page in it, from 1.
+            languages: languages of OCR, in the engine's codes, such as `eng`.
+            dpi: resolution; a page that cannot be read completely is read again at 300.
+            tenant: owner of the file.
+
+        Raises:
+            Unreadable: the page has ink but no words, or reading it failed; the message names the page.
+            Transient: no child could be started.
+        """
+        if reason := lacking(languages):
+            raise Unreadable(f"page {number:,} cannot be read: {reason}")
+        request = PageRequest(number=number, dpi=dpi, cpu_seconds=ceil(self._page_timeout.total_seconds()))
+        task = _Task(
+            request,
+            ReplyLimits(chunks=0, text_chars=0, chunk_chars=0, questions=0, page_chars=MAX_PAGE_CHARS),
+            _Profile("ocr", languages),
+            tenant,
+            timeout=self._page_timeout,
+            subject=f"page {number:,}",
+        )
+        result = await self._result(path, task)
+        assert isinstance(result, PageText)
+        return result
 
     async def text_of_page(
         self, path: Path, *, filename: str | None, media_type: str | None, tenant: str | None = None
@@ -143,6 +208,7 @@ class ParsingSandbox:
         most = self._max_text_chars // _PIECE_CHARS + 1
         request = self._request(filename, media_type, ChunkingOptions(_PIECE_CHARS), most, web_page=True)
         document = await self._parse(path, request, tenant)
+        assert isinstance(document, ParsedDocument)  # it reads no pages
         return ExtractedText("".join(piece.text for piece in document.chunks), document.title, document.media_type)
 
     def _request(
@@ -159,39 +225,48 @@ class ParsingSandbox:
             cpu_seconds=ceil(self._timeout.total_seconds()),
             web_page=web_page,
             questions=[],
+            read_pages=None,
         )
 
-    async def _parse(self, path: Path, request: ParseRequest, tenant: str | None) -> ParsedDocument:
-        filename, media_type = request["filename"], request["media_type"]
-        async with self._slots.one(tenant):
+    async def _parse(self, path: Path, request: ParseRequest, tenant: str | None) -> ParsedDocument | PagesToRead:
+        profile = _Profile("scans") if request["read_pages"] is not None else self._parsing
+        task = _Task(request, _limits_of(request), profile, tenant, timeout=self._timeout)
+        result = await self._result(path, task, request["filename"], request["media_type"])
+        assert not isinstance(result, PageText)
+        return result
+
+    async def _result(
+        self, path: Path, task: _Task, filename: str | None = None, media_type: str | None = None
+    ) -> _Result:
+        async with self._slots.one(task.tenant):
             if self._closed:
                 raise Transient("the parsing sandbox is closed")
             with await asyncio.to_thread(_opened, path) as file:
                 plain = kinds.is_plain(_head(file), filename=filename, media_type=media_type)
-                answer = await self._exchange(_Task(request, file.fileno(), None if plain else tenant, tenant))
-        return _document(answer, self._memory_bytes)
+                answer = await self._exchange(replace(task, file=file.fileno(), taint=None if plain else task.tenant))
+        return _result_of(answer, task, self._memory_bytes)
 
     async def _exchange(self, task: _Task) -> _Answer:
         """Return a child's answer. If a used child dies, a new one tries again: earlier files may be the reason."""
-        if used := await self._used_child(task.tenant):
+        if used := await self._used_child(task):
             outcome = await self._ask(used, task)
             if not isinstance(outcome, _Death) and outcome.head.outcome != "memory":
                 return outcome
             os.lseek(task.file, 0, os.SEEK_SET)
-        outcome = await self._ask(await self._new_child(), task)
+        outcome = await self._ask(await self._new_child(task.profile), task)
         if isinstance(outcome, _Death):
-            raise Unreadable(_cause(outcome, self._timeout, self._memory_bytes), detail=outcome.detail)
+            raise Unreadable(_cause(outcome, task.timeout, self._memory_bytes, task.subject), detail=outcome.detail)
         return outcome
 
     async def _ask(self, child: _ParserProcess, task: _Task) -> _Answer | _Death:
         """Return the child's answer. Afterwards the child is always idle or ended."""
         reusable = False
         try:
-            async with asyncio.timeout(self._timeout.total_seconds()):
+            async with asyncio.timeout(task.wall_seconds):
                 answer = await child.ask(task)
             reusable = self._reusable(answer.head)
         except TimeoutError as error:
-            raise Unreadable(_took_too_long(self._timeout)) from error
+            raise Unreadable(_took_too_long(task.timeout, task.subject)) from error
         except InvalidReply as error:
             return replace(await child.end(), fault="invalid reply", detail=str(error))
         except (EOFError, OSError):
@@ -207,19 +282,19 @@ class ParsingSandbox:
     async def warm(self) -> None:
         """Start a child before the first file, and remove folders of killed workers."""
         await asyncio.to_thread(_remove_leftovers)
-        self._idle.append(await self._new_child())
+        self._idle.append(await self._new_child(self._parsing))
 
-    async def _new_child(self) -> _ParserProcess:
-        child = await _ParserProcess.start(self._children)
+    async def _new_child(self, profile: _Profile) -> _ParserProcess:
+        child = await _ParserProcess.start(self._children, profile)
         self._live = {live for live in self._live if not live.buried} | {child}
         return child
 
-    async def _used_child(self, tenant: str | None) -> _ParserProcess | None:
-        """Return an idle child that may read the tenant's files; if there is none, replace another tenant's child."""
+    async def _used_child(self, task: _Task) -> _ParserProcess | None:
+        """Return an idle child that may and can do a task; if there is none, end another one to make room."""
         for dead in [child for child in self._idle if not child.alive]:
             self._idle.remove(dead)
             await dead.end()
-        child = next((child for child in reversed(self._idle) if child.tenant in (None, tenant)), None)
+        child = next((child for child in reversed(self._idle) if child.may_do(task)), None)
         if child is not None:
             self._idle.remove(child)
         elif self._idle:
@@ -236,26 +311,29 @@ class ParsingSandbox:
         return not (worn or self._closed or reply.outcome == "memory")
 
 
-def _document(answer: _Answer, memory_bytes: int) -> ParsedDocument:
+_Result = ParsedDocument | PagesToRead | PageText
+
+
+def _result_of(answer: _Answer, task: _Task, memory_bytes: int) -> _Result:
     head = answer.head
+    if answer.result:
+        return answer.result
     match head.outcome:
-        case "document" if answer.document:
-            return answer.document
         case "unreadable":
             raise Unreadable(head.reason, detail=head.detail)
         case "memory":
-            raise Unreadable(_needed_too_much(memory_bytes))
+            raise Unreadable(_needed_too_much(memory_bytes, task.subject))
         case _:
-            message = "the file could not be parsed; the log of the parse worker says why"
+            message = f"{task.subject} could not be parsed; the log of the parse worker says why"
             raise Unreadable(message, detail=head.detail)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A valid reply, and its document if it has one."""
+    """A valid reply, and its result if it has one."""
 
     head: ReplyHead
-    document: ParsedDocument | None
+    result: _Result | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,26 +356,55 @@ class ChildLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class _Profile:
+    """Libraries that a child loads: `scans` adds to `parse` how to find pages without text; `ocr` reads pages."""
+
+    name: Literal["parse", "scans", "ocr"]
+    languages: tuple[str, ...] = ()
+
+    def serves(self, other: _Profile) -> bool:
+        return self == other or (self.name, other.name) == ("scans", "parse")
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (self.name, str(data_folder()), "+".join(self.languages)) if self.languages else (self.name,)
+
+
+@dataclass(frozen=True, slots=True)
 class _Task:
     """A request, the open descriptor of its file, and its tenant.
 
-    `taint` is the tenant to whom the child is bound from then on; None if no library reads the file.
+    `taint` is the tenant to whom the child is bound from then on; None if no library reads the file. `timeout` is the
+    limit of processor time. `subject` names the file or page in errors.
     """
 
-    request: ParseRequest
-    file: int
-    taint: str | None
+    request: ParseRequest | PageRequest
+    limits: ReplyLimits
+    profile: _Profile
     tenant: str | None
+    timeout: timedelta
+    file: int = -1
+    taint: str | None = None
+    subject: str = "the file"
 
     @property
-    def limits(self) -> ReplyLimits:
-        """The largest accepted reply; a chunk's text may be twice as long as configured, which no valid reply needs."""
-        return ReplyLimits(
-            chunks=self.request["max_chunks"],
-            text_chars=self.request["max_text_chars"],
-            chunk_chars=self.request["max_chars"] * 2,
-            questions=len(self.request["questions"]),
-        )
+    def wall_seconds(self) -> float:
+        """The limit of time; pages get more, because workers read them on all cores."""
+        seconds = self.timeout.total_seconds()
+        return seconds * _PAGE_WALL if self.profile.name == "ocr" else seconds
+
+
+def _limits_of(request: ParseRequest) -> ReplyLimits:
+    """Return the largest accepted reply; a chunk's text may be twice as long as configured, which no reply needs."""
+    read = request["read_pages"]
+    return ReplyLimits(
+        chunks=request["max_chunks"],
+        text_chars=request["max_text_chars"],
+        chunk_chars=request["max_chars"] * 2,
+        questions=len(request["questions"]),
+        pages=0 if read is None else max(0, MAX_PAGES - len(read)),
+        read=frozenset(number for number, *_ in read or ()),
+    )
 
 
 class _ParserProcess:
@@ -306,14 +413,16 @@ class _ParserProcess:
     `tenant` is the tenant whose files libraries have read in it; None until then.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - called once
         self,
+        profile: _Profile,
         process: subprocess.Popen[bytes],
         scratch: IO[bytes],
         channel: socket.socket,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
+        self._profile = profile
         self._process = process
         # Until a child executes another program it shares this process's memory, whose peak counts as its own for ever.
         self._inherited_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
@@ -328,7 +437,7 @@ class _ParserProcess:
         self._fault = ""
 
     @classmethod
-    async def start(cls, limits: ChildLimits) -> Self:
+    async def start(cls, limits: ChildLimits, profile: _Profile) -> Self:
         """Start a child, and return it when it has reported that it is ready.
 
         It is started by the event loop's own thread, because Linux kills it when its starting thread ends.
@@ -338,14 +447,14 @@ class _ParserProcess:
                 scratch = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the child is buried
             except OSError as error:
                 raise _no_folder(error) from error
-            child = await cls._spawned(limits, scratch, folder)
+            child = await cls._spawned(limits, profile, scratch, folder)
             return await child.greeted()
 
     @classmethod
-    async def _spawned(cls, limits: ChildLimits, scratch: IO[bytes], folder: str) -> Self:
+    async def _spawned(cls, limits: ChildLimits, profile: _Profile, scratch: IO[bytes], folder: str) -> Self:
         ours, theirs = socket.socketpair()
         try:
-            process = _spawn(theirs, scratch, limits, folder)
+            process = _spawn(theirs, scratch, limits, profile, folder)
         except OSError as error:
             ours.close()
             scratch.close()
@@ -353,7 +462,7 @@ class _ParserProcess:
         finally:
             theirs.close()
         ours.setblocking(False)  # noqa: FBT003 - its only parameter
-        return cls(process, scratch, ours, *await asyncio.open_connection(sock=ours))
+        return cls(profile, process, scratch, ours, *await asyncio.open_connection(sock=ours))
 
     async def greeted(self) -> Self:
         """Wait until this child has reported that it is ready, and return it."""
@@ -375,6 +484,10 @@ class _ParserProcess:
     @property
     def alive(self) -> bool:
         return not self._reader.at_eof()
+
+    def may_do(self, task: _Task) -> bool:
+        """Return whether the child has the libraries of a task, and has read no file of another tenant."""
+        return self._profile.serves(task.profile) and self.tenant in (None, task.tenant)
 
     @property
     def buried(self) -> bool:
@@ -402,7 +515,7 @@ class _ParserProcess:
         limits = task.limits
         head = read_head(await self._message(limits.head_bytes), limits)
         if head.document is None:
-            return _Answer(head, None)
+            return _Answer(head, pages_of(head))
         chunks, left = ReplyChunks(head, limits), limits.parts_bytes
         for _ in range(head.parts):
             body = await self._message(min(MAX_PART_BYTES, left))
@@ -500,9 +613,11 @@ def _opened(path: Path) -> IO[bytes]:
         raise Unreadable(f"the stored file cannot be opened: {error.strerror}") from error
 
 
-def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, folder: str) -> subprocess.Popen[bytes]:
+def _spawn(
+    channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, profile: _Profile, folder: str
+) -> subprocess.Popen[bytes]:
     """Start a child without secrets: its environment contains only the variables that Python needs to find modules."""
-    arguments = [str(limits.memory_bytes), str(limits.cpu_seconds), folder]
+    arguments = [str(limits.memory_bytes), str(limits.cpu_seconds), folder, *profile.arguments]
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package
         [sys.executable, "-P", "-m", "shared.ingest.parse.child", *arguments],
         stdin=channel.fileno(),
@@ -514,28 +629,29 @@ def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, fold
             "LANG": "C.UTF-8",
             "RUST_BACKTRACE": "0",
             "MALLOC_ARENA_MAX": "2",
+            "OMP_THREAD_LIMIT": "1",  # more threads of Tesseract cost more than they gain
         },
         start_new_session=True,
     )
 
 
-def _cause(death: _Death, timeout: timedelta, memory_bytes: int) -> str:
+def _cause(death: _Death, timeout: timedelta, memory_bytes: int, subject: str = "the file") -> str:
     """Return a readable reason for a child's death; native libraries that run out of memory fail in many ways."""
     if death.fault:
-        return f"the file crashed the parser ({death.fault})"
+        return f"{subject} crashed the parser ({death.fault})"
     if death.status == -signal.SIGXCPU:
-        return _took_too_long(timeout)
+        return _took_too_long(timeout, subject)
     out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)
     if out_of_memory or death.peak_bytes > memory_bytes * NEAR_LIMIT:
-        return _needed_too_much(memory_bytes)
+        return _needed_too_much(memory_bytes, subject)
     if death.status < 0:
-        return f"the file crashed the parser (signal {-death.status})"
-    return f"the file crashed the parser (status {death.status})"
+        return f"{subject} crashed the parser (signal {-death.status})"
+    return f"{subject} crashed the parser (status {death.status})"
 
 
-def _took_too_long(timeout: timedelta) -> str:
-    return f"the file took longer than {timeout.total_seconds():g} s to read"
+def _took_too_long(timeout: timedelta, subject: str) -> str:
+    return f"{subject} took longer than {timeout.total_seconds():g} s to read"
 
 
-def _needed_too_much(memory_bytes: int) -> str:
-    return f"the file needed more than {memory_bytes / 2**30:.1f} GB of memory to read"
+def _needed_too_much(memory_bytes: int, subject: str) -> str:
+    return f"{subject} needed more than {memory_bytes / 2**30:.1f} GB of memory to read"

@@ -1,32 +1,43 @@
-"""Parse: a document's bytes become chunks."""
+"""Parse: a document's bytes become chunks.
+
+A document with pages without a text layer is parsed twice: first its pages are found, and read by other workers, then
+it is divided with their texts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from hashlib import file_digest
+from pathlib import Path
 
 import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import ForeaskError, Unreadable
 from shared.domain.filterable import require_fit
 from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
+from shared.domain.pages import PAGE_DPI, NewPage, OcrData, PagesOutcome, page_key
 from shared.domain.retry import RetryPolicy, decide
 from shared.domain.work import DocumentToParse, NewChunk
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ingest.options import IngestDefaults
-from shared.ingest.parse.document import ParsedDocument
+from shared.ingest.parse.document import ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ledger.work.pages import Pages, ReadPages
 from shared.ledger.work.work import Work
 from shared.process.metrics import PARSE_SECONDS, timed
+from shared.storage.fetching import fetched
+from shared.storage.references import Originals
 from shared.storage.uploads import Uploads
 
 log = structlog.get_logger()
@@ -40,7 +51,11 @@ class Parser:
         slots: maximum documents in progress.
         max_chunks: maximum chunks of a document.
         defaults: default options of collections.
+        originals: reads uploads whose bytes remain in their source.
         model: the language model, which is part of the keys of paid questions.
+        pages: the ledger's pages.
+        ocr: returns the OCR engine with the languages of an option `ocr_languages`, or of the settings; None: pages
+            without a text layer are not read.
     """
 
     slots: int
@@ -49,12 +64,15 @@ class Parser:
     work: Work
     sandbox: ParsingSandbox
     uploads: Uploads
+    originals: Originals
     wakeups: Wakeups
     model: str
     policy: RetryPolicy
+    pages: Pages
+    ocr: Callable[[str | None], OcrData] | None = None
 
 
-def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedAttempt]:
+def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAttempt]:
     work = parser.work
     return Stage(
         name="parse",
@@ -84,14 +102,17 @@ async def _claim(parser: Parser, limit: int, *, suspects: bool = False) -> list[
     return await parser.work.claim_documents(limit, suspects=suspects)
 
 
-async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | FailedAttempt:
-    """Divide a document into chunks, each with the key of its paid questions."""
+async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | PagesOutcome | FailedAttempt:
+    """Divide a document into chunks, each with the key of its paid questions, or find the pages to be read first."""
     try:
         poison.check(document.lost_leases)
         require_fit(document.options.filterable, document.metadata)  # the API may not have seen the declaration yet
-        parsed = await _read(parser, document)
+        known = await _known_pages(parser, document)
+        parsed = await _read(parser, document, known)
+        if isinstance(parsed, PagesOutcome):
+            return parsed
         if not parsed.chunks:
-            raise Unreadable("The document has no text.")
+            raise Unreadable(_no_text(known))
     except ForeaskError as error:
         if isinstance(error, Unreadable) and error.detail:
             _log_refusal(document, error)
@@ -102,10 +123,23 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
     return ParseOutcome(document, parsed.title, parsed.media_type, chunks)
 
 
-async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
-    async with parser.uploads.fetched(document.upload) as path:
+async def _known_pages(parser: Parser, document: DocumentToParse) -> ReadPages:
+    return await parser.pages.of_version(document.lease) if document.has_pages else ReadPages({}, {})
+
+
+def _no_text(known: ReadPages) -> str:
+    """Return why a document has no text."""
+    if not known.unread:
+        return "The document has no text."
+    first = next(iter(known.unread.values()))
+    return f"The document has no text: {len(known.unread)} of its pages could not be read. The first one: {first}"
+
+
+async def _read(parser: Parser, document: DocumentToParse, known: ReadPages) -> ParsedDocument | PagesOutcome:
+    """Return the file's text, or its pages whose texts are missing."""
+    async with fetched(document.upload, parser.uploads, parser.originals) as path:
         with timed(PARSE_SECONDS):
-            return await parser.sandbox.parse(
+            parsed = await parser.sandbox.parse(
                 path,
                 filename=document.filename,
                 media_type=document.media_type,
@@ -113,7 +147,30 @@ async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
                 max_chunks=parser.max_chunks,
                 questions=document.ready_questions or (),
                 tenant=document.tenant,
+                reading=Reading(known.texts) if parser.ocr else None,
             )
+        if isinstance(parsed, ParsedDocument):
+            return parsed
+        missing = [number for number in parsed.numbers if number not in known.texts]
+        if not missing:
+            raise Unreadable("the parser asks for pages that have been read")
+        return await asyncio.to_thread(_pages_of, parser, document, missing, path)
+
+
+def _pages_of(parser: Parser, document: DocumentToParse, numbers: Sequence[int], path: Path) -> PagesOutcome:
+    """Return pages to be read, each with the key of its text; the file's hash is computed only for these files.
+
+    Raises:
+        Permanent: the data of a language is missing.
+    """
+    assert parser.ocr is not None, "pages are found only if OCR is on"
+    ocr = parser.ocr(document.options.ocr_languages)
+    with path.open("rb") as file:
+        file_hash = file_digest(file, "sha256").digest()
+    key = partial(
+        page_key, document.tenant, file_hash, engine=ocr.engine, data=ocr.data, languages=ocr.languages, dpi=PAGE_DPI
+    )
+    return PagesOutcome(document, [NewPage(number, key(number)) for number in numbers], ocr.languages)
 
 
 def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:
@@ -126,7 +183,7 @@ def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:
     )
 
 
-async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttempt]) -> None:
+async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | PagesOutcome | FailedAttempt]) -> None:
     failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
     if failed:
         await parser.work.settle_failed_documents(failed)
@@ -134,6 +191,12 @@ async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttemp
     if parsed:
         await parser.work.settle_parsed(parsed)
         parser.wakeups.wake("index")
+    scanned = [o for o in outcomes if isinstance(o, PagesOutcome)]
+    if scanned:
+        complete = await parser.pages.settle_parsed(scanned)
+        parser.wakeups.wake("read")
+        if complete:
+            parser.wakeups.wake("parse")
 
 
 def new_chunks(
@@ -151,11 +214,16 @@ def new_chunks(
                 ordinal=ordinal,
                 content=content,
                 content_key=content_key(document.tenant, model, content, options),
-                ready_questions=None if ready_questions is None else ready_questions[ordinal],
+                ready_questions=_questions_of(content, None if ready_questions is None else ready_questions[ordinal]),
             )
         )
         occurrences[content.text] += 1
     return chunks
+
+
+def _questions_of(content: ChunkContent, ready_made: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return a chunk's questions; none for an uncertain text, because questions about misread words mislead."""
+    return () if ready_made is None and content.uncertain else ready_made
 
 
 def _ready_questions(document: DocumentToParse, parsed: ParsedDocument) -> list[tuple[str, ...]] | None:

@@ -44,7 +44,7 @@ SQL = statements.load(
 )
 
 
-_IN_WORK = frozenset((*states.TO_PARSE, *states.OPEN_DOCUMENTS))
+_IN_WORK = frozenset(states.UNFINISHED_DOCUMENTS)
 
 
 class Builds:

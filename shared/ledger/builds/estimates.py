@@ -50,6 +50,12 @@ class Estimates:
         async with self._database.begin() as connection:
             return [_stored(row) for row in (await connection.execute(SQL.chunks, parameters)).mappings()]
 
+    async def pages(self, collection_id: UUID) -> int:
+        """Return the number of pages without a text layer in a collection."""
+        async with self._database.begin() as connection:
+            count: int = (await connection.execute(SQL.pages, {"collection": collection_id})).scalar_one()
+        return count
+
     async def paid(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         """Return the number of questions of each paid content among these content keys."""
         async with self._database.begin() as connection:

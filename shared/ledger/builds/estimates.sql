@@ -16,6 +16,11 @@ WHERE d.collection_id = :collection AND {exists:d} AND NOT ({TO_PARSE:d})
   AND d.external_id >= :after AND (CAST(:below AS uuid) IS NULL OR d.id < :below)
 ORDER BY d.external_id, c.ordinal LIMIT :limit
 
+-- name: pages
+-- Count the pages without a text layer of the newest versions of a collection's documents.
+SELECT count(*) FROM documents d JOIN pages p ON p.document_id = d.id AND p.version = d.version
+WHERE d.collection_id = :collection AND {exists:d}
+
 -- name: paid_questions
 -- Return the numbers of questions of the paid contents among these.
 SELECT content_key, cardinality(questions) FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[]))

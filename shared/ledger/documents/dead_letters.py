@@ -1,4 +1,4 @@
-"""Dead letters: documents that cannot be parsed, and chunks whose attempts are used up.
+"""Dead letters: documents that cannot be parsed, and pages and chunks whose attempts are used up.
 
 A row changes only while its document is not being processed, and under a lock on the document: a worker that is about
 to finish a document must not encounter a reopened chunk.
@@ -7,7 +7,7 @@ to finish a document must not encounter a reopened chunk.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.dead_letters import DeadLetter, DeadReason
 from shared.domain.errors import NotFound
+from shared.domain.lanes import Lane
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import states
 from shared.ledger.model.rows import attempts
@@ -48,11 +49,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLetters:
-    """Numbers of revived and discarded dead letters, and of dead letters whose documents are in progress."""
+    """Numbers of revived or discarded dead letters, and of dead letters whose documents are in progress."""
 
     documents: int
     chunks: int
     in_work: int
+    pages: int = 0
 
 
 class DeadLetters:
@@ -69,7 +71,7 @@ class DeadLetters:
             return [_letter(row) for row in (await connection.execute(SQL.page, parameters)).mappings()]
 
     async def reasons(self, tenant: str, choice: Choice | None = None) -> list[DeadReason]:
-        """Count failed documents and dead chunks by reason, at most 200 reasons, the most frequent first."""
+        """Count dead letters of each kind by reason, at most 200 reasons, the most frequent first."""
         parameters = _parameters(tenant, choice or Choice()) | {"limit": _MOST_REASONS}
         async with self._database.begin() as connection:
             return [DeadReason(**row) for row in (await connection.execute(SQL.count_by_reason, parameters)).mappings()]
@@ -86,32 +88,38 @@ class DeadLetters:
     async def retry(self, tenant: str, choice: Choice) -> ResolvedLetters:
         """Give dead letters another round of attempts.
 
+        A dead page starts the next version of its document, with the same content: all its dead pages are read again,
+        and only they.
+
         Raises:
             NotFound: the tenant has no such letter or document.
         """
-        return await self._resolve(tenant, choice, revive_documents, revive_chunks)
+        return await self._resolve(tenant, choice, revive_documents, revive_pages, revive_chunks)
 
     async def discard(self, tenant: str, choice: Choice) -> ResolvedLetters:
         """Discard dead letters permanently.
 
         A failed document reverts to the version that queries see, and a document without one is deleted, in every
         build; a document that failed only in a build that is not live is retained. A discarded chunk keeps its points,
-        and its document is `ready` once no chunk is dead.
+        and its document is `ready` once no chunk and no page is dead.
 
         Raises:
             NotFound: the tenant has no such letter or document.
         """
-        return await self._resolve(tenant, choice, _discard_documents, _discard_chunks)
+        return await self._resolve(tenant, choice, _discard_documents, _discard_pages, _discard_chunks)
 
-    async def _resolve(self, tenant: str, choice: Choice, documents: Step, chunks: Step) -> ResolvedLetters:
+    async def _resolve(
+        self, tenant: str, choice: Choice, documents: Step, pages: Step, chunks: Step
+    ) -> ResolvedLetters:
         async with self._database.begin() as connection:
             await _require_target(connection, tenant, choice)
             parameters = _parameters(tenant, choice) | {"until": (await connection.execute(SQL.now)).scalar_one()}
         documents_resolved = await self._in_batches(documents, parameters)
+        pages_resolved = await self._in_batches(pages, parameters)
         chunks_resolved = await self._in_batches(chunks, parameters)
         async with self._database.begin() as connection:
             in_work = (await connection.execute(SQL.count_in_progress, parameters)).scalar_one()
-        return ResolvedLetters(documents_resolved, chunks_resolved, in_work)
+        return ResolvedLetters(documents_resolved, chunks_resolved, in_work, pages_resolved)
 
     async def _in_batches(self, step: Step, parameters: dict[str, Any]) -> int:
         total = 0
@@ -132,6 +140,19 @@ async def revive_documents(connection: AsyncConnection, parameters: dict[str, An
     """Queue failed documents again; return their number, and whether there may be more."""
     count = len((await connection.execute(SQL.revive_documents, parameters | {"limit": _BATCH_SIZE})).all())
     return count, count == _BATCH_SIZE
+
+
+async def revive_pages(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+    """Start the next versions of degraded documents with dead pages; return the number of these pages.
+
+    The second value is whether there may be more. Documents with dead pages need no revival of their chunks.
+    """
+    locked = await _lock_unread(connection, parameters)
+    if not locked:
+        return 0, False
+    pages = (await connection.execute(SQL.count_pages, parameters | {"ids": locked})).scalar_one()
+    await versions.reindex(connection, locked, lane=Lane.INTERACTIVE, job_id=None)
+    return pages, True
 
 
 async def revive_chunks(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
@@ -156,6 +177,19 @@ async def _discard(connection: AsyncConnection, statement: TextClause, parameter
     await versions.supersede(connection, discarded)
     await build_sync.follow_everywhere(connection, discarded)
     return len(discarded), len(discarded) == _BATCH_SIZE
+
+
+async def _discard_pages(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+    locked = await _lock_unread(connection, parameters)
+    changed = (await connection.execute(SQL.discard_pages, parameters | {"ids": locked})).scalars().all()
+    await connection.execute(SQL.make_ready, {"ids": sorted(set(changed))})
+    return len(changed), bool(changed)
+
+
+async def _lock_unread(connection: AsyncConnection, parameters: dict[str, Any]) -> Sequence[UUID]:
+    """Lock some degraded documents with dead pages of a choice; return them."""
+    found = (await connection.execute(SQL.unread_documents, parameters | {"limit": _BATCH_SIZE})).scalars().all()
+    return (await connection.execute(SQL.lock, {"ids": found})).scalars().all()
 
 
 async def _discard_chunks(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:

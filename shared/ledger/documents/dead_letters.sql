@@ -13,6 +13,21 @@ WHERE {is_dead} AND NOT {is_dropping:l}
   AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
   AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
 
+-- part: dead_pages
+-- The selected dead pages. The letter of a failed document covers its pages.
+FROM pages p
+JOIN documents d ON d.id = p.document_id AND d.version = p.version
+JOIN collections l ON l.id = d.collection_id
+WHERE p.tenant = :tenant AND p.state = {PageState.DEAD} AND NOT ({has_failed:d}) AND NOT {is_dropping:l}
+  AND (CAST(:letter_id AS uuid) IS NULL OR p.id = :letter_id)
+  AND (CAST(:reason AS text) IS NULL OR p.error = :reason)
+  AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
+  AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
+
+-- part: page_is_older
+-- Pages that died before a call started.
+(CAST(:until AS timestamptz) IS NULL OR p.settled_at <= :until)
+
 -- part: failed_documents
 -- The failed documents of a choice.
 FROM documents d JOIN collections l ON l.id = d.collection_id
@@ -42,9 +57,13 @@ SELECT d.id {failed_documents} AND {document_is_older} AND {is_live:l}
 ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
 
 -- part: lock_queued_live
--- Queued documents of a job in a live build, locked: documents that the job added, or whose live version remains. A
+-- Queued documents of a job in a live build, and documents with pages in progress, locked: documents that the job added, or whose live version remains. A
 -- document that failed before the job is neither, and finishes.
-SELECT d.id FROM jobs j JOIN documents d ON {is_in_job_lane:d j} AND d.state = {DocumentState.QUEUED} AND d.job_id = j.id
+SELECT d.id FROM jobs j JOIN documents d ON d.id IN (
+    SELECT q.id FROM documents q WHERE {is_in_job_lane:q j} AND q.state = {DocumentState.QUEUED}
+    UNION ALL
+    SELECT w.document_id FROM pages w WHERE {is_in_job_lane:w j} AND {TO_READ:w}
+) AND d.state IN ({DocumentState.QUEUED}, {DocumentState.READING}) AND d.job_id = j.id
 JOIN collections l ON l.id = d.collection_id
 WHERE j.id = :job AND {is_live:l}
   AND (d.live_version IS NOT NULL OR j.kind = {JobKind.LOAD} AND d.version = 1)
@@ -57,7 +76,7 @@ WHERE (c.id, c.version) IN (
 RETURNING c.document_id
 
 -- name: page
--- List letters of both kinds, the newest first.
+-- List letters of all kinds, the newest first.
 (SELECT 'chunk' AS kind, c.id, d.public_id AS document_id, d.external_id, l.name AS collection, c.ordinal,
         coalesce(c.error, '') AS reason, coalesce((c.history -> -1 ->> 'attempt')::int, 1) AS attempts,
         c.settled_at AS at, c.history
@@ -70,13 +89,19 @@ UNION ALL
  {failed_documents}
    AND (CAST(:at AS timestamptz) IS NULL OR (d.updated_at, d.public_id) < (:at, CAST(:after AS uuid)))
  ORDER BY d.updated_at DESC, d.public_id DESC LIMIT :limit)
+UNION ALL
+(SELECT 'page', p.id, d.public_id, d.external_id, l.name, p.number,
+        coalesce(p.error, ''), coalesce((p.history -> -1 ->> 'attempt')::int, 1), p.settled_at, p.history
+ {dead_pages}
+   AND (CAST(:at AS timestamptz) IS NULL OR (p.settled_at, p.id) < (:at, CAST(:after AS uuid)))
+ ORDER BY p.settled_at DESC, p.id DESC LIMIT :limit)
 ORDER BY at DESC, id DESC LIMIT :limit
 
 -- name: count_by_reason
 -- Count letters by their reason, the most frequent first. Dead chunks need one lookup per document: one per chunk took
 -- half a second at 60,000 chunks, and the planner would read all documents instead.
-SELECT reason, sum(documents)::int AS documents, sum(chunks)::int AS chunks
-FROM (SELECT c.reason, 0 AS documents, c.chunks
+SELECT reason, sum(documents)::int AS documents, sum(chunks)::int AS chunks, sum(pages)::int AS pages
+FROM (SELECT c.reason, 0 AS documents, c.chunks, 0 AS pages
       FROM (SELECT c.document_id, c.version, coalesce(c.error, '') AS reason, count(*) AS chunks
             FROM chunks c WHERE {is_dead} GROUP BY c.document_id, c.version, c.error OFFSET 0) c
       CROSS JOIN LATERAL (
@@ -87,8 +112,10 @@ FROM (SELECT c.reason, 0 AS documents, c.chunks
             SELECT l.id FROM collections l WHERE l.tenant = :tenant AND NOT {is_dropping:l}
               AND (CAST(:collection AS text) IS NULL OR l.name = :collection))
       UNION ALL
-      SELECT coalesce(d.error, ''), 1, 0 {failed_documents}) letters
-GROUP BY reason ORDER BY sum(documents + chunks) DESC, reason LIMIT :limit
+      SELECT coalesce(d.error, ''), 1, 0, 0 {failed_documents}
+      UNION ALL
+      SELECT coalesce(p.error, ''), 0, 0, 1 {dead_pages}) letters
+GROUP BY reason ORDER BY sum(documents + chunks + pages) DESC, reason LIMIT :limit
 
 -- name: find_document
 -- Return whether a document exists.
@@ -100,21 +127,27 @@ WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l}
 SELECT now()
 
 -- name: count_in_progress
--- Count the selected dead chunks whose documents are being processed.
-SELECT count(*) {dead_chunks} AND d.state <> {DocumentState.DEGRADED} AND {chunk_is_older}
+-- Count the selected dead chunks and pages whose documents are being processed.
+SELECT (SELECT count(*) {dead_chunks} AND d.state <> {DocumentState.DEGRADED} AND {chunk_is_older})
+       + (SELECT count(*) {dead_pages} AND d.state <> {DocumentState.DEGRADED} AND {page_is_older})
 
 -- name: revive_documents
--- Queue failed documents again.
-WITH failed AS ({lock_failed})
+-- Queue failed documents again. Their dead pages are read again.
+WITH failed AS ({lock_failed}), dead AS (
+    DELETE FROM pages p USING failed f, documents d
+    WHERE d.id = f.id AND p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD}
+)
 UPDATE documents d
 SET {REVIVE_DOCUMENT.sets}, error = NULL, due_at = now(), updated_at = now(), {UNCLAIMED}
 FROM failed WHERE d.id = failed.id
 RETURNING d.id
 
 -- part: live_has_dead
--- The live version of a document has dead chunks.
-EXISTS (SELECT 1 FROM chunks c
-        WHERE c.document_id = d.id AND c.version = d.live_version AND c.state = {ChunkState.DEAD})
+-- The live version of a document has dead chunks or pages.
+(EXISTS (SELECT 1 FROM chunks c
+         WHERE c.document_id = d.id AND c.version = d.live_version AND c.state = {ChunkState.DEAD})
+ OR EXISTS (SELECT 1 FROM pages p
+            WHERE p.document_id = d.id AND p.version = d.live_version AND p.state = {PageState.DEAD}))
 
 -- part: live_has_open
 -- The live version of a document still has chunks in progress: it was edited before its questions were generated.
@@ -169,9 +202,27 @@ WHERE id = ANY(CAST(:ids AS uuid[]))
 -- Discard dead chunks permanently.
 UPDATE chunks c SET {DISCARD_CHUNK.sets} {of_locked_documents}
 
+-- name: unread_documents
+-- Find documents with dead pages of a choice, the longest dead first.
+SELECT DISTINCT document_id
+FROM (SELECT p.document_id {dead_pages} AND d.state = {DocumentState.DEGRADED} AND {page_is_older}
+      ORDER BY p.settled_at LIMIT :limit) dead
+
+-- name: count_pages
+-- Count the selected dead pages of locked documents.
+SELECT count(*) {dead_pages} AND d.id = ANY(CAST(:ids AS uuid[])) AND {page_is_older}
+
+-- name: discard_pages
+-- Discard dead pages permanently.
+UPDATE pages SET {DISCARD_PAGE.sets}
+WHERE id IN (SELECT p.id {dead_pages} AND d.id = ANY(CAST(:ids AS uuid[])) AND {page_is_older})
+RETURNING document_id
+
 -- name: make_ready
--- Make documents ready that have no dead chunk left.
-UPDATE documents d SET {DISCARD_LAST_CHUNK.sets}, updated_at = now()
+-- Make documents ready that have no dead chunk or page left.
+UPDATE documents d SET {DISCARD_LAST.sets}, updated_at = now()
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
   AND NOT EXISTS (SELECT 1 FROM chunks c
                   WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
+  AND NOT EXISTS (SELECT 1 FROM pages p
+                  WHERE p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD})

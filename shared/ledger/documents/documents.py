@@ -27,7 +27,7 @@ from shared.ledger.documents import (
     submission,
     versions,
 )
-from shared.ledger.documents.dead_letters import document_parameters, revive_chunks, revive_documents
+from shared.ledger.documents.dead_letters import document_parameters, revive_chunks, revive_documents, revive_pages
 from shared.ledger.documents.listing import ListPosition, Order, Wanted
 from shared.ledger.documents.open_jobs import open_job
 from shared.ledger.documents.shown_documents import Changes, with_progress
@@ -317,7 +317,7 @@ class Documents:
 
     @again_after_collision
     async def retry(self, tenant: str, document_id: UUID) -> Document:
-        """Give a failed document, or the dead chunks of a degraded one, another round of attempts.
+        """Give a failed document, or the dead pages and chunks of a degraded one, another round of attempts.
 
         Raises:
             NotFound: the tenant has no document of that id.
@@ -331,7 +331,9 @@ class Documents:
             if state == DocumentState.FAILED:
                 await revive_documents(connection, document_parameters(tenant, document_id))
             elif state == DocumentState.DEGRADED:
-                await revive_chunks(connection, document_parameters(tenant, document_id))
+                parameters = document_parameters(tenant, document_id)
+                await revive_pages(connection, parameters)
+                await revive_chunks(connection, parameters)
             else:
                 raise Conflict(f"The document is {state}: only failed and degraded documents can be retried.")
         return await self.get(tenant, document_id)
@@ -374,6 +376,12 @@ class Documents:
             parameters = {"collection": collection.id, "names": list(names)}
             count: int = (await connection.execute(SQL.count_of_names, parameters)).scalar_one()
         return count
+
+    async def existing_names(self, collection: Collection, names: Iterable[str]) -> set[str]:
+        """Return the external ids among these that documents of a collection have."""
+        parameters = {"collection": collection.id, "names": list(names)}
+        async with self._database.begin() as connection:
+            return set((await connection.execute(SQL.existing_names, parameters)).scalars())
 
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""

@@ -107,6 +107,11 @@ ORDER BY d.external_id
 SELECT count(*) FROM documents d
 WHERE d.collection_id = :collection AND {exists:d} AND d.external_id = ANY(CAST(:names AS text[]))
 
+-- name: existing_names
+-- List the external ids among these that documents of a collection have.
+SELECT d.external_id FROM documents d
+WHERE d.collection_id = :collection AND {exists:d} AND d.external_id = ANY(CAST(:names AS text[]))
+
 -- name: counts
 -- Count the documents of a tenant's live builds by state.
 SELECT state, sum(rows)::bigint FROM {document_counts} t

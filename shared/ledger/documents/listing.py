@@ -33,6 +33,7 @@ _BY_URGENCY = (
     DocumentState.DEGRADED,
     DocumentState.QUEUED,
     DocumentState.PARSING,
+    DocumentState.READING,
     DocumentState.INDEXING,
     DocumentState.SEARCHABLE,
     DocumentState.READY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -63,11 +63,15 @@ async def with_progress(connection: AsyncConnection, rows: Sequence[RowMapping])
 
 
 async def progress_of(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, Progress]:
-    """Count the chunks of the newest versions of documents by row id; documents without chunks are missing."""
+    """Count the chunks and pages of the newest versions of documents by row id; documents without any are missing."""
     if not ids:
         return {}
     counts = (await connection.execute(SQL.progress, {"ids": list(ids)})).mappings()
-    return {count["id"]: _progress(count) for count in counts}
+    found = {count["id"]: _progress(count) for count in counts}
+    for row in (await connection.execute(SQL.pages, {"ids": list(ids)})).mappings():
+        pages = {name: value for name, value in row.items() if name != "id"}
+        found[row["id"]] = replace(found.get(row["id"], Progress()), **pages)
+    return found
 
 
 def _progress(count: RowMapping) -> Progress:

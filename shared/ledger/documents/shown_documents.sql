@@ -34,6 +34,15 @@ ORDER BY d.updated_at DESC LIMIT :limit
      ORDER BY d.updated_at DESC LIMIT :limit))
 ORDER BY d.updated_at DESC LIMIT :limit
 
+-- name: pages
+-- Count the pages without a text layer of the newest versions.
+SELECT d.id, count(*) AS pages, count(*) FILTER (WHERE p.state = {PageState.READ}) AS pages_read,
+       count(*) FILTER (WHERE p.state IN ({PageState.DEAD}, {PageState.DISCARDED})) AS pages_unread
+FROM unnest(CAST(:ids AS uuid[])) AS i(id)
+CROSS JOIN LATERAL (SELECT d.id, d.version FROM documents d WHERE d.id = i.id OFFSET 0) d
+CROSS JOIN LATERAL (SELECT p.state FROM pages p WHERE p.document_id = d.id AND p.version = d.version OFFSET 0) p
+GROUP BY d.id
+
 -- name: progress
 -- Count the chunks of the newest versions by state, with their costs, by one index lookup per document. For a million
 -- documents the planner would read all chunks.

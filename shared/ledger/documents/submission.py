@@ -30,6 +30,7 @@ SQL = statements.load(
     content=versions.CONTENT,
     next_version=versions.NEXT,
     due_again=versions.DUE_AGAIN,
+    is_reference="starts_with(v.upload, 'ref:')",
 )
 
 
@@ -95,6 +96,22 @@ async def submit_within(
         Submission(document_of(row, collection.name, progress.get(row["id"])), accepted=is_new)
         for row, is_new in written
     ]
+
+
+async def replace_references(connection: AsyncConnection, unchanged: Sequence[NewDocument]) -> None:
+    """Point unchanged documents of a collection, whose bytes are references, to the bytes of a newer submission.
+
+    Their source may have been removed and added again, or have other versions of the same bytes.
+    """
+    if not unchanged:
+        return
+    collection = unchanged[0].collection
+    rows = [
+        {"external_id": new.external_id, "upload": new.upload, "content_hash": f"\\x{new.content_hash.hex()}"}
+        for new in unchanged
+    ]
+    parameters = {"tenant": collection.tenant, "name": collection.name, "rows": orjson.dumps(rows).decode()}
+    await connection.execute(SQL.replace_references, parameters)
 
 
 async def _insert_alone(database: Database, new: NewDocument) -> Submission | None:

@@ -57,6 +57,14 @@ ORDER BY d.external_id FOR UPDATE OF d FOR KEY SHARE OF l
 SELECT {shown} FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
 
+-- name: replace_references
+-- Point unchanged documents in all builds to other bytes with the same content, unless their bytes are stored.
+UPDATE document_versions v SET upload = n.upload
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(external_id text, upload text, content_hash bytea),
+     documents d JOIN collections l ON l.id = d.collection_id
+WHERE l.tenant = :tenant AND l.name = :name AND d.external_id = n.external_id AND {exists:d}
+  AND v.document_id = d.id AND v.content_hash = n.content_hash AND v.upload <> n.upload AND {is_reference}
+
 -- name: replace
 -- Start the next version of a locked document with other content.
 WITH n AS MATERIALIZED (

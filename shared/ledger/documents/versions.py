@@ -35,8 +35,17 @@ CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_
 # The object that contains an upload: a pack contains several, whose names continue after a #.
 STORED_IN = "split_part(upload, '#', 1)"
 
+# An upload that is not stored: see `shared.storage.references`.
+IS_REFERENCE = "starts_with(upload, 'ref:')"
+
 SQL = statements.load(
-    __file__, states.FRAGMENTS, next_version=NEXT, due_again=DUE_AGAIN, content=CONTENT, stored_in=STORED_IN
+    __file__,
+    states.FRAGMENTS,
+    next_version=NEXT,
+    due_again=DUE_AGAIN,
+    content=CONTENT,
+    stored_in=STORED_IN,
+    is_reference=IS_REFERENCE,
 )
 
 

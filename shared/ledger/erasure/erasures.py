@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.erasures import Erasure
 from shared.domain.errors import NotFound
-from shared.ledger.documents import completions
+from shared.ledger.documents import completions, page_texts
 from shared.ledger.documents.documents import delete_rows, lock_rows
 from shared.ledger.model import collections, states
 from shared.ledger.postgres import statements
@@ -94,6 +94,8 @@ _OF_PARTS = {
 TABLES_OF_TENANT = (
     "completions",
     "paid_replies",
+    "page_texts",
+    "pages_by_day",
     "spent",
     "spent_changes",
     "abandoned_calls",
@@ -251,6 +253,9 @@ async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tup
     count = await completions.delete_unused(connection, tenant)
     if count:
         return "completions", count
+    count = await page_texts.delete_unused(connection, tenant)
+    if count:
+        return "page_texts", count
     is_tenant = _erasure(erasure).is_tenant
     statements = _OF_TENANT if is_tenant else _OF_PARTS
     named = {name: erasure[name] for name in ("collection", "document_id", "document_ids")}

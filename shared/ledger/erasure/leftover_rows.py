@@ -12,8 +12,9 @@ from uuid import UUID
 
 from sqlalchemy import TextClause, text
 
+from shared.ledger.documents import page_texts
 from shared.ledger.documents.completions import UNUSED
-from shared.ledger.documents.versions import STORED_IN
+from shared.ledger.documents.versions import IS_REFERENCE, STORED_IN
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -29,9 +30,20 @@ _NO_PAGE = 2**32 - 1  # more than any table has
 
 _SLICE = "t.ctid >= CAST(CAST(:first AS text) AS tid) AND t.ctid < CAST(CAST(:end AS text) AS tid)"  # some pages
 _HAS_ID = "CAST(t.* AS text) LIKE ANY(CAST(:ids AS text[]))"
-SQL = statements.load(__file__, slice=_SLICE, is_unused=UNUSED, stored_in=STORED_IN)
+SQL = statements.load(
+    __file__,
+    slice=_SLICE,
+    is_unused=UNUSED,
+    is_text_unused=page_texts.UNUSED,
+    stored_in=STORED_IN,
+    is_reference=IS_REFERENCE,
+)
 
-_UNUSED = {"completions": SQL.unused_completions, "paid_replies": SQL.unused_replies}
+_UNUSED = {
+    "completions": SQL.unused_completions,
+    "paid_replies": SQL.unused_replies,
+    "page_texts": SQL.unused_texts,
+}
 _UNDER_NAME = {
     "labelled_sets": SQL.labelled_sets_under_name,
     "evaluations": SQL.evaluations_under_name,

@@ -23,6 +23,10 @@ SELECT count(*) AS rows FROM completions p WHERE p.tenant = :tenant AND {is_unus
 -- Count a tenant's single paid replies that no chunk uses.
 SELECT count(*) AS rows FROM paid_replies p WHERE p.tenant = :tenant AND {is_unused}
 
+-- name: unused_texts
+-- Count a tenant's texts of pages that no page uses.
+SELECT count(*) AS rows FROM page_texts p WHERE p.tenant = :tenant AND {is_text_unused}
+
 -- part: under_name
 -- Count rows under the name of a collection that does not exist.
 SELECT count(*) AS rows FROM {argument} t WHERE t.tenant = :tenant AND t.collection = :collection
@@ -76,4 +80,4 @@ WHERE {slice} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.chunk_id AND
 -- name: packs
 -- List the parts of packs that versions name.
 SELECT array_agg(DISTINCT upload) AS parts FROM document_versions
-WHERE strpos(upload, '#') > 0 GROUP BY {stored_in} ORDER BY {stored_in}
+WHERE strpos(upload, '#') > 0 AND NOT {is_reference} GROUP BY {stored_in} ORDER BY {stored_in}

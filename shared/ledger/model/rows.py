@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from shared.domain.dead_letters import PastAttempt
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.pages import PageOutcome, PagesOutcome, PageToRead
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, Decision
 from shared.domain.stored import known_fields
@@ -68,6 +70,7 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
         live_version=row["live_version"],
+        has_pages=row["has_pages"],
         traceparent=row["traceparent"],
     )
 
@@ -159,6 +162,46 @@ def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
             "title": outcome.title,
             "media_type": outcome.media_type,
         }
+        for outcome in outcomes
+    )
+
+
+def page_rows(outcome: PagesOutcome) -> dict[str, str]:
+    """Return the pages of a document."""
+    languages = "+".join(outcome.languages)
+    return _rows(
+        {
+            "document_id": outcome.document.lease.id,
+            "number": page.number,
+            "key": _bytes(page.key),
+            "languages": languages,
+        }
+        for page in outcome.pages
+    )
+
+
+def page_to_read(row: RowMapping) -> PageToRead:
+    return PageToRead(
+        lease=lease(row),
+        document_id=row["document_id"],
+        tenant=row["tenant"],
+        collection_id=row["collection_id"],
+        upload=row["upload"],
+        number=row["number"],
+        key=row["key"],
+        languages=tuple(row["languages"].split("+")),
+        attempts=row["attempts"],
+        lost_leases=row["lost_leases"],
+        has_text=row["has_text"],
+        traceparent=row["traceparent"],
+    )
+
+
+def read_rows(outcomes: Sequence[PageOutcome]) -> dict[str, str]:
+    return _rows(
+        _lease(outcome.page.lease)
+        | {"key": _bytes(outcome.page.key), "tenant": outcome.page.tenant}
+        | (asdict(outcome.text) if outcome.text else {"text": None, "words": None, "confidence": None})
         for outcome in outcomes
     )
 

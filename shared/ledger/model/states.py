@@ -1,4 +1,4 @@
-"""The states of builds, documents, chunks, accepted questions, jobs and batches, and every transition between them.
+"""The states of builds, documents, pages, chunks, accepted questions, jobs and batches, and all their transitions.
 
 Only this module provides the SQL fragments that set a state. The tests install a trigger that is generated from this
 table and refuses every other transition.
@@ -20,16 +20,24 @@ documents
     RELEASE_DOCUMENT     parsing -> queued
     FAIL_PARSING         parsing -> failed | queued
     SETTLE_PARSED        parsing -> indexing
+    PARSE_PAGES          parsing -> reading
+    PAGES_READ           reading -> queued
     SHOW                 indexing -> searchable
     FINISH               searchable -> degraded | ready
     INDEX_AGAIN          searchable, ready, degraded -> searchable
     REVIVE_DOCUMENT      failed -> queued
     REOPEN               degraded -> searchable
-    DISCARD_DOCUMENT     queued, failed -> deleting | searchable | degraded | ready
-    DISCARD_LAST_CHUNK   degraded -> ready
+    DISCARD_DOCUMENT     queued, reading, failed -> deleting | searchable | degraded | ready
+    DISCARD_LAST         degraded -> ready
     REPLACE              any but deleting -> queued
     REINDEX              ready, degraded, failed -> queued
     DELETE               any but deleting -> deleting
+
+pages
+    INSERT_PAGE          new -> read | waiting
+    SETTLE_READ          waiting -> read
+    FAIL_READING         waiting -> dead | waiting
+    DISCARD_PAGE         dead -> discarded
 
 chunks
     INSERT_CHUNK         new -> parsed
@@ -78,10 +86,10 @@ from typing import Literal
 
 from shared.domain.builds import BuildState
 from shared.domain.jobs import JobKind, JobState, PauseReason
-from shared.domain.states import AcceptedState, BatchState, ChunkState, DocumentState
+from shared.domain.states import AcceptedState, BatchState, ChunkState, DocumentState, PageState
 from shared.ledger.model import columns, lanes
 
-Table = Literal["collections", "documents", "chunks", "accepted_questions", "jobs", "batches"]
+Table = Literal["collections", "documents", "pages", "chunks", "accepted_questions", "jobs", "batches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +174,7 @@ FOLLOWERS = (BuildState.FILLING, BuildState.PAUSED, BuildState.FOLLOWING)
 
 # The open work of each stage, as written in its partial index.
 TO_PARSE = (DocumentState.QUEUED, DocumentState.PARSING)
+TO_READ = (PageState.WAITING,)
 TO_INDEX_TEXT = (ChunkState.PARSED,)
 TO_GENERATE = (ChunkState.GENERATING,)
 TO_INDEX_QUESTIONS = (ChunkState.GENERATED,)
@@ -174,7 +183,7 @@ OPEN_CHUNKS = (*TO_INDEX_TEXT, *TO_GENERATE, *TO_INDEX_QUESTIONS)
 
 # Documents with chunks in progress, documents in progress, and documents that no worker holds.
 OPEN_DOCUMENTS = (DocumentState.INDEXING, DocumentState.SEARCHABLE)
-UNFINISHED_DOCUMENTS = (*TO_PARSE, *OPEN_DOCUMENTS)
+UNFINISHED_DOCUMENTS = (*TO_PARSE, DocumentState.READING, *OPEN_DOCUMENTS)
 FINAL_DOCUMENTS = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
 EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not DocumentState.DELETING)
 
@@ -197,6 +206,10 @@ def _build(sources: tuple[BuildState | None, ...], target: BuildState) -> Transi
 
 def _document(sources: tuple[DocumentState | None, ...], *targets: DocumentState) -> Transition:
     return Transition("documents", sources, targets)
+
+
+def _page(sources: tuple[PageState | None, ...], *targets: PageState) -> Transition:
+    return Transition("pages", sources, targets)
 
 
 def _chunk(sources: tuple[ChunkState | None, ...], *targets: ChunkState) -> Transition:
@@ -230,6 +243,8 @@ CLAIM_DOCUMENT = _document(TO_PARSE, DocumentState.PARSING)
 RELEASE_DOCUMENT = _document((DocumentState.PARSING,), DocumentState.QUEUED)
 FAIL_PARSING = _document((DocumentState.PARSING,), DocumentState.FAILED, DocumentState.QUEUED)
 SETTLE_PARSED = _document((DocumentState.PARSING,), DocumentState.INDEXING)
+PARSE_PAGES = _document((DocumentState.PARSING,), DocumentState.READING)
+PAGES_READ = _document((DocumentState.READING,), DocumentState.QUEUED)
 SHOW = _document((DocumentState.INDEXING,), DocumentState.SEARCHABLE)
 FINISH = _document((DocumentState.SEARCHABLE,), DocumentState.DEGRADED, DocumentState.READY)
 INDEX_AGAIN = _document(
@@ -238,16 +253,21 @@ INDEX_AGAIN = _document(
 REVIVE_DOCUMENT = _document((DocumentState.FAILED,), DocumentState.QUEUED)
 REOPEN = _document((DocumentState.DEGRADED,), DocumentState.SEARCHABLE)
 DISCARD_DOCUMENT = _document(
-    (DocumentState.QUEUED, DocumentState.FAILED),
+    (DocumentState.QUEUED, DocumentState.READING, DocumentState.FAILED),
     DocumentState.DELETING,
     DocumentState.SEARCHABLE,
     DocumentState.DEGRADED,
     DocumentState.READY,
 )
-DISCARD_LAST_CHUNK = _document((DocumentState.DEGRADED,), DocumentState.READY)
+DISCARD_LAST = _document((DocumentState.DEGRADED,), DocumentState.READY)
 REPLACE = _document(EXISTING_DOCUMENTS, DocumentState.QUEUED)
 REINDEX = _document(FINAL_DOCUMENTS, DocumentState.QUEUED)
 DELETE = _document(EXISTING_DOCUMENTS, DocumentState.DELETING)
+
+INSERT_PAGE = _page((None,), PageState.READ, PageState.WAITING)
+SETTLE_READ = _page((PageState.WAITING,), PageState.READ)
+FAIL_READING = _page((PageState.WAITING,), PageState.DEAD, PageState.WAITING)
+DISCARD_PAGE = _page((PageState.DEAD,), PageState.DISCARDED)
 
 INSERT_CHUNK = _chunk((None,), ChunkState.PARSED)
 SETTLE_GENERATED = _chunk((ChunkState.GENERATING,), ChunkState.GENERATED)
@@ -298,6 +318,7 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
     "is_follower": partial(build_is_in, FOLLOWERS),
     "is_dropping": is_dropping,
     "TO_PARSE": partial(is_in, TO_PARSE),
+    "TO_READ": partial(is_in, TO_READ),
     "TO_GENERATE": partial(is_in, TO_GENERATE),
     "TO_INDEX": partial(is_in, TO_INDEX),
     "TO_INDEX_TEXT": partial(is_in, TO_INDEX_TEXT),
@@ -313,6 +334,7 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
         for kind in (
             BuildState,
             DocumentState,
+            PageState,
             ChunkState,
             AcceptedState,
             JobKind,

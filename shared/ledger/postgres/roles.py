@@ -1,9 +1,9 @@
 """PostgreSQL roles of servers and workers: they own no table, create none, and are not superusers.
 
 An attacker who controls the API or a worker has the rights of its role: no programs or files of PostgreSQL's machine,
-no other role, no tables to drop. A parse worker processes untrusted files, so its role has fewer rights: it cannot read
-texts, questions or queries in the ledger. It brings the documents of sources up to date, and therefore can delete
-documents, too. An autoscaler has a role that reads one value.
+no other role, no tables to drop. Parse and read workers process untrusted files, so their role has fewer rights: it
+cannot read texts of chunks, questions or queries in the ledger. Parse workers bring the documents of sources up to
+date, and therefore their role can delete documents, too. An autoscaler has a role that reads one value.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ _GRANTS = {
     "chunk_questions": "SELECT (chunk_id, version), DELETE",
     "accepted_questions": "SELECT (id, document_id, chunk_id, state), DELETE",  # of deleted documents
     # the right to update a column includes the right to lock the row
+    # Texts of pages: it reads their files anyway. Erased texts must not be stored again.
+    "pages": "SELECT, INSERT, UPDATE, DELETE",
+    "page_texts": "SELECT (key, text, words, confidence), INSERT, UPDATE (unused_since)",
+    "pages_by_day": "SELECT, INSERT, UPDATE",
+    "erasures": "SELECT (id, tenant, last_token, finished_at), UPDATE (last_token)",
     "completions": "SELECT (content_key), UPDATE (unused_since)",
     "abandoned_calls": "INSERT",
     "sweeps": "SELECT, INSERT, DELETE",
@@ -39,7 +44,7 @@ _GRANTS = {
     "runs": "SELECT, UPDATE, DELETE",
     "sources": "SELECT",
     "source_items": "SELECT, INSERT, UPDATE, DELETE",
-    "source_hints": "SELECT, UPDATE, DELETE",
+    "source_hints": "SELECT, INSERT, UPDATE, DELETE",  # entries that changed before they were parsed
     "source_looks": "SELECT, UPDATE",
     "source_notes": "SELECT, INSERT, UPDATE, DELETE",
     "syncs": "SELECT, UPDATE",

@@ -27,8 +27,8 @@ WHERE (r.leased_until IS NULL OR r.leased_until <= now())
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = r.id AND j.state = {paused})
 
 -- name: due
--- Return the kinds of the runs that may be claimed.
-WITH {held} SELECT DISTINCT r.kind {claimable}
+-- Return the kinds of the runs that may be claimed, of the given ones.
+WITH {held} SELECT DISTINCT r.kind {claimable} AND r.kind = ANY(CAST(:kinds AS text[]))
 
 -- name: claim
 -- Claim a run of the tenant with the fewest claimed runs, the oldest first, if the worker serves all its embeddings.

@@ -76,6 +76,12 @@ class Hints:
             await connection.execute(SQL.add, {"id": row["id"], "keys": sorted(keys)})
             await _open(connection, [row["id"]])
 
+    async def report(self, source_id: UUID, keys: Sequence[str]) -> None:
+        """Store hints of a worker; `reopen` queues the run that looks them up. Without effect if too many wait."""
+        async with self._database.begin() as connection:
+            if (await connection.execute(SQL.count, {"id": source_id, "most": _MOST})).scalar_one() < _MOST:
+                await connection.execute(SQL.add, {"id": source_id, "keys": sorted(keys)})
+
     async def reopen(self) -> bool:
         """Queue runs for hints that no run looks up; return whether there were any."""
         async with self._database.begin() as connection:

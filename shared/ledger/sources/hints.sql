@@ -15,9 +15,10 @@ SELECT s.id, s.collection FROM sources s WHERE s.tenant = :tenant AND s.name = :
 SELECT count(*) FROM (SELECT 1 FROM source_hints WHERE source_id = :id LIMIT :most) h
 
 -- name: add
--- Add hints, or renew them.
+-- Add hints, or renew them, unless the source was removed.
 INSERT INTO source_hints (source_id, hinted_key)
-SELECT :id, k.key FROM unnest(CAST(:keys AS text[])) AS k(key) ORDER BY k.key COLLATE "C"
+SELECT s.id, k.key FROM sources s, unnest(CAST(:keys AS text[])) AS k(key)
+WHERE s.id = :id AND s.removed_at IS NULL ORDER BY k.key COLLATE "C"
 ON CONFLICT (source_id, hinted_key) DO UPDATE SET hinted_at = clock_timestamp(), looked_at = NULL
 
 -- name: open

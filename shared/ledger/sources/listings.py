@@ -21,7 +21,7 @@ from shared.domain.runs import RunClaim, RunKind
 from shared.domain.sources import MOST_SHOWN, RefusedEntry, SourceDefinition
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.documents import delete_named
-from shared.ledger.documents.submission import Submission, submit_within
+from shared.ledger.documents.submission import Submission, replace_references, submit_within
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
@@ -47,12 +47,14 @@ class ClaimedSync:
     """A claimed sync with its saved work.
 
     Args:
+        listing: name of the listing, which it keeps when another worker continues it.
         after: key up to which the listing is saved.
         is_listed: whether the listing is complete.
         deletes: whether the deletions of a complete listing are carried out.
     """
 
     source: SourceDefinition
+    listing: str
     after: str
     is_listed: bool
     deletes: bool
@@ -140,7 +142,8 @@ class Listings:
         if not rows:
             raise LeaseLost
         (row,) = rows
-        return ClaimedSync(definition_of(row), row["after"], row["listed_at"] is not None, row["deletes"])
+        listing = f"{claim.id}/{row['number']}"
+        return ClaimedSync(definition_of(row), listing, row["after"], row["listed_at"] is not None, row["deletes"])
 
     async def items(self, source: SourceDefinition, *, after: str, limit: int) -> list[StoredItem]:
         """Return items of a source after a key, in the order of their keys' bytes."""
@@ -267,7 +270,10 @@ async def _submit(
         raise being_erased(f"the collection '{claim.collection}'")
     collection = collection_of(live)
     new = [replace(each.document, collection=collection, job_id=claim.id) for each in part.documents]
-    return await submit_within(connection, new, job_number)
+    submissions = await submit_within(connection, new, job_number)
+    unchanged = [each for each, submission in zip(new, submissions, strict=True) if not submission.accepted]
+    await replace_references(connection, unchanged)
+    return submissions
 
 
 async def _write_items(

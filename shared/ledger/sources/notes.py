@@ -32,12 +32,15 @@ class Notes:
     async def write(self, source_id: UUID, changes: Mapping[str, bytes | None]) -> None:
         """Store notes, and delete notes whose new value is null; without effect if the source was removed.
 
+        A crawl whose workers die continues as long as it stores notes in between.
+
         Raises:
             Unavailable: the ledger cannot be reached.
         """
         written = {address: note for address, note in sorted(changes.items()) if note is not None}
         deleted = [address for address, note in changes.items() if note is None]
         async with self._database.begin() as connection:
+            await connection.execute(SQL.record_progress, {"source": source_id})
             if written:
                 rows = {"addresses": list(written), "notes": list(written.values())}
                 await connection.execute(SQL.write, {"source": source_id, **rows})

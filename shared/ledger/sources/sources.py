@@ -18,7 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict
-from shared.domain.sources import NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
+from shared.domain.runs import RunPhase
+from shared.domain.sources import LookState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.documents import delete_named
 from shared.ledger.model import states
@@ -94,12 +95,13 @@ class Sources:
         Raises:
             NotFound: the tenant has no source of that name.
             InvalidInput: the schedule or the time zone is invalid.
-            Conflict: the address or the options of a source with items change, and the caller has not confirmed it.
+            Conflict: the address or the options of a source with items change, except `keep_bytes`, and the caller has
+                not confirmed it.
         """
         async with self._database.begin() as connection:
             old = definition_of(await _lock(connection, tenant, name))
             changed = _changed(old, changes)
-            lists_others = (changed.uri, changed.options) != (old.uri, old.options)
+            lists_others = (changed.uri, changed.listing_options) != (old.uri, old.listing_options)
             if lists_others and not confirmed:
                 await _require_no_items(connection, old)
             row = _values(changed) | {"id": old.id}
@@ -118,6 +120,11 @@ class Sources:
             await connection.execute(SQL.mark_removed, {"id": source["id"], "with_documents": with_documents})
             await connection.execute(SQL.end_waiting, {"tenant": tenant, "key": str(source["id"])})
             await connection.execute(SQL.stop_runs, {"id": source["id"]})
+
+    async def by_id(self, source_id: UUID) -> SourceDefinition | None:
+        """Return a source; None if it was removed."""
+        rows = await self._database.rows(SQL.by_id, {"id": source_id})
+        return definition_of(rows[0]) if rows else None
 
     @again_after_collision
     async def continue_removal(self) -> bool:
@@ -152,7 +159,12 @@ def definition_of(row: RowMapping) -> SourceDefinition:
 
 
 def _state(row: RowMapping, newest: Mapping[UUID, SyncState]) -> SourceState:
-    return SourceState(definition_of(row), row["next_at"], newest.get(row["id"]), removing=row["removing"])
+    look = None
+    if row["look_phase"] is not None:
+        look = LookState(
+            RunPhase(row["look_phase"]), row["look_waiting"], row["look_error"], ended_at=row["look_ended_at"]
+        )
+    return SourceState(definition_of(row), row["next_at"], newest.get(row["id"]), look, removing=row["removing"])
 
 
 def _values(source: NewSource | SourceDefinition) -> dict[str, Any]:

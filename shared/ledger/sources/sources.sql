@@ -27,16 +27,26 @@ VALUES (:id, :tenant, :collection, :name, :kind, :uri, CAST(:options AS jsonb), 
         :max_delete_share, :next_at)
 RETURNING {columns}
 
+-- part: shown
+-- Sources with the newest looking up of their hints.
+SELECT {columns}, s.next_at, s.removed_at IS NOT NULL AS removing, l.phase AS look_phase, l.waiting AS look_waiting,
+       l.error AS look_error, l.ended_at AS look_ended_at
+FROM sources s LEFT JOIN source_looks l ON l.id = s.id
+
 -- name: page
 -- List the sources of a tenant after a name.
-SELECT {columns}, s.next_at, s.removed_at IS NOT NULL AS removing FROM sources s
+{shown}
 WHERE s.tenant = :tenant AND s.name > :after AND (CAST(:collection AS text) IS NULL OR s.collection = :collection)
 ORDER BY s.name LIMIT :limit
 
 -- name: find
 -- Read a source.
-SELECT {columns}, s.next_at, s.removed_at IS NOT NULL AS removing FROM sources s
+{shown}
 WHERE s.tenant = :tenant AND s.name = :name
+
+-- name: by_id
+-- Read a source that is not being removed, by its id.
+SELECT {columns} FROM sources s WHERE s.id = :id AND {not_removed}
 
 -- name: lock
 -- Lock a source that is not being removed.

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from shared.ledger.documents.versions import IS_REFERENCE
 from shared.ledger.postgres.database import Database
 
 # Return the single row, which the migration inserted.
@@ -15,11 +16,11 @@ _ID = text("SELECT id FROM deployment")
 # Return the time of the ledger's clock.
 _NOW = text("SELECT now()")
 
-# List the uploads of the newest documents.
-_NEWEST_UPLOADS = text("""
+# List the stored uploads of the newest documents.
+_NEWEST_UPLOADS = text(f"""
     SELECT v.upload
-    FROM (SELECT id, version FROM documents ORDER BY created_at DESC LIMIT :limit) d
-    JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+    FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+    WHERE NOT {IS_REFERENCE} ORDER BY d.created_at DESC LIMIT :limit
 """)
 
 

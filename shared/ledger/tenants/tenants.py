@@ -13,9 +13,10 @@ SQL = statements.load(__file__)
 
 @dataclass(frozen=True, slots=True)
 class StateCounts:
-    """The numbers of documents and chunks in each state."""
+    """The numbers of documents, pages and chunks in each state."""
 
     documents: dict[str, int] = field(default_factory=dict)
+    pages: dict[str, int] = field(default_factory=dict)
     chunks: dict[str, int] = field(default_factory=dict)
 
 
@@ -32,17 +33,17 @@ class Tenants:
         return int(row["tenants"])
 
     async def counts(self, tenants: Sequence[str]) -> Mapping[str, StateCounts]:
-        """Return the numbers of documents and chunks in each state, by tenant."""
+        """Return the numbers of documents, pages and chunks in each state, by tenant."""
         return await self._counts(tenants)
 
     async def counts_of_all(self) -> StateCounts:
-        """Return the numbers of documents and chunks in each state, of all tenants together."""
+        """Return the numbers of documents, pages and chunks in each state, of all tenants together."""
         return (await self._counts(None)).get("", StateCounts())
 
     async def _counts(self, tenants: Sequence[str] | None) -> dict[str, StateCounts]:
         counts = {tenant: StateCounts() for tenant in tenants or ()}
         for row in await self._database.rows(SQL.counts, {"tenants": tenants}):
             of_tenant = counts.setdefault(row["of_tenant"], StateCounts())
-            of_kind = of_tenant.documents if row["counted"] == "documents" else of_tenant.chunks
+            of_kind: dict[str, int] = getattr(of_tenant, row["counted"])
             of_kind[row["state"]] = row["rows"]
         return counts

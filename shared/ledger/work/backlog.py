@@ -13,6 +13,7 @@ from shared.ledger.postgres.database import Database
 from shared.ledger.work import claims
 
 _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
+_OF_RATE = ("generate", "index")  # stages of chunks, whose rate is known
 _MOST_DEAD = 1_000  # dead chunks whose documents are read: some milliseconds
 
 # Values of the placeholders `{QUEUE_NAME}` of `backlog.sql`: each queue is one part of an index of open rows.
@@ -23,6 +24,7 @@ _OF_DOCUMENTS = {
     "is_counted": "TRUE",
     "in_batches": "0",
 }
+_OF_PAGES = _OF_DOCUMENTS | {"table": "pages"}
 _OF_CHUNKS = _OF_DOCUMENTS | {"table": "chunks", "is_counted": "{is_live_lane:p}", "in_batches": "{open_lines}"}
 _OF_MODEL = _OF_DOCUMENTS | {
     "table": "chunks",
@@ -31,6 +33,7 @@ _OF_MODEL = _OF_DOCUMENTS | {
 }
 _QUEUES = {
     "parse": _OF_DOCUMENTS | {"is_open": "{TO_PARSE}"},
+    "read": _OF_PAGES | {"is_open": "{TO_READ}"},
     "generate": _OF_CHUNKS | {"is_open": "{TO_GENERATE}"},
     "texts": _OF_MODEL | {"is_open": "{TO_INDEX_TEXT}"},
     "questions": _OF_MODEL | {"is_open": "{TO_INDEX_QUESTIONS}"},
@@ -39,6 +42,7 @@ SQL = statements.load(
     __file__,
     states.FRAGMENTS,
     document_counts=counters.of_tenant("documents"),
+    page_counts=counters.of_tenant("pages"),
     chunk_counts=counters.of_tenant("chunks"),
     **{f"{queue}_{name}": value for queue, values in _QUEUES.items() for name, value in values.items()},
 )
@@ -46,7 +50,7 @@ SQL = statements.load(
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The open work of a stage: documents to parse, or chunks to generate or index.
+    """The open work of a stage: documents to parse, pages to read, or chunks to generate or index.
 
     Args:
         due: rows that can be claimed now, or belong to a paused job.
@@ -67,7 +71,7 @@ class Backlog:
 
     Args:
         stages: open work of each stage, by queue.
-        dead: number of failed documents and dead chunks.
+        dead: number of failed documents, dead pages and dead chunks.
         rate: chunks per minute, over the last minute.
         eta: time for the open chunks at that rate; None if nothing finishes or nothing is open.
         unserved: number of chunks waiting for a worker with their embedding, by embedding.
@@ -85,7 +89,7 @@ class BacklogSurvey:
     """The rows of all tenants.
 
     Args:
-        rows: number of documents and chunks, by `documents` or `chunks` and state.
+        rows: number of documents, pages and chunks, by `documents`, `pages` or `chunks` and state.
         oldest: waiting time of the row that has been due longest, by stage and lane; missing if none is due.
     """
 
@@ -118,6 +122,6 @@ class Backlogs:
         waiting = {row.queue: Waiting(row.due, row.in_flight, row.later, row.oldest) for row in stages}
         minutes = max(ended.since or _SHORTEST, _SHORTEST) / timedelta(minutes=1)
         rate = ended.ended / minutes
-        open_chunks = sum(w.due + w.in_flight + w.later for queue, w in waiting.items() if queue != "parse")
+        open_chunks = sum(w.due + w.in_flight + w.later for queue, w in waiting.items() if queue in _OF_RATE)
         eta = timedelta(minutes=open_chunks / rate) if open_chunks and rate else None
         return Backlog({queue: waiting[queue] for queue in WORK_QUEUES}, ended.dead, rate, eta, models)

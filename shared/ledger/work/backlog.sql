@@ -2,6 +2,8 @@
 -- A tenant's counters, and the parts of the indexes of open chunks.
 WITH documents_tally AS (
     SELECT state, sum(rows)::bigint AS rows FROM {document_counts} t GROUP BY state
+), pages_tally AS (
+    SELECT state, sum(rows)::bigint AS rows FROM {page_counts} t GROUP BY state
 ), chunks_tally AS (
     SELECT part AS model, state, sum(rows)::bigint AS rows
     FROM {chunk_counts} t GROUP BY part, state
@@ -47,6 +49,8 @@ SELECT queue, greatest(sum(open) - sum(in_flight) - sum(later), 0)::bigint AS du
 FROM (
     SELECT 'parse' AS queue, {open_work:parse}
     UNION ALL
+    SELECT 'read' AS queue, {open_work:read}
+    UNION ALL
     SELECT 'generate' AS queue, {open_work:generate}
     UNION ALL
     SELECT 'index' AS queue, {open_work:texts}
@@ -55,14 +59,16 @@ FROM (
 ) w GROUP BY queue
 
 -- name: finished
--- Count dead letters and recently finished chunks. Dead chunks of a version that an edit is replacing are not letters;
+-- Count dead letters and recently finished chunks. A failed document with dead pages is one letter. Dead chunks of a version that an edit is replacing are not letters;
 -- this is not checked if there are very many dead chunks.
 {counts}
 SELECT coalesce((SELECT rows FROM documents_tally WHERE state = {DocumentState.FAILED}), 0)
        + CASE WHEN dead.tallied > :most_dead THEN dead.tallied ELSE (
            SELECT count(*) FROM chunks c
            WHERE c.tenant = :tenant AND c.state = {ChunkState.DEAD}
-             AND c.version = (SELECT d.version FROM documents d WHERE d.id = c.document_id)) END AS dead,
+             AND c.version = (SELECT d.version FROM documents d WHERE d.id = c.document_id)) END
+       + (SELECT count(*) FROM pages p JOIN documents d ON d.id = p.document_id AND d.version = p.version
+          WHERE p.tenant = :tenant AND p.state = {PageState.DEAD} AND NOT ({has_failed:d})) AS dead,
        ended.ended, ended.since
 FROM (SELECT coalesce(sum(rows), 0)::bigint AS tallied FROM chunks_tally WHERE state = {ChunkState.DEAD}) dead,
      (SELECT coalesce(sum(change), 0)::bigint AS ended, now() - min(at) AS since FROM tally_changes

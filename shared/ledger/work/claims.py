@@ -51,6 +51,16 @@ _QUEUES = {
         "only_suspects": "TRUE",
         "held": "{held:parse}",
     },
+    "read": _DEFAULTS
+    | {
+        "table": "pages",
+        "is_open": "{TO_READ:w}",
+        "columns": "w.id, w.key",
+        "only": "{page_is_free}",
+        "only_suspects": "TRUE",
+        "fits": "{day_has_room}",
+        "held": "{held:read}",
+    },
     "generate": _DEFAULTS
     | {
         "table": "chunks",
@@ -104,5 +114,6 @@ SQL = statements.load(
 
 # The claim of ordinary work under False, and the claim of suspects under True.
 CLAIM_DOCUMENTS = {False: SQL.claim_documents, True: SQL.claim_suspect_documents}
+CLAIM_PAGES = {False: SQL.claim_pages, True: SQL.claim_suspect_pages}
 CLAIM_TO_GENERATE = {False: SQL.claim_to_generate, True: SQL.claim_suspects_to_generate}
 CLAIM_TO_INDEX = {False: SQL.claim_to_index, True: SQL.claim_suspects_to_index}

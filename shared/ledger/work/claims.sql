@@ -89,6 +89,7 @@ FROM due, collections c, document_versions v
 WHERE w.id = due.id AND c.id = w.collection_id AND v.document_id = w.id AND v.version = w.version
 RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, c.languages, v.upload, v.filename,
           v.title, v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases, w.live_version,
+          EXISTS (SELECT 1 FROM pages p WHERE p.document_id = w.id AND p.version = w.version) AS has_pages,
           v.traceparent
 
 -- name: claim_documents
@@ -100,6 +101,40 @@ WITH RECURSIVE {fair:parse}
 -- Claim suspects among the documents to be parsed.
 {suspects:parse}
 {lease_documents}
+
+-- part: page_is_free
+-- No worker is reading a page with the same text. OFFSET 0 keeps the lookups from becoming joins.
+NOT EXISTS (SELECT 1 FROM pages o
+            WHERE o.key = w.key AND {TO_READ:o} AND o.leased_by IS NOT NULL AND o.id <> w.id OFFSET 0)
+
+-- part: day_has_room
+-- The pages that were read for a candidate's tenant on this day, with the pages in progress, are within its limit.
+c.position + coalesce((SELECT b.pages FROM pages_by_day b
+                       WHERE b.tenant = c.tenant AND b.day = (now() AT TIME ZONE 'UTC')::date), 0)
+    <= coalesce(v.most, CAST(:most_of_others AS bigint))
+
+-- part: lease_pages
+-- Lease the due pages; a claim takes each text once.
+, once AS (
+    SELECT DISTINCT ON (key) id FROM due ORDER BY key, id
+)
+UPDATE pages w
+SET {leased}
+FROM once, documents d, document_versions v
+WHERE w.id = once.id AND d.id = w.document_id AND v.document_id = w.document_id AND v.version = w.version
+RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, v.upload, w.number, w.key,
+          w.languages, w.attempts, w.lost_leases, v.traceparent,
+          EXISTS (SELECT 1 FROM page_texts t WHERE t.key = w.key OFFSET 0) AS has_text
+
+-- name: claim_pages
+-- Claim pages to be read.
+WITH RECURSIVE {fair:read}
+{lease_pages}
+
+-- name: claim_suspect_pages
+-- Claim suspects among the pages to be read.
+{suspects:read}
+{lease_pages}
 
 -- part: content_row
 -- The content of a claimed chunk: one index lookup per row, whatever the statistics are.
@@ -252,6 +287,8 @@ SELECT {priority:p} AS lane, w.due_at FROM lanes{{argument}_suffix} p {{argument
 SELECT stage, lane, now() - min(due_at) AS age FROM (
     SELECT 'parse' AS stage, f.lane, f.due_at FROM ({oldest_in_lane:parse}) f
     UNION ALL
+    SELECT 'read' AS stage, f.lane, f.due_at FROM ({oldest_in_lane:read}) f
+    UNION ALL
     SELECT 'generate' AS stage, f.lane, f.due_at FROM ({oldest_in_lane:generate}) f
     UNION ALL
     SELECT 'index' AS stage, f.lane, f.due_at FROM ({oldest_in_lane:texts}) f
@@ -261,5 +298,6 @@ SELECT stage, lane, now() - min(due_at) AS age FROM (
 
 -- name: due
 -- Return the stages with claimable rows.
-SELECT EXISTS ({oldest_in_lane:parse}) AS parse, EXISTS ({oldest_in_lane:generate}) AS generate,
+SELECT EXISTS ({oldest_in_lane:parse}) AS parse, EXISTS ({oldest_in_lane:read}) AS read,
+       EXISTS ({oldest_in_lane:generate}) AS generate,
        EXISTS ({oldest_in_lane:texts}) OR EXISTS ({oldest_in_lane:questions}) AS index

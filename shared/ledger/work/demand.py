@@ -15,6 +15,7 @@ from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
+_TIMED: tuple[WorkQueue, ...] = ("parse", "read", "index")  # stages whose rates are measured
 _MOST_EXAMINED = 200_000  # oldest chunks of a lane whose budgets are looked up, if one is used up
 _ALL = {"has_due": "TRUE", "has_leased": "TRUE", "has_room": "TRUE", "examined": ":most"}
 _UNDIVIDED = _ALL | {"models": "", "of_model": "TRUE"}
@@ -28,6 +29,7 @@ _OF_MODEL = _ALL | {
 # Values of the placeholders `{INDEX_NAME}` of `demand.sql`, by index of open rows.
 _INDEXES = {
     "documents": _UNDIVIDED | {"table": "documents", "is_open": "{TO_PARSE:w}"},
+    "pages": _UNDIVIDED | {"table": "pages", "is_open": "{TO_READ:w}"},
     # More workers would not make a batch faster.
     "chunks": _UNDIVIDED
     | {
@@ -46,7 +48,7 @@ SQL = statements.load(
     {**states.FRAGMENTS, **fragments.FRAGMENTS},
     **{f"{index}_{name}": value for index, values in _INDEXES.items() for name, value in values.items()},
 )
-_ROWS = {"parse": SQL.parse, "generate": SQL.generate, "index": SQL.index}
+_ROWS = {"parse": SQL.parse, "read": SQL.read, "generate": SQL.generate, "index": SQL.index}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,14 @@ class Demand:
         return {row["tenant"]: OpenRows(row["due"], row["leased"]) for row in found}
 
     async def finished_per_second(self) -> dict[WorkQueue, float]:
-        """Return the rates at which rows were parsed and indexed in the last minute.
+        """Return the rates at which rows were parsed, read and indexed in the last minute.
 
         Raises:
             Unavailable: the ledger cannot be reached.
         """
         window: timedelta = counters.RATE_WINDOW
         (row,) = await self._database.rows(SQL.finished, {"window": window})
-        return {"parse": row["parse"] / window.total_seconds(), "index": row["index"] / window.total_seconds()}
+        return {stage: row[stage] / window.total_seconds() for stage in _TIMED}
 
     async def record(self, wanted: Mapping[WorkQueue, int]) -> None:
         """Store the wanted numbers of workers, for autoscalers.

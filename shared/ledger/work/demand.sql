@@ -34,6 +34,10 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased
 -- Count the documents to parse by tenant.
 {sums} FROM ({open_rows:documents}) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0
 
+-- name: read
+-- Count the pages to read by tenant.
+{sums} FROM ({open_rows:pages}) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0
+
 -- part: calls_in_budgets
 -- The number of calls for which the budgets of a tenant have room; null without such budgets.
 (SELECT min({budget_calls:b}) FROM budgets b WHERE b.tenant = r.tenant AND b.collection IS NULL AND b.job_id IS NULL)
@@ -48,13 +52,16 @@ SELECT tenant, least(sum(due), {calls_in_budgets})::bigint AS due, sum(leased)::
 GROUP BY tenant HAVING sum(due) + sum(leased) > 0
 
 -- name: finished
--- Count the rows that parse and index workers have finished recently. A chunk is indexed twice: its text, then its
+-- Count the rows that parse, read and index workers have finished recently. A chunk is indexed twice: its text, then its
 -- questions.
 SELECT coalesce(sum(change) FILTER (WHERE counted = 'documents'), 0)::bigint AS parse,
+       coalesce(sum(change) FILTER (WHERE counted = 'pages'), 0)::bigint AS read,
        coalesce(sum(change) FILTER (WHERE counted = 'chunks'), 0)::bigint AS index
 FROM tally_changes
 WHERE at > now() - CAST(:window AS interval) AND change > 0
-  AND (counted = 'documents' AND state IN ({DocumentState.INDEXING}, {DocumentState.FAILED})
+  AND (counted = 'documents'
+           AND state IN ({DocumentState.READING}, {DocumentState.INDEXING}, {DocumentState.FAILED})
+       OR counted = 'pages' AND state IN ({PageState.READ}, {PageState.DEAD})
        OR counted = 'chunks' AND state IN ({ChunkState.GENERATING}, {ChunkState.INDEXED}))
 
 -- name: record

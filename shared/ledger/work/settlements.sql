@@ -264,10 +264,12 @@ RETURNING t.document_id, t.lease_token
 NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
             AND {OPEN_CHUNKS:c})
 
--- part: has_dead_chunk
--- A chunk of a document's newest version is dead.
-EXISTS (SELECT 1 FROM chunks c
-        WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
+-- part: has_dead_part
+-- A chunk or a page of a document's newest version is dead.
+(EXISTS (SELECT 1 FROM chunks c
+         WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
+ OR EXISTS (SELECT 1 FROM pages p
+            WHERE p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD}))
 
 -- part: no_first_sweep
 -- Qdrant has confirmed every sweep of a document once.

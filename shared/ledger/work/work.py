@@ -57,7 +57,7 @@ SQL = statements.load(
     Path(__file__).with_name("settlements.sql"),
     states.FRAGMENTS,
     end_indexing=states.END_INDEXING.sets_where("v.dead", "t"),
-    finish_state=states.FINISH.sets("{has_dead_chunk}"),
+    finish_state=states.FINISH.sets("{has_dead_part}"),
 )
 _EXTEND = {"documents": SQL.extend_documents, "chunks": SQL.extend_chunks}
 _RELEASE = {"documents": SQL.release_documents, "chunks": SQL.release_chunks}

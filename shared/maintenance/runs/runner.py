@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
@@ -34,6 +35,8 @@ class Runner:
         self._claims = claims
         self._works = works
         self._tasks = set[asyncio.Task[None]]()
+        self._works_in_progress = set[asyncio.Task[None]]()
+        self._claiming = asyncio.Lock()
         self._stopping = False
 
     @property
@@ -47,39 +50,41 @@ class Runner:
         Raises:
             Transient: the ledger is unavailable.
         """
-        while not self._stopping and (claim := await self._claims.claim(self._works)) is not None:
-            task = asyncio.create_task(self._serve(claim), name=f"run {claim.id}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        async with self._claiming:
+            while not self._stopping and (claim := await self._claims.claim(self._works)) is not None:
+                _start(self._serve(claim), self._tasks)
 
     def stop(self) -> None:
         """Claim no more, and release the claimed runs, so that other workers continue."""
         self._stopping = True
-        for task in self._tasks:
-            task.cancel()
+        for work in self._works_in_progress:
+            work.cancel()
 
     async def aclose(self) -> None:
         """Stop, and wait until the claims are released."""
         self.stop()
+        async with self._claiming:  # a claim that was requested before the stop may still be granted
+            pass
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, claim: RunClaim) -> None:
-        """Work on a run while it is claimed, then take the next one."""
+        """Work on a run while it is claimed, then take the next one.
+
+        This task is never cancelled, only its work: a cancelled claim or release may be committed or not.
+        """
         structlog.contextvars.bind_contextvars(run=str(claim.id), kind=str(claim.kind), tenant=claim.tenant)
         log.info("run.claimed", lost_leases=claim.lost_leases)
-        working = asyncio.create_task(self._work(claim))
-        try:
-            while not (await asyncio.wait({working}, timeout=_EXTEND_SECONDS))[0]:
-                if not await self._extend(claim):
-                    log.info("run.withdrawn")
-                    break
-        except asyncio.CancelledError:
-            await _cancelled(working)
-            with suppress(Transient):  # otherwise the lease expires
+        work = _start(self._work(claim), self._works_in_progress)
+        if self._stopping:
+            work.cancel()
+        while not (await asyncio.wait({work}, timeout=_EXTEND_SECONDS))[0]:
+            if not await self._extend(claim):
+                log.info("run.withdrawn")
+                break
+        await _cancelled(work)
+        with suppress(Transient):  # otherwise the lease expires, and the scheduler wakes a worker
+            if work.cancelled():
                 await self._claims.release(claim)
-            raise
-        await _cancelled(working)
-        with suppress(Transient):  # otherwise the scheduler wakes a worker
             await self.take()
 
     async def _extend(self, claim: RunClaim) -> bool:
@@ -107,6 +112,14 @@ class Runner:
             await retried(self._claims.fail)(claim, reason)
         except Transient as error:  # the lease expires, and the run starts again
             log.warning("run.unsettled", reason=error.message)
+
+
+def _start(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+    """Start a task, which is in a set until it ends."""
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -1,8 +1,9 @@
-"""Fetching: the content of entries is read from the source, and stored as the bytes of their documents."""
+"""Fetching: the content of entries is read from the source, and stored, or referred to, as the bytes of documents."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from shared.domain.lanes import Lane
 from shared.domain.sources import RefusedEntry, SourceDefinition
 from shared.ledger.sources.listings import SyncedDocument
 from shared.maintenance.syncing.merge import PartLimits, is_storable, shown
+from shared.maintenance.syncing.quota import Quota
 from shared.sources.source import Entry, Item
+from shared.storage.references import Reference
 from shared.storage.uploads import Upload, Uploads
 
 _CONCURRENT = 8
@@ -41,6 +44,8 @@ class Fetcher:
 
     Args:
         read: `fetch` of the source, with retries.
+        keeps_bytes: whether contents are stored; otherwise only their hashes are, and they are read again later.
+        quota: limits of the tenant.
         max_bytes: maximum size of a document.
         limits: assumed size of an entry without a size, and the bytes that are in memory at a time.
     """
@@ -49,6 +54,8 @@ class Fetcher:
     definition: SourceDefinition
     collection: Collection
     uploads: Uploads
+    keeps_bytes: bool
+    quota: Quota
     max_bytes: int
     limits: PartLimits
 
@@ -62,6 +69,21 @@ class Fetcher:
         Raises:
             Unavailable: the source or the store of uploads is unavailable.
         """
+        without_room = await self._without_room(entries, new)
+        read = await self._all([entry for entry in entries if entry.key not in without_room])
+        await self.quota.count(self.definition.tenant, sum(each.size_bytes for each in read if isinstance(each, _Read)))
+        uploads = iter(await self._packed([each for each in read if isinstance(each, _Read)]))
+        documents = [self._document(each, next(uploads), new) for each in read if isinstance(each, _Read)]
+        refused = [RefusedEntry(shown(key), self.quota.no_room(self.definition.tenant)) for key in without_room]
+        return Fetched(documents, refused + [each for each in read if isinstance(each, RefusedEntry)])
+
+    async def _without_room(self, entries: Sequence[Entry], new: set[str]) -> list[str]:
+        """Return the keys of new entries whose documents the tenant may not add."""
+        names = {self.definition.external_id(entry.key): entry.key for entry in entries if entry.key in new}
+        refused = await self.quota.without_room(self.collection, list(names))
+        return [key for name, key in names.items() if name in refused]
+
+    async def _all(self, entries: Sequence[Entry]) -> list[_Read | RefusedEntry | None]:
         room = _Room(_CONCURRENT, self.limits.fetched_bytes)
         tasks = []
         try:
@@ -69,19 +91,20 @@ class Fetcher:
                 tasks = [group.create_task(self._one(entry, room)) for entry in entries]
         except BaseExceptionGroup as errors:  # one error is enough: its class determines the next step
             raise errors.exceptions[0] from None
-        read = [task.result() for task in tasks]
-        uploads = iter(await self._packed([each for each in read if isinstance(each, _Read)]))
-        documents = [self._document(each, next(uploads), new) for each in read if isinstance(each, _Read)]
-        return Fetched(documents, [each for each in read if isinstance(each, RefusedEntry)])
+        return [task.result() for task in tasks]
 
     async def _one(self, entry: Entry, room: _Room) -> _Read | RefusedEntry | None:
-        """Read an entry; store it at once if it is large. None: it does not exist any more."""
+        """Read an entry; store it at once if it is large and stored at all. None: it does not exist any more."""
         try:
             if (entry.size_bytes or 0) > self.max_bytes:
                 raise TooLarge(f"It has {entry.size_bytes:,} bytes; a document has at most {self.max_bytes:,}.")
+            self.quota.require_possible(self.definition.tenant, entry.size_bytes or 0)
             async with room.taken(self.limits.size_of(entry)):
                 item = await self.read(entry, max_bytes=self.max_bytes)
+                self.quota.require_possible(self.definition.tenant, len(item.content))
                 fields = _fields(item, self.collection)
+                if not self.keeps_bytes:
+                    return _Read(entry, item.version, fields, b"", await self._referred(entry, item))
                 if len(item.content) <= _SMALL_BYTES:
                     return _Read(entry, item.version, fields, item.content, None)
                 upload = await self.uploads.store_bytes(item.content, max_bytes=self.max_bytes)
@@ -90,6 +113,11 @@ class Fetcher:
             return None
         except (TooLarge, Unreadable, InvalidInput) as error:
             return RefusedEntry(shown(entry.key), error.message)
+
+    async def _referred(self, entry: Entry, item: Item) -> Upload:
+        digest = await asyncio.to_thread(hashlib.sha256, item.content)
+        reference = Reference(self.definition.id, digest.digest(), item.version, entry.key)
+        return Upload(reference.name, len(item.content), digest.digest())
 
     async def _packed(self, read: Sequence[_Read]) -> list[Upload]:
         """Store the small contents as one pack; return the upload of each entry."""
@@ -113,13 +141,17 @@ class Fetcher:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A read entry; its content is empty if it is stored already."""
+    """A read entry; its content is empty unless it is still to be stored."""
 
     entry: Entry
     version: str
     fields: Mapping[str, Any]
     content: bytes
     upload: Upload | None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.content) if self.upload is None else self.upload.size_bytes
 
 
 class _Room:

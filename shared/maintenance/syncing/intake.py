@@ -1,10 +1,11 @@
-"""The intake: syncs read nothing while their tenant has much open work, or the disk of the uploads is nearly full."""
+"""The intake: syncs wait while their tenant has much open work or no bytes left, or the disk is nearly full."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from shared.ledger.sources.listings import Listings
+from shared.maintenance.syncing.quota import Quota
 from shared.storage.uploads import Uploads
 
 
@@ -13,12 +14,14 @@ class Intake:
     """Decides whether syncs of a tenant may read more entries.
 
     Args:
+        quota: limits of tenants.
         most_open: open chunks of a tenant above which its syncs wait.
         least_free: free part of the store's disk below which all syncs wait.
     """
 
     listings: Listings
     uploads: Uploads
+    quota: Quota
     most_open: int
     least_free: float
 
@@ -30,4 +33,4 @@ class Intake:
         open_chunks = await self.listings.open_chunks(tenant)
         if open_chunks > self.most_open:
             return f"{open_chunks:,} chunks wait for workers, and syncs continue below {self.most_open:,}."
-        return None
+        return await self.quota.used_up(tenant)

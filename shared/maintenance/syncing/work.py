@@ -18,6 +18,7 @@ from shared.maintenance.runs.retries import retried, retried_for, retried_until
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import Page, Part, PartLimits, is_storable, merged, require_ascending
+from shared.sources.opening import keeps_bytes
 from shared.sources.source import Entry, Source
 from shared.storage.uploads import Uploads
 
@@ -93,6 +94,7 @@ class Syncing:
     async def _list(self, claim: RunClaim, sync: ClaimedSync) -> None:
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
         source = self.open_source(sync.source)
+        source.name_listing(sync.listing)
         try:
             fetcher = self.fetcher_of(sync.source, collection, source)
             listing = _Listing(self, claim, sync, source, fetcher)
@@ -107,6 +109,8 @@ class Syncing:
             definition=definition,
             collection=collection,
             uploads=self.uploads,
+            keeps_bytes=keeps_bytes(definition.kind, definition.options),
+            quota=self.intake.quota,
             max_bytes=self.limits.max_bytes,
             limits=self.limits.part,
         )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dulwich.client import Urllib3HttpGitClient
@@ -19,6 +16,7 @@ from dulwich.object_store import DiskObjectStore, ObjectStoreGraphWalker
 from dulwich.objects import ObjectID, Tree
 
 from shared.domain.errors import Misconfigured, TooLarge, Unavailable
+from shared.process.temporary_folders import TemporaryFolder
 from shared.sources.files import COMPONENT
 from shared.sources.git.address import Login
 from shared.sources.git.packs import TooLargePack, require_bounded
@@ -28,6 +26,7 @@ from shared.sources.git.server import ServerPool
 if TYPE_CHECKING:
     from dulwich.client import DetermineWantsFunc  # defined for type checkers only
 
+FOLDER_PREFIX = "foreask-git-"
 _MAX_PACK_BYTES = 2 << 30  # of a reply; twice as many are on disk for a moment
 _MAX_OBJECT_BYTES = 512 << 20  # dulwich unpacks an object in memory
 _MAX_SECONDS = 1_800.0  # of a reply
@@ -151,9 +150,9 @@ class RemoteRepository(Repository):
         Raises:
             TooLargePack: the objects have too many bytes.
         """
-        folder = Path(mkdtemp(prefix="foreask-git-"))
+        folder = TemporaryFolder(FOLDER_PREFIX)
         try:
-            store = DiskObjectStore.init(folder / "objects")
+            store = DiskObjectStore.init(folder.path / "objects")
             file, index, _ = store.add_pack()
             with file:
                 writer = _Writer(file, self._stopped)
@@ -163,7 +162,7 @@ class RemoteRepository(Repository):
                 require_bounded(file, max_bytes=_MAX_OBJECT_BYTES, hash_bytes=store.object_format.oid_length)
                 index()
         except BaseException:
-            shutil.rmtree(folder)
+            folder.remove()
             raise
         return _Reply(folder, store, count, writer.written)
 
@@ -180,7 +179,7 @@ class _Reply:
         used: requested contents that were read.
     """
 
-    folder: Path
+    folder: TemporaryFolder
     store: DiskObjectStore
     count: int
     size_bytes: int
@@ -194,7 +193,7 @@ class _Reply:
 
     def delete(self) -> None:
         self.store.close()
-        shutil.rmtree(self.folder)
+        self.folder.remove()
 
 
 class _Writer:

@@ -62,6 +62,8 @@ class GitSource(Source):
         InvalidInput: the address or the secret cannot be used.
     """
 
+    is_snapshot = True
+
     def __init__(self, uri: str, options: GitOptions, secret: Mapping[str, str]) -> None:
         address = GitAddress.parse(uri)
         self._options = options

@@ -49,14 +49,19 @@ class Crawl:
     async def run(self, memory: Memory) -> None:
         """Visit all pages, compare them, and replace the notes. The state must have the notes of the previous run.
 
-        After an error it may be called again, and continues with the pages that it has not visited.
+        After an error it may be called again, and continues with the pages that it has not visited. After the death of
+        its process, another one continues with the pages that the state has loaded.
 
         Raises:
             Unavailable: the list, the start or robots.txt cannot be read, or the server is down. The notes remain.
         """
         self._faults.clear()
+        self._by_pattern = self._state.visits_by_pattern()
+        self._visited = self._by_pattern.total()
+        self._unchanged |= self._state.is_continued  # earlier visits of this run may have found unchanged pages
         await self._add_seeds()
-        await self._visit_all()
+        await self._visit_all(memory)
+        await self._state.store_pages(memory, is_last=True)
         await asyncio.to_thread(self._state.compare)
         await self._state.save(memory)
         log.info("crawl.finished", start=self._plan.start, **self._state.counts())
@@ -73,19 +78,19 @@ class Crawl:
         if placed := self._plan.place(address):
             self._state.add([placed], rank=places.next(placed))
 
-    async def _visit_all(self) -> None:
-        await self._visit_found()
+    async def _visit_all(self, memory: Memory) -> None:
+        await self._visit_found(memory)
         if self._unchanged and self._visited < self._plan.options.pages:
             # Links of unchanged pages are known from their children's notes, which have a limited number of parents.
             self._state.add_linked_by_more()
-            await self._visit_found()
+            await self._visit_found(memory)
         limited = self._state.next() is not None
         reason = f"The run reached its limit of {self._plan.options.pages:,} pages before this one."
         self._state.refuse_unvisited(reason, also_unfound=limited)
         if limited:
             log.warning("crawl.limited", start=self._plan.start, pages=self._plan.options.pages)
 
-    async def _visit_found(self) -> None:
+    async def _visit_found(self, memory: Memory) -> None:
         while self._visited < self._plan.options.pages and (page := self._state.next()):
             if self._by_pattern[page.pattern] >= self._plan.same_pattern:
                 self._state.record(page, Visit(Outcome.TRAPPED))
@@ -93,6 +98,7 @@ class Crawl:
             self._by_pattern[page.pattern] += 1
             self._visited += 1
             self._settle(page, await self._visit(page))
+            await self._state.store_pages(memory)
 
     async def _visit(self, page: PageToVisit) -> Visit:
         host = origin_of(page.address)

@@ -1,15 +1,22 @@
-"""The state of one run, in a temporary SQLite file: it is larger than memory, and is sorted at the end."""
+"""The state of one run, in a temporary SQLite file: it is larger than memory, and is sorted at the end.
+
+The pages of a named listing are also stored in the memory from time to time, and loaded by the next process.
+"""
 
 from __future__ import annotations
 
 import re
 import sqlite3
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shared.sources.pages.memory import MOST_PARENTS, Memory, Note, Outcome
+from shared.sources.pages.progress import PREFIX, RunPage
 from shared.sources.pages.reading.addresses import digest_of, pattern_of
 
 _HERE = Path(__file__)
@@ -19,6 +26,8 @@ _SQL = dict(zip(_BLOCKS[1::2], _BLOCKS[2::2], strict=True))
 _FASTEST = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;"
 _PARENT_CHARS = MOST_PARENTS * 16
 _BATCH = 1_000
+_STORED_VISITS = 100  # after so many visits, or this time, the pages of a run are stored
+_STORED_SECONDS = 60.0
 
 
 class PageToVisit(NamedTuple):
@@ -84,18 +93,69 @@ class CrawlState:
         self._database = sqlite3.connect(folder / "state.sqlite", isolation_level=None, check_same_thread=False)
         self._database.executescript(_FASTEST + _SCHEMA)
         self._database.execute("BEGIN")  # it is never committed: the file is used by this connection only
+        self._listing = ""
+        self._visits = 0  # since pages were stored
+        self._stored_at = time.monotonic()
+        self._has_stored = False
 
     def close(self) -> None:
         self._database.close()
 
-    async def load(self, memory: Memory) -> None:
-        """Read the notes of the previous run."""
+    async def load(self, memory: Memory, listing: str = "") -> None:
+        """Read the notes of the previous run, and the pages that an interrupted run of the same listing has stored.
+
+        Args:
+            memory: notes of the source.
+            listing: name of the listing; if it is empty, pages are neither loaded nor stored.
+        """
+        self._listing = listing
         async for address, encoded in memory.notes():
-            if note := Note.decode(encoded):
+            if address.startswith(PREFIX):
+                self._restore(address, encoded)
+            elif note := Note.decode(encoded):
                 row = (address, note.outcome, note.text_hash, note.has_more_parents, encoded)
                 self._database.execute("INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?)", row)
                 links = [(parent, address) for parent in note.parents]
                 self._database.executemany("INSERT OR IGNORE INTO known_links VALUES (?, ?)", links)
+
+    def _restore(self, key: str, encoded: bytes) -> None:
+        page = RunPage.decode(key, encoded, self._listing)
+        if page is None:
+            self._database.execute("INSERT OR REPLACE INTO outdated VALUES (?)", (key,))
+            return
+        self._has_stored = True
+        note = Note.decode(page.note) if page.note else None
+        row = {
+            **asdict(page),
+            "digest": digest_of(page.address),
+            "pattern": pattern_of(page.address),
+            "canonical": note.canonical if note else None,
+        }
+        self._database.execute(_SQL["restore"], row)
+
+    async def store_pages(self, memory: Memory, *, is_last: bool = False) -> None:
+        """Store the pages that changed, if many were visited or a long time has passed since they were stored.
+
+        A run that ends before this stores nothing.
+        """
+        is_due = self._visits >= _STORED_VISITS or time.monotonic() - self._stored_at > _STORED_SECONDS
+        if not self._listing or not (is_due or (is_last and self._has_stored)):
+            return
+        pages = [RunPage(*row) for row in self._database.execute(_SQL["to_store"])]
+        await memory.write({page.key: page.encode(self._listing) for page in pages})
+        stored = [(page.address,) for page in pages]
+        self._database.executemany("UPDATE pages SET is_stored = 1 WHERE address = ?", stored)
+        self._database.executemany("DELETE FROM outdated WHERE key = ?", [(page.key,) for page in pages])
+        self._visits, self._stored_at, self._has_stored = 0, time.monotonic(), True
+
+    def visits_by_pattern(self) -> Counter[str]:
+        """Return the number of visits of this run by pattern of the address; earlier processes count, too."""
+        return Counter(dict(self._database.execute(_SQL["visits_by_pattern"]).fetchall()))
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether an earlier process has stored pages of this run, or this one has."""
+        return self._has_stored
 
     def add(self, addresses: Iterable[str], *, rank: int, parent: str = "", hops: int = 0) -> None:
         """Add pages to visit; `parent` is the digest of the page that links to them."""
@@ -130,12 +190,13 @@ class CrawlState:
             "reason": visit.reason,
             "text_hash": visit.text_hash,
             "canonical": note.canonical if note else None,
-            "note": replace(note, rank=page.rank).encode() if note else None,
+            "note": replace(note, rank=page.rank, parents=()).encode() if note else None,
             "size_bytes": visit.size_bytes,
             "media_type": visit.media_type,
             "title": visit.title,
         }
         self._database.execute(_SQL["record"], row)
+        self._visits += 1
 
     def known_children(self, digest: str) -> list[str]:
         """Return the addresses to which a page linked at its last visit, in order."""
@@ -202,7 +263,7 @@ class CrawlState:
             if len(changes) >= _BATCH:
                 yield changes
                 changes = {}
-        for (address,) in self._batches("forgotten", ""):
+        for (address,) in chain(self._batches("forgotten", ""), self._batches("outdated", "")):
             changes[address] = None
             if len(changes) >= _BATCH:
                 yield changes

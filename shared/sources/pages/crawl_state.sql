@@ -15,11 +15,16 @@ CREATE TABLE pages (
     note BLOB,                                -- to be stored in the memory
     size_bytes INTEGER,
     media_type TEXT,
-    title TEXT
+    title TEXT,
+    is_stored INTEGER NOT NULL DEFAULT 0      -- whether the memory has the page as it is
 );
+CREATE INDEX pages_to_store ON pages (address) WHERE NOT is_stored;
 CREATE INDEX next_pages ON pages (rank, address) WHERE outcome IS NULL;
 CREATE INDEX pages_by_digest ON pages (digest);
 CREATE INDEX pages_by_text ON pages (text_hash, address) WHERE text_hash IS NOT NULL;
+
+-- Keys of pages of other runs in the memory, which are deleted at the end.
+CREATE TABLE outdated (key TEXT PRIMARY KEY) WITHOUT ROWID;
 
 -- The notes of the previous run.
 CREATE TABLE known (

@@ -5,7 +5,8 @@ VALUES (:address, :digest, :pattern, :rank, :hops, :parent)
 ON CONFLICT (address) DO UPDATE SET
     has_more_parents = has_more_parents OR (length(pages.parents) >= :most_parents AND excluded.parents <> ''),
     parents = CASE WHEN length(pages.parents) < :most_parents THEN pages.parents || excluded.parents
-                   ELSE pages.parents END
+                   ELSE pages.parents END,
+    is_stored = is_stored AND (has_more_parents OR excluded.parents = '')
 
 -- name: next_page
 -- Return the page to visit next.
@@ -16,8 +17,28 @@ WHERE p.outcome IS NULL ORDER BY p.rank, p.address LIMIT 1
 -- name: record
 -- Record the outcome of a visit.
 UPDATE pages SET outcome = :outcome, reason = :reason, text_hash = :text_hash, canonical = :canonical, note = :note,
-    size_bytes = :size_bytes, media_type = :media_type, title = :title
+    size_bytes = :size_bytes, media_type = :media_type, title = :title, is_stored = 0
 WHERE address = :address
+
+-- name: restore
+-- Add a page that this run has found before, in another process.
+INSERT OR REPLACE INTO pages (address, digest, pattern, rank, hops, parents, has_more_parents, outcome, text_hash,
+                              canonical, note, size_bytes, is_stored)
+VALUES (:address, :digest, :pattern, :rank, :hops, :parents, :has_more_parents, :outcome, :text_hash, :canonical, :note,
+        :size_bytes, 1)
+
+-- name: to_store
+-- Return the pages that changed since they were stored.
+SELECT address, rank, hops, parents, has_more_parents, outcome, text_hash, size_bytes, note FROM pages
+WHERE NOT is_stored ORDER BY address
+
+-- name: visits_by_pattern
+-- Count the visits of this run.
+SELECT pattern, count(*) FROM pages WHERE outcome IS NOT NULL AND outcome <> 'trapped' GROUP BY pattern
+
+-- name: outdated
+-- Return the keys of pages of other runs that this run has not replaced.
+SELECT key FROM outdated WHERE key > :after ORDER BY key LIMIT :most
 
 -- name: parents_of
 SELECT address, note, parents, has_more_parents FROM pages WHERE note IS NOT NULL AND address > :after

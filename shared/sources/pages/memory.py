@@ -104,7 +104,10 @@ class Note:
 
 
 class Memory(ABC):
-    """Notes of a source. Also addresses that are not listed have notes: duplicates, redirects and hidden pages."""
+    """Notes of a source. Also addresses that are not listed have notes: duplicates, redirects and hidden pages.
+
+    The progress of a run is stored as notes, too; their keys have a prefix that no address has.
+    """
 
     @abstractmethod
     def notes(self) -> AsyncIterator[tuple[str, bytes]]:
@@ -112,7 +115,7 @@ class Memory(ABC):
 
     @abstractmethod
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
-        """Store at most 1,000 notes, each of at most 1,024 bytes; None removes a note.
+        """Store notes, each of at most 1,024 bytes, all or none of them; None removes a note.
 
         Raises:
             Unavailable: they cannot be stored.

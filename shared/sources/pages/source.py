@@ -43,7 +43,8 @@ class PageSource(Source):
 
     The first listing visits all pages, which takes a second or more per page, because pages can be sorted and compared
     only when all were visited. These visits are a run. A later listing of the same object has the same run, and
-    continues it if it has failed. Pages that were downloaded during the run are fetched from a temporary folder.
+    continues it if it has failed. Another object continues it if the listing has the same name. Pages that were
+    downloaded during the run are fetched from a temporary folder.
     """
 
     def __init__(self, plan: Plan, web: Web) -> None:
@@ -57,6 +58,10 @@ class PageSource(Source):
         self._crawl = Crawl(plan, self._state, self._visitor, self._examiner, self._texts)
         self._run: asyncio.Task[None] | None = None
         self._found: dict[str, Visit] = {}
+        self._listing = ""
+
+    def name_listing(self, listing: str) -> None:
+        self._listing = listing
 
     async def aclose(self) -> None:
         tasks = [task for task in (self._loaded, self._run) if task]
@@ -104,7 +109,7 @@ class PageSource(Source):
     async def _load(self) -> None:
         """Load the notes, once."""
         if self._loaded is None or _has_failed(self._loaded):
-            self._loaded = asyncio.create_task(self._state.load(self._web.memory))
+            self._loaded = asyncio.create_task(self._state.load(self._web.memory, self._listing))
         await asyncio.shield(self._loaded)
 
     def _downloaded(self, key: str, version: str) -> Item | None:

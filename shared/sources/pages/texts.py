@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shared.process.temporary_folders import TemporaryFolder
+
+FOLDER_PREFIX = "foreask-pages-"
 MOST_BYTES = 1024 * 1024 * 1024
 
 
@@ -19,7 +21,8 @@ class Texts:
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="foreask-pages-"))
+        self._temporary = TemporaryFolder(FOLDER_PREFIX)
+        self.folder = self._temporary.path
         self._left = most_bytes
 
     def store(self, text_hash: str, content: bytes) -> None:
@@ -46,7 +49,7 @@ class Texts:
 
     def remove(self) -> None:
         """Remove all files."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._temporary.remove()
 
     def _path(self, text_hash: str) -> Path:
         return self.folder / text_hash

@@ -12,7 +12,7 @@ from typing import Any, Self
 import asyncpg
 import orjson
 
-from shared.domain.errors import Unreadable
+from shared.domain.errors import Misconfigured, Unreadable
 from shared.sources.files import not_found, too_large
 from shared.sources.keys import problem_of, stand_in
 from shared.sources.postgres.connection import DatabaseConnection
@@ -23,7 +23,7 @@ from shared.sources.source import Entry, Item, Source
 _PAGE = 1_000  # rows that the server sends at once
 _SPOOL_BYTES = 16 << 20  # of a listing in memory; a longer one is stored in a temporary file
 _NO_ID = "(no id)"  # key of the rows without one
-# Errors of a key that is not a value of the id's type.
+# Errors of a text that is not a value of its type.
 _NO_VALUE = (
     asyncpg.DatetimeFieldOverflowError,
     asyncpg.InvalidDatetimeFormatError,
@@ -108,19 +108,36 @@ class PostgresSource(Source):
 
         Raises:
             Unreadable: several rows have the key.
+            Misconfigured: the row cannot be computed.
         """
         if not key or problem_of(key):
             return None
-        async with self._reading() as (connection, statements):
-            try:
+        try:
+            async with self._reading() as (connection, statements):
                 rows = await connection.fetch(statements.row, key, max_bytes, *self._options.metadata)
-            except asyncpg.DataError as error:
-                if not isinstance(error, _NO_VALUE):
-                    raise
+        except Misconfigured as error:
+            if _is_about_a_value(error) and not await self._is_value(key):
                 return None
+            raise
         if len(rows) > 1:
             raise Unreadable(_DUPLICATE)
         return rows[0] if rows else None
+
+    async def _is_value(self, key: str) -> bool:
+        """Return whether a key is a value of the id's type. Otherwise no row can have it."""
+        try:
+            async with self._reading() as (connection, statements):
+                await connection.fetch(statements.value, key)
+        except Misconfigured as error:
+            if _is_about_a_value(error):
+                return False
+            raise
+        return True
+
+
+def _is_about_a_value(error: Misconfigured) -> bool:
+    """Return whether a text is not a value of its type: a key, or a text that a row computes with."""
+    return isinstance(error.__cause__, _NO_VALUE)
 
 
 async def _entries(rows: AsyncIterable[Mapping[str, Any]], after: str) -> AsyncIterator[Entry]:

@@ -27,10 +27,12 @@ class PostgresStatements:
         listing: takes the key after which it starts; returns `id`, `version` and `size_bytes`.
         row: takes a key, the maximum size of the content, and the names of the metadata; returns `version`,
             `size_bytes`, `content`, `title` and `metadata`.
+        value: takes a key; fails if it is not a value of the id's type.
     """
 
     listing: str
     row: str
+    value: str
 
 
 async def statements_of(connection: Any, options: PostgresOptions) -> PostgresStatements:
@@ -44,16 +46,17 @@ async def statements_of(connection: Any, options: PostgresOptions) -> PostgresSt
     described = (await connection.prepare(f"SELECT * FROM {rows} AS source LIMIT 0")).get_attributes()  # noqa: S608
     types = {attribute.name: attribute.type for attribute in described}
     _require_columns(options, types)
+    value = _value_of_key(types[options.id])
     values = {
         "rows": rows,
         "id": _column(options.id),
         "text": _column(options.text),
         "title": f"{_column(options.title)}::text" if options.title else "NULL",
         "metadata": ", ".join(f"${3 + i}::text, {_column(name)}" for i, name in enumerate(options.metadata)),
-        "is_same": _is_same(options.id, types[options.id]),
+        "is_same": f"{_column(options.id)} = {value}" if value else "TRUE",
         "version": _version(options),
     }
-    return PostgresStatements(_LISTING.format(**values), _ROW.format(**values))
+    return PostgresStatements(_LISTING.format(**values), _ROW.format(**values), f"SELECT {value or '$1::text'}")
 
 
 async def _query(connection: Any, query: str) -> str:
@@ -93,11 +96,11 @@ def _version(options: PostgresOptions) -> str:
     return f"'{options.fingerprint()}-' || {version}"
 
 
-def _is_same(column: str, kind: Any) -> str:
-    """Return the condition that a column has the value whose text is $1."""
+def _value_of_key(kind: Any) -> str | None:
+    """Return the expression of the value whose text is $1; None for a type that has no unique texts."""
     if kind.kind != "scalar":
-        return "TRUE"
-    return f"{_column(column)} = CAST($1::text AS {_quoted(kind.schema)}.{_quoted(kind.name)})"
+        return None
+    return f"CAST($1::text AS {_quoted(kind.schema)}.{_quoted(kind.name)})"
 
 
 def _column(name: str) -> str:

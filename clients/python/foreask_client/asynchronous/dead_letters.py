@@ -1,4 +1,4 @@
-"""Dead letters: failed documents and dead chunks."""
+"""Dead letters: failed documents, unread pages and dead chunks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DeadLettersApi(Connection):
     def dead_letters(
         self, *, collection: str | None = None, document_id: str | None = None, reason: str | None = None
     ) -> AsyncIterator[DeadLetter]:
-        """List failed documents and dead chunks, newest first."""
+        """List failed documents, unread pages and dead chunks, newest first."""
         params = given({"collection": collection, "document_id": document_id, "reason": reason})
         return self.items(Pages("/v1/dead", params, DeadLetter.model_validate))
 

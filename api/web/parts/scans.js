@@ -1,0 +1,82 @@
+// Scans: the pages of a document that could not be read, and the picture whose words a chunk contains.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { bytes, get, post } from "../api.js";
+import { redraw } from "../store.js";
+import { bar } from "./bars.js";
+import { count, plural } from "./format.js";
+import { may } from "./permissions.js";
+import { notify } from "./notice.js";
+
+const MOST = 200; // dead letters in the list
+const UNCERTAIN = 60; // percent; below it the server generates no questions
+const SHOWABLE = ["image/png", "image/jpeg", "image/webp", "image/bmp"]; // browsers do not show TIFF, and a page of a PDF cannot be shown as a picture
+
+/** @type {{id: string, letters: Api["DeadLetterView"][], picture: string}} */
+let scan = { id: "", letters: [], picture: "" };
+
+/** Load the reasons of unread pages. @param {Api["DocumentView"]} document */
+export async function loadUnread(document) {
+  if (scan.id !== document.id) forget(document.id);
+  if (!document.pages_unread) {
+    scan.letters = [];
+    return;
+  }
+  const now = scan;
+  const page = await get(`/v1/dead?document_id=${document.id}&limit=${MOST}`);
+  now.letters = page.items.filter((letter) => letter.kind === "page").sort((one, other) => (one.ordinal ?? 0) - (other.ordinal ?? 0));
+}
+
+/** Release the picture, and continue with another document. */
+export function forget(id = "") {
+  if (scan.picture) URL.revokeObjectURL(scan.picture);
+  scan = { id, letters: [], picture: "" };
+}
+
+/** Show the progress of reading, and pages that could not be read. @param {Api["DocumentView"]} document @param {() => unknown} then called after a retry */
+export function pagesOf(document, then) {
+  const done = document.pages_read + document.pages_unread;
+  return html`${document.state === "reading" ? html`<div role="progressbar" aria-label="Pages read" aria-valuemin="0" aria-valuemax=${document.pages} aria-valuenow=${done}>${bar(done / document.pages, "working")}</div>` : nothing}
+    ${document.pages_unread ? html`<section class="trouble" aria-label="Unread pages"><p class="bar-line"><span class="grow">${plural(document.pages_unread, "page")} of ${count(document.pages)} could not be read.</span>
+        ${scan.letters.length && may("write") ? html`<button @click=${() => retry(scan.letters[0], then)}>Read again</button>` : nothing}</p>
+      <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line"><span class="number">page ${letter.ordinal}</span><span class="grow" dir="auto">${letter.reason}</span></li>`)}</ul></section>` : nothing}`;
+}
+
+/** Read all unread pages of a document again. @param {Api["DeadLetterView"]} letter one of them @param {() => unknown} then */
+async function retry(letter, then) {
+  try {
+    const { pages } = await post("/v1/dead/retry", { letter_id: letter.id });
+    notify(pages ? "The pages are read again." : "The document is being processed. Try again when it has finished.");
+    await then();
+  } catch (problem) {
+    notify(problem.message);
+  }
+}
+
+/** Describe the origin of a chunk. @param {Api["ChunkView"]} chunk */
+export function originOf(chunk) {
+  const parts = [chunk.page ? `page ${chunk.page}` : "", chunk.confidence === null ? "" : `confidence ${chunk.confidence} %`, `${chunk.span[0]}\u2013${chunk.span[1]}`];
+  return parts.filter(Boolean).join(" \u00b7 ");
+}
+
+/** Show the text of a chunk, next to its picture if the user wants it. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk */
+export function textOf(document, chunk) {
+  const text = html`<div class="reading" dir="auto"><p class="marked">${chunk.text}</p></div>`;
+  if (chunk.confidence === null) return text;
+  const isShowable = SHOWABLE.includes(document.media_type ?? "");
+  const picture = scan.id === document.id ? scan.picture : "";
+  return html`${chunk.confidence < UNCERTAIN ? html`<p class="warning small">Most words are uncertain, so no questions are generated.</p>` : nothing}
+    ${isShowable && !picture ? html`<p><button @click=${() => show(document)}>Show picture</button></p>` : nothing}
+    ${picture ? html`<div class="scan"><img src=${picture} alt="The picture that was read">${text}</div>` : text}`;
+}
+
+/** Load the picture with fetch, because an address in `src` cannot carry a key. @param {Api["DocumentView"]} document */
+async function show(document) {
+  if (scan.id !== document.id) forget(document.id);
+  try {
+    scan.picture = URL.createObjectURL(await bytes(`/v1/documents/${document.id}/content`));
+    redraw();
+  } catch (problem) {
+    notify(problem.message);
+  }
+}

@@ -1,0 +1,92 @@
+"""Reading of a page: its picture, the filter, and the repetition when words are missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PIL import Image, ImageFilter
+
+from shared.domain.chunks import SURE_CONFIDENCE
+from shared.domain.errors import Unreadable
+from shared.domain.pages import PageText
+from shared.ingest.parse import kinds
+from shared.ingest.parse.scans import pdf_pages, pictures
+from shared.ingest.parse.scans.engine import Engine, Found
+from shared.ingest.parse.scans.ink import Ink, measure
+from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS
+from shared.ingest.parse.text import clean
+
+FILTER_PIXELS = 1.2
+"""Radius of the Gaussian filter before reading.
+
+On pages with strong noise it reduces wrong characters from 14 to 100 % to 0.4 % at 200 dpi; clean pages stay at 0.2 %.
+"""
+
+AGAIN_DPI = 300
+MOST_UNREAD = 0.4
+"""A page with a larger share of its ink outside the boxes of words is read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One reading of a page; `failure` says why it is incomplete, and is empty if it is complete."""
+
+    found: Found | None
+    failure: str
+
+
+def read_page(content: bytes, number: int, dpi: int, engine: Engine) -> PageText:
+    """Return the text of a page of a file; a page without ink has none.
+
+    Raises:
+        Unreadable: words are missing at both resolutions, or the page cannot be drawn; the message names the page.
+    """
+    try:
+        attempts = [_attempt(content, number, dpi, engine)]
+        if attempts[0].failure:
+            attempts.append(_attempt(content, number, AGAIN_DPI, engine))
+    except Unreadable as error:
+        raise Unreadable(f"page {number:,} cannot be read: {error.message}", detail=error.detail) from error
+    for attempt in attempts:
+        if attempt.found and not attempt.failure:
+            return _text(attempt.found)
+    raise Unreadable(f"page {number:,} cannot be read: {attempts[-1].failure}")
+
+
+def _attempt(content: bytes, number: int, dpi: int, engine: Engine) -> _Attempt:
+    page = picture(content, number, dpi).filter(ImageFilter.GaussianBlur(FILTER_PIXELS))
+    try:
+        found = _upright(page, dpi, engine)
+    except RuntimeError as error:
+        return _Attempt(None, f"the OCR engine failed ({error})")
+    return _Attempt(found, _failure(found, measure(page, [*found.words, *found.pictures])))
+
+
+def _upright(page: Image.Image, dpi: int, engine: Engine) -> Found:
+    """Return the words on a page, which may have been scanned upside down: then most of them are uncertain."""
+    found = engine.read(page, dpi)
+    if not found.words or found.confidence >= SURE_CONFIDENCE:
+        return found
+    turned = engine.read(page.transpose(Image.Transpose.ROTATE_180), dpi)
+    return turned.turned(page.size) if turned.confidence > found.confidence else found
+
+
+def _failure(found: Found, ink: Ink) -> str:
+    if ink.is_blank:
+        return ""
+    if not found.words:
+        return "it has ink, but no words were found"
+    if ink.unread > MOST_UNREAD:
+        return f"{ink.unread:.0%} of its ink is outside the words that were found"
+    return ""
+
+
+def picture(content: bytes, number: int, dpi: int) -> Image.Image:
+    """Return a page of a PDF or picture file as a grey picture."""
+    kind = kinds.detect(content, filename=None, media_type=None, pictures=True)
+    draw = pdf_pages.picture if kind is kinds.PDF else pictures.picture
+    return draw(content, number, dpi)
+
+
+def _text(found: Found) -> PageText:
+    return PageText(clean(found.text)[:MAX_PAGE_CHARS], len(found.words), round(found.confidence, 1))

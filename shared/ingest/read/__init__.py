@@ -1,0 +1,1 @@
+"""Read: pages without a text layer become texts."""

@@ -1,0 +1,237 @@
+"""Pages without a text layer: they are claimed, read, and settled like all work.
+
+The texts of pages are stored under their keys. A page whose text exists is not read again: not for another version,
+another build, or another document of the same tenant with the same file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import RowMapping, exc
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.outcomes import FailedAttempt
+from shared.domain.pages import PageOutcome, PagesOutcome, PageText, PageToRead
+from shared.domain.work import Lease
+from shared.ledger.model import rows, states
+from shared.ledger.model.decoding import decoded
+from shared.ledger.postgres import statements
+from shared.ledger.postgres.database import Collided, Database, again_after_collision
+from shared.ledger.work import claims, costs
+from shared.process import metrics
+
+MOST_OF_A_CLAIM = 8
+"""Maximum number of pages of a claim, so that other workers read the other pages of a document."""
+
+_UNLIMITED = 2**31 - 1
+_SLICE_DOCUMENTS = 1_000  # documents of one transaction
+_SLICE_PAGES = 2_000
+SQL = statements.load(__file__, states.FRAGMENTS, insert_state=states.INSERT_PAGE.target("{has_text:v}"))
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class PageLimits:
+    """The maximum number of pages that are read for a tenant on a day in UTC; None: unlimited.
+
+    Args:
+        of_tenants: limits of tenants that have their own.
+        of_others: limit of every other tenant.
+    """
+
+    of_tenants: Mapping[str, int | None] = field(default_factory=dict)
+    of_others: int | None = None
+
+    @property
+    def exist(self) -> bool:
+        return any(limit is not None for limit in (*self.of_tenants.values(), self.of_others))
+
+    def of(self, tenant: str) -> int | None:
+        return self.of_tenants.get(tenant, self.of_others)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPages:
+    """The pages of a version that wait for nothing.
+
+    Args:
+        texts: texts by number; empty for a page that cannot be read.
+        unread: reasons of the pages that cannot be read, by number.
+    """
+
+    texts: Mapping[int, PageText]
+    unread: Mapping[int, str]
+
+
+class Pages:
+    """Claims and settlements of pages by one worker.
+
+    Args:
+        database: the ledger.
+        worker: name of the process, for readers of the ledger.
+        lease: duration of a claim without extension.
+        weights: relative shares of tenants in the free slots; default 1.
+        limits: limits of tenants per day. Workers that claim at the same moment may exceed them by a claim each.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        worker: str,
+        lease: timedelta,
+        weights: Mapping[str, float] | None = None,
+        limits: PageLimits | None = None,
+    ) -> None:
+        self._database = database
+        self._worker = worker
+        self._weights = weights or {}
+        self._limits = limits or PageLimits()
+        self.lease = lease
+
+    # Parsing
+
+    async def of_version(self, lease: Lease) -> ReadPages:
+        """Return the pages of a claimed document's version that have been read, or cannot be."""
+        found = await self._database.rows(SQL.texts, {"id": lease.id, "version": lease.version})
+        return ReadPages(
+            {row["number"]: _text(row) for row in found},
+            {row["number"]: row["error"] or "" for row in found if row["text"] is None},
+        )
+
+    async def settle_parsed(self, outcomes: Sequence[PagesOutcome]) -> bool:
+        """Insert the pages of parsed documents; return whether a document has no page to wait for.
+
+        Pages whose texts exist are read at once, and a document without other pages is queued again.
+        """
+        settled = [await self._settle_parsed(outcome) for outcome in outcomes]
+        return any(settled)
+
+    async def _settle_parsed(self, outcome: PagesOutcome) -> bool:
+        lease = outcome.document.lease
+        async with self._database.begin() as connection:
+            held = await connection.execute(SQL.parse_pages, rows.lease_rows([lease]))
+            if held.one_or_none() is None:
+                return False
+            await connection.execute(SQL.share_texts, {"keys": [page.key for page in outcome.pages]})
+            await connection.execute(SQL.insert_pages, rows.page_rows(outcome))
+            return bool(await _advance(connection, [lease.id]))
+
+    # Reading
+
+    @again_after_collision
+    async def claim(self, limit: int, *, suspects: bool = False) -> list[PageToRead]:
+        """Claim pages; with `suspects` only suspects, for a worker without other work.
+
+        Pages of tenants that have reached their limit are not claimed: they wait until midnight UTC, and their
+        documents say so.
+
+        Raises:
+            Collided: other workers leased the same pages repeatedly.
+        """
+        await self._database.settlements_first()
+        if self._limits.exist:
+            await self._defer_limited()
+        try:
+            claimed = await self._database.rows(claims.CLAIM_PAGES[suspects], self._claim(limit, suspects=suspects))
+        except exc.IntegrityError as error:
+            raise Collided("another worker leased the same page", component="ledger") from error
+        if lost := sum(row["lost_leases"] > 0 for row in claimed):
+            metrics.LEASES_LOST.labels("read").inc(lost)
+        return decoded("read", rows.page_to_read, claimed)
+
+    async def settle(self, outcomes: Sequence[PageOutcome | FailedAttempt]) -> bool:
+        """Store texts and record failed attempts; return whether a document is to be parsed again.
+
+        Texts are stored even if a claim has expired, because they have been paid for with processor time.
+        """
+        read = [o for o in outcomes if isinstance(o, PageOutcome)]
+        failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
+        keys = [o.page.key for o in read]
+        ids = [o.page.lease.id for o in read] + [o.lease.id for o in failed]
+        async with self._database.begin() as connection:
+            await costs.hold_erasures(connection, {o.page.tenant for o in read})
+            locked = {"ids": ids, "keys": keys, "limit": _SLICE_DOCUMENTS}
+            documents = (await connection.execute(SQL.lock_documents, locked)).scalars().all()
+            if read:
+                await connection.execute(SQL.store_texts, rows.read_rows(read))
+                await connection.execute(SQL.settle_read, rows.read_rows(read))
+                await connection.execute(SQL.settle_same_text, {"keys": keys, "documents": documents})
+            if failed:
+                await connection.execute(SQL.fail_reading, rows.failure_rows(failed))
+            await _count(connection, read)
+            return bool(await _advance(connection, documents))
+
+    async def extend(self, leases: Sequence[Lease]) -> set[int]:
+        """Extend claims from now on; return the tokens of valid ones: a lost lease stays lost."""
+        async with self._database.begin() as connection:
+            held = await connection.execute(SQL.extend, rows.lease_rows(leases) | {"lease": self.lease})
+            return set(held.scalars())
+
+    async def release(self, leases: Sequence[Lease], *, lost: bool = False) -> None:
+        """Release claims without an attempt: the pages are due at once.
+
+        Args:
+            leases: leases of the claims.
+            lost: whether they count as lost, because the page itself may have been the reason.
+        """
+        async with self._database.begin() as connection:
+            await connection.execute(SQL.expire if lost else SQL.release, rows.lease_rows(leases))
+
+    async def forget_days(self) -> None:
+        """Delete the numbers of pages of earlier days."""
+        async with self._database.begin() as connection:
+            await connection.execute(SQL.forget_days)
+
+    async def _defer_limited(self) -> None:
+        """Postpone due pages of tenants that have reached their limit; the next claim continues."""
+        async with self._database.begin() as connection:
+            found = (await connection.execute(SQL.lock_limited, self._most() | {"limit": _SLICE_PAGES})).all()
+            if not found:
+                return
+            ids = [row.id for row in found]
+            await connection.execute(SQL.defer_pages, {"ids": ids})
+            await connection.execute(SQL.explain_deferral, {"ids": ids, "most": [row.most for row in found]})
+        log.info("pages.deferred", documents=len(ids))
+
+    def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
+        common = {"limit": min(limit, MOST_OF_A_CLAIM), "worker": self._worker, "lease": self.lease}
+        if suspects:
+            return common
+        most = self._most()
+        return common | most | {"weights": [self._weights.get(tenant, 1) for tenant in most["tenants"]]}
+
+    def _most(self) -> dict[str, Any]:
+        """Return the tenants with weights or limits, and the limits."""
+        tenants = sorted({*self._weights, *self._limits.of_tenants})
+        limits = [self._limits.of(tenant) for tenant in tenants]
+        most = [_UNLIMITED if limit is None else limit for limit in limits]
+        others = self._limits.of_others
+        return {"tenants": tenants, "most": most, "most_of_others": _UNLIMITED if others is None else others}
+
+
+async def _advance(connection: AsyncConnection, documents: Sequence[UUID]) -> Sequence[UUID]:
+    """Queue locked documents without waiting pages; return them."""
+    queued = (await connection.execute(SQL.advance, {"ids": documents})).scalars().all()
+    await connection.execute(SQL.touch, {"ids": documents})
+    return queued
+
+
+async def _count(connection: AsyncConnection, read: Sequence[PageOutcome]) -> None:
+    """Count pages that were read now, late in the settlement, because all settlements of a tenant lock the same row."""
+    pages = Counter(outcome.page.tenant for outcome in read if outcome.text is not None)
+    if pages:
+        await connection.execute(SQL.count, {"tenants": list(pages), "pages": list(pages.values())})
+
+
+def _text(row: RowMapping) -> PageText:
+    if row["text"] is None:
+        return PageText("", 0, 0.0)
+    return PageText(row["text"], row["words"], row["confidence"])

@@ -1,0 +1,172 @@
+-- The statements on pages. A settlement first locks the documents of its pages: the settlements of the last two pages of
+-- a document could otherwise miss each other, and its document would wait for ever.
+
+-- name: parse_pages
+-- Record documents whose pages must be read.
+UPDATE documents d
+SET {PARSE_PAGES.sets}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, due_at = now(),
+    updated_at = now()
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, token bigint)
+WHERE d.id = v.id AND d.lease_token = v.token AND {PARSE_PAGES.applies:d}
+RETURNING d.id
+
+-- name: share_texts
+-- Lock the texts of these keys until the transaction ends, because pages that need them are being inserted.
+SELECT 1 FROM page_texts WHERE key = ANY(CAST(:keys AS bytea[])) ORDER BY key FOR KEY SHARE
+
+-- part: has_text
+-- The text of a page exists. OFFSET 0 keeps the planner from reading whole tables.
+EXISTS (SELECT 1 FROM page_texts t WHERE t.key = {argument}.key OFFSET 0)
+
+-- name: insert_pages
+-- Insert the pages of documents.
+INSERT INTO pages (id, document_id, version, number, tenant, lane, key, languages, state)
+SELECT gen_random_uuid(), d.id, d.version, v.number, d.tenant, d.lane, v.key, v.languages, {insert_state}
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(document_id uuid, number int, key bytea, languages text)
+JOIN documents d ON d.id = v.document_id
+ON CONFLICT (document_id, version, number) DO NOTHING
+
+-- name: texts
+-- Read the pages of a version that wait for nothing, in order.
+SELECT p.number, p.error, t.text, t.words, t.confidence
+FROM pages p LEFT JOIN page_texts t ON t.key = p.key AND p.state = {PageState.READ}
+WHERE p.document_id = :id AND p.version = :version AND NOT ({TO_READ:p})
+ORDER BY p.number
+
+-- name: lock_documents
+-- Lock the documents of pages, and some others that wait for the same texts, in the lock order of all writers.
+SELECT d.id FROM documents d
+WHERE d.id IN (
+    SELECT document_id FROM pages WHERE id = ANY(CAST(:ids AS uuid[]))
+    UNION
+    (SELECT document_id FROM pages WHERE key = ANY(CAST(:keys AS bytea[])) AND {TO_READ} LIMIT :limit))
+ORDER BY d.id FOR NO KEY UPDATE
+
+-- part: read_rows
+-- Pages with their texts; null if the text exists.
+jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS v(id uuid, token bigint, key bytea, tenant text, text text, words int, confidence float)
+
+-- name: store_texts
+-- Store texts, even if a claim has expired. A page needs the text, or nothing of its tenant was erased since the claim:
+-- a late settlement must not restore erased data.
+INSERT INTO page_texts (key, tenant, text, words, confidence)
+SELECT v.key, v.tenant, v.text, v.words, v.confidence FROM {read_rows}
+WHERE v.text IS NOT NULL
+  AND (EXISTS (SELECT 1 FROM pages p WHERE p.key = v.key OFFSET 0)
+       OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token OFFSET 0))
+ORDER BY v.key
+ON CONFLICT DO NOTHING
+
+-- part: read
+-- The columns of a page that has been read.
+{SETTLE_READ.sets}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, settled_at = now()
+
+-- name: settle_read
+-- Record claimed pages as read.
+UPDATE pages p SET {read} FROM {read_rows}
+WHERE p.id = v.id AND p.lease_token = v.token AND {SETTLE_READ.applies:p}
+
+-- name: settle_same_text
+-- Record other pages with the same texts in locked documents as read, claimed or not.
+UPDATE pages p SET {read}
+WHERE p.key = ANY(CAST(:keys AS bytea[])) AND p.document_id = ANY(CAST(:documents AS uuid[]))
+  AND {SETTLE_READ.applies:p} AND {has_text:p}
+
+-- part: history
+-- The last twenty failed attempts.
+(CASE WHEN jsonb_array_length(p.history) < 20 THEN p.history ELSE p.history - 0 END)
+        || jsonb_build_object('at', now(), 'attempt', p.attempts + 1, 'error', v.error)
+
+-- name: fail_reading
+-- Record failed attempts. An attempt that failed for external reasons proves nothing about the page: a suspect stays a
+-- suspect.
+UPDATE pages p
+SET {FAIL_READING.sets:v.dead}, error = v.error, attempts = p.attempts + v.burned, history = {history},
+    due_at = now() + make_interval(secs => v.after_seconds), leased_by = NULL,
+    lost_leases = CASE WHEN v.burned = 0 THEN p.lost_leases ELSE 0 END,
+    settled_at = CASE WHEN v.dead THEN now() END
+FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS v(id uuid, token bigint, error text, dead boolean, after_seconds float, burned int)
+WHERE p.id = v.id AND p.lease_token = v.token AND p.leased_by IS NOT NULL AND {FAIL_READING.applies:p}
+
+-- part: today
+-- The day in UTC.
+(now() AT TIME ZONE 'UTC')::date
+
+-- name: count
+-- Add pages to the numbers of this day.
+INSERT INTO pages_by_day AS b (tenant, day, pages)
+SELECT tenant, {today}, pages FROM unnest(CAST(:tenants AS text[]), CAST(:pages AS int[])) AS v(tenant, pages)
+ORDER BY tenant
+ON CONFLICT (tenant, day) DO UPDATE SET pages = b.pages + excluded.pages
+
+-- part: is_complete
+-- No page of a document's newest version waits.
+NOT EXISTS (SELECT 1 FROM pages p WHERE p.document_id = d.id AND p.version = d.version AND {TO_READ:p})
+
+-- name: advance
+-- Queue locked documents whose pages have all been read, or cannot be.
+UPDATE documents d SET {PAGES_READ.sets}, error = NULL, due_at = now(), updated_at = now()
+WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {PAGES_READ.applies:d} AND {is_complete}
+RETURNING d.id
+
+-- name: touch
+-- Mark other locked documents whose pages have changed, for listeners, once per 5 s. Their pages do not wait for the next
+-- day any more.
+UPDATE documents d SET error = NULL, updated_at = now()
+WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {PAGES_READ.applies:d}
+  AND (d.error IS NOT NULL OR d.updated_at <= now() - interval '5 seconds')
+
+-- part: midnight
+-- The end of the day in UTC.
+({today} + 1) AT TIME ZONE 'UTC'
+
+-- part: has_reached_limit
+-- Tenants that have read as many pages on this day as their limit allows.
+SELECT b.tenant, coalesce(v.most, CAST(:most_of_others AS bigint)) AS most FROM pages_by_day b
+LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:most AS bigint[])) AS v(tenant, most) ON v.tenant = b.tenant
+WHERE b.day = {today} AND b.pages >= coalesce(v.most, CAST(:most_of_others AS bigint))
+
+-- name: lock_limited
+-- Lock some documents with due pages of tenants that have reached their limits.
+SELECT d.id, r.most FROM ({has_reached_limit}) r JOIN documents d ON d.tenant = r.tenant
+WHERE d.id IN (SELECT w.document_id FROM pages w
+               WHERE {TO_READ:w} AND w.tenant = r.tenant AND w.leased_by IS NULL AND w.due_at <= now() LIMIT :limit)
+  AND {PAGES_READ.applies:d}
+ORDER BY d.id FOR NO KEY UPDATE
+
+-- name: defer_pages
+-- Postpone the pages of locked documents until the end of the day.
+UPDATE pages p SET due_at = {midnight}
+WHERE p.document_id = ANY(CAST(:ids AS uuid[])) AND {TO_READ:p} AND p.leased_by IS NULL AND p.due_at <= now()
+
+-- name: explain_deferral
+-- Record why locked documents wait, and until when.
+UPDATE documents d
+SET updated_at = now(),
+    error = format('The limit of %s pages per day is reached: its pages are read from %s UTC.', v.most,
+                   to_char({today} + 1, 'YYYY-MM-DD "00:00"'))
+FROM unnest(CAST(:ids AS uuid[]), CAST(:most AS bigint[])) AS v(id, most)
+WHERE d.id = v.id AND {PAGES_READ.applies:d}
+
+-- name: forget_days
+-- Delete the numbers of earlier days.
+DELETE FROM pages_by_day WHERE day < {today}
+
+-- part: valid_leases
+-- The leases that still hold.
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
+WHERE p.id = v.id AND p.lease_token = v.token AND p.leased_by IS NOT NULL
+
+-- name: extend
+-- Extend leases on pages; return the tokens of valid leases.
+UPDATE pages p SET due_at = now() + :lease {valid_leases} RETURNING p.lease_token
+
+-- name: release
+-- End leases on pages without an attempt.
+UPDATE pages p SET due_at = now(), leased_by = NULL {valid_leases}
+
+-- name: expire
+-- End leases on pages as if their worker had died: the next claim counts them as lost.
+UPDATE pages p SET due_at = now() {valid_leases}

@@ -1,0 +1,43 @@
+"""A read worker: OCR reads pages without a text layer in a sandbox. It calls no provider and no Qdrant."""
+
+from __future__ import annotations
+
+from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.read.stage import Reader, read_stage
+from shared.services.ingest import slots_of_reader
+from shared.services.parse import originals_of, require_isolation
+from shared.services.parts import Parts
+from shared.services.sources import SourceAccess
+from shared.services.worker import WorkerServices
+
+
+def assemble(parts: Parts) -> WorkerServices:
+    require_isolation(parts.settings)
+    return WorkerServices(
+        settings=parts.settings,
+        wakeups=parts.wakeups,
+        heartbeats=parts.ledger.heartbeats,
+        stage=read_stage(reader_of(parts)),
+        warm_ups=(parts.database.warm,),
+    )
+
+
+def reader_of(parts: Parts) -> Reader:
+    settings = parts.settings
+    sandbox = ParsingSandbox(
+        workers=settings.parse_workers,
+        timeout=settings.parse_timeout,
+        memory_bytes=settings.tuning.parse_memory_bytes,
+        max_text_chars=settings.tuning.parse_max_text_chars,
+        scans=True,
+    )
+    parts.stack.push_async_callback(sandbox.close)
+    return Reader(
+        slots=slots_of_reader(settings),
+        pages=parts.ledger.pages,
+        engine=sandbox,
+        uploads=parts.uploads,
+        originals=originals_of(parts, SourceAccess(parts.settings).open),
+        wakeups=parts.wakeups,
+        policy=parts.retries,
+    )

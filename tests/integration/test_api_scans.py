@@ -1,0 +1,111 @@
+"""Scans over HTTP: progress by pages, unread pages as dead letters, and the language of a collection."""
+
+import pytest
+
+from tests.support.api import calling, work
+from tests.support.scans import SMEARED, scan, with_reader
+
+HARBOUR = "The harbour opens at six."
+
+
+@pytest.fixture
+def scanned(services, provider):
+    return with_reader(services)[0]
+
+
+@pytest.fixture
+async def caller(settings, scanned):
+    async with calling(settings, scanned) as client:
+        yield client
+
+
+async def submitted(client, *pages):
+    files = {"file": ("scan.pdf", scan(*pages).encode())}
+    reply = await client.post("/v1/documents", files=files)
+    assert reply.status_code == 202, reply.text
+    return reply.json()["id"]
+
+
+async def shown(client, document_id):
+    document = (await client.get(f"/v1/documents/{document_id}")).json()
+    return document["state"], document["pages"], document["pages_read"], document["pages_unread"]
+
+
+async def test_document_counts_pages_while_read(caller, scanned):
+    document_id = await submitted(caller, HARBOUR, SMEARED)
+    assert await shown(caller, document_id) == ("queued", 0, 0, 0)
+
+    await work(scanned, "parse")
+    assert await shown(caller, document_id) == ("reading", 2, 0, 0)
+    status = (await caller.get("/v1/status")).json()
+    assert status["stages"]["read"]["due"] == 2
+    assert "no read worker is alive, and 2 pages wait" in status["pace"]["sentence"].lower()
+
+    await work(scanned, "read", "parse", "index", "generate", "index")
+    assert await shown(caller, document_id) == ("degraded", 2, 1, 1)
+
+
+async def test_unread_page_is_listed_counted_and_retried(caller, scanned):
+    document_id = await submitted(caller, HARBOUR, SMEARED)
+    await work(scanned, "parse", "read", "parse", "index", "generate", "index")
+
+    [letter] = (await caller.get("/v1/dead", params={"document_id": document_id})).json()["items"]
+    assert (letter["kind"], letter["ordinal"], letter["document_id"]) == ("page", 2, document_id)
+    [reason] = (await caller.get("/v1/dead/reasons")).json()["items"]
+    assert reason == {"reason": letter["reason"], "documents": 0, "pages": 1, "chunks": 0}
+    assert (await caller.get(f"/v1/dead/{letter['id']}")).json()["history"][0]["error"] == letter["reason"]
+
+    scanned.reader.engine.clear = True
+    reply = await caller.post("/v1/dead/retry", json={"letter_id": letter["id"]})
+    assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_work": 0}
+    await work(scanned, "parse", "read", "parse", "index", "generate", "index")
+
+    assert await shown(caller, document_id) == ("ready", 2, 2, 0)
+    assert (await caller.get("/v1/dead")).json()["items"] == []
+
+
+async def test_discarded_page_makes_document_ready(caller, scanned):
+    document_id = await submitted(caller, HARBOUR, SMEARED)
+    await work(scanned, "parse", "read", "parse", "index", "generate", "index")
+
+    reply = await caller.post("/v1/dead/discard", json={"document_id": document_id})
+
+    assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_work": 0}
+    assert await shown(caller, document_id) == ("ready", 2, 1, 1)
+
+
+async def test_documents_being_read_are_listed_by_state(caller, scanned):
+    document_id = await submitted(caller, HARBOUR)
+    await work(scanned, "parse")
+
+    listed = (await caller.get("/v1/documents", params={"state": "reading"})).json()["items"]
+
+    assert [document["id"] for document in listed] == [document_id]
+
+
+async def test_rebuild_with_other_languages_reads_pages_again(caller, scanned):
+    await submitted(caller, HARBOUR, HARBOUR + " And on Sundays at seven.")
+    await work(scanned, "parse", "read", "parse", "index", "generate", "index")
+
+    async def pages(**change):
+        reply = await caller.post("/v1/estimates", json={"migrate": change})
+        return reply.json()["pages"]
+
+    assert await pages(ocr_languages="deu") == 2
+    assert await pages(chunk_max_chars=1_000) == 0
+
+
+async def test_missing_language_of_collection_is_named(caller, scanned):
+    reply = await caller.put("/v1/collections/default", json={"ocr_languages": "eng+tlh"})
+    assert reply.json()["options"]["ocr_languages"] == "eng+tlh"
+    document_id = await submitted(caller, HARBOUR)
+
+    await work(scanned, "parse")
+
+    document = (await caller.get(f"/v1/documents/{document_id}")).json()
+    assert (document["state"], "tesseract-ocr-tlh" in document["error"]) == ("failed", True)
+
+
+async def test_invalid_language_is_rejected(caller):
+    reply = await caller.put("/v1/collections/default", json={"ocr_languages": "English, German"})
+    assert (reply.status_code, reply.json()["field"]) == (422, "ocr_languages")

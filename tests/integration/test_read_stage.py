@@ -1,0 +1,590 @@
+"""Scans: each page is read once, under a lease, and its document is searchable by the texts of its pages."""
+
+import asyncio
+import hashlib
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.collections import CollectionOptions
+from shared.domain.errors import Transient
+from shared.domain.jobs import PauseReason
+from shared.domain.outcomes import FailedAttempt
+from shared.domain.pages import PageOutcome, PageText, page_key
+from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
+from shared.domain.retry import Dead
+from shared.domain.states import DocumentState
+from shared.ingest.drain import Drain, DrainLimits
+from shared.ingest.read.stage import read_stage
+from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.work.pages import PageLimits, Pages
+from tests.conftest import Library
+from tests.integration.test_builds import filled
+from tests.integration.test_erasure import finished
+from tests.support.api import work
+from tests.support.scans import BLANK, SMEARED, picture, scan, with_reader
+from tests.support.waiting import eventually
+
+HARBOUR, MARKET = "The harbour opens at six.", "The market closes at noon."
+EVERYTHING = ("parse", "read", "parse", "index", "generate", "index")
+
+
+@pytest.fixture
+def scanned(services, provider):
+    return with_reader(services)[0]
+
+
+@pytest.fixture
+def reader(scanned):
+    return scanned.reader.engine
+
+
+async def run(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        result = await connection.execute(text(statement), parameters)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+async def submitted(services, *pages, tenant="default", name="scan.pdf", **options):
+    return await Library(services, tenant).add(scan(*pages), name, **options)
+
+
+async def shown(services, document, tenant="default"):
+    return await services.ledger.documents.get(tenant, document.id)
+
+
+async def texts_of(services, document):
+    """Return the texts of the chunks that queries see."""
+    rows = """SELECT t.content ->> 'text' FROM documents d JOIN chunks c ON c.document_id = d.id
+              AND c.version = d.live_version JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+              WHERE d.public_id = :id ORDER BY c.ordinal"""
+    return [row[0] for row in await run(services, rows, id=document.id)]
+
+
+async def pages_due(services, tenant, *pages, name="scan.pdf", **options):
+    """Submit a scan whose pages are due."""
+    document = await submitted(services, *pages, tenant=tenant, name=name, **options)
+    await work(services, "parse")
+    return document
+
+
+def numbered(count, name="page"):
+    return [f"{name} {number}" for number in range(1, count + 1)]
+
+
+async def end_leases(services):
+    await run(services, "UPDATE pages SET due_at = now() WHERE leased_by IS NOT NULL")
+
+
+def outcome(page, words="A word."):
+    return PageOutcome(page, PageText(words, 2, 90.0))
+
+
+async def test_scan_is_searchable_by_texts_of_pages(scanned, reader):
+    document = await submitted(scanned, HARBOUR, MARKET)
+    await work(scanned, "parse")
+    waiting = await shown(scanned, document)
+    await work(scanned, "read", "parse", "index", "generate", "index")
+
+    ready = await shown(scanned, document)
+    assert (waiting.state, waiting.progress.pages, waiting.progress.pages_read) == (DocumentState.READING, 2, 0)
+    assert (ready.state, ready.progress.pages_read, ready.progress.pages_unread) == (DocumentState.READY, 2, 0)
+    assert await texts_of(scanned, document) == [HARBOUR, MARKET]
+    assert set(reader.reads.values()) == {1}
+
+
+async def test_blank_page_is_read_and_not_dead(scanned):
+    document = await submitted(scanned, HARBOUR, BLANK)
+    await work(scanned, *EVERYTHING)
+
+    ready = await shown(scanned, document)
+    assert (ready.state, ready.progress.pages_read) == (DocumentState.READY, 2)
+
+
+async def test_document_without_scans_has_no_pages(scanned):
+    document = await Library(scanned).add(HARBOUR)
+    await work(scanned, "parse", "index", "generate", "index")
+
+    assert (await shown(scanned, document)).progress.pages == 0
+    assert await run(scanned, "SELECT 1 FROM pages") == []
+
+
+async def test_dead_page_leaves_document_degraded(scanned):
+    document = await submitted(scanned, HARBOUR, SMEARED)
+    await work(scanned, *EVERYTHING)
+
+    degraded = await shown(scanned, document)
+    assert (degraded.state, degraded.progress.pages_unread) == (DocumentState.DEGRADED, 1)
+    (letter,) = await scanned.ledger.dead_letters.page("default")
+    assert (letter.kind, letter.ordinal, letter.reason) == ("page", 2, "Page 2 has ink, but no words.")
+    assert [(r.reason, r.pages) for r in await scanned.ledger.dead_letters.reasons("default")] == [(letter.reason, 1)]
+    backlog = await scanned.ledger.backlogs.measure("default", [])
+    assert backlog.dead == 1
+
+
+async def test_retried_dead_page_is_the_only_one_read(scanned, reader):
+    document = await submitted(scanned, HARBOUR, SMEARED)
+    await work(scanned, *EVERYTHING)
+    (letter,) = await scanned.ledger.dead_letters.page("default")
+    reader.clear = True
+
+    resolved = await scanned.ledger.dead_letters.retry("default", Choice(letter_id=letter.id))
+    await work(scanned, *EVERYTHING)
+
+    assert (resolved.pages, resolved.chunks) == (1, 0)
+    assert (await shown(scanned, document)).state is DocumentState.READY
+    assert reader.reads == {("default", HARBOUR): 1, ("default", SMEARED): 2}
+
+
+async def test_discarded_dead_page_makes_document_ready(scanned):
+    document = await submitted(scanned, HARBOUR, SMEARED)
+    await work(scanned, *EVERYTHING)
+
+    resolved = await scanned.ledger.dead_letters.discard("default", Choice())
+
+    ready = await shown(scanned, document)
+    assert (resolved.pages, ready.state, ready.progress.pages_unread) == (1, DocumentState.READY, 1)
+
+
+async def test_document_stays_degraded_until_last_page_is_discarded(scanned):
+    document = await submitted(scanned, HARBOUR, SMEARED, SMEARED)
+    await work(scanned, *EVERYTHING)
+    first, last = await scanned.ledger.dead_letters.page("default")
+
+    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=first.id))
+    between = await shown(scanned, document)
+    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=last.id))
+
+    assert between.state is DocumentState.DEGRADED
+    assert (await shown(scanned, document)).state is DocumentState.READY
+
+
+async def test_scan_without_any_readable_page_fails_with_reason(scanned, reader):
+    document = await submitted(scanned, SMEARED)
+    await work(scanned, *EVERYTHING)
+    failed = await shown(scanned, document)
+    reader.clear = True
+    await scanned.ledger.documents.retry("default", document.id)
+    await work(scanned, *EVERYTHING)
+
+    assert failed.state is DocumentState.FAILED
+    assert failed.error.endswith("The first one: Page 1 has ink, but no words.")
+    assert (await shown(scanned, document)).state is DocumentState.READY
+
+
+async def test_transient_failure_is_repeated(scanned, reader):
+    document = await pages_due(scanned, "default", HARBOUR)
+
+    def fail_once(_):
+        if reader.reads.total() == 1:
+            raise Transient("no parser process can be started")
+
+    reader.before = fail_once
+    await work(scanned, "read")
+    await run(scanned, "UPDATE pages SET due_at = now()")
+    await work(scanned, "read", "parse", "index", "generate", "index")
+
+    assert (await shown(scanned, document)).state is DocumentState.READY
+    assert reader.reads.total() == 2
+
+
+async def test_missing_language_data_fails_the_document(scanned):
+    await scanned.ledger.collections.ensure(
+        "default",
+        "default",
+        embedding_model=scanned.settings.embedding_model,
+        options=CollectionOptions(ocr_languages="tlh"),
+    )
+    document = await submitted(scanned, HARBOUR)
+    await work(scanned, "parse")
+
+    failed = await shown(scanned, document)
+    assert failed.state is DocumentState.FAILED
+    assert "tesseract-ocr-tlh" in failed.error
+
+
+async def test_picture_is_read_by_the_engine(services, provider):
+    """The one test with the real engine: its wiring, not its quality."""
+    new = await Library(services).new("", "notice.png")
+    upload = await services.uploads.store_bytes(picture("The harbour opens", "at six."), max_bytes=1_000_000)
+    new = replace(new, upload=upload.name, filename="notice.png", media_type="image/png", content_hash=upload.sha256)
+    document = (await services.ledger.documents.submit(new)).document
+    await work(services, *EVERYTHING)
+
+    assert (await shown(services, document)).state is DocumentState.READY
+    assert "harbour opens" in " ".join(await texts_of(services, document))
+
+
+# Texts are reused
+
+
+async def test_reindex_reads_no_page(scanned, reader):
+    document = await submitted(scanned, HARBOUR, MARKET)
+    await work(scanned, *EVERYTHING)
+    await scanned.ledger.documents.reindex(await Library(scanned).collection())
+    await work(scanned, "parse", "parse", "index", "generate", "index")
+
+    again = await shown(scanned, document)
+    assert (again.version, again.state, again.progress.pages_read) == (2, DocumentState.READY, 2)
+    assert reader.reads.total() == 2
+
+
+async def test_build_finds_texts_of_pages(scanned, reader):
+    await submitted(scanned, HARBOUR, MARKET)
+    await work(scanned, *EVERYTHING)
+    await filled(scanned, chunk_max_chars=500)
+    await work(scanned, "parse", "parse", "index", "generate", "index")
+
+    rows = "SELECT d.state, count(*) FROM documents d JOIN pages p ON p.document_id = d.id GROUP BY d.id, d.state"
+    assert await run(scanned, rows) == [("ready", 2), ("ready", 2)]
+    assert reader.reads.total() == 2
+
+
+async def test_same_file_under_other_name_reads_nothing(scanned, reader):
+    await submitted(scanned, HARBOUR, name="a.pdf")
+    await work(scanned, *EVERYTHING)
+    again = await submitted(scanned, HARBOUR, name="b.pdf")
+    await work(scanned, "parse", "parse", "index", "generate", "index")
+
+    assert (await shown(scanned, again)).state is DocumentState.READY
+    assert reader.reads.total() == 1
+
+
+async def test_same_file_uploaded_twice_is_read_once(scanned, reader):
+    both = [await submitted(scanned, HARBOUR, MARKET, name=name) for name in ("a.pdf", "b.pdf")]
+    await work(scanned, *EVERYTHING)
+
+    assert {(await shown(scanned, document)).state for document in both} == {DocumentState.READY}
+    assert set(reader.reads.values()) == {1}
+
+
+async def test_text_that_appears_after_parsing_is_found(scanned, reader):
+    """The text is stored between the insertion of a page and its claim, as by two concurrent transactions."""
+    document = await pages_due(scanned, "default", HARBOUR)
+    insert = "INSERT INTO page_texts (key, tenant, text, words, confidence) SELECT key, tenant, :text, 5, 90 FROM pages"
+    await run(scanned, insert, text=MARKET)
+    await work(scanned, "read", "parse", "index", "generate", "index")
+
+    assert await texts_of(scanned, document) == [MARKET]
+    assert reader.reads.total() == 0
+
+
+async def test_other_tenant_reads_same_file_itself(scanned, reader):
+    for tenant in ("alice", "bob"):
+        await submitted(scanned, HARBOUR, tenant=tenant)
+        await work(scanned, *EVERYTHING)
+
+    assert reader.reads == {("alice", HARBOUR): 1, ("bob", HARBOUR): 1}
+
+
+async def test_other_languages_are_read_again(scanned, reader):
+    await submitted(scanned, HARBOUR)
+    await work(scanned, *EVERYTHING)
+    await filled(scanned, ocr_languages="deu+eng")
+    await work(scanned, *EVERYTHING)
+
+    assert reader.reads.total() == 2
+
+
+async def test_unused_texts_are_deleted_after_retention(scanned):
+    document = await submitted(scanned, HARBOUR)
+    await work(scanned, *EVERYTHING)
+    texts = scanned.ledger.page_texts
+    await texts.forget(timedelta())
+    await texts.forget(timedelta())
+    kept = await run(scanned, "SELECT count(*) FROM page_texts")
+    await scanned.ledger.documents.delete("default", document.id)
+    await scanned.ledger.work.purge_versions()
+    await texts.forget(timedelta())
+    await texts.forget(timedelta())
+
+    assert kept == [(1,)]
+    assert await run(scanned, "SELECT count(*) FROM page_texts") == [(0,)]
+
+
+# Claims
+
+
+async def test_claim_takes_eight_pages_at_most(scanned):
+    await pages_due(scanned, "default", *numbered(20))
+
+    assert len(await scanned.ledger.pages.claim(100)) == 8
+
+
+async def test_pages_are_claimed_in_turn_between_tenants(scanned):
+    await pages_due(scanned, "big", *numbered(30))
+    await pages_due(scanned, "small", *numbered(2))
+
+    claimed = Counter(page.tenant for page in await scanned.ledger.pages.claim(8))
+    assert claimed == {"big": 6, "small": 2}
+
+
+async def test_uploads_are_read_before_bulk(scanned):
+    await pages_due(scanned, "default", *numbered(9, "bulk"), name="bulk.pdf", lane=1)
+    document = await pages_due(scanned, "default", *numbered(3, "upload"), name="upload.pdf")
+
+    claimed = await scanned.ledger.pages.claim(3)
+    row = await run(scanned, "SELECT id FROM documents WHERE public_id = :id", id=document.id)
+    assert {page.document_id for page in claimed} == {row[0][0]}
+
+
+async def test_concurrent_claims_take_different_pages(scanned):
+    await pages_due(scanned, "default", *numbered(32))
+
+    claims = await asyncio.gather(*(scanned.ledger.pages.claim(8) for _ in range(4)))
+    numbers = [page.number for pages in claims for page in pages]
+    assert len(set(numbers)) == len(numbers) == 32
+
+
+async def test_page_of_paused_job_is_not_claimed(scanned):
+    job = (await scanned.ledger.jobs.open_load(await Library(scanned).collection(), key=None, expected=1)).job
+    await pages_due(scanned, "default", HARBOUR)
+    await run(scanned, "UPDATE pages SET lane = 16 * (SELECT number FROM jobs)")
+    await scanned.ledger.jobs.pause("default", job.id, PauseReason.USER)
+
+    paused = await scanned.ledger.pages.claim(8)
+    await scanned.ledger.jobs.resume("default", job.id)
+
+    assert paused == []
+    assert "read" in await scanned.ledger.work.due()
+    assert len(await scanned.ledger.pages.claim(8)) == 1
+
+
+async def test_due_pages_wake_and_want_read_workers(scanned):
+    before = (await scanned.ledger.work.due(), await scanned.wanted.update())
+    await pages_due(scanned, "default", *numbered(500))
+
+    after = (await scanned.ledger.work.due(), await scanned.wanted.update())
+    survey = await scanned.ledger.backlogs.survey()
+    backlog = await scanned.ledger.backlogs.measure("default", [])
+    assert "read" not in before[0]
+    assert "read" not in before[1]
+    assert "read" in after[0]
+    assert after[1]["read"] > 1
+    assert survey.rows["pages", "waiting"] == 500
+    assert ("read", 0) in survey.oldest
+    assert backlog.stages["read"].due == 500
+
+
+# Leases
+
+
+async def test_lost_lease_cannot_settle_but_keeps_text(scanned):
+    await pages_due(scanned, "default", HARBOUR)
+    pages = scanned.ledger.pages
+    (late,) = await pages.claim(8)
+    await end_leases(scanned)
+    (current,) = await pages.claim(8)
+
+    advanced = await pages.settle([outcome(late)])
+
+    assert (current.lost_leases, advanced) == (1, True)  # the text of a late worker is as good as any
+    assert await run(scanned, "SELECT text FROM page_texts") == [("A word.",)]
+    assert not await pages.settle([outcome(current, "Another text.")])
+    assert await run(scanned, "SELECT text FROM page_texts") == [("A word.",)]
+
+
+async def test_page_that_kills_workers_is_suspected_then_dead(scanned):
+    document = await pages_due(scanned, "default", HARBOUR, MARKET)
+    pages = scanned.ledger.pages
+    for _ in range(SUSPECT_AFTER):
+        await pages.claim(8)
+        await end_leases(scanned)
+    assert await pages.claim(8) == []
+    await run(scanned, "UPDATE pages SET lost_leases = 0, leased_by = NULL WHERE number = 1")
+    for _ in range(DEATHS_ALONE):
+        (suspect,) = await pages.claim(1, suspects=True)
+        assert suspect.number == 2
+        await end_leases(scanned)
+    await work(scanned, "read", "parse", "index", "generate", "index")
+
+    degraded = await shown(scanned, document)
+    assert (degraded.state, degraded.progress.pages_unread) == (DocumentState.DEGRADED, 1)
+
+
+async def test_released_pages_are_due_at_once(scanned):
+    await pages_due(scanned, "default", HARBOUR)
+    pages = scanned.ledger.pages
+    (page,) = await pages.claim(8)
+    assert await pages.extend([page.lease]) == {page.lease.token}
+    await pages.release([page.lease])
+
+    assert await pages.extend([page.lease]) == set()
+    assert [again.lost_leases for again in await pages.claim(8)] == [0]
+
+
+async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
+    """Two settlements that do not see each other would leave a document waiting; twenty pairs make that likely.
+
+    The pages are dead, because settlements of read pages also wait for each other at the number of pages of the day.
+    """
+    for number in range(20):
+        await submitted(scanned, f"left {number}", f"right {number}", name=f"{number}.pdf")
+    await work(scanned, "parse")
+    pages = scanned.ledger.pages
+    claimed = [page for _ in range(5) for page in await pages.claim(8)]
+    pairs = [
+        [page for page in claimed if page.document_id == document] for document in {p.document_id for p in claimed}
+    ]
+
+    for pair in pairs:
+        await asyncio.gather(*(pages.settle([FailedAttempt(page.lease, Dead("smeared"))]) for page in pair))
+
+    assert await run(scanned, "SELECT state, count(*) FROM documents GROUP BY state") == [("queued", 20)]
+
+
+async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):
+    """A drain is stopped while it reads: finished pages stay read, and the others are claimed by the next drain."""
+    document = await pages_due(scanned, "default", *numbered(40))
+    stopping = asyncio.Event()
+
+    async def slow(_):
+        if reader.reads.total() > 20:
+            stopping.set()
+            await asyncio.Event().wait()
+
+    reader.before = slow
+    limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(minutes=1), grace=timedelta(milliseconds=50))
+    await Drain(read_stage(scanned.reader), limits, stopping).run()
+    reader.before = lambda _: None
+    await work(scanned, "read", "parse", "index", "generate", "index")
+
+    assert (await shown(scanned, document)).state is DocumentState.READY
+    assert reader.reads.total() <= 40 + scanned.reader.slots
+
+
+# Edits, deletions, erasures
+
+
+async def test_edit_while_reading_abandons_old_pages(scanned):
+    await pages_due(scanned, "default", HARBOUR)
+    (late,) = await scanned.ledger.pages.claim(8)
+    document = await submitted(scanned, MARKET)
+    await scanned.ledger.pages.settle([outcome(late)])
+    await work(scanned, *EVERYTHING)
+
+    assert (await shown(scanned, document)).version == 2
+    assert await texts_of(scanned, document) == [MARKET]
+
+
+async def test_cancelled_job_discards_documents_being_read(scanned):
+    await pages_due(scanned, "default", HARBOUR)
+    job = (await scanned.ledger.jobs.open_load(await Library(scanned).collection(), key=None, expected=1)).job
+    lane = "16 * (SELECT number FROM jobs)"
+    await run(scanned, f"UPDATE documents SET job_id = :job, lane = {lane}", job=job.id)
+    await run(scanned, f"UPDATE pages SET lane = {lane}")
+    await scanned.ledger.jobs.cancel("default", job.id)
+    while await scanned.ledger.jobs.settle():
+        pass
+
+    assert await run(scanned, "SELECT state FROM documents") == [("deleting",)]
+    assert await run(scanned, "SELECT 1 FROM pages") == []
+
+
+@pytest.mark.parametrize("scope", ["tenant", "collection", "document"])
+async def test_erasure_deletes_texts_of_pages(scanned, scope):
+    document = await submitted(scanned, HARBOUR, MARKET, tenant="alice")
+    await work(scanned, "parse")
+    (late, *_) = await scanned.ledger.pages.claim(1)
+    await work(scanned, "read")
+    erasures = scanned.ledger.erasures
+    if scope == "document":
+        erasure = await erasures.start_document(document.id, "alice")
+    else:
+        erasure = await erasures.start("alice", None if scope == "tenant" else "default")
+    await finished(scanned, erasure)
+    await scanned.ledger.pages.settle([outcome(late)])
+
+    assert await run(scanned, "SELECT number FROM pages") == []
+    assert await run(scanned, "SELECT text FROM page_texts") == []
+
+
+async def test_document_erasure_keeps_texts_of_other_documents(scanned, reader):
+    document = await submitted(scanned, HARBOUR, MARKET, name="erased.pdf")
+    await submitted(scanned, HARBOUR, MARKET, name="kept.pdf")
+    await work(scanned, *EVERYTHING)
+
+    await finished(scanned, await scanned.ledger.erasures.start_document(document.id, "default"))
+
+    assert await run(scanned, "SELECT count(*) FROM page_texts") == [(2,)]
+
+
+# Limits
+
+
+async def test_limit_of_pages_defers_until_midnight(scanned):
+    limited = Pages(scanned.database, worker="w", lease=timedelta(seconds=30), limits=PageLimits({"default": 3}))
+    document = await pages_due(scanned, "default", *numbered(5))
+    other = await pages_due(scanned, "other", *numbered(5), name="other.pdf")
+    claimed = [page for page in await limited.claim(8) if page.tenant == "default"]
+    await limited.settle([outcome(page) for page in claimed])
+
+    assert [page.tenant for page in await limited.claim(8)] == []  # the pages of the other tenant are in progress
+    waiting = await shown(scanned, document)
+    assert len(claimed) == 3
+    assert waiting.error.startswith("The limit of 3 pages per day is reached: its pages are read from ")
+    assert (await shown(scanned, other, "other")).error is None
+    (due,) = await run(
+        scanned,
+        "SELECT DISTINCT to_char(due_at AT TIME ZONE 'UTC', 'HH24:MI') FROM pages"
+        " WHERE tenant = 'default' AND state = 'waiting'",
+    )
+    assert due == ("00:00",)
+
+
+async def test_deferred_pages_are_read_on_next_day(scanned):
+    limited = Pages(scanned.database, worker="w", lease=timedelta(seconds=30), limits=PageLimits({}, 3))
+    document = await pages_due(scanned, "default", *numbered(5))
+    await limited.settle([outcome(page) for page in await limited.claim(8)])
+    await limited.claim(8)
+    await run(scanned, "UPDATE pages_by_day SET day = day - 1")
+    await run(scanned, "UPDATE pages SET due_at = now() WHERE state = 'waiting'")
+    claimed = await limited.claim(8)
+    await limited.settle([outcome(page) for page in claimed])
+    await limited.forget_days()
+
+    queued = await shown(scanned, document)
+    assert (len(claimed), queued.state, queued.error) == (2, DocumentState.QUEUED, None)
+    assert await run(scanned, "SELECT pages FROM pages_by_day") == [(2,)]
+
+
+def test_key_of_a_page_depends_on_every_part():
+    file_hash = hashlib.sha256(b"scan").digest()
+    keys = {
+        page_key("a", file_hash, 1, engine="e", data="d", languages=("eng",)),
+        page_key("b", file_hash, 1, engine="e", data="d", languages=("eng",)),
+        page_key("a", file_hash[::-1], 1, engine="e", data="d", languages=("eng",)),
+        page_key("a", file_hash, 2, engine="e", data="d", languages=("eng",)),
+        page_key("a", file_hash, 1, engine="ed", data="", languages=("eng",)),
+        page_key("a", file_hash, 1, engine="e", data="d", languages=("eng", "deu")),
+        page_key("a", file_hash, 1, engine="e", data="d", languages=("deu", "eng")),
+        page_key("a", file_hash, 1, engine="e", data="d", languages=("eng",), dpi=300),
+    }
+    assert len(keys) == 8
+
+
+async def test_file_is_fetched_once_for_concurrent_pages(scanned, reader, monkeypatch):
+    await pages_due(scanned, "default", *numbered(6))
+    fetched, together = [], asyncio.Event()
+    uploads = scanned.uploads
+    original = uploads.fetched
+
+    def counted(name):
+        fetched.append(name)
+        return original(name)
+
+    async def wait(_):
+        if reader.reads.total() >= scanned.reader.slots:
+            together.set()
+        await together.wait()
+
+    monkeypatch.setattr(uploads, "fetched", counted)
+    reader.before = wait
+    draining = asyncio.create_task(work(scanned, "read"))
+    await eventually(together.is_set)
+    assert len(fetched) == 1
+    reader.before = lambda _: None
+    await draining
