@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 @contextmanager
 def _built_when_used() -> Iterator[None]:
-    """Let the models that are defined meanwhile build their validators later; the client would rebuild each of them."""
+    """Make pydantic build the validators of models that are defined meanwhile later; the client would rebuild each."""
     config, rebuild = BaseModel.model_config, BaseModel.__dict__["model_rebuild"]
     BaseModel.model_config = ConfigDict(defer_build=True)
     BaseModel.model_rebuild = classmethod(lambda _, **__: None)  # type: ignore[assignment, method-assign]
