@@ -1,13 +1,13 @@
 """Hostile pictures and scans end within their time and memory, with a text or a sentence, and harm no other file.
 
-The suite reads a sample; `--faults full` reads every file of `tests/support/hostile` and of the folder of hostile files.
+The suite reads a sample; `--faults full` reads all files of `tests/support/hostile` and of `tests/files/hostile`.
 """
 
 import re
 import resource
 import time
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -97,8 +97,16 @@ def children():
 
 
 def peak_bytes():
-    """Return the largest resident memory of all ended children so far."""
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    """Return the largest resident memory that any child had so far."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    running = [int(line.split()[1]) for child in children() for line in status_of(child) if line.startswith("VmHWM")]
+    return max(ended, *running, 0) * 1024
+
+
+def status_of(process):
+    with suppress(OSError):
+        return Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return []
 
 
 def hostile_files(seed, *, full):
