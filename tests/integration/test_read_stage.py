@@ -25,7 +25,7 @@ from tests.conftest import Library
 from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
 from tests.support.api import work
-from tests.support.scans import BLANK, SMEARED, picture, scan, with_reader
+from tests.support.scans import BLANK, FAINT, SMEARED, picture, scan, with_reader
 from tests.support.waiting import eventually
 
 HARBOUR, MARKET = "The harbour opens at six.", "The market closes at noon."
@@ -102,6 +102,15 @@ async def test_blank_page_is_read_and_not_dead(scanned):
 
     ready = await shown(scanned, document)
     assert (ready.state, ready.progress.pages_read) == (DocumentState.READY, 2)
+
+
+async def test_uncertain_text_asks_no_questions(scanned, provider):
+    document = await submitted(scanned, HARBOUR, f"{MARKET} {FAINT}")
+    await work(scanned, *EVERYTHING)
+
+    assert (await shown(scanned, document)).state is DocumentState.READY
+    assert await texts_of(scanned, document) == [HARBOUR, f"{MARKET} {FAINT}"]
+    assert provider.stats()["calls"] == 1
 
 
 async def test_document_without_scans_has_no_pages(scanned):
@@ -387,6 +396,20 @@ async def test_lost_lease_cannot_settle_but_keeps_text(scanned):
     assert await run(scanned, "SELECT text FROM page_texts") == [("A word.",)]
 
 
+async def test_lost_lease_is_neither_extended_nor_failed(scanned):
+    document = await pages_due(scanned, "default", HARBOUR)
+    pages = scanned.ledger.pages
+    (late,) = await pages.claim(8)
+    await end_leases(scanned)
+    (current,) = await pages.claim(8)
+
+    assert await pages.extend([late.lease, current.lease]) == {current.lease.token}
+    assert not await pages.settle([FailedAttempt(late.lease, Dead("smeared"))])
+    await pages.release([late.lease])
+    assert await run(scanned, "SELECT state, leased_by IS NOT NULL FROM pages") == [("waiting", True)]
+    assert (await shown(scanned, document)).state is DocumentState.READING
+
+
 async def test_page_that_kills_workers_is_suspected_then_dead(scanned):
     document = await pages_due(scanned, "default", HARBOUR, MARKET)
     pages = scanned.ledger.pages
@@ -533,6 +556,15 @@ async def test_limit_of_pages_defers_until_midnight(scanned):
         " WHERE tenant = 'default' AND state = 'waiting'",
     )
     assert due == ("00:00",)
+
+
+async def test_shared_texts_do_not_count_as_pages_of_day(scanned):
+    await pages_due(scanned, "default", *numbered(3))
+    pages = scanned.ledger.pages
+    claimed = await pages.claim(8)
+    await pages.settle([PageOutcome(claimed[0], None), *map(outcome, claimed[1:])])
+
+    assert await run(scanned, "SELECT pages FROM pages_by_day") == [(2,)]
 
 
 async def test_deferred_pages_are_read_on_next_day(scanned):

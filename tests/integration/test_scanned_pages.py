@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from PIL import Image, ImageChops, ImageDraw
+from PIL import Image, ImageChops, ImageDraw, ImageFont
 
 from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
@@ -176,6 +176,26 @@ async def test_small_text_is_enlarged(sandbox, stored):
     assert one_line(text) == one_line(HARBOUR)
 
 
+async def test_small_letters_are_read_at_300_dpi(sandbox, stored):
+    page, lines = Image.new("L", (1748, 600), 255), f"{HARBOUR}\n{TICKETS}"
+    ImageDraw.Draw(page).multiline_text((100, 100), lines, fill=0, font=ImageFont.load_default(18), spacing=18)
+    content = io.BytesIO()
+    page.save(content, "PNG", dpi=(300, 300))  # at 200 dpi no word of 4.3 points is found
+
+    text = (await sandbox.read_page(stored(content.getvalue()), 1, languages=ENGLISH)).text
+
+    assert one_line(HARBOUR) in one_line(text)
+
+
+async def test_damaged_orientation_does_not_prevent_reading(sandbox, stored):
+    content = io.BytesIO()
+    picture(HARBOUR).save(content, "JPEG", dpi=(200, 200), exif=b"Exif\0\0" + b"\xff" * 900)
+
+    text = (await sandbox.read_page(stored(content.getvalue()), 1, languages=ENGLISH)).text
+
+    assert one_line(text) == one_line(HARBOUR)
+
+
 async def test_rules_and_photographs_are_not_unread_ink(sandbox, stored):
     page = picture(HARBOUR)
     for height in range(600, 1600, 60):
@@ -250,6 +270,14 @@ HOSTILE = {
     "a TIFF whose chain leads outside": (tiff_chain(4_000_000_000), "is damaged"),
     "a TIFF whose chain is a loop": (tiff_chain(10), "page 1 cannot be read"),
     "an animation": (saved([picture(HARBOUR), BLANK], "GIF"), "is an animation"),
+    "a page without area": (
+        re.sub(rb"(/MediaBox \[[^]]*\])", rb"\1 /CropBox [ 9000 9000 9001 9001 ]", saved([picture(HARBOUR)], "PDF")),
+        "points, too few for a letter",
+    ),
+    "a page as long as a street": (
+        re.sub(rb"/MediaBox \[[^]]*\]", b"/MediaBox [ 0 0 9 30000 ]", saved([picture(HARBOUR)], "PDF")),
+        "points, too many to be read",
+    ),
     "a page as large as a field": (
         re.sub(rb"/MediaBox \[[^]]*\]", b"/MediaBox [ 0 0 99999 99999 ]", saved([picture(HARBOUR)], "PDF")),
         "points, too many to be read",

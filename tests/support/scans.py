@@ -25,6 +25,7 @@ from shared.services.all import AllServices
 
 _MARK = b"SCAN\f"
 BLANK, SMEARED = "(blank)", "(smeared)"  # a page without words, and a page that cannot be read
+FAINT = "(faint)"  # in a page whose words are uncertain
 
 
 def scan(*pages: str) -> str:
@@ -66,7 +67,10 @@ class ScanReader:
         if missing:
             return PagesToRead(len(pages), missing, "application/pdf")
         texts = {number: page.text for number, page in sorted(reading.texts.items()) if page.text}
-        chunks = tuple(replace(ChunkContent.whole(text), page=number) for number, text in texts.items())
+        chunks = tuple(
+            replace(ChunkContent.whole(text), page=number, confidence=round(reading.texts[number].confidence))
+            for number, text in texts.items()
+        )
         return ParsedDocument(None, sum(map(len, texts.values())), "application/pdf", chunks)
 
     async def read_page(
@@ -81,7 +85,7 @@ class ScanReader:
             raise Unreadable(f"Page {number} has ink, but no words.")
         if text == BLANK:
             return PageText("", 0, 0.0)
-        return PageText(text, len(text.split()), 90.0)
+        return PageText(text, len(text.split()), 40.0 if FAINT in text else 90.0)
 
 
 def ocr(option: str | None) -> OcrData:

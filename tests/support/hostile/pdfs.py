@@ -41,7 +41,7 @@ _TRICKS = {
     "a crop box of NaN": "/CropBox [NaN NaN NaN NaN]",
 }
 _FILTERS = ("JPXDecode", "JBIG2Decode", "CCITTFaxDecode", "DCTDecode", "FlateDecode", "LZWDecode", "RunLengthDecode")
-_DRAW = b"q 500 0 0 700 40 60 cm /X Do Q"
+_DRAW = b"q 480 0 0 120 40 600 cm /X Do Q"
 
 
 def pdf(objects: Mapping[int, bytes], root: int = 1, trailer: str = "") -> bytes:
@@ -216,7 +216,7 @@ def _pictures() -> Iterator[tuple[str, bytes]]:
         yield f"PDF, predictor {predictor} of {columns} columns", one_page(picture=image(zeros(9_000), (90, 90), more))
     jp2 = (
         b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 \0\0\0\0jp2 "
-         b"\0\0\0\x2djp2h\0\0\0\x16ihdr\xff\xff\xff\xff\xff\xff\xff\xff\0\x03\x07\x07\0\0"
+        b"\0\0\0\x2djp2h\0\0\0\x16ihdr\xff\xff\xff\xff\xff\xff\xff\xff\0\x03\x07\x07\0\0"
     )
     yield "PDF, JPEG 2000 of 2**32 x 2**32", one_page(picture=image(jp2, (600, 400), "/Filter /JPXDecode"))
     segment = b"\0\0\0\x000\0\1\0\0\0\x13\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0\0\0\0\0\0"
