@@ -91,9 +91,8 @@ def main() -> None:
     parser.add_argument("--page", choices=CONDITIONS, default="clean", help="%(default)s by default")
     options = parser.parse_args()
     model = MiniLM()
-    print(
-        f"{'':13} {'page':15} {'passages':>8} {'unread':>6} {'keywords':>8} {'read':>6} {'':7} {'vectors':>8} {'read':>6}"
-    )
+    channels = "".join(f" {name:>8} {'read':>6} {'':7}" for name in ("keywords", "vectors"))
+    print(f"{'':13} {'page':15} {'passages':>8} {'unread':>6}{channels}")
     for path in options.folders:
         language = LANGUAGES.get(path.name, "eng")
         if not path.is_dir():

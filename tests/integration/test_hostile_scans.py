@@ -24,6 +24,7 @@ from tests.support import hostile
 from tests.support.hostile.samples import TEXT, valid
 
 MEMORY_BYTES = 1 << 30
+LIBRARY_BYTES = 64 << 20  # of mapped files, which the limit does not count
 SAMPLE, ALL = 40, 600
 MOST_PAGES = 2  # that are read of a file
 MORE_SECONDS = 30  # for the start of children on a busy machine
@@ -153,5 +154,5 @@ async def test_hostile_scans_end_with_text_or_sentence(request, tmp_path):
     assert [ending for ending in endings if ending.is_unclear] == []
     assert [ending for ending in endings if ending.seconds > workers.most_seconds] == []
     assert [chunk.text for chunk in document.chunks] == [TEXT]
-    assert peak_bytes() <= MEMORY_BYTES
+    assert peak_bytes() <= MEMORY_BYTES + LIBRARY_BYTES
     assert children() == []

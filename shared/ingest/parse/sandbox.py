@@ -59,6 +59,9 @@ LIFETIMES = 20
 NEAR_LIMIT = 0.75
 """A child that dies with this share of its limit in memory died of it."""
 
+NEAR_LIMIT_AT_ABORT = 0.5
+"""The same for a child that aborts: a buffer that is doubled is refused when it has half of the limit."""
+
 _PAGE_WALL = 6  # times the processor time that a page may take
 _PIECE_CHARS = 100_000
 
@@ -642,7 +645,8 @@ def _cause(death: _Death, timeout: timedelta, memory_bytes: int, subject: str = 
     if death.status == -signal.SIGXCPU:
         return _took_too_long(timeout, subject)
     out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)
-    if out_of_memory or death.peak_bytes > memory_bytes * NEAR_LIMIT:
+    near_limit = NEAR_LIMIT_AT_ABORT if death.status == -signal.SIGABRT else NEAR_LIMIT
+    if out_of_memory or death.peak_bytes > memory_bytes * near_limit:
         return _needed_too_much(memory_bytes, subject)
     if death.status < 0:
         return f"{subject} crashed the parser (signal {-death.status})"
