@@ -1,8 +1,8 @@
 """CPU that scans cost: `python -m bench scan_cost [--pairs N] [--pages N]`.
 
-First the CPU of parsing a PDF of 50 pages of text, in pairs with OCR on and off, alternately in one process: the median
-of the differences is what OCR costs a document that does not need it. Then the user and system CPU of reading a page of
-a real scan at 200 dpi, the best and the median of several readings.
+First the CPU of parsing a PDF of 50 pages of text in one process, in pairs with OCR on and off: the median difference,
+and the CPU of the step that OCR adds, which varies less on a busy machine. Then the user and system CPU of reading a
+page of a real scan at 200 dpi: the best and the median of several readings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 # As in the children of the sandbox, before the engine's library is loaded.
@@ -40,12 +41,12 @@ def pdf_of_text() -> bytes:
         f"<< /Type /Pages /Kids [{kids}] /Count {_PAGES} >>",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
+    font = "/Resources << /Font << /F1 3 0 R >> >>"
     for page in range(_PAGES):
         lines = " ".join(f"({_SENTENCE} {page * _LINES + line}.) Tj T*" for line in range(_LINES))
         drawing = f"BT /F1 10 Tf 15 TL 40 750 Td {lines} ET"
         objects += [
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * page} 0 R"
-            " /Resources << /Font << /F1 3 0 R >> >> >>",
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * page} 0 R {font} >>",
             f"<< /Length {len(drawing)} >>\nstream\n{drawing}\nendstream",
         ]
     body = "\n".join(f"{number} 0 obj\n{text}\nendobj" for number, text in enumerate(objects, 1))
@@ -74,31 +75,42 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def cost_of_text(pairs: int) -> str:
-    """Return a line: the CPU of a text PDF with OCR off and on, and the median difference of pairs."""
-    content = pdf_of_text()
-    with tempfile.TemporaryDirectory() as folder_:
-        child.load_extractor(Path(folder_))
-    off, on = [], []
+class TimedFinder:
+    """Finds pages without text, and records the CPU seconds of each search."""
+
+    pages_of_picture = staticmethod(finding.pages_of_picture)
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def pages_without_text(self, pdf: bytes, texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
+        self.seconds.append(_cpu_seconds(partial(finding.pages_without_text, pdf, texts)))
+        return ()
+
+
+def cost_of_text(pairs: int) -> Iterator[str]:
+    """Yield a line of the pairs, and a line of the search for pages without text."""
+    content, finder = pdf_of_text(), TimedFinder()
+    with tempfile.TemporaryDirectory() as scratch:
+        child.load_extractor(Path(scratch))
+    seconds: dict[bool, list[float]] = {True: [], False: []}
     for number in range(pairs + 1):
-        # Alternately first, because the second one finds warm caches.
-        for scans in (number % 2 == 0, number % 2 == 1):
-            work = lambda: child.parse(_request(scans=scans), content, finding)  # noqa: E731, B023 - called at once
-            (on if scans else off).append(_cpu_seconds(work))
-    off, on = off[1:], on[1:]  # the first pair loads what is loaded once
-    differences = statistics.median(after - before for before, after in zip(off, on, strict=True))
-    least = min(on) / min(off) - 1
-    return (
-        f"text PDF of {_PAGES} pages: {statistics.median(off) * 1e3:.1f} ms of CPU with OCR off; on: median of"
-        f" {pairs} pairs {differences * 1e3:+.2f} ms ({differences / statistics.median(off):+.1%}), least against least"
-        f" {least:+.1%}"
-    )
+        first = number % 2 == 0  # alternately, because the second one finds warm caches
+        for scans in (first, not first):
+            seconds[scans].append(_cpu_seconds(partial(child.parse, _request(scans=scans), content, finder)))
+    off, on = seconds[False][1:], seconds[True][1:]  # the first pair loads what is loaded once
+    usual, least = statistics.median(off), min(off)
+    more = statistics.median(after - before for before, after in zip(off, on, strict=True))
+    yield f"text PDF of {_PAGES} pages: {usual * 1e3:.0f} ms of CPU; with OCR on {more / usual:+.1%} in {pairs} pairs"
+    search = min(finder.seconds)
+    yield f"the search for pages without text takes {search * 1e3:.2f} ms, {search / least:.2%}"
 
 
 def cost_of_page(languages: str, readings: int) -> str:
     content, engine = SCANNED.read_bytes(), Engine(folder(), languages.split("+"))
-    seconds = [_cpu_seconds(lambda: read_page(content, 1, _DPI, engine)) for _ in range(readings)]
-    return f"page of {SCANNED.name}, {languages}: {min(seconds):.2f} s of CPU at best, {statistics.median(seconds):.2f} s median"
+    seconds = [_cpu_seconds(partial(read_page, content, 1, _DPI, engine)) for _ in range(readings)]
+    best, usual = min(seconds), statistics.median(seconds)
+    return f"page of {SCANNED.name}, {languages}: {best:.2f} s of CPU at best, {usual:.2f} s median"
 
 
 def main() -> None:
@@ -106,7 +118,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=30, help="%(default)s by default")
     parser.add_argument("--pages", type=int, default=7, help="readings of the page; %(default)s by default")
     options = parser.parse_args()
-    print(cost_of_text(options.pairs), flush=True)
+    for line in cost_of_text(options.pairs):
+        print(line, flush=True)
     for languages in LANGUAGES:
         print(lacking(languages.split("+")) or cost_of_page(languages, options.pages), flush=True)
 
