@@ -75,7 +75,8 @@ def picture(pdf: bytes, number: int, dpi: int) -> Image.Image:
         if number > len(document):
             raise Unreadable("it is not in the file")
         page = document[number - 1]
-        rendered: Image.Image = page.render(scale=_scale(*page.get_size(), dpi), grayscale=True).to_pil()
+        width, height = page.get_size()
+        rendered: Image.Image = page.render(scale=_scale(width, height, dpi), grayscale=True).to_pil()
         return rendered.convert("L")
 
 
