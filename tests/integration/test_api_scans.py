@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.api import calling, work
+from tests.integration.test_read_stage import run
+from tests.support.api import calling, events_of, serving, work
 from tests.support.scans import SMEARED, scan, with_reader
 
 HARBOUR = "The harbour opens at six."
@@ -72,6 +73,21 @@ async def test_discarded_page_makes_document_ready(caller, scanned):
 
     assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_work": 0}
     assert await shown(caller, document_id) == ("ready", 2, 1, 1)
+
+
+async def test_new_listener_receives_documents_being_read(settings, scanned):
+    async with serving(settings, scanned) as client:
+        document_id = await submitted(client, HARBOUR)
+        await work(scanned, "parse")
+        await run(scanned, "UPDATE documents SET updated_at = now() - interval '1 hour'")
+        async with client.stream("GET", "/v1/events") as stream:
+            events = events_of(stream)
+            received = [await anext(events), await anext(events)]
+
+    assert [(name, data.get("id"), data.get("state")) for name, data in received] == [
+        ("progress", None, None),
+        ("document", document_id, "reading"),
+    ]
 
 
 async def test_documents_being_read_are_listed_by_state(caller, scanned):
