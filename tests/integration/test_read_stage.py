@@ -20,10 +20,13 @@ from shared.domain.states import DocumentState
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.read.stage import read_stage
 from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.postgres.database import AdvisoryLock, lock
+from shared.ledger.work import claims
 from shared.ledger.work.pages import PageLimits, Pages
 from tests.conftest import Library
 from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
+from tests.integration.test_statements import statements as sent_statements
 from tests.support.api import work
 from tests.support.scans import BLANK, SMEARED, picture, scan, with_reader
 from tests.support.waiting import eventually
@@ -533,6 +536,38 @@ async def test_limit_of_pages_defers_until_midnight(scanned):
         " WHERE tenant = 'default' AND state = 'waiting'",
     )
     assert due == ("00:00",)
+
+
+def limited_to(services, pages):
+    return Pages(services.database, worker="w", lease=timedelta(seconds=30), limits=PageLimits({}, pages))
+
+
+async def test_concurrent_claim_stays_within_limit_of_pages(scanned):
+    """An upload arrives while another claim takes pages of bulk work: the claims would not skip each other's pages."""
+    limited = limited_to(scanned, 8)
+    await pages_due(scanned, "default", *numbered(8, "bulk"), name="bulk.pdf", lane=1)
+    async with scanned.database.begin() as connection:
+        await lock(connection, AdvisoryLock.PAGES)
+        parameters = limited._claim(8, suspects=False)
+        first = (await connection.execute(claims.CLAIM_PAGES[False], parameters)).all()
+        await pages_due(scanned, "default", *numbered(8, "upload"), name="upload.pdf")
+        with sent_statements(scanned, "pg_try_advisory_xact_lock") as tries:
+            second = asyncio.create_task(limited.claim(8))
+            await eventually(lambda: second.done() or tries)
+
+    assert (len(first), await second) == (8, [])
+
+
+async def test_suspect_beyond_limit_of_pages_is_not_claimed(scanned):
+    await pages_due(scanned, "default", *numbered(3))
+    suspected = "UPDATE pages SET lost_leases = :lost WHERE number = 3"
+    await run(scanned, suspected, lost=SUSPECT_AFTER)
+    limited = limited_to(scanned, 2)
+    claimed = await limited.claim(8)
+
+    assert await limited.claim(1, suspects=True) == []
+    await limited.release([claimed[0].lease])
+    assert [page.number for page in await limited.claim(1, suspects=True)] == [3]
 
 
 async def test_deferred_pages_are_read_on_next_day(scanned):

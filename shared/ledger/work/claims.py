@@ -57,7 +57,7 @@ _QUEUES = {
         "is_open": "{TO_READ:w}",
         "columns": "w.id, w.key",
         "only": "{page_is_free}",
-        "only_suspects": "TRUE",
+        "only_suspects": "{day_has_room_for_suspect}",
         "fits": "{day_has_room}",
         "held": "{held:read}",
     },

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import RowMapping, exc
+from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.outcomes import FailedAttempt
@@ -23,7 +23,7 @@ from shared.domain.work import Lease
 from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.database import Collided, Database, again_after_collision
+from shared.ledger.postgres.database import AdvisoryLock, Collided, Database, again_after_collision, lock
 from shared.ledger.work import claims, costs
 from shared.process import metrics
 
@@ -78,7 +78,7 @@ class Pages:
         worker: name of the process, for readers of the ledger.
         lease: duration of a claim without extension.
         weights: relative shares of tenants in the free slots; default 1.
-        limits: limits of tenants per day. Workers that claim at the same moment may exceed them by a claim each.
+        limits: limits of tenants per day.
     """
 
     def __init__(
@@ -139,13 +139,22 @@ class Pages:
         await self._database.settlements_first()
         if self._limits.exist:
             await self._defer_limited()
+        parameters = self._claim(limit, suspects=suspects)
         try:
-            claimed = await self._database.rows(claims.CLAIM_PAGES[suspects], self._claim(limit, suspects=suspects))
+            claimed = await self._claimed(claims.CLAIM_PAGES[suspects], parameters)
         except exc.IntegrityError as error:
             raise Collided("another worker leased the same page", component="ledger") from error
         if lost := sum(row["lost_leases"] > 0 for row in claimed):
             metrics.LEASES_LOST.labels("read").inc(lost)
         return decoded("read", rows.page_to_read, claimed)
+
+    async def _claimed(self, claim: TextClause, parameters: Mapping[str, Any]) -> Sequence[RowMapping]:
+        """Return the claimed rows. With limits one worker claims at a time, because each counts the others' pages."""
+        if not self._limits.exist:
+            return await self._database.rows(claim, parameters)
+        async with self._database.begin() as connection:
+            await lock(connection, AdvisoryLock.PAGES)
+            return (await connection.execute(claim, parameters)).mappings().all()
 
     async def settle(self, outcomes: Sequence[PageOutcome | FailedAttempt]) -> bool:
         """Store texts and record failed attempts; return whether a document is to be parsed again.
@@ -202,11 +211,11 @@ class Pages:
         log.info("pages.deferred", documents=len(ids))
 
     def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
-        common = {"limit": min(limit, MOST_OF_A_CLAIM), "worker": self._worker, "lease": self.lease}
+        most = self._most()
+        common = {"limit": min(limit, MOST_OF_A_CLAIM), "worker": self._worker, "lease": self.lease} | most
         if suspects:
             return common
-        most = self._most()
-        return common | most | {"weights": [self._weights.get(tenant, 1) for tenant in most["tenants"]]}
+        return common | {"weights": [self._weights.get(tenant, 1) for tenant in most["tenants"]]}
 
     def _most(self) -> dict[str, Any]:
         """Return the tenants with weights or limits, and the limits."""
