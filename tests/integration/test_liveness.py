@@ -142,9 +142,8 @@ async def test_frozen_process_does_not_count_as_live(monkeypatch):
 def worker(log, **variables):
     """Start a read worker, whose ledger does not exist, and yield the process."""
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "workers", "read"], cwd=ROOT, env={**os.environ, **variables}, stdout=file, stderr=file
-        )
+        command, environment = [sys.executable, "-m", "workers", "read"], {**os.environ, **variables}
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
     try:
         yield process
     finally:

@@ -24,6 +24,7 @@ from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.services.all import AllServices
 
 _MARK = b"SCAN\f"
+LANGUAGES = ("deu", "eng")  # whose data is installed
 BLANK, SMEARED = "(blank)", "(smeared)"  # a page without words, and a page that cannot be read
 
 
@@ -96,7 +97,8 @@ def with_reader(services: AllServices) -> tuple[AllServices, ScanReader]:
     """Return services with a reader that replaces the sandbox, and the reader."""
     reader = ScanReader(services.parser.sandbox)
     parser = replace(services.parser, sandbox=reader, ocr=ocr)
-    return replace(services, parser=parser, reader=replace(services.reader, engine=reader)), reader
+    reading = replace(services.reader, engine=reader, languages=lambda: LANGUAGES)
+    return replace(services, parser=parser, reader=reading), reader
 
 
 def picture(*lines: str) -> bytes:

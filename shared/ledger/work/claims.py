@@ -56,7 +56,7 @@ _QUEUES = {
         "table": "pages",
         "is_open": "{TO_READ:w}",
         "columns": "w.id, w.key",
-        "only": "{page_is_free}",
+        "only": "{page_is_free} AND {languages_are_installed:w}",
         "only_suspects": "{day_has_room_for_suspect}",
         "fits": "{day_has_room}",
         "held": "{held:read}",

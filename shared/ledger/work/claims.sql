@@ -107,6 +107,10 @@ WITH RECURSIVE {fair:parse}
 NOT EXISTS (SELECT 1 FROM pages o
             WHERE o.key = w.key AND {TO_READ:o} AND o.leased_by IS NOT NULL AND o.id <> w.id OFFSET 0)
 
+-- part: languages_are_installed
+-- The worker has the data of all languages of a page, or they are unknown.
+coalesce(string_to_array({argument}.languages, '+') <@ CAST(:languages AS text[]), TRUE)
+
 -- part: read_today
 -- The number of pages that were read for a tenant on this day.
 coalesce((SELECT b.pages FROM pages_by_day b

@@ -33,6 +33,7 @@ MOST_OF_A_CLAIM = 8
 _UNLIMITED = 2**31 - 1
 _SLICE_DOCUMENTS = 1_000  # documents of one transaction
 _SLICE_PAGES = 2_000
+_EXAMINED_PAGES = 100_000  # some 50 ms
 SQL = statements.load(__file__, states.FRAGMENTS, insert_state=states.INSERT_PAGE.target("{has_text:v}"))
 log = structlog.get_logger()
 
@@ -94,6 +95,7 @@ class Pages:
         self._worker = worker
         self._weights = weights or {}
         self._limits = limits or PageLimits()
+        self._has_explained = True  # perhaps an earlier process has
         self.lease = lease
 
     # Parsing
@@ -127,11 +129,18 @@ class Pages:
     # Reading
 
     @again_after_collision
-    async def claim(self, limit: int, *, suspects: bool = False) -> list[PageToRead]:
+    async def claim(
+        self, limit: int, *, suspects: bool = False, languages: Sequence[str] | None = None
+    ) -> list[PageToRead]:
         """Claim pages; with `suspects` only suspects, for a worker without other work.
 
         Pages of tenants that have reached their limit are not claimed: they wait until midnight UTC, and their
-        documents say so.
+        documents say so. Pages in other languages than the worker's are left to other workers.
+
+        Args:
+            limit: maximum number of pages.
+            suspects: whether suspects are claimed, instead of other pages.
+            languages: languages whose data the worker has; None: all.
 
         Raises:
             Collided: other workers leased the same pages repeatedly.
@@ -139,7 +148,7 @@ class Pages:
         await self._database.settlements_first()
         if self._limits.exist:
             await self._defer_limited()
-        parameters = self._claim(limit, suspects=suspects)
+        parameters = self._claim(limit, suspects=suspects) | {"languages": None if languages is None else [*languages]}
         try:
             claimed = await self._claimed(claims.CLAIM_PAGES[suspects], parameters)
         except exc.IntegrityError as error:
@@ -193,6 +202,32 @@ class Pages:
         """
         async with self._database.begin() as connection:
             await connection.execute(SQL.expire if lost else SQL.release, rows.lease_rows(leases))
+
+    async def explain(self, reason: str, languages: Sequence[str] = ()) -> int:
+        """Record in some documents why their pages have not been claimed for two minutes; return their number.
+
+        Documents that have an explanation keep it until a page has been read.
+
+        Args:
+            reason: a sentence.
+            languages: languages whose data the worker has; pages in these languages need no explanation.
+        """
+        async with self._database.begin() as connection:
+            parameters = {"languages": [*languages], "limit": _SLICE_DOCUMENTS, "examined": _EXAMINED_PAGES}
+            ids = (await connection.execute(SQL.lock_waiting, parameters)).scalars().all()
+            if ids:
+                await connection.execute(SQL.explain, {"ids": ids, "reason": reason})
+                self._has_explained = True
+        return len(ids)
+
+    async def withdraw(self, reason: str) -> bool:
+        """Delete an explanation from some documents; return whether more may have it."""
+        if not self._has_explained:  # the statement reads all waiting pages
+            return False
+        async with self._database.begin() as connection:
+            changed = await connection.execute(SQL.withdraw, {"reason": reason, "limit": _SLICE_DOCUMENTS})
+        self._has_explained = changed.rowcount == _SLICE_DOCUMENTS
+        return self._has_explained
 
     async def forget_days(self) -> None:
         """Delete the numbers of pages of earlier days."""
