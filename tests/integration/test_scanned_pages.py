@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from PIL import Image, ImageChops, ImageDraw
+from PIL import Image, ImageChops, ImageDraw, ImageStat
 
 from shared.domain.errors import Unreadable
-from shared.domain.pages import PageText
+from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse import scans
 from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
@@ -151,6 +151,25 @@ async def test_scan_stays_rejected_without_reading(sandbox, stored):
     ):
         with pytest.raises(Unreadable, match=reason):
             await parsed(sandbox, stored(content), None)
+
+
+@pytest.mark.parametrize("kind", ["PDF", "TIFF"])
+async def test_page_has_small_grey_picture(sandbox, stored, kind):
+    page = await sandbox.read_page(stored(saved([picture(HARBOUR)], kind)), 1, languages=ENGLISH)
+
+    with Image.open(io.BytesIO(page.picture)) as shown:
+        assert shown.format == "WEBP"
+        assert abs(shown.width - 582) < 3  # an A5 page at 100 dpi
+        original = picture(HARBOUR).resize(shown.size)
+        assert max(ImageStat.Stat(ImageChops.difference(shown.convert("L"), original)).mean) < 3
+    assert len(page.picture) < 20_000
+
+
+async def test_noisy_page_has_bounded_picture(sandbox, stored):
+    page = Image.blend(picture(HARBOUR), Image.effect_noise(picture(HARBOUR).size, 200), 0.3).resize((2330, 3308))
+    read = await sandbox.read_page(stored(saved([page], "PNG")), 1, languages=ENGLISH)
+
+    assert len(read.picture) <= MAX_PICTURE_BYTES
 
 
 async def test_page_upside_down_is_turned(sandbox, stored):

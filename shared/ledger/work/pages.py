@@ -180,6 +180,7 @@ class Pages:
             documents = (await connection.execute(SQL.lock_documents, locked)).scalars().all()
             if read:
                 await connection.execute(SQL.store_texts, rows.read_rows(read))
+                await _store_pictures(connection, read)
                 await connection.execute(SQL.settle_read, rows.read_rows(read))
                 await connection.execute(SQL.settle_same_text, {"keys": keys, "documents": documents})
             if failed:
@@ -273,6 +274,13 @@ async def _count(connection: AsyncConnection, read: Sequence[PageOutcome]) -> No
     pages = Counter(outcome.page.tenant for outcome in read if outcome.text is not None)
     if pages:
         await connection.execute(SQL.count, {"tenants": list(pages), "pages": list(pages.values())})
+
+
+async def _store_pictures(connection: AsyncConnection, read: Sequence[PageOutcome]) -> None:
+    pictures = {o.page.key: o.text.picture for o in read if o.text is not None and o.text.picture}
+    if pictures:
+        parameters = {"keys": list(pictures), "pictures": list(pictures.values())}
+        await connection.execute(SQL.store_pictures, parameters)
 
 
 def _text(row: RowMapping) -> PageText:

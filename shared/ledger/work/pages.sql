@@ -58,6 +58,14 @@ WHERE v.text IS NOT NULL
 ORDER BY v.key
 ON CONFLICT DO NOTHING
 
+-- name: store_pictures
+-- Store the pictures of stored texts, which are locked, because unused texts are deleted concurrently.
+INSERT INTO page_pictures (key, picture)
+SELECT v.key, v.picture
+FROM (SELECT t.key FROM page_texts t WHERE t.key = ANY(CAST(:keys AS bytea[])) ORDER BY t.key FOR KEY SHARE) t
+JOIN unnest(CAST(:keys AS bytea[]), CAST(:pictures AS bytea[])) AS v(key, picture) ON v.key = t.key
+ON CONFLICT DO NOTHING
+
 -- part: read
 -- The columns of a page that has been read.
 {SETTLE_READ.sets}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, settled_at = now()
