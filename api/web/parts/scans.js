@@ -9,10 +9,11 @@ import { may } from "./permissions.js";
 import { notify } from "./notice.js";
 
 const MOST = 200; // dead letters in the list
+const UNDIVIDED = ["queued", "parsing", "reading"];
 const UNCERTAIN = 60; // percent; below it the server generates no questions
 
 /**
- * `page` identifies the page, with the version of its document; `picture` is the address of its picture, and `problem` why it has none.
+ * `page` identifies the chunk and its page; `picture` is the address of its picture, and `problem` why it has none.
  * @type {{id: string, letters: Api["DeadLetterView"][], page: string, picture: string, problem: string}}
  */
 let scan = newScan("");
@@ -75,15 +76,15 @@ export function originOf(chunk) {
 export function textOf(document, chunk) {
   const text = html`<div class="reading" dir="auto"><p class="marked">${chunk.text}</p></div>`;
   if (chunk.confidence === null || !chunk.page) return text;
-  show(document, chunk.page);
+  show(document, chunk, chunk.page);
   return html`${chunk.confidence < UNCERTAIN ? html`<p class="warning small">Most words are uncertain, so no questions are generated.</p>` : nothing}
     ${scan.problem ? html`<p class="soft small">${scan.problem}</p>` : nothing}
     ${scan.picture ? html`<div class="scan"><img src=${scan.picture} alt=${`Page ${chunk.page}`}>${text}</div>` : text}`;
 }
 
-/** Load the picture of a page, unless it is shown, with fetch: an address in `src` cannot carry a key. @param {Api["DocumentView"]} document @param {number} number */
-async function show(document, number) {
-  const page = `${document.version}/${number}`;
+/** Load the picture of a page, unless it is shown, with fetch: an address in `src` cannot carry a key. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {number} number */
+async function show(document, chunk, number) {
+  const page = `${chunk.id}/${number}`;
   if (scan.id === document.id && scan.page === page) return;
   if (scan.id !== document.id) forget(document.id);
   release();
@@ -91,7 +92,8 @@ async function show(document, number) {
   const now = scan;
   const isShown = () => now === scan && now.page === page;
   try {
-    const picture = URL.createObjectURL(await bytes(`/v1/documents/${document.id}/pages/${number}/image`));
+    const version = UNDIVIDED.includes(document.state) ? "live" : "latest"; // a version without chunks is not the one that is shown
+    const picture = URL.createObjectURL(await bytes(`/v1/documents/${document.id}/pages/${number}/image?version=${version}`));
     if (!isShown()) return URL.revokeObjectURL(picture);
     scan.picture = picture;
   } catch (problem) {
