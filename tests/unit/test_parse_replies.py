@@ -157,8 +157,8 @@ def test_picture_of_page_with_wrong_content_is_invalid(picture):
 
 
 def test_picture_without_text_of_page_is_invalid():
-    with pytest.raises(InvalidReply):
-        read_head(orjson.dumps(document_reply() | {"picture": "AAAA"}), LIMITS)
+    with pytest.raises(InvalidReply, match="not requested"):
+        read_head(messages_of(document_reply() | {"picture": "AAAA"})[0], LIMITS)
 
 
 @pytest.mark.parametrize("text", WRONG_TEXTS.values(), ids=WRONG_TEXTS)
