@@ -24,7 +24,7 @@ from math import log
 from pathlib import Path
 
 import qdrant_edge
-import snowballstemmer
+import Stemmer
 from foreask_evaluation.labelled import LabelledCorpus, read_set
 
 from bench.__main__ import EVALDATA
@@ -72,7 +72,7 @@ def _term_before(word: str) -> int | None:
     return zlib.crc32(_english(folded or word).encode())
 
 
-_english = snowballstemmer.stemmer("english").stemWord
+_english = Stemmer.Stemmer("english").stemWord
 
 
 def weighed(counts: Counter[int]) -> Terms:

@@ -40,6 +40,7 @@ _SLICE = 50_000
 _POLL_SECONDS = 0.2
 _TIMEOUT_SECONDS = 3_600.0
 _KILL_SECONDS = 5.0
+_STATISTICS_SECONDS = 12.0  # an idle connection of PostgreSQL reports its statistics after ten
 _KILLED = ("parse", "generate", "index", "api", "scheduler")
 _SOURCE = {"name": "large", "uri": f"s3://{BUCKET}/", "secret_name": "large", "max_delete_share": 1}
 
@@ -138,7 +139,7 @@ async def _make_items(database: Database, objects: int) -> None:
 
 
 async def _written(database: Database) -> dict[str, int]:
-    await asyncio.sleep(2)  # the statistics are reported with a delay of a second
+    await asyncio.sleep(_STATISTICS_SECONDS)
     return {row["relname"]: row["rows"] for row in await database.rows(text(_WRITTEN))}
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import structlog
 import uvloop
-from celery import signals
+from celery import Celery, signals
 
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
@@ -46,16 +46,22 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
 
 def work(role: WorkQueue, settings: Settings) -> None:
     os.nice(_NICENESS)
-    loop = WorkerLoop(role, settings)
     url = require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
-    app = celery_app(url, timeout=settings.tuning.broker_timeout)
+    uvloop.run(check_start(settings, role))  # before there are threads, which a process that exits would have to end
+    loop = WorkerLoop(role, settings)
+    try:
+        _serve(role, loop, celery_app(url, timeout=settings.tuning.broker_timeout))
+    finally:
+        loop.close()
+
+
+def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
     queues = register(app, loop)
 
     @signals.worker_shutting_down.connect(weak=False)
     def stop(**_: Any) -> None:
         loop.stop()
 
-    loop.run(check_start(settings, role))
     loop.run(loop.services.start())
     gc.freeze()
     structlog.get_logger().info("worker.started", queue=role)
@@ -72,10 +78,7 @@ def work(role: WorkQueue, settings: Settings) -> None:
         "--loglevel",
         "WARNING",
     ]
-    try:
-        app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{role}@%h"])
-    finally:
-        loop.close()
+    app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{role}@%h"])
 
 
 if __name__ == "__main__":

@@ -41,7 +41,11 @@ class WorkerLoop:
         self._background: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
         self.drain: Drain[Any, Any] | None = None
-        self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
+        try:
+            self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
+        except BaseException:
+            self._end()  # a process that exits while the thread runs may crash
+            raise
         metrics.count_from_zero(role)
         serving = metrics.serving(role, settings.metrics_host, settings.metrics_port)
         self.run(self._stack.enter_async_context(serving))
@@ -73,6 +77,9 @@ class WorkerLoop:
         self._watchdog.close()
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(self._aclose(), self._loop).result(_CLOSE_SECONDS)
+        self._end()
+
+    def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
 

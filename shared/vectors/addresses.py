@@ -9,7 +9,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import structlog
 from httpx import ConnectTimeout, Request, Response, TimeoutException
-from qdrant_client.http.exceptions import ResponseHandlingException
+
+from shared.vectors.qdrant import ResponseHandlingException
 
 CONNECT_SECONDS = 3.0  # a lost machine sends no reply
 IDLE_SECONDS = 4.0  # a server closes connections that are idle for five

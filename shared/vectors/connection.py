@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING
 import httpx
 import structlog
 from pydantic import SecretStr
-from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.process.metrics import QDRANT_SECONDS
 from shared.vectors.addresses import IDLE_SECONDS, Addresses
+from shared.vectors.qdrant import (
+    ApiException,
+    AsyncQdrantClient,
+    ResourceExhaustedResponse,
+    ResponseHandlingException,
+    UnexpectedResponse,
+    models,
+)
 from shared.vectors.spans import request_span
 
 if TYPE_CHECKING:

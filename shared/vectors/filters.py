@@ -25,13 +25,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from qdrant_client import models
-
 from shared.domain.errors import InvalidInput
 from shared.domain.filterable import FilterableField
 from shared.domain.index_location import IndexLocation, index_location_of
 from shared.vectors.fields import BOUNDS, indexed_condition
 from shared.vectors.groups import KINDS, PointKind, group
+from shared.vectors.qdrant import models
 
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date}, {text: '...'} or {exists: true}"
 _PLAIN = re.compile(r"[\w-]+(\[\d{0,9}\])*", re.ASCII)

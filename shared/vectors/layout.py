@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from qdrant_client import models
+from shared.vectors.qdrant import models
 
 Quantization = Literal["none", "int8"]
 _INT8 = models.ScalarQuantization(

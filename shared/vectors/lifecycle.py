@@ -9,13 +9,12 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 
 from pydantic import SecretStr
-from qdrant_client import models
-from qdrant_client.http.exceptions import UnexpectedResponse
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.vectors import fields
 from shared.vectors.connection import ABSENT, RETRY_AFTER, QdrantConnection, all_of, log
 from shared.vectors.layout import Layout
+from shared.vectors.qdrant import UnexpectedResponse, models
 from shared.vectors.readiness import SharedCheck
 from shared.vectors.searches import probe
 

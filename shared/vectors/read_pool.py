@@ -12,10 +12,9 @@ from urllib.parse import SplitResult, quote
 import aiohttp
 import httpx
 import orjson
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from shared.vectors.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
+from shared.vectors.qdrant import ResourceExhaustedResponse, ResponseHandlingException, UnexpectedResponse
 from shared.vectors.spans import request_span
 
 _OK, _ABSENT, _TOO_MANY = 200, 404, 429

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from qdrant_client import models
 
 from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
@@ -18,6 +17,7 @@ from shared.vectors.filters import VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
 from shared.vectors.points import PREPENDED
+from shared.vectors.qdrant import models
 from shared.vectors.searches import Search, chunk_search, section_search
 
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from qdrant_client import models
 
 from shared.domain.documents import Description
 from shared.domain.index_location import IndexLocation
@@ -17,6 +16,7 @@ from shared.vectors import fields, filters
 from shared.vectors.connection import all_of, require_completed
 from shared.vectors.lifecycle import Lifecycle
 from shared.vectors.points import Point
+from shared.vectors.qdrant import models
 
 _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # larger requests are slower, and Qdrant rejects them from 32 MB on

@@ -194,7 +194,8 @@ class TwoReleases(Fleet):
         """Start another process of the old release, which must exit with an error; return its output."""
         job, log = self._jobs[name], self.data_dir / "logs" / f"refused-{name}.log"
         process = self.launch(job.command(), {**self.environment(), "FOREASK_API_PORT": str(free_port())}, log)
-        assert process.wait(timeout=120) == 1, name
+        code = process.wait(timeout=120)
+        assert code == 1, (name, code)
         return log.read_text()
 
     def end(self, name: str, number: int) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
-import snowballstemmer
+import Stemmer
 
 _MAX_CHARS = 40  # longer words are encodings and separators
 STEMMERS = {
@@ -184,7 +184,7 @@ _CUT = {*STEMMERS, _MARKS_TELL_WORDS_APART}
 @cache
 def _stemmer(language: str | None) -> Callable[[str], str]:
     name = STEMMERS.get(language or "")
-    return snowballstemmer.stemmer(name).stemWord if name else str
+    return Stemmer.Stemmer(name, 0).stemWord if name else str  # without its cache, because terms are cached here
 
 
 def _stop_words(language: str | None) -> frozenset[str]:
