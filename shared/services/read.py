@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.ingest.parse import scans
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.read.stage import Reader, read_stage
 from shared.services.ingest import slots_of_reader
@@ -38,6 +39,7 @@ def reader_of(parts: Parts) -> Reader:
         engine=sandbox,
         uploads=parts.uploads,
         originals=originals_of(parts, SourceAccess(parts.settings).open),
+        languages=scans.installed,
         wakeups=parts.wakeups,
         policy=parts.retries,
     )

@@ -40,7 +40,7 @@ from shared.ingest.parse.replies import (
     read_head,
 )
 from shared.ingest.parse.scans.language_data import folder as data_folder
-from shared.ingest.parse.scans.language_data import lacking
+from shared.ingest.parse.scans.language_data import lacking, lacking_packages
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS, MAX_PAGES, PAGE_SECONDS
 
 START_TIMEOUT = timedelta(seconds=60)
@@ -156,6 +156,8 @@ class ParsingSandbox:
         request = self._request(filename, media_type, options, max_chunks, web_page=False)
         request["questions"] = [(question.text, question.quote) for question in questions]
         if reading is not None:
+            if reason := lacking_packages():  # another parse worker may have them
+                raise Transient(f"This parse worker cannot use texts of scanned pages: {reason}")
             request["read_pages"] = [
                 (number, page.text, page.words, page.confidence) for number, page in reading.texts.items()
             ]
