@@ -143,6 +143,10 @@ def read_hostile_markup():
         (f"<header>menu</header><div>{LONG}</div><aside>ad</aside>", f"<div>{LONG}</div>"),
         (f"<div role=navigation>menu</div><div>{LONG}</div>", f"<div>{LONG}</div>"),
         (f"<main></main><div>{LONG}</div>", f"<main></main><div>{LONG}</div>"),
+        ("<div>A banner.</div><main>Open at six.</main>", "<main>Open at six.</main>"),
+        ("<div>A banner.</div><div role=main>Open at six.</div>", "<div role=main>Open at six.</div>"),
+        (f"<main>Loading</main><div>{LONG}</div>", f"<main>Loading</main><div>{LONG}</div>"),
+        ("<article>News</article><div>Open.</div>", "<article>News</article><div>Open.</div>"),
         (
             f"<article>1 {LONG}</article><article>2 {LONG}</article>",
             f"<article>1 {LONG}</article><article>2 {LONG}</article>",
