@@ -1,4 +1,4 @@
-"""Subscriptions of Amazon SNS, which begin with a message that names an address: a request to it confirms them.
+"""Subscriptions of Amazon SNS, which start with a message that names an address: a request to it confirms them.
 
 The message needs a key of the tenant, but its address is untrusted. Only an address of SNS is requested, so that no
 sender can direct the server elsewhere.
