@@ -197,7 +197,7 @@ async def forget_page_texts(services: SchedulerServices) -> bool:
 async def explain_waiting_pages(services: SchedulerServices) -> bool:
     """Record in documents with waiting pages that no read worker is alive; return whether more are left.
 
-    The pages are not given up: they are read when a worker has started, and a worker may be started only at night.
+    The pages remain in the queue: they are read when a worker has started, and a worker may be started only at night.
     """
     pages = services.ledger.pages
     if await services.ledger.heartbeats.beats("read"):

@@ -465,7 +465,7 @@ async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):
 # OCR is turned off, or data is removed, while pages wait
 
 
-async def test_texts_of_pages_are_used_after_ocr_is_turned_off(scanned):
+async def test_texts_are_used_after_ocr_is_off(scanned):
     document = await submitted(scanned, HARBOUR, SMEARED)
     await work(scanned, "parse", "read")
     without = replace(scanned, parser=replace(scanned.parser, ocr=None))
@@ -506,7 +506,7 @@ async def test_document_says_that_no_reader_is_alive(scanned):
         assert (await shown(scanned, document)).error is None
 
 
-async def test_pages_of_missing_languages_are_left_to_other_workers(scanned):
+async def test_pages_of_missing_languages_wait_for_others(scanned):
     document = await pages_due(scanned, "default", HARBOUR, MARKET)
     await wait_for_minutes(scanned)
     without = replace(scanned, reader=replace(scanned.reader, languages=lambda: ("deu",)))

@@ -92,7 +92,7 @@ async function show(document, chunk, number) {
   const now = scan;
   const isShown = () => now === scan && now.page === page;
   try {
-    const version = UNDIVIDED.includes(document.state) ? "live" : "latest"; // a version without chunks is not the one that is shown
+    const version = UNDIVIDED.includes(document.state) ? "live" : "latest"; // a version without chunks is not shown
     const picture = URL.createObjectURL(await bytes(`/v1/documents/${document.id}/pages/${number}/image?version=${version}`));
     if (!isShown()) return URL.revokeObjectURL(picture);
     scan.picture = picture;

@@ -205,13 +205,13 @@ def pages_of(head: ReplyHead) -> PagesToRead | PageText | None:
 
 
 def _picture(encoded: str) -> bytes:
-    """Return the bytes of a picture. Browsers decode it as WebP only, and are told not to guess its type."""
+    """Return the bytes of a picture. Browsers decode it as WebP only, because a header forbids them to guess its type."""
     try:
         picture = b64decode(encoded, validate=True)
     except ValueError as error:
         raise InvalidReply("the picture is not in Base64") from error
     if picture and not (picture.startswith(b"RIFF") and picture[8:12] == b"WEBP"):
-        raise InvalidReply("the picture is no WebP")
+        raise InvalidReply("the picture is not a WebP")
     return picture
 
 
