@@ -114,7 +114,8 @@ class S3Names:
     def _page(self, root: ET.Element) -> Page:
         space = root.tag.removesuffix("ListBucketResult")
         # XML cannot contain most control characters. Some servers ignore the request to encode names.
-        decoded = unquote_plus if root.findtext(f"{space}EncodingType") == "url" else str
+        is_encoded = root.findtext(f"{space}EncodingType") == "url"
+        decoded: Callable[[str], str] = unquote_plus if is_encoded else str
         objects = [self._object(each, space, decoded) for each in root.iter(f"{space}Contents")]
         return Page(objects, is_last=root.findtext(f"{space}IsTruncated") != "true")
 
