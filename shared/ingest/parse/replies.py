@@ -205,7 +205,7 @@ def pages_of(head: ReplyHead) -> PagesToRead | PageText | None:
 
 
 def _picture(encoded: str) -> bytes:
-    """Return the bytes of a picture. Browsers decode it as WebP only, because a header forbids them to guess its type."""
+    """Return the bytes of a picture. Browsers decode it as WebP only: a header forbids them to guess its type."""
     try:
         picture = b64decode(encoded, validate=True)
     except ValueError as error:
