@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from importlib.util import find_spec
 
 import structlog
 
@@ -128,4 +129,21 @@ def parser_of(parts: Parts) -> Parser:
         policy=parts.retries,
         pages=parts.ledger.pages,
         ocr=ocr,
+        pictures=pictures_of(settings),
     )
+
+
+def pictures_of(settings: Settings) -> int:
+    """Return the maximum number of pictures of a document that are described.
+
+    Raises:
+        InvalidInput: they should be described, but the extra that reads them is not installed.
+    """
+    if settings.captions == "off":
+        return 0
+    if find_spec("PIL") is None or find_spec("pypdfium2") is None:
+        raise InvalidInput(
+            "FOREASK_CAPTIONS=on needs the extra ocr: pip install 'foreask[ocr]', or set it to off.",
+            field="FOREASK_CAPTIONS",
+        )
+    return settings.captions_per_document
