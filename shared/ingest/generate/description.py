@@ -36,8 +36,8 @@ _SCHEMA: dict[str, Any] = {
 def request(content: ChunkContent, options: GenerationOptions, picture: bytes | None = None) -> ChatRequest:
     """Return the call for a picture; without its file it can be compared, but not sent."""
     assert content.picture is not None
-    language = content.language or "the language of the words in it, or else of the title"
-    prompt = render(PICTURE_TEMPLATE, content, count=_count(options), text=language, fenced=True)
+    language = content.language or "the language of the words in it, or else English"
+    prompt = render(PICTURE_TEMPLATE, content, count=_count(options), text=language)
     return ChatRequest(
         messages=(Message("system", PICTURE_SYSTEM), Message("user", prompt)),
         schema=_SCHEMA,
