@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
+from shared.domain.collections import CollectionOptions
 from shared.domain.states import DocumentState
 from shared.ingest.generate.stage import _claim
 from shared.ledger.documents.dead_letters import Choice
@@ -24,7 +25,7 @@ CAUGHT = "How large was the herring catch of 1902?"
 @pytest.fixture
 def described(services, provider):
     """Services that describe pictures."""
-    return replace(services, parser=replace(services.parser, pictures=20))
+    return replace(services, parser=replace(services.parser, pictures=lambda option: 20 if option is not False else 0))
 
 
 async def run(services, statement, **parameters):
@@ -70,8 +71,8 @@ async def test_description_is_found_and_cited_with_page(described, provider):
 
     assert (await shown(described, document)).state is DocumentState.READY
     async with calling(described.settings, described) as client:
-        query = {"question": CAUGHT, "retrieve_only": True, "top_k": 1}
-        (found,) = (await client.post("/v1/query", json=query)).raise_for_status().json()["chunks"]
+        query = {"question": CAUGHT, "top_k": 1}
+        (found,) = (await client.post("/v1/retrieve", json=query)).raise_for_status().json()["chunks"]
     assert found["text"].startswith("Picture: A bar chart of the herring catch")
     assert found["page"] == 2
     assert described_calls(provider) == 1
@@ -97,7 +98,26 @@ async def test_off_stores_no_picture_and_makes_no_call(services, provider):
     (content,) = await contents_of(services, document)
     assert (content["text"].strip(), "picture" in content) == (HARBOUR, False)
     assert described_calls(provider) == 0
-    assert pictures_of(services.settings) == 0
+
+
+def test_option_of_collection_overrides_setting(settings):
+    off, on = (pictures_of(settings.model_copy(update={"captions": captions})) for captions in ("off", "on"))
+    assert [off(option) for option in (None, False, True)] == [0, 0, 20]
+    assert [on(option) for option in (None, False, True)] == [20, 0, 20]
+
+
+async def test_collection_turns_descriptions_on(services, provider):
+    on = replace(services, parser=replace(services.parser, pictures=pictures_of(services.settings)))
+    await services.ledger.collections.ensure(
+        "default",
+        "default",
+        embedding_model=services.settings.embedding_model,
+        options=CollectionOptions(captions=True),
+    )
+    await submitted(on, pdf([(HARBOUR, CHART)]))
+    await work(on)
+
+    assert described_calls(provider) == 1
 
 
 async def test_captions_leave_keys_of_texts_unchanged(services, described, provider):
@@ -157,7 +177,7 @@ async def test_picture_on_three_pages_is_described_once(described, provider):
 
 
 async def test_only_first_pictures_are_described(described, provider):
-    few = replace(described, parser=replace(described.parser, pictures=2))
+    few = replace(described, parser=replace(described.parser, pictures=lambda _: 2))
     await submitted(few, pdf([(f"{HARBOUR} {number}", number) for number in range(1, 6)]))
     await work(few)
 

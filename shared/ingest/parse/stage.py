@@ -43,6 +43,10 @@ from shared.storage.uploads import Uploads
 log = structlog.get_logger()
 
 
+def _no_pictures(_: bool | None) -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Parser:
     """The dependencies of the stage.
@@ -56,7 +60,7 @@ class Parser:
         pages: the ledger's pages.
         ocr: returns the OCR engine with the languages of an option `ocr_languages`, or of the settings; None: pages
             without a text layer are not read.
-        pictures: maximum number of pictures of a document that are described; 0: none.
+        pictures: returns the maximum number of pictures of a document that are described, for an option `captions`.
     """
 
     slots: int
@@ -71,7 +75,7 @@ class Parser:
     policy: RetryPolicy
     pages: Pages
     ocr: Callable[[str | None], OcrData] | None = None
-    pictures: int = 0
+    pictures: Callable[[bool | None], int] = _no_pictures
 
 
 def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAttempt]:
@@ -153,7 +157,11 @@ async def _read(parser: Parser, document: DocumentToParse, known: ReadPages) -> 
 async def _parsed(
     parser: Parser, document: DocumentToParse, known: ReadPages, path: Path
 ) -> ParsedDocument | PagesToRead:
-    """Parse a file with its pictures, or without them if they need too much time or memory."""
+    """Parse a file with its pictures, or without them if they need too much time or memory.
+
+    Raises:
+        Permanent: the collection's pictures should be described, but no library can read them.
+    """
     parse = partial(
         parser.sandbox.parse,
         path,
@@ -165,10 +173,11 @@ async def _parsed(
         tenant=document.tenant,
         reading=Reading(known.texts) if parser.ocr else None,
     )
-    if not parser.pictures or document.ready_questions is not None:
+    pictures = 0 if document.ready_questions is not None else parser.pictures(document.options.captions)
+    if not pictures:
         return await parse()
     try:
-        return await parse(pictures=parser.pictures)
+        return await parse(pictures=pictures)
     except Unreadable as error:
         parsed = await parse()
         log.warning("pictures.unread", document_id=str(document.lease.id), reason=error.message)
