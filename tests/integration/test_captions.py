@@ -82,17 +82,15 @@ async def test_description_is_found_and_cited_with_page(described, provider):
     assert described_calls(provider) == 1
 
 
-async def test_picture_follows_text_of_its_place(described):
-    chapters = [(f"{number}. {HARBOUR} " + "The tide turns twice a day. " * 60, None) for number in range(2)]
-    document = await submitted(
-        described, docx([chapters[0], ("The chart follows.", CHART), chapters[1]]), "report.docx"
-    )
+async def test_picture_follows_chunk_with_its_mark(described):
+    first, second, third = ((f"{name} {HARBOUR} " + "The tide turns twice a day. " * 60, None) for name in "ABC")
+    document = await submitted(described, docx([first, ("The chart follows.", CHART), second, third]), "report.docx")
     await work(described)
 
     texts = [content["text"] for content in await contents_of(described, document)]
     (at,) = [index for index, words in enumerate(texts) if words.startswith("Picture: ")]
-    assert "The chart follows." in texts[at - 1]
-    assert len(texts) == 3
+    assert (at, len(texts)) == (2, 4)
+    assert "![](media/1.png)" in texts[1]
 
 
 async def test_off_stores_no_picture_and_makes_no_call(services, provider):
@@ -259,14 +257,28 @@ async def test_erasure_deletes_pictures_and_descriptions(described, scope):
     assert await run(described, "SELECT text FROM completions WHERE text IS NOT NULL") == []
 
 
-async def test_picture_reserves_its_tokens_in_budget(described):
-    new = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 6_000)
+async def test_budget_reserves_and_books_picture(described):
+    new = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 100_000)
     await described.ledger.budgets.set(new)
     await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
-    claimed = await _claim(described.generator, 10)
+    by_kind = {chunk.picture is not None: chunk for chunk in await _claim(described.generator, 10)}
+    await described.ledger.work.release("chunks", [chunk.lease for chunk in by_kind.values()])
+    await work(described)
 
-    assert [chunk.picture for chunk in claimed] == [None]
+    assert by_kind[True].reserve.usage.prompt_tokens > 4_000 > by_kind[False].reserve.usage.prompt_tokens
+    ((spent, held),) = await run(described, "SELECT spent, held FROM budgets")
+    assert held == 0
+    assert [(spent,)] == await run(described, "SELECT sum(prompt_tokens + completion_tokens) FROM chunks")
+
+
+async def test_call_without_room_in_budget_is_not_made(described, provider):
+    new = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 6_000)
+    await described.ledger.budgets.set(new)
+    await submitted(described, pdf([(HARBOUR, CHART)]))
+    await work(described, "parse", "index", "generate")
+
+    assert described_calls(provider) == 0
 
 
 async def test_picture_does_not_wait_for_batch(described, provider):
