@@ -54,6 +54,7 @@ from shared.ingest.parse.protocol import (
     pack_reply,
 )
 from shared.ingest.parse.questions import assign
+from shared.process import priority
 
 Work = Callable[[Any, bytes], ParseReply]
 """Answers a request of the child's profile about a file with this content."""
@@ -80,6 +81,7 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)
     statm = _open_statm()
+    priority.apply_to_session()
     tie_to_parent()
     load_codecs()
     load_data = _reader(folder, *sys.argv[5:7]) if profile == "ocr" else _parser(folder, profile)
