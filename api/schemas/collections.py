@@ -73,7 +73,8 @@ class CollectionChange(BodyModel):
         description="Languages of scans, such as `eng+deu`: the names of Tesseract's data, which must be installed",
     )
     captions: bool | None = Field(
-        None, description="Let the model describe the pictures in PDF and Word files; it must be able to read pictures"
+        None,
+        description="Whether the model describes the pictures in PDF and Word files; it must be able to read pictures",
     )
     embedding: str | None = Field(
         None,

@@ -124,7 +124,7 @@ def test_reply_with_too_many_pictures_is_rejected(most):
         received(reply, replace(LIMITS, pictures=most))
 
 
-def test_key_of_picture_depends_on_picture_and_language_only():
+def test_key_depends_on_picture_and_language_only():
     def key(content):
         return content_key("default", "model", content, GenerationOptions())
 

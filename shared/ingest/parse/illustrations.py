@@ -1,4 +1,4 @@
-"""Pictures in a document become chunks, each behind the chunk of its location. A model writes their texts later."""
+"""Pictures in a document become chunks, each after the chunk of its location. A model writes their texts later."""
 
 from __future__ import annotations
 
