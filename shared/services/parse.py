@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 
 import structlog
 
-from shared.domain.errors import InvalidInput
+from shared.domain.errors import InvalidInput, Permanent
 from shared.domain.runs import RunKind
 from shared.ingest.parse import confinement
 from shared.ingest.parse.sandbox import ParsingSandbox
@@ -30,6 +32,7 @@ from shared.sources.opening import FOLDER_PREFIXES
 from shared.storage.uploads import FOLDER_PREFIX as OF_UPLOADS
 
 log = structlog.get_logger()
+_NO_PICTURES = "the parse workers cannot read pictures: install the extra, pip install 'foreask[ocr]'."
 
 
 def assemble(parts: Parts) -> WorkerServices:
@@ -136,4 +139,28 @@ def parser_of(parts: Parts) -> Parser:
         policy=parts.retries,
         pages=parts.ledger.pages,
         ocr=ocr,
+        pictures=pictures_of(settings),
     )
+
+
+def pictures_of(settings: Settings) -> Callable[[bool | None], int]:
+    """Return a function from a collection's option `captions` to the maximum number of pictures of a document.
+
+    The function raises `Permanent` if a collection wants descriptions, but no library can read pictures.
+
+    Raises:
+        InvalidInput: the settings want descriptions, but no library can read pictures.
+    """
+    lacking = find_spec("PIL") is None or find_spec("pypdfium2") is None
+    by_default = settings.captions == "on"
+    if by_default and lacking:
+        raise InvalidInput(f"FOREASK_CAPTIONS is on, but {_NO_PICTURES}", field="FOREASK_CAPTIONS")
+
+    def most(option: bool | None) -> int:
+        if not (by_default if option is None else option):
+            return 0
+        if lacking:
+            raise Permanent(f"The collection's option captions is on, but {_NO_PICTURES}")
+        return settings.captions_per_document
+
+    return most

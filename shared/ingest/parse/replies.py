@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -18,10 +19,12 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.protocol import DETAIL_CHARS, REASON_CHARS, ParseReplyOutcome
+from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
 
 MAX_PART_BYTES = 2_000_000
 """The size of a part: the child starts another one after a million bytes, and no chunk has that many."""
 
+_JPEG = b"\xff\xd8\xff"
 _HEAD_BYTES = 65_536
 _BYTES_PER_SLOT = 12  # of the index of a chunk, for each ready-made question, and of a page's number
 _BYTES_PER_ESCAPE = 6  # of a character of a page's text
@@ -53,7 +56,7 @@ class _Section(TypedDict):
     end: _Count
 
 
-# The fields of a chunk, in the order of `CONTENT_FIELDS`.
+# The fields of a chunk, in the order of `CONTENT_FIELDS`, with the file of a picture instead of its hash.
 _Chunk = tuple[
     str,
     tuple[_Count, _Count],
@@ -63,6 +66,7 @@ _Chunk = tuple[
     _Section | None,
     _Language | None,
     Annotated[int, Field(ge=0, le=100)] | None,
+    str | None,
 ]
 _CHUNKS = TypeAdapter(Annotated[list[_Chunk], Field(min_length=1, fail_fast=True)], config=ConfigDict(strict=True))
 
@@ -121,6 +125,7 @@ class ReplyLimits:
         pages: number of pages to be read by OCR; 0: a reply may have none.
         read: numbers of the pages that have been read already.
         page_chars: characters of a page's text; 0: no page is being read.
+        pictures: number of chunks that are pictures.
     """
 
     chunks: int
@@ -130,6 +135,7 @@ class ReplyLimits:
     pages: int = 0
     read: frozenset[int] = frozenset()
     page_chars: int = 0
+    pictures: int = 0
 
     @property
     def head_bytes(self) -> int:
@@ -140,7 +146,7 @@ class ReplyLimits:
     @property
     def parts_bytes(self) -> int:
         """The size of all parts."""
-        return self.text_chars * BYTES_PER_CHAR + _HEAD_BYTES
+        return self.text_chars * BYTES_PER_CHAR + _HEAD_BYTES + self.pictures * MAX_PART_BYTES
 
 
 def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
@@ -223,6 +229,7 @@ class ReplyChunks:
         self._limits = limits
         self._chunks: list[ChunkContent] = []
         self._chars = 0
+        self._pictures: dict[str, bytes] = {}
 
     def add(self, body: bytes) -> None:
         """Add a part.
@@ -248,6 +255,7 @@ class ReplyChunks:
         section: _Section | None,
         language: str | None,
         confidence: int | None,
+        picture: str | None,
     ) -> ChunkContent:
         self._chars += len(text)
         self._require_span(*span)
@@ -260,7 +268,25 @@ class ReplyChunks:
         if "\0" in text or (title and "\0" in title) or any("\0" in heading for heading in headings):
             raise InvalidReply("a text contains a NUL")
         bounds = section and (section["start"], section["end"])
-        return ChunkContent(text, span, tuple(headings), title, page, bounds, language, confidence)
+        if picture is None:
+            return ChunkContent(text, span, tuple(headings), title, page, bounds, language, confidence)
+        if text:
+            raise InvalidReply("a picture with a text")
+        return ChunkContent("", span, tuple(headings), title, page, bounds, language, None, self._hash_of(picture))
+
+    def _hash_of(self, encoded: str) -> str:
+        """Store a picture, and return its hash: descriptions are found under it, so no child may choose it."""
+        try:
+            jpeg = b64decode(encoded, validate=True)
+        except ValueError:
+            raise InvalidReply("a picture that is not Base64") from None
+        if not jpeg.startswith(_JPEG) or len(jpeg) > MAX_ILLUSTRATION_BYTES:
+            raise InvalidReply("a picture that is too large or not a JPEG file")
+        digest = sha256(jpeg).hexdigest()
+        if digest in self._pictures or len(self._pictures) == self._limits.pictures:
+            raise InvalidReply("a picture twice, or more pictures than allowed")
+        self._pictures[digest] = jpeg
+        return digest
 
     def _require_span(self, start: int, end: int) -> None:
         if not start <= end <= self._text_chars:
@@ -282,7 +308,9 @@ class ReplyChunks:
         count = len(self._chunks)
         if count and (len(indexes) != self._limits.questions or any(index >= count for index in indexes)):
             raise InvalidReply("a question has no chunk")
-        return ParsedDocument(title, text_chars, media_type, tuple(self._chunks), tuple(indexes) if count else ())
+        return ParsedDocument(
+            title, text_chars, media_type, tuple(self._chunks), tuple(indexes) if count else (), self._pictures
+        )
 
 
 def _invalid(error: ValidationError) -> InvalidReply:

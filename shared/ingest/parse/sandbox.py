@@ -133,6 +133,7 @@ class ParsingSandbox:
         questions: Sequence[ReadyQuestion] = (),
         tenant: str | None = None,
         reading: Reading | None = None,
+        pictures: int = 0,
     ) -> ParsedDocument | PagesToRead:
         """Parse the file at `path`, and assign its ready-made questions to chunks.
 
@@ -145,6 +146,7 @@ class ParsingSandbox:
             questions: questions submitted with it.
             tenant: owner. A child whose libraries have read one tenant's file reads no file of another tenant.
             reading: the texts of its pages that were read by OCR; None: pages without text are not read.
+            pictures: maximum number of pictures in it that become chunks; it needs the extra `ocr`.
 
         Returns:
             The document, or its pages without text if `reading` lacks some of them.
@@ -155,6 +157,7 @@ class ParsingSandbox:
         """
         request = self._request(filename, media_type, options, max_chunks, web_page=False)
         request["questions"] = [(question.text, question.quote) for question in questions]
+        request["pictures"] = pictures
         if reading is not None:
             if reason := lacking_packages():  # another parse worker may have them
                 raise Transient(f"This parse worker cannot use texts of scanned pages: {reason}")
@@ -228,10 +231,12 @@ class ParsingSandbox:
             web_page=web_page,
             questions=[],
             read_pages=None,
+            pictures=0,
         )
 
     async def _parse(self, path: Path, request: ParseRequest, tenant: str | None) -> ParsedDocument | PagesToRead:
-        profile = _Profile("scans") if request["read_pages"] is not None else self._parsing
+        needs_scans = request["read_pages"] is not None or request["pictures"]
+        profile = _Profile("scans") if needs_scans else self._parsing
         task = _Task(request, _limits_of(request), profile, tenant, timeout=self._timeout)
         result = await self._result(path, task, request["filename"], request["media_type"])
         assert not isinstance(result, PageText)
@@ -406,6 +411,7 @@ def _limits_of(request: ParseRequest) -> ReplyLimits:
         questions=len(request["questions"]),
         pages=0 if read is None else max(0, MAX_PAGES - len(read)),
         read=frozenset(number for number, *_ in read or ()),
+        pictures=request["pictures"],
     )
 
 

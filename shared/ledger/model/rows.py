@@ -112,6 +112,7 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
         by_tier=by_tier,
         traceparent=row["traceparent"],
         job_id=row["job_id"],
+        picture=row["picture"],
     )
 
 
@@ -221,6 +222,7 @@ def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
             "content": chunk.content.as_json(),
             "content_key": _bytes(chunk.content_key),
             "ready_questions": chunk.ready_questions,
+            "picture": None if chunk.picture is None else _bytes(chunk.picture),
         }
         for document_id, chunk in chunks
     )
@@ -235,6 +237,7 @@ def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
             "tenant": outcome.chunk.tenant,
             "model": outcome.model,
             "questions": outcome.questions,
+            "text": outcome.text,
         }
         for outcome in outcomes
     )

@@ -198,7 +198,8 @@ SET {leased}
 FROM once, documents d JOIN collections l ON l.id = d.collection_id
 WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
 RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, d.job_id, l.options,
-          (SELECT t.content {content_row}) AS content, w.content_key, w.attempts, w.lost_leases, w.prompt_tokens,
+          (SELECT t.content {content_row}) AS content, (SELECT t.picture {content_row}) AS picture, w.content_key,
+          w.attempts, w.lost_leases, w.prompt_tokens,
           w.completion_tokens, w.calls, w.tier_tokens,
           (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies,
           EXISTS (SELECT 1 FROM budgets) AS has_budgets,
@@ -256,7 +257,9 @@ WHERE a.chunk_id = w.id AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.
 )
 SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,
        d.job_id, w.embedding_model, l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
-       (SELECT t.content {content_row}) AS content,
+       (SELECT CASE WHEN p.text IS NULL THEN t.content ELSE {described} END
+        FROM chunk_contents t LEFT JOIN completions p ON p.content_key = t.content_key
+        WHERE t.chunk_id = w.id AND t.version = w.version) AS content,
        coalesce(d.live_version <> w.version, false) AS hidden,
        l.followed OR NOT ({is_live:l}) AS of_several_builds,
        w.ready_made,
