@@ -72,6 +72,10 @@ class CollectionChange(BodyModel):
         pattern=r"^[A-Za-z_]{3,20}(\+[A-Za-z_]{3,20}){0,9}$",
         description="Languages of scans, such as `eng+deu`: the names of Tesseract's data, which must be installed",
     )
+    captions: bool | None = Field(
+        None,
+        description="Whether the model describes the pictures in PDF and Word files; it must be able to read pictures",
+    )
     embedding: str | None = Field(
         None,
         min_length=1,
@@ -95,6 +99,7 @@ class CollectionOptionsView(ReplyModel):
     prepend_questions: bool | None
     section_max_chars: int | None
     ocr_languages: str | None
+    captions: bool | None
     filterable: dict[str, FieldType] = Field(description="Declared metadata fields and their types")
 
 
@@ -110,6 +115,7 @@ class CollectionView(ReplyModel):
             "prepend_questions": None,
             "section_max_chars": None,
             "ocr_languages": None,
+            "captions": None,
             "filterable": {"department": "keyword", "year": "integer"},
         },
         created_at="2026-10-01T09:00:00Z",

@@ -59,6 +59,7 @@ def migrate(
     chunk_overlap_chars: Annotated[int | None, typer.Option(help="Overlap of consecutive chunks.")] = None,
     section_max_chars: Annotated[int | None, typer.Option(help="Maximum length of a section.")] = None,
     ocr_languages: Annotated[str | None, typer.Option(help="Languages of scans, such as eng+deu.")] = None,
+    captions: Annotated[bool | None, typer.Option(help="Describe the pictures in documents.")] = None,
     prepend_questions: Annotated[
         bool | None, typer.Option(help="Embed the text of a chunk together with its questions.")
     ] = None,
@@ -83,6 +84,7 @@ def migrate(
         "chunk_overlap_chars": chunk_overlap_chars,
         "section_max_chars": section_max_chars,
         "ocr_languages": ocr_languages,
+        "captions": captions,
         "prepend_questions": prepend_questions,
     }
     change = {name: value for name, value in change.items() if value is not None}

@@ -32,6 +32,8 @@ class ChunkContent:
         section: span of the section around the text, if the document has sections.
         language: language of the text in ISO 639-1 (`de`); None if unknown, as for code.
         confidence: mean confidence of the words on its pages that were read by OCR, 0 to 100; None if none was.
+        picture: SHA-256 of a picture in the document, in hexadecimal digits. The text of its chunk is written by a
+            vision model, and is empty until then; None for all other chunks.
     """
 
     text: str
@@ -42,6 +44,12 @@ class ChunkContent:
     section: tuple[int, int] | None = None
     language: str | None = None
     confidence: int | None = None
+    picture: str | None = None
+
+    @property
+    def is_undescribed(self) -> bool:
+        """Whether it is a picture without a text."""
+        return self.picture is not None and not self.text
 
     @property
     def uncertain(self) -> bool:
@@ -78,9 +86,15 @@ class ChunkContent:
         return replace(self, text=text, span=span)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields by name as JSON values; the section is an object, so that Qdrant can filter by it."""
+        """Return the fields by name as JSON values; the section is an object, so that Qdrant can filter by it.
+
+        Only pictures have the field `picture`.
+        """
         section = self.section and {"start": self.section[0], "end": self.section[1]}
-        return {name: getattr(self, name) for name in CONTENT_FIELDS} | {"section": section}
+        values = {name: getattr(self, name) for name in CONTENT_FIELDS} | {"section": section}
+        if self.picture is None:
+            del values["picture"]
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:

@@ -15,7 +15,7 @@ from shared.domain.stored import known_fields
 
 @dataclass(frozen=True, slots=True)
 class CollectionOptions:
-    """Options of chunking, OCR and question generation. None: use the setting."""
+    """Options of chunking, OCR, pictures and question generation. None: use the setting."""
 
     questions_per_chunk: int | Literal["auto"] | None = None
     prompt: str | None = None
@@ -24,6 +24,7 @@ class CollectionOptions:
     prepend_questions: bool | None = None  # whether to embed the text with its questions; None: no
     section_max_chars: int | None = None
     ocr_languages: str | None = None  # languages of pages without texts, as `eng+deu`
+    captions: bool | None = None  # whether pictures in documents are described
     filterable: tuple[FilterableField, ...] = ()  # in order of declaration
 
 

@@ -30,6 +30,7 @@ class GenerateOutcome:
     """The generated questions of a chunk; the ledger stores them under the chunk's content key.
 
     `usage` and `calls` are the costs of the chunk, including failed attempts; `tier` is the tier of this attempt.
+    `text` is the description of a picture; None for a text.
     """
 
     chunk: ChunkToGenerate | SentLine
@@ -38,6 +39,7 @@ class GenerateOutcome:
     usage: Usage
     calls: int
     tier: Tier = Tier.STANDARD
+    text: str | None = None
 
     @property
     def cost(self) -> Cost | None:

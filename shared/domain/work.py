@@ -48,13 +48,17 @@ class DocumentToParse:
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
-    """A chunk to be inserted with its document; with `ready_questions` it needs no model call."""
+    """A chunk to be inserted with its document; with `ready_questions` it needs no model call.
+
+    `picture` is a JPEG file, if the chunk is a picture in the document.
+    """
 
     id: UUID
     ordinal: int
     content: ChunkContent
     content_key: bytes
     ready_questions: tuple[str, ...] | None = None
+    picture: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class ChunkToGenerate:
         by_tier: `usage` by tier.
         job_id: its document's job; None without a job.
         reserve: highest use of its next call, which its claim has reserved; None if no budget covers it.
+        picture: a JPEG file, if it is a picture to be described.
     """
 
     lease: Lease
@@ -100,6 +105,7 @@ class ChunkToGenerate:
     traceparent: str | None = None
     job_id: UUID | None = None
     reserve: Reserve | None = None
+    picture: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -27,6 +28,19 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that a model reads.
+
+    Args:
+        sha256: hash of its file in hexadecimal digits, under which paid replies are found.
+        jpeg: the file; None if the request is only compared, not sent.
+    """
+
+    sha256: str
+    jpeg: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One call. With a `schema` (JSON Schema, object root) the request demands strict JSON of that shape.
 
@@ -36,6 +50,7 @@ class ChatRequest:
         max_tokens: maximum tokens of the reply.
         temperature: randomness of the reply.
         fixed_chars: number of characters at the start of the last message that all requests of its template share.
+        picture: a picture that follows the text of the last message.
     """
 
     messages: tuple[Message, ...]
@@ -43,11 +58,13 @@ class ChatRequest:
     max_tokens: int | None = None
     temperature: float | None = None
     fixed_chars: int = 0
+    picture: Picture | None = None
 
     def body(self, model: str) -> dict[str, Any]:
         """Return the JSON of the chat completions API; the provider bills for the texts in it.
 
-        Paid replies are found under it, so it contains nothing that only affects the price or the transport.
+        Paid replies are found under it, so it contains nothing that only affects the price or the transport. A picture
+        is named by its hash; `sent_body` contains its file.
         """
         body: dict[str, Any] = {
             "model": model,
@@ -60,7 +77,25 @@ class ChatRequest:
             body["max_completion_tokens"] = self.max_tokens
         if self.temperature is not None:
             body["temperature"] = self.temperature
+        if self.picture is not None:
+            _attach(body, f"sha256:{self.picture.sha256}")
         return body
+
+    def sent_body(self, model: str) -> dict[str, Any]:
+        """Return the JSON that is sent: `body`, with the file of the picture."""
+        body = self.body(model)
+        if self.picture is not None:
+            assert self.picture.jpeg is not None, "a request is sent with its picture"
+            address = f"data:image/jpeg;base64,{b64encode(self.picture.jpeg).decode()}"
+            body["messages"][-1]["content"][-1]["image_url"]["url"] = address
+        return body
+
+
+def _attach(body: dict[str, Any], address: str) -> None:
+    """Add a picture to the last message of a request."""
+    message = body["messages"][-1]
+    picture = {"type": "image_url", "image_url": {"url": address}}
+    message["content"] = [{"type": "text", "text": message["content"]}, picture]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +175,7 @@ class OpenAIChat:
                     yield event.choices[0].delta.content
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        body = request.body(self._model) | self._sent
+        body = request.sent_body(self._model) | self._sent
         return body | cache_fields(request, body) if self._explicit_cache else body
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 
 import structlog
 
-from shared.domain.errors import InvalidInput
+from shared.domain.errors import InvalidInput, Permanent
 from shared.domain.runs import RunKind
 from shared.ingest.parse import confinement
 from shared.ingest.parse.sandbox import ParsingSandbox
@@ -18,6 +20,7 @@ from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.quota import Quota, UploadLimits
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
+from shared.process.temporary_folders import remove_leftovers
 from shared.services.ingest import slots_of_parser
 from shared.services.ocr import log_if_off, ocr_of
 from shared.services.pages import web_of
@@ -25,9 +28,11 @@ from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
 from shared.settings import Settings, require
-from shared.sources.opening import remove_temporary_files
+from shared.sources.opening import FOLDER_PREFIXES
+from shared.storage.uploads import FOLDER_PREFIX as OF_UPLOADS
 
 log = structlog.get_logger()
+_NO_PICTURES = "the parse workers cannot read pictures: install the extra, pip install 'foreask[ocr]'."
 
 
 def assemble(parts: Parts) -> WorkerServices:
@@ -40,10 +45,16 @@ def assemble(parts: Parts) -> WorkerServices:
         wakeups=parts.wakeups,
         heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
-        warm_ups=(parts.database.warm, parser.sandbox.warm, partial(asyncio.to_thread, remove_temporary_files)),
+        warm_ups=(parts.database.warm, parser.sandbox.warm, remove_temporary_files),
         runner=sync_runner_of(parts, SourceAccess(parts.settings, web).open),
         runs_queue="syncs",
     )
+
+
+async def remove_temporary_files() -> None:
+    """Remove the temporary files of sources and uploads whose processes were killed."""
+    for prefix in (*FOLDER_PREFIXES, OF_UPLOADS):
+        await asyncio.to_thread(remove_leftovers, prefix)
 
 
 def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
@@ -128,4 +139,28 @@ def parser_of(parts: Parts) -> Parser:
         policy=parts.retries,
         pages=parts.ledger.pages,
         ocr=ocr,
+        pictures=pictures_of(settings),
     )
+
+
+def pictures_of(settings: Settings) -> Callable[[bool | None], int]:
+    """Return a function from a collection's option `captions` to the maximum number of pictures of a document.
+
+    The function raises `Permanent` if a collection wants descriptions, but no library can read pictures.
+
+    Raises:
+        InvalidInput: the settings want descriptions, but no library can read pictures.
+    """
+    lacking = find_spec("PIL") is None or find_spec("pypdfium2") is None
+    by_default = settings.captions == "on"
+    if by_default and lacking:
+        raise InvalidInput(f"FOREASK_CAPTIONS is on, but {_NO_PICTURES}", field="FOREASK_CAPTIONS")
+
+    def most(option: bool | None) -> int:
+        if not (by_default if option is None else option):
+            return 0
+        if lacking:
+            raise Permanent(f"The collection's option captions is on, but {_NO_PICTURES}")
+        return settings.captions_per_document
+
+    return most

@@ -274,6 +274,13 @@ class Settings(BaseSettings):
         pattern=r"^[A-Za-z_]{3,20}(\+[A-Za-z_]{3,20}){0,9}$",
         description="languages of OCR, such as eng+deu; default: the installed ones of eng, deu, fra and spa",
     )
+    captions: Literal["on", "off"] = Field(
+        "off",
+        description="on: FOREASK_LLM_MODEL describes the pictures in PDF and Word files; it must be able to read them",
+    )
+    captions_per_document: PositiveInt = Field(
+        20, le=1_000, description="maximum number of pictures of a document that are described, the first ones"
+    )
     parse_database_password: SecretStr | None = Field(
         None, description="`foreask schema` creates the role foreask_parse with it, for parse workers"
     )

@@ -3,6 +3,7 @@
 import io
 import re
 import struct
+import tempfile
 import zlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -10,14 +11,14 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from PIL import Image, ImageChops, ImageDraw, ImageFont
+from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 
 from shared.domain.errors import Unreadable
-from shared.domain.pages import PageText
+from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse import scans
 from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
-from tests.integration.test_parsing_sandbox import pdf
+from tests.integration.test_parsing_sandbox import limit_of, pdf
 from tests.support.pictures import picture, saved, scribble
 
 HARBOUR = "The harbour opens at six.\nFerries leave every hour."
@@ -150,6 +151,25 @@ async def test_scan_stays_rejected_without_reading(sandbox, stored):
     ):
         with pytest.raises(Unreadable, match=reason):
             await parsed(sandbox, stored(content), None)
+
+
+@pytest.mark.parametrize("kind", ["PDF", "TIFF"])
+async def test_page_has_small_grey_picture(sandbox, stored, kind):
+    page = await sandbox.read_page(stored(saved([picture(HARBOUR)], kind)), 1, languages=ENGLISH)
+
+    with Image.open(io.BytesIO(page.picture)) as shown:
+        assert shown.format == "WEBP"
+        assert abs(shown.width - 582) < 3  # an A5 page at 100 dpi
+        original = picture(HARBOUR).resize(shown.size)
+        assert max(ImageStat.Stat(ImageChops.difference(shown.convert("L"), original)).mean) < 3
+    assert len(page.picture) < 20_000
+
+
+async def test_noisy_page_has_bounded_picture(sandbox, stored):
+    page = Image.blend(picture(HARBOUR), Image.effect_noise(picture(HARBOUR).size, 200), 0.3).resize((2330, 3308))
+    read = await sandbox.read_page(stored(saved([page], "PNG")), 1, languages=ENGLISH)
+
+    assert len(read.picture) <= MAX_PICTURE_BYTES
 
 
 async def test_page_upside_down_is_turned(sandbox, stored):
@@ -305,6 +325,26 @@ async def test_slow_page_ends_at_its_clock(stored):
     async with ParsingSandbox(page_timeout=timedelta(seconds=1)) as sandbox:
         with pytest.raises(Unreadable, match="page 1 took longer than 1 s to read"):
             await sandbox.read_page(path, 1, languages=ENGLISH)
+
+
+async def test_reader_has_limits_and_nothing_open(stored):
+    path = stored(saved([picture(HARBOUR)], "PNG"))
+    async with ParsingSandbox() as sandbox:
+        await sandbox.read_page(path, 1, languages=ENGLISH)
+        (child,) = sandbox._idle
+        pid = child._process.pid
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+
+        assert limit_of(pid, "Max data size") == (str(2**30), str(2**30))
+        assert limit_of(pid, "Max address space") == (str(3 * 2**30), str(3 * 2**30))
+        assert limit_of(pid, "Max file size") == (str(2**20), str(2**20))
+        assert limit_of(pid, "Max open files") == ("64", "64")
+        seconds, most_seconds = limit_of(pid, "Max cpu time")
+        assert (20 < int(seconds) < 30, most_seconds) == (True, "630")
+        assert all("NoNewPrivs:\t1" in (thread / "status").read_text() for thread in threads)
+        opened = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+        assert not [name for name in opened if name.endswith((".traineddata", "stored"))]
+        assert not list(Path(tempfile.gettempdir()).glob("foreask-parser-*"))  # the copies of the language data
 
 
 async def test_reader_of_one_tenant_serves_no_other(stored):

@@ -46,14 +46,12 @@ class Bug:
         caught_by: the test that must fail.
         file: the file with the bug.
         edits: the replaced texts and their replacements.
-        hangs: whether the test cannot end with the bug, so that a timeout is its failure.
     """
 
     means: str
     caught_by: str
     file: str
     edits: tuple[tuple[str, str], ...]
-    hangs: bool = False
 
 
 class Result(StrEnum):
@@ -721,7 +719,7 @@ BUGS = (
     ),
     Bug(
         "a create is repeated before the list must show the batch",
-        BATCHES + "[after the create of a batch]",
+        LANE + "test_create_is_repeated_only_after_list_lag",
         "shared/ingest/batches/lane.py",
         (("batch.since_tried < self.terms.list_lag:", "batch.since_tried < timedelta():"),),
     ),
@@ -837,7 +835,7 @@ BUGS = (
         "a tenant sees the batches of another",
         SHOWN + "test_other_tenant_and_reader_cannot_cancel",
         "shared/ledger/work/shown_batches.sql",
-        (("FROM batches b WHERE b.tenant = :tenant", "FROM batches b WHERE :tenant IS NOT NULL"),),
+        (("FROM batches b WHERE b.tenant = :tenant", "FROM batches b WHERE (b.tenant = :tenant OR true)"),),
     ),
     Bug(
         "a pointer of Git LFS becomes a document",
@@ -1224,7 +1222,6 @@ BUGS = (
         WEB_READING + "test_hostile_markup_takes_linear_time",
         "shared/domain/text/tags.py",
         (("return found + len(mark) if found >= 0 else -1", "return found + len(mark) if found >= 0 else start"),),
-        hangs=True,
     ),
     Bug(
         "a page of any redirect depth is followed",
@@ -1417,7 +1414,7 @@ def planted(bug: Bug, sound: Run) -> tuple[Result, str, float]:
     with copied() as folder:
         plant(bug, folder / "tree")
         done = run([bug.caught_by], folder, max(_MIN_SECONDS, _TIMES_SLOWER * sum(before)))
-    return *judged(done, hangs=bug.hangs), done.seconds
+    return *judged(done), done.seconds
 
 
 def failure_without_bug(name: str, sound: Run) -> str:
@@ -1430,14 +1427,13 @@ def failure_without_bug(name: str, sound: Run) -> str:
     return ""
 
 
-def judged(done: Run, *, hangs: bool) -> tuple[Result, str]:
+def judged(done: Run) -> tuple[Result, str]:
     """Return the result on a run with a bug, and its reason.
 
-    A timeout counts only for a bug that makes its test hang: any test may be too slow on a busy machine.
+    A timeout proves nothing, because any test may be too slow on a busy machine.
     """
     if done.timed_out:
-        reason = f"timeout after {done.seconds:.0f} s"
-        return (Result.CAUGHT, reason) if hangs else (Result.NOT_RUN, f"unexpected {reason}")
+        return Result.NOT_RUN, f"unexpected timeout after {done.seconds:.0f} s"
     if done.failures:
         failure = next(iter(done.failures.values()))
         return (Result.NOT_RUN if failure.startswith(_INVALID) else Result.CAUGHT), failure

@@ -67,6 +67,8 @@ class Script:
     refuses_tier: bool = False  # calls with a service tier get status 400
     reply_tier: str = ""  # tier of all replies; default: the requested one, and none without a request
     usage: dict[str, Any] = field(default_factory=dict)  # fields of the usage of chats that replace the counted ones
+    reads_pictures: bool = True  # False: chats with a picture get status 400
+    described: str = "A bar chart of the herring catch"  # description of every picture; its hash follows
     caches_prompts: bool = False  # prompts of 1,024 tokens are written to a cache and read from it, as of GPT-5.6
 
 
@@ -195,7 +197,7 @@ class ScriptedEndpoints:
 
     async def _chat(self, request: web.Request, body: dict[str, Any], prompt: str, key: str) -> web.StreamResponse:
         s = self.script
-        fault = self._fault() or self._tier_fault(body.get("service_tier"))
+        fault = self._fault() or self._tier_fault(body.get("service_tier")) or self._picture_fault(body)
         if fault is not None:
             return fault
         if self._rewrite_fault(body) == "500":
@@ -266,6 +268,11 @@ class ScriptedEndpoints:
             )
         return None
 
+    def _picture_fault(self, body: dict[str, Any]) -> web.Response | None:
+        if self.script.reads_pictures or _picture_of(body["messages"][-1]) is None:
+            return None
+        return self._refusal(400, "this model does not support image inputs")
+
     def _billed(self, body: dict[str, Any], completion: int, tier: str | None) -> dict[str, Any]:
         """Return the usage of a chat, and add it to the bill of its tier."""
         prompt = len(_text_of(body["messages"][-1])) // 4
@@ -325,11 +332,18 @@ class ScriptedEndpoints:
         if self.script.hostile:
             return '{"questions": ["What is \\u0000 the keeper?", "Who is \\ud800 alone there?"]}'
         if "questions" in schema.get("properties", {}):
-            return orjson.dumps({"questions": self._questions(prompt)}).decode()
+            picture = _picture_of(body["messages"][-1])
+            written = self._description(picture) if picture else {"questions": self._questions(prompt)}
+            return orjson.dumps(written).decode()
         if schema:
             texts = {"question": self.script.condensed}
             return orjson.dumps({name: texts.get(name, "") for name in schema.get("properties", {})}).decode()
         return "The documents say so [1]."
+
+    def _description(self, picture: bytes) -> dict[str, Any]:
+        text = f"{self.script.described} {hashlib.sha256(picture).hexdigest()[:8]}"
+        questions = [f"How large was the herring catch of {number}?" for number in range(1901, 1904)]
+        return {"description": text, "questions": questions}
 
     def _questions(self, prompt: str) -> list[str]:
         if self.script.questions:
@@ -425,9 +439,19 @@ class ScriptedEndpoints:
 
 
 def _parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the parts of a message, whose content may be a text."""
+    """Return the texts of a message, whose content may be one text."""
     content = message["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [part for part in content if part["type"] == "text"]
+
+
+def _picture_of(message: dict[str, Any]) -> bytes | None:
+    """Return the JPEG file in a message."""
+    if isinstance(message["content"], str):
+        return None
+    urls = [part["image_url"]["url"] for part in message["content"] if part["type"] == "image_url"]
+    return base64.b64decode(urls[0].removeprefix("data:image/jpeg;base64,"), validate=True) if urls else None
 
 
 def _text_of(message: dict[str, Any]) -> str:

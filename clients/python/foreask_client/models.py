@@ -245,6 +245,7 @@ class CollectionOptions(Model):
     prepend_questions: bool | None = None
     section_max_chars: int | None = None
     ocr_languages: str | None = None
+    captions: bool | None = None
     filterable: dict[str, str] = {}
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import orjson
 
 from shared.domain.chunks import ChunkContent
-from shared.ingest.generate import per_question, question_list
+from shared.domain.errors import Refused
+from shared.ingest.generate import description, per_question, question_list
 from shared.ingest.generate.prompts import PROMPT_VERSION
 from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions, Strategy
 from shared.providers.chat import ChatModel, ChatRequest
@@ -37,13 +38,23 @@ def key_of(tenant: str, model: str, strategy: Strategy, calls: Sequence[ChatRequ
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
     """Return the calls for a chunk if no reply needs repair."""
+    if content.picture is not None:
+        return [description.request(content, options)]
     if options.strategy == "per-question":
         return per_question.requests(content, options)
     return [question_list.request(content, options)]
 
 
-async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
+async def generate_questions(
+    model: ChatModel, content: ChunkContent, options: GenerationOptions, picture: bytes | None = None
+) -> GeneratedQuestions:
     """Generate the questions of one chunk; a malformed reply is repaired by another call, at most twice.
+
+    Args:
+        model: the language model.
+        content: the chunk.
+        options: options of generation.
+        picture: the JPEG file of a chunk that is a picture, which is described in the same call.
 
     Returns:
         The model's questions, not yet filtered.
@@ -53,6 +64,10 @@ async def generate_questions(model: ChatModel, content: ChunkContent, options: G
         Refused: the provider rejects this request.
         BadQuestions: the replies stayed malformed; the error has their costs.
     """
+    if content.picture is not None:
+        if picture is None:
+            raise Refused("The picture is not stored any more: add its document again.")
+        return await description.describe(model, content, options, picture)
     if options.strategy == "per-question":
         return await per_question.generate_questions(model, content, options)
     return await question_list.generate_questions(model, content, options)

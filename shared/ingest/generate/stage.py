@@ -126,7 +126,7 @@ async def generate(
     paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk))
     try:
         poison.check(chunk.lost_leases)
-        generated = await generate_questions(paid, chunk.content, _options(generator, chunk))
+        generated = await generate_questions(paid, chunk.content, _options(generator, chunk), chunk.picture)
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, generator.policy, random.random)
         cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls, paid.tier)
@@ -142,7 +142,9 @@ async def generate(
             is_bill_incomplete=may_be_billed(error),
             by_tier=with_cost(chunk.by_tier, cost),
         )
-    return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls, paid.tier)
+    return GenerateOutcome(
+        chunk, generator.model.name, generated.questions, paid.usage, paid.calls, paid.tier, generated.text
+    )
 
 
 async def _settle(generator: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:

@@ -33,11 +33,12 @@ class GenerationOptions:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedQuestions:
-    """The model's unfiltered questions, and the cost of all calls together."""
+    """The model's unfiltered questions, and the cost of all calls together; `text` is a picture's description."""
 
     questions: tuple[str, ...]
     usage: Usage
     calls: int
+    text: str | None = None
 
 
 class BadQuestions(BadReply):

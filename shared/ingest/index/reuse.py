@@ -36,9 +36,11 @@ async def stored_vectors(
 
     The ledger is read for chunks of collections with several builds and for edits; Qdrant once per Qdrant collection.
     """
-    embedded = await _embedded(work, [chunk for chunk, _ in needed if chunk.hidden or chunk.of_several_builds])
+    # Builds may have different descriptions of the same picture.
+    texts = [(chunk, questions) for chunk, questions in needed if chunk.content.picture is None]
+    embedded = await _embedded(work, [chunk for chunk, _ in texts if chunk.hidden or chunk.of_several_builds])
     points: dict[str, _Points] = defaultdict(lambda: defaultdict(set))
-    for chunk, questions in needed:
+    for chunk, questions in texts:
         of_index = points[chunk.index_name]
         if chunk.has_text:
             of_index[chunk_point_id(chunk.lease.id, chunk.lease.version)].add((chunk.lease, None))

@@ -255,6 +255,8 @@ async def _try_batch(
     indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None], costs: EmbeddingCosts
 ) -> Outcomes:
     sound, outcomes = _sound(indexer, batch)
+    outcomes += [IndexOutcome(chunk, [], 0, chunk.error) for chunk in sound if chunk.content.is_undescribed]
+    sound = [chunk for chunk in sound if not chunk.content.is_undescribed]
     try:
         filtered = [_filter(chunk, indexer.max_given) for chunk in sound]
         vectors = await _embed(indexer, sound, filtered, costs)

@@ -19,6 +19,7 @@ import shutil
 import signal
 import socket
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -39,6 +40,7 @@ from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDoc
 from shared.ingest.parse.extraction import PageFinder, ScanOptions, extract
 from shared.ingest.parse.extraction import load as load_pdf_library
 from shared.ingest.parse.extraction import native_files as extracted_files
+from shared.ingest.parse.illustrations import Shrink, illustrated
 from shared.ingest.parse.languages import with_languages
 from shared.ingest.parse.pdf_library import unpacking_in
 from shared.ingest.parse.protocol import (
@@ -101,10 +103,14 @@ def main() -> None:
 
 def _parser(folder: Path, profile: str) -> Load:
     """Import the libraries of a child that parses files, and return the function that loads their data."""
-    finder: PageFinder | None = import_module("shared.ingest.parse.scans.finding") if profile == "scans" else None
+    finder: PageFinder | None = None
+    shrink: Shrink | None = None
+    if profile == "scans":
+        finder = import_module("shared.ingest.parse.scans.finding")
+        shrink = import_module("shared.ingest.parse.scans.shrinking").shrunk
 
     def work(request: Any, content: bytes) -> ParseReply:
-        return _outcome(parse(request, content, finder))
+        return _outcome(parse(request, content, finder, shrink))
 
     def load() -> Work:
         load_extractor(folder)
@@ -232,7 +238,9 @@ def _content(file: int) -> bytes:
         return opened.readall()
 
 
-def parse(request: ParseRequest, content: bytes, finder: PageFinder | None = None) -> ParsedDocument | PagesToRead:
+def parse(
+    request: ParseRequest, content: bytes, finder: PageFinder | None = None, shrink: Shrink | None = None
+) -> ParsedDocument | PagesToRead:
     """Return the document in a file: its text, divided, and its questions assigned to the chunks.
 
     If some of its pages must be read by OCR first, return these instead.
@@ -252,14 +260,18 @@ def parse(request: ParseRequest, content: bytes, finder: PageFinder | None = Non
         return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, pieces)
     options = ChunkingOptions(request["max_chars"], request["overlap_chars"], request["section_max_chars"])
     chunks = divide(extracted, options)
+    files: dict[str, bytes] = {}
     if (count := len(chunks)) > (most := request["max_chunks"]):
         raise Unreadable(
             f"The document has {count:,} chunks, more than the {most:,} allowed: divide it, or use longer chunks."
         )
     if extracted.markdown:  # source code is in no language
         chunks = with_languages(chunks)
+    if request["pictures"] and shrink:
+        room = min(request["pictures"], most - count)
+        chunks, files = illustrated(content, extracted, chunks, shrink, room)
     indexes = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
-    return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(indexes))
+    return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(indexes), files)
 
 
 def _scans(request: ParseRequest, finder: PageFinder | None) -> ScanOptions | None:
@@ -310,6 +322,7 @@ def _reply(
         document=flatten(document) if document else None,
         pages=(pages.page_count, pages.numbers, pages.media_type) if pages else None,
         text=(text.text, text.words, text.confidence) if text else None,
+        picture=b64encode(text.picture).decode() if text else "",
         parts=0,
         resident_bytes=0,
         cpu_seconds=sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),

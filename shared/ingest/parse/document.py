@@ -37,6 +37,7 @@ class ParsedDocument:
     Args:
         text_chars: number of characters of the extracted text.
         question_indexes: for each ready-made question of the document, in order, the index of the answering chunk.
+        pictures: JPEG files of the chunks that are pictures, by `ChunkContent.picture`.
     """
 
     title: str | None
@@ -44,6 +45,7 @@ class ParsedDocument:
     media_type: str
     chunks: tuple[ChunkContent, ...]
     question_indexes: tuple[int, ...] = ()
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,27 @@ MAX_NESTING = 60
 _SURE = 0.8
 """The confidence from which on the detector is believed."""
 
+_WITH_PICTURES = (kinds.PDF, kinds.DOCX)
+_PICTURE = re.compile(r"!\[[^\[\]]*\]\([^()\n]*\)")
+_PICTURE_NUMBER = re.compile(r"!\[[^\[\]]*\]\(image_(\d{1,6})\.\w+\)")
+
 _MIN_KEPT_WORDS = 0.8
 """A conversion that loses more of the words than this is worse than the plain text."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedPicture:
+    """A picture in a document.
+
+    Args:
+        content: its file.
+        page: its page, from 1; None if the format has no pages.
+        position: index of its mark in the text; None if unknown.
+    """
+
+    content: bytes
+    page: int | None = None
+    position: int | None = None
 
 
 class PageFinder(Protocol):
@@ -203,6 +222,29 @@ def _why_empty(kind: kinds.FileKind, page_count: int, *, read: bool) -> str:
     return f"the {kind.name} file has no text inside"
 
 
+def pictures_in(content: bytes, extracted: ExtractedText) -> list[EmbeddedPicture]:
+    """Return the pictures of a PDF or Word file in order; none for other formats.
+
+    The file is converted again, because marks of pictures would change the chunks of its text.
+    """
+    kind = next((kind for kind in _WITH_PICTURES if kind.media_type == extracted.media_type), None)
+    if kind is None:
+        return []
+    result = _kreuzberg().convert(content, kind, with_pictures=True)
+    found = {image["image_index"]: image for image in result.images or () if image["data"] and not image["is_mask"]}
+    if kind is kinds.PDF:
+        return [EmbeddedPicture(bytes(image["data"]), image["page_number"] or 1) for image in found.values()]
+    marks = [int(number) for number in _PICTURE_NUMBER.findall(result.content)]
+    positions: list[int | None] = [mark.start() for mark in _PICTURE.finditer(extracted.text)]
+    if len(marks) != len(positions):
+        positions = [None] * len(marks)
+    return [
+        EmbeddedPicture(bytes(found[number]["data"]), position=position)
+        for number, position in zip(marks, positions, strict=True)
+        if number in found
+    ]
+
+
 def detected_language(text: str) -> str | None:
     """Return the language of a text in ISO 639-3, if the detector is sure."""
     languages = kreuzberg.extract_bytes_sync(
@@ -234,9 +276,11 @@ class _Kreuzberg:
         self._config = _options()
         self._pdf_config = _options(include_document_structure=True)
 
-    def convert(self, content: bytes, kind: kinds.FileKind) -> Any:
+    def convert(self, content: bytes, kind: kinds.FileKind, *, with_pictures: bool = False) -> Any:
         self.files += 1
         config = self._pdf_config if kind is kinds.PDF else self._config
+        if with_pictures:
+            config = _options(images=kreuzberg.ImageExtractionConfig(extract_images=True))
         with _explaining(kind.name):
             return kreuzberg.extract_bytes_sync(content, kind.media_type, config=config)
 

@@ -7,8 +7,9 @@ its document's chunks in parts, so that the worker that validates them needs lit
 from __future__ import annotations
 
 import struct
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import orjson
 
@@ -34,6 +35,7 @@ class ParseRequest(TypedDict):
 
     `web_page`: the text is returned whole, in pieces of `max_chars`, and of HTML only the main part.
     `read_pages`: texts of pages that were read by OCR; None: pages without text are not read.
+    `pictures`: maximum number of pictures in it that are returned as chunks.
     """
 
     filename: str | None
@@ -47,6 +49,7 @@ class ParseRequest(TypedDict):
     web_page: bool
     questions: list[tuple[str, str | None]]
     read_pages: list[ReadPageText] | None
+    pictures: int
 
 
 class PageRequest(TypedDict):
@@ -61,7 +64,7 @@ class ParseReply(TypedDict):
     """The outcome of a request; `parts` messages with the document's chunks follow it.
 
     `pages` are the number of all pages, the numbers of those to be read, and the media type; `text` is a page's text,
-    its number of words and their mean confidence.
+    its number of words and their mean confidence, and `picture` the page as a WebP in Base64.
 
     `detail` is the parser's own error, for the log. `resident_bytes`, `cpu_seconds` and `native_files` are the
     child's state, for its recycling.
@@ -73,6 +76,7 @@ class ParseReply(TypedDict):
     document: list[Any] | None
     pages: tuple[int, tuple[int, ...], str] | None
     text: tuple[str, int, float] | None
+    picture: NotRequired[str]
     parts: int
     resident_bytes: int
     cpu_seconds: float
@@ -107,5 +111,9 @@ def _framed(body: bytes) -> bytes:
 
 def flatten(document: ParsedDocument) -> list[Any]:
     """Return a document as nested lists for `replies`; repeated field names would take half of the reply."""
-    chunks = [list(content.as_json().values()) for content in document.chunks]
+    chunks = []
+    for content in document.chunks:
+        values = content.as_json()
+        picture = values.pop("picture", None)
+        chunks.append([*values.values(), picture and b64encode(document.pictures[picture]).decode()])
     return [document.title, document.text_chars, document.media_type, document.question_indexes, chunks]

@@ -40,7 +40,7 @@ from shared.ingest.parse.replies import (
     read_head,
 )
 from shared.ingest.parse.scans.language_data import folder as data_folder
-from shared.ingest.parse.scans.language_data import lacking
+from shared.ingest.parse.scans.language_data import lacking, lacking_packages
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS, MAX_PAGES, PAGE_SECONDS
 
 START_TIMEOUT = timedelta(seconds=60)
@@ -136,6 +136,7 @@ class ParsingSandbox:
         questions: Sequence[ReadyQuestion] = (),
         tenant: str | None = None,
         reading: Reading | None = None,
+        pictures: int = 0,
     ) -> ParsedDocument | PagesToRead:
         """Parse the file at `path`, and assign its ready-made questions to chunks.
 
@@ -148,6 +149,7 @@ class ParsingSandbox:
             questions: questions submitted with it.
             tenant: owner. A child whose libraries have read one tenant's file reads no file of another tenant.
             reading: the texts of its pages that were read by OCR; None: pages without text are not read.
+            pictures: maximum number of pictures in it that become chunks; it needs the extra `ocr`.
 
         Returns:
             The document, or its pages without text if `reading` lacks some of them.
@@ -158,7 +160,10 @@ class ParsingSandbox:
         """
         request = self._request(filename, media_type, options, max_chunks, web_page=False)
         request["questions"] = [(question.text, question.quote) for question in questions]
+        request["pictures"] = pictures
         if reading is not None:
+            if reason := lacking_packages():  # another parse worker may have them
+                raise Transient(f"This parse worker cannot use texts of scanned pages: {reason}")
             request["read_pages"] = [
                 (number, page.text, page.words, page.confidence) for number, page in reading.texts.items()
             ]
@@ -229,10 +234,12 @@ class ParsingSandbox:
             web_page=web_page,
             questions=[],
             read_pages=None,
+            pictures=0,
         )
 
     async def _parse(self, path: Path, request: ParseRequest, tenant: str | None) -> ParsedDocument | PagesToRead:
-        profile = _Profile("scans") if request["read_pages"] is not None else self._parsing
+        needs_scans = request["read_pages"] is not None or request["pictures"]
+        profile = _Profile("scans") if needs_scans else self._parsing
         task = _Task(request, _limits_of(request), profile, tenant, timeout=self._timeout)
         result = await self._result(path, task, request["filename"], request["media_type"])
         assert not isinstance(result, PageText)
@@ -407,6 +414,7 @@ def _limits_of(request: ParseRequest) -> ReplyLimits:
         questions=len(request["questions"]),
         pages=0 if read is None else max(0, MAX_PAGES - len(read)),
         read=frozenset(number for number, *_ in read or ()),
+        pictures=request["pictures"],
     )
 
 

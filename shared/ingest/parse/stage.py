@@ -21,7 +21,7 @@ import structlog
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.chunks import ChunkContent
-from shared.domain.errors import ForeaskError, Unreadable
+from shared.domain.errors import ForeaskError, Permanent, Unreadable
 from shared.domain.filterable import require_fit
 from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
@@ -31,7 +31,7 @@ from shared.domain.work import DocumentToParse, NewChunk
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ingest.options import IngestDefaults
-from shared.ingest.parse.document import ParsedDocument, Reading
+from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.pages import Pages, ReadPages
 from shared.ledger.work.work import Work
@@ -41,6 +41,10 @@ from shared.storage.references import Originals
 from shared.storage.uploads import Uploads
 
 log = structlog.get_logger()
+
+
+def _no_pictures(_: bool | None) -> int:
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,9 @@ class Parser:
         originals: reads uploads whose bytes remain in their source.
         model: the language model, which is part of the keys of paid questions.
         pages: the ledger's pages.
-        ocr: returns the OCR engine with the languages of an option `ocr_languages`, or of the settings; None: pages
-            without a text layer are not read.
+        ocr: returns the OCR engine with the languages of an option `ocr_languages`, or of the settings; None: OCR is
+            off, and pages without a text layer are not looked for.
+        pictures: returns the maximum number of pictures of a document that are described, for an option `captions`.
     """
 
     slots: int
@@ -70,6 +75,7 @@ class Parser:
     policy: RetryPolicy
     pages: Pages
     ocr: Callable[[str | None], OcrData] | None = None
+    pictures: Callable[[bool | None], int] = _no_pictures
 
 
 def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAttempt]:
@@ -139,16 +145,7 @@ async def _read(parser: Parser, document: DocumentToParse, known: ReadPages) -> 
     """Return the file's text, or its pages whose texts are missing."""
     async with fetched(document.upload, parser.uploads, parser.originals) as path:
         with timed(PARSE_SECONDS):
-            parsed = await parser.sandbox.parse(
-                path,
-                filename=document.filename,
-                media_type=document.media_type,
-                options=parser.defaults.chunking_of(document.options),
-                max_chunks=parser.max_chunks,
-                questions=document.ready_questions or (),
-                tenant=document.tenant,
-                reading=Reading(known.texts) if parser.ocr else None,
-            )
+            parsed = await _parsed(parser, document, known, path)
         if isinstance(parsed, ParsedDocument):
             return parsed
         missing = [number for number in parsed.numbers if number not in known.texts]
@@ -157,13 +154,44 @@ async def _read(parser: Parser, document: DocumentToParse, known: ReadPages) -> 
         return await asyncio.to_thread(_pages_of, parser, document, missing, path)
 
 
+async def _parsed(
+    parser: Parser, document: DocumentToParse, known: ReadPages, path: Path
+) -> ParsedDocument | PagesToRead:
+    """Parse a file with its pictures, or without them if they need too much time or memory.
+
+    Raises:
+        Permanent: the collection's pictures should be described, but no library can read them.
+    """
+    parse = partial(
+        parser.sandbox.parse,
+        path,
+        filename=document.filename,
+        media_type=document.media_type,
+        options=parser.defaults.chunking_of(document.options),
+        max_chunks=parser.max_chunks,
+        questions=document.ready_questions or (),
+        tenant=document.tenant,
+        reading=Reading(known.texts) if parser.ocr or document.has_pages else None,
+    )
+    pictures = 0 if document.ready_questions is not None else parser.pictures(document.options.captions)
+    if not pictures:
+        return await parse()
+    try:
+        return await parse(pictures=pictures)
+    except Unreadable as error:
+        parsed = await parse()
+        log.warning("pictures.unread", document_id=str(document.lease.id), reason=error.message)
+        return parsed
+
+
 def _pages_of(parser: Parser, document: DocumentToParse, numbers: Sequence[int], path: Path) -> PagesOutcome:
     """Return pages to be read, each with the key of its text; the file's hash is computed only for these files.
 
     Raises:
-        Permanent: the data of a language is missing.
+        Permanent: OCR was turned off after other pages of the document had been found, or data is missing.
     """
-    assert parser.ocr is not None, "pages are found only if OCR is on"
+    if parser.ocr is None:
+        raise Permanent(f"Page {numbers[0]:,} cannot be read: OCR is off. Turn it on, and retry the document.")
     ocr = parser.ocr(document.options.ocr_languages)
     with path.open("rb") as file:
         file_hash = file_digest(file, "sha256").digest()
@@ -208,16 +236,18 @@ def new_chunks(
     chunks = []
     for ordinal, parsed_content in enumerate(parsed.chunks):
         content = replace(parsed_content, title=document.title or parsed.title)
+        identity = content.text if content.picture is None else f"picture {content.picture}"
         chunks.append(
             NewChunk(
-                id=chunk_id(document.collection_id, document.lease.id, content.text, occurrences[content.text]),
+                id=chunk_id(document.collection_id, document.lease.id, identity, occurrences[identity]),
                 ordinal=ordinal,
                 content=content,
                 content_key=content_key(document.tenant, model, content, options),
                 ready_questions=_questions_of(content, None if ready_questions is None else ready_questions[ordinal]),
+                picture=parsed.pictures.get(content.picture or ""),
             )
         )
-        occurrences[content.text] += 1
+        occurrences[identity] += 1
     return chunks
 
 

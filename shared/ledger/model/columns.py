@@ -22,4 +22,6 @@ FRAGMENTS: Mapping[str, str] = {
     "collection_columns": _COLLECTION,
     "document_columns": _DOCUMENT,  # of a document `d`
     "erasure_columns": _ERASURE,
+    # The content of a picture, chunk_contents t, with its description, of completions p.
+    "described": "jsonb_set(t.content, ARRAY['text'], to_jsonb(p.text))",
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from shared.domain.dead_letters import PastAttempt
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
-from shared.domain.pages import PageOutcome, PagesOutcome, PageToRead
+from shared.domain.pages import PageOutcome, PagesOutcome, PageText, PageToRead
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, Decision
 from shared.domain.stored import known_fields
@@ -113,6 +112,7 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
         by_tier=by_tier,
         traceparent=row["traceparent"],
         job_id=row["job_id"],
+        picture=row["picture"],
     )
 
 
@@ -201,9 +201,15 @@ def read_rows(outcomes: Sequence[PageOutcome]) -> dict[str, str]:
     return _rows(
         _lease(outcome.page.lease)
         | {"key": _bytes(outcome.page.key), "tenant": outcome.page.tenant}
-        | (asdict(outcome.text) if outcome.text else {"text": None, "words": None, "confidence": None})
+        | _text(outcome.text)
         for outcome in outcomes
     )
+
+
+def _text(text: PageText | None) -> dict[str, Any]:
+    if text is None:
+        return {"text": None, "words": None, "confidence": None}
+    return {"text": text.text, "words": text.words, "confidence": text.confidence}
 
 
 def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
@@ -216,6 +222,7 @@ def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
             "content": chunk.content.as_json(),
             "content_key": _bytes(chunk.content_key),
             "ready_questions": chunk.ready_questions,
+            "picture": None if chunk.picture is None else _bytes(chunk.picture),
         }
         for document_id, chunk in chunks
     )
@@ -230,6 +237,7 @@ def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
             "tenant": outcome.chunk.tenant,
             "model": outcome.model,
             "questions": outcome.questions,
+            "text": outcome.text,
         }
         for outcome in outcomes
     )

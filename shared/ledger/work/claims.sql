@@ -107,11 +107,25 @@ WITH RECURSIVE {fair:parse}
 NOT EXISTS (SELECT 1 FROM pages o
             WHERE o.key = w.key AND {TO_READ:o} AND o.leased_by IS NOT NULL AND o.id <> w.id OFFSET 0)
 
+-- part: languages_are_installed
+-- The worker has the data of all languages of a page, or they are unknown.
+coalesce(string_to_array({argument}.languages, '+') <@ CAST(:languages AS text[]), TRUE)
+
+-- part: read_today
+-- The number of pages that were read for a tenant on this day.
+coalesce((SELECT b.pages FROM pages_by_day b
+          WHERE b.tenant = {argument}.tenant AND b.day = (now() AT TIME ZONE 'UTC')::date), 0)
+
 -- part: day_has_room
 -- The pages that were read for a candidate's tenant on this day, with the pages in progress, are within its limit.
-c.position + coalesce((SELECT b.pages FROM pages_by_day b
-                       WHERE b.tenant = c.tenant AND b.day = (now() AT TIME ZONE 'UTC')::date), 0)
-    <= coalesce(v.most, CAST(:most_of_others AS bigint))
+c.position + {read_today:c} <= coalesce(v.most, CAST(:most_of_others AS bigint))
+
+-- part: day_has_room_for_suspect
+-- The same for a suspect.
+(SELECT count(*) FROM pages h
+ WHERE {TO_READ:h} AND h.tenant = w.tenant AND h.leased_by IS NOT NULL AND h.due_at > now()) + {read_today:w}
+    < coalesce((SELECT v.most FROM unnest(CAST(:tenants AS text[]), CAST(:most AS bigint[])) AS v(tenant, most)
+                WHERE v.tenant = w.tenant), CAST(:most_of_others AS bigint))
 
 -- part: lease_pages
 -- Lease the due pages; a claim takes each text once.
@@ -184,7 +198,8 @@ SET {leased}
 FROM once, documents d JOIN collections l ON l.id = d.collection_id
 WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
 RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, d.job_id, l.options,
-          (SELECT t.content {content_row}) AS content, w.content_key, w.attempts, w.lost_leases, w.prompt_tokens,
+          (SELECT t.content {content_row}) AS content, (SELECT t.picture {content_row}) AS picture, w.content_key,
+          w.attempts, w.lost_leases, w.prompt_tokens,
           w.completion_tokens, w.calls, w.tier_tokens,
           (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies,
           EXISTS (SELECT 1 FROM budgets) AS has_budgets,
@@ -242,7 +257,9 @@ WHERE a.chunk_id = w.id AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.
 )
 SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,
        d.job_id, w.embedding_model, l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
-       (SELECT t.content {content_row}) AS content,
+       (SELECT CASE WHEN p.text IS NULL THEN t.content ELSE {described} END
+        FROM chunk_contents t LEFT JOIN completions p ON p.content_key = t.content_key
+        WHERE t.chunk_id = w.id AND t.version = w.version) AS content,
        coalesce(d.live_version <> w.version, false) AS hidden,
        l.followed OR NOT ({is_live:l}) AS of_several_builds,
        w.ready_made,

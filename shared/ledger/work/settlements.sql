@@ -32,21 +32,23 @@ SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {SETTLE_PAR
 SELECT 1 FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[])) ORDER BY content_key FOR KEY SHARE
 
 -- name: insert_chunks
--- Insert the chunks of parsed documents with their contents.
+-- Insert the chunks of parsed documents with their contents. Pictures do not wait for batches, whose lines are texts.
 WITH v AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-        AS v(document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[])
+        AS v(document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[],
+             picture bytea)
 ), inserted AS (
     INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content_key, state, ready_made,
                         embedding_model)
-    SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content_key,
+    SELECT v.id, d.version, d.id, d.tenant,
+           CASE WHEN v.picture IS NULL OR {is_live_lane:d} THEN d.lane ELSE {bulk_lane:d} END, v.ordinal, v.content_key,
            {INSERT_CHUNK.target}, v.ready_questions IS NOT NULL, l.embedding_model
     FROM v JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
     ON CONFLICT DO NOTHING
     RETURNING id, version
 )
-INSERT INTO chunk_contents (chunk_id, version, content, ready_questions, content_key)
-SELECT i.id, i.version, v.content, v.ready_questions, v.content_key FROM inserted i JOIN v ON v.id = i.id
+INSERT INTO chunk_contents (chunk_id, version, content, ready_questions, content_key, picture)
+SELECT i.id, i.version, v.content, v.ready_questions, v.content_key, v.picture FROM inserted i JOIN v ON v.id = i.id
 
 -- part: generated
 -- The columns of a chunk with questions.
@@ -136,15 +138,15 @@ RETURNING content_key
 -- part: completion_rows
 -- Complete questions by their content keys.
 jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS v(token bigint, content_key bytea, tenant text, model text, questions text[])
+    AS v(token bigint, content_key bytea, tenant text, model text, questions text[], text text)
 
 -- name: insert_completions
 -- Store paid questions, and delete their single replies.
 WITH complete AS (
     DELETE FROM paid_replies p USING {completion_rows} WHERE p.content_key = v.content_key
 )
-INSERT INTO completions (content_key, tenant, model, questions)
-SELECT v.content_key, v.tenant, v.model, v.questions FROM {completion_rows}
+INSERT INTO completions (content_key, tenant, model, questions, text)
+SELECT v.content_key, v.tenant, v.model, v.questions, v.text FROM {completion_rows}
 WHERE {is_not_erased}
 ON CONFLICT DO NOTHING
 
@@ -177,7 +179,8 @@ RETURNING c.id, c.version
 
 -- name: settle_indexed
 -- Record chunks whose points Qdrant has confirmed, with the results of the question filter; a chunk that could not be
--- generated is dead, with its reason.
+-- generated is dead, with its reason. The description of a picture becomes its text, and the picture is not needed any
+-- more.
 WITH settled AS (
     UPDATE chunks c
     SET {SETTLE_INDEXED.sets:v.error IS NULL}, error = v.error, questions_passed = v.passed,
@@ -188,6 +191,11 @@ WITH settled AS (
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {SETTLE_INDEXED.applies:c}
     RETURNING c.id, c.version, CASE WHEN v.questions IS NULL THEN c.content_key END AS content_key, v.questions,
               v.reasons, v.similarities
+), described AS (
+    UPDATE chunk_contents t SET content = {described}, picture = NULL
+    FROM settled s, completions p
+    WHERE t.chunk_id = s.id AND t.version = s.version AND t.picture IS NOT NULL
+      AND p.content_key = t.content_key AND p.text IS NOT NULL
 ), questions AS (
     INSERT INTO chunk_questions (chunk_id, version, content_key, questions, reasons, similarities)
     SELECT id, version, content_key, questions, reasons, similarities FROM settled

@@ -16,6 +16,7 @@ PING = Input("ping")
 NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
 
 _TOKENS_A_MESSAGE = 4  # overhead of the chat format
+_TOKENS_A_PICTURE = 1_000  # of 1,024 pixels, for most models
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +86,5 @@ class LimitedEmbedder:
 
 
 def _tokens(request: ChatRequest) -> int:
-    return sum(estimated_tokens(message.content) + _TOKENS_A_MESSAGE for message in request.messages)
+    picture = _TOKENS_A_PICTURE if request.picture else 0
+    return picture + sum(estimated_tokens(message.content) + _TOKENS_A_MESSAGE for message in request.messages)

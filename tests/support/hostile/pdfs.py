@@ -68,9 +68,9 @@ def one_page(
     more: str = "",
     picture: bytes = b"",
     entries: str = "",
-    **objects: bytes,
+    others: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """Return a PDF of a page that draws the object X; `objects` are further ones by `_NUMBER`.
+    """Return a PDF of a page that draws the object X; `others` are further objects by number.
 
     Args:
         drawing: content of the page.
@@ -89,7 +89,7 @@ def one_page(
             4: stream(drawing, entries),
             5: picture or image(small().tobytes(), small().size),
         }
-        | {int(name[1:]): body for name, body in objects.items()}
+        | dict(others or {})
     )
 
 
@@ -141,31 +141,35 @@ def _trees() -> Iterator[tuple[str, bytes]]:
 def _recursion() -> Iterator[tuple[str, bytes]]:
     own, other = "/Resources << /XObject << /X 5 0 R /Y 6 0 R >> >>", b"/Y Do "
     yield "PDF with a form in itself", one_page(picture=form(b"/X Do", own))
-    yield "PDF with forms in a ring", one_page(picture=form(other, own), _6=form(b"/X Do", own))
+    yield "PDF with forms in a ring", one_page(picture=form(other, own), others={6: form(b"/X Do", own)})
     yield "PDF with a form that doubles itself", one_page(picture=form(b"/X Do /X Do", own))
-    doubling = {f"_{n}": form(b"/X Do " * 10, f"/Resources << /XObject << /X {n + 1} 0 R >> >>") for n in range(6, 15)}
-    last = {"_15": image(small().tobytes(), small().size)}
+    doubling = {n: form(b"/X Do " * 10, f"/Resources << /XObject << /X {n + 1} 0 R >> >>") for n in range(6, 15)}
+    last = {15: image(small().tobytes(), small().size)}
     yield (
         "PDF of 10**10 pictures",
-        one_page(picture=form(b"/X Do " * 10, "/Resources << /XObject << /X 6 0 R >> >>"), **doubling, **last),
+        one_page(picture=form(b"/X Do " * 10, "/Resources << /XObject << /X 6 0 R >> >>"), others=doubling | last),
     )
-    deep = {f"_{n}": form(b"/X Do", f"/Resources << /XObject << /X {n + 1} 0 R >> >>") for n in range(6, 800)}
+    deep = {n: form(b"/X Do", f"/Resources << /XObject << /X {n + 1} 0 R >> >>") for n in range(6, 800)}
     yield (
         "PDF of forms 800 levels deep",
         one_page(
-            picture=form(b"/X Do", "/Resources << /XObject << /X 6 0 R >> >>"), **deep, _800=form(b"0 0 9 9 re f")
+            picture=form(b"/X Do", "/Resources << /XObject << /X 6 0 R >> >>"),
+            others=deep | {800: form(b"0 0 9 9 re f")},
         ),
     )
     tiled = "/Resources << /Pattern << /P 6 0 R >> >>"
     tile = "/Type /Pattern /PatternType 1 /PaintType 1 /TilingType 1 /BBox [0 0 1 1]"
     pattern = f"{tile} /XStep {{0}} /YStep {{0}} {tiled}"
     fill = b"/Pattern cs /P scn 0 0 595 842 re f"
-    yield "PDF with a pattern in itself", one_page(fill, more=tiled, _6=stream(fill, pattern.format(1)))
+    yield "PDF with a pattern in itself", one_page(fill, more=tiled, others={6: stream(fill, pattern.format(1))})
     yield (
         "PDF with a pattern of tiny steps",
-        one_page(fill, more=tiled, _6=stream(b"0 0 1 1 re f", pattern.format("0.0001"))),
+        one_page(fill, more=tiled, others={6: stream(b"0 0 1 1 re f", pattern.format("0.0001"))}),
     )
-    yield "PDF with a pattern without steps", one_page(fill, more=tiled, _6=stream(b"0 0 1 1 re f", pattern.format(0)))
+    yield (
+        "PDF with a pattern without steps",
+        one_page(fill, more=tiled, others={6: stream(b"0 0 1 1 re f", pattern.format(0))}),
+    )
     grey = "/BitsPerComponent 8 /ColorSpace /DeviceGray /SMask 5 0 R"
     yield "PDF with a picture that is its own mask", one_page(picture=image(small().tobytes(), small().size, grey))
     yield "PDF whose length is its own", one_page(picture=b"<< /Length 5 0 R >>\nstream\n\nendstream")
@@ -175,7 +179,7 @@ def _recursion() -> Iterator[tuple[str, bytes]]:
     text = b"BT /F 12 Tf (aaaa) Tj ET"
     yield (
         "PDF with a glyph that draws itself",
-        one_page(text, more=own_font, _6=f"<< {glyph} >>".encode(), _7=stream(text)),
+        one_page(text, more=own_font, others={6: f"<< {glyph} >>".encode(), 7: stream(text)}),
     )
 
 
@@ -256,8 +260,8 @@ def _tables() -> Iterator[tuple[str, bytes]]:
         ),
     )
     objects = "/Type /ObjStm /N 100000 /First 9"
-    yield "PDF with objects in a stream that lacks them", one_page(_6=stream(b"7 0 8 9 << >>", objects))
+    yield "PDF with objects in a stream that lacks them", one_page(others={6: stream(b"7 0 8 9 << >>", objects)})
     yield (
         "PDF with a stream of objects that extends itself",
-        one_page(_6=stream(b"7 0 8 9 << >>", "/Type /ObjStm /N 2 /First 8 /Extends 6 0 R")),
+        one_page(others={6: stream(b"7 0 8 9 << >>", "/Type /ObjStm /N 2 /First 8 /Extends 6 0 R")}),
     )

@@ -1,0 +1,292 @@
+"""Pictures in documents: a model describes each once, and its description is a chunk of the document."""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
+from shared.domain.collections import CollectionOptions
+from shared.domain.states import DocumentState
+from shared.ingest.generate.stage import _claim
+from shared.ledger.documents.dead_letters import Choice
+from shared.services.parse import pictures_of
+from tests.conftest import Library
+from tests.integration.test_builds import filled
+from tests.integration.test_erasure import finished
+from tests.support.api import calling, work
+from tests.support.illustrated import CHART, LOGO, MAP, docx, pdf
+
+HARBOUR, MARKET = "The harbour opens at six in the morning.", "The market closes at noon on Sundays."
+DESCRIBE = "Describe the picture"
+CAUGHT = "How large was the herring catch of 1902?"
+
+
+@pytest.fixture
+def described(services, provider):
+    """Services that describe pictures."""
+    return replace(services, parser=replace(services.parser, pictures=lambda option: 20 if option is not False else 0))
+
+
+async def run(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        result = await connection.execute(text(statement), parameters)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+async def submitted(services, content, name="report.pdf", *, tenant="default", **options):
+    """Submit a file."""
+    new = await Library(services, tenant).new("", name, **options)
+    upload = await services.uploads.store_bytes(content, max_bytes=10_000_000)
+    new = replace(
+        new,
+        upload=upload.name,
+        filename=name,
+        media_type=None,
+        content_hash=upload.sha256,
+        size_bytes=upload.size_bytes,
+    )
+    return (await services.ledger.documents.submit(new)).document
+
+
+async def shown(services, document, tenant="default"):
+    return await services.ledger.documents.get(tenant, document.id)
+
+
+async def contents_of(services, document):
+    """Return the contents of the chunks in the newest version."""
+    rows = """SELECT t.content FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.version
+              JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+              WHERE d.public_id = :id ORDER BY c.ordinal"""
+    return [row[0] for row in await run(services, rows, id=document.id)]
+
+
+async def retrieved(services, question):
+    """Return the chunks that a query finds."""
+    async with calling(services.settings, services) as client:
+        return (await client.post("/v1/retrieve", json={"question": question})).raise_for_status().json()["chunks"]
+
+
+def described_calls(provider):
+    return provider.stats(containing=DESCRIBE)["calls"]
+
+
+async def test_description_is_found_and_cited_with_page(described, provider):
+    document = await submitted(described, pdf([(HARBOUR, None), (MARKET, CHART)]))
+    await work(described)
+
+    assert (await shown(described, document)).state is DocumentState.READY
+    found, *_ = await retrieved(described, CAUGHT)
+    assert found["text"].startswith("Picture: A bar chart of the herring catch")
+    assert found["page"] == 2
+    assert described_calls(provider) == 1
+
+
+async def test_picture_follows_chunk_with_its_mark(described):
+    first, second, third = ((f"{name} {HARBOUR} " + "The tide turns twice a day. " * 60, None) for name in "ABC")
+    document = await submitted(described, docx([first, ("The chart follows.", CHART), second, third]), "report.docx")
+    await work(described)
+
+    texts = [content["text"] for content in await contents_of(described, document)]
+    (at,) = [index for index, words in enumerate(texts) if words.startswith("Picture: ")]
+    assert len(texts) == 4
+    assert "![](media/1.png)" in texts[at - 1]
+
+
+async def test_off_stores_no_picture_and_makes_no_call(services, provider):
+    document = await submitted(services, pdf([(HARBOUR, CHART)]))
+    await work(services)
+
+    (content,) = await contents_of(services, document)
+    assert (content["text"].strip(), "picture" in content) == (HARBOUR, False)
+    assert described_calls(provider) == 0
+
+
+def test_option_of_collection_overrides_setting(settings):
+    off, on = (pictures_of(settings.model_copy(update={"captions": captions})) for captions in ("off", "on"))
+    assert [off(option) for option in (None, False, True)] == [0, 0, 20]
+    assert [on(option) for option in (None, False, True)] == [20, 0, 20]
+
+
+async def test_collection_turns_descriptions_on(services, provider):
+    on = replace(services, parser=replace(services.parser, pictures=pictures_of(services.settings)))
+    await services.ledger.collections.ensure(
+        "default",
+        "default",
+        embedding_model=services.settings.embedding_model,
+        options=CollectionOptions(captions=True),
+    )
+    await submitted(on, pdf([(HARBOUR, CHART)]))
+    await work(on)
+
+    assert described_calls(provider) == 1
+
+
+async def test_captions_leave_keys_of_texts_unchanged(services, described, provider):
+    content = docx([(HARBOUR, CHART), (MARKET, MAP)])
+    await submitted(services, content, "a.docx")
+    await work(services)
+    await submitted(described, content, "b.docx")
+    await work(described)
+
+    stats = provider.stats()
+    assert stats["calls"] == 1 + described_calls(provider) == 3
+
+
+async def test_edits_builds_and_documents_pay_picture_once(described, provider):
+    await submitted(described, pdf([(HARBOUR, CHART)]), "a.pdf")
+    await work(described)
+    await submitted(described, pdf([(MARKET, CHART), (HARBOUR, None)]), "a.pdf")
+    await submitted(described, pdf([(f"{MARKET} {HARBOUR}", CHART)]), "b.pdf")
+    await work(described)
+    await filled(described, chunk_max_chars=500)
+    await work(described)
+
+    rows = await run(
+        described,
+        """SELECT c.state, t.content ->> 'text' LIKE 'Picture: A bar chart%' FROM chunks c
+           JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version WHERE t.content ? 'picture'""",
+    )
+    assert len(rows) >= 4
+    assert set(rows) == {("indexed", True)}
+    assert described_calls(provider) == 1
+
+
+async def test_other_tenant_pays_itself(described, provider):
+    for tenant in ("default", "alice"):
+        await submitted(described, pdf([(HARBOUR, CHART)]), tenant=tenant)
+    await work(described)
+
+    stats = provider.stats(containing=DESCRIBE)
+    assert (stats["calls"], len(stats["chats"])) == (2, 1)
+
+
+async def test_logo_and_small_pictures_are_left_out(described, provider):
+    await submitted(described, pdf([(f"{HARBOUR} {number}", LOGO) for number in range(4)]), "logo.pdf")
+    await submitted(described, pdf([(MARKET, CHART)], size=(400, 199)), "small.pdf")
+    await work(described)
+
+    assert described_calls(provider) == 0
+
+
+async def test_picture_on_three_pages_is_described_once(described, provider):
+    document = await submitted(described, pdf([(f"{HARBOUR} {number}", MAP) for number in range(3)]))
+    await work(described)
+
+    pictures = [content for content in await contents_of(described, document) if "picture" in content]
+    assert [picture["page"] for picture in pictures] == [1]
+    assert described_calls(provider) == 1
+
+
+async def test_only_first_pictures_are_described(described, provider):
+    few = replace(described, parser=replace(described.parser, pictures=lambda _: 2))
+    await submitted(few, pdf([(f"{HARBOUR} {number}", number) for number in range(1, 6)]))
+    await work(few)
+
+    assert described_calls(provider) == 2
+
+
+async def test_document_with_ready_questions_makes_no_call(described, provider):
+    await submitted(described, pdf([(HARBOUR, CHART)]), questions=["When does the harbour open?"])
+    await work(described)
+
+    assert provider.stats()["calls"] == 0
+
+
+async def test_model_without_vision_degrades_with_remedy(described, provider):
+    provider.script(reads_pictures=False)
+    document = await submitted(described, pdf([(HARBOUR, CHART)]))
+    await work(described)
+
+    assert (await shown(described, document)).state is DocumentState.DEGRADED
+    (letter,) = await described.ledger.dead_letters.page("default")
+    assert "cannot read pictures" in letter.reason
+    assert "FOREASK_CAPTIONS=off" in letter.reason
+    assert described_calls(provider) == 1
+    (text_, picture) = await contents_of(described, document)
+    assert (text_["text"].strip(), picture["text"]) == (HARBOUR, "")
+
+
+async def test_retried_dead_picture_is_described(described, provider):
+    provider.script(reads_pictures=False)
+    document = await submitted(described, pdf([(HARBOUR, CHART)]))
+    await work(described)
+    provider.script(reads_pictures=True)
+
+    (letter,) = await described.ledger.dead_letters.page("default")
+    await described.ledger.dead_letters.retry("default", Choice(letter_id=letter.id))
+    await work(described)
+
+    assert (await shown(described, document)).state is DocumentState.READY
+    assert (await contents_of(described, document))[1]["text"].startswith("Picture: ")
+    assert described_calls(provider) == 2
+
+
+async def test_undescribed_picture_is_not_searchable(described):
+    document = await submitted(described, pdf([(HARBOUR, CHART)]))
+    await work(described, "parse", "index")
+
+    assert [chunk["text"].strip() for chunk in await retrieved(described, CAUGHT)] == [HARBOUR]
+    assert (await shown(described, document)).progress.total == 2
+
+
+async def test_description_replaces_picture_in_ledger(described):
+    await submitted(described, pdf([(HARBOUR, CHART)]))
+    await work(described, "parse")
+    before = await run(described, "SELECT picture IS NOT NULL FROM chunk_contents ORDER BY 1")
+    await work(described)
+
+    assert before == [(False,), (True,)]
+    assert await run(described, "SELECT 1 FROM chunk_contents WHERE picture IS NOT NULL") == []
+
+
+@pytest.mark.parametrize("scope", ["tenant", "collection", "document"])
+async def test_erasure_deletes_pictures_and_descriptions(described, scope):
+    document = await submitted(described, pdf([(HARBOUR, CHART)]), "a.pdf", tenant="alice")
+    await work(described)
+    waiting = await submitted(described, pdf([(HARBOUR, MAP)]), "b.pdf", tenant="alice")
+    await work(described, "parse", "index")
+    erasures = described.ledger.erasures
+    if scope == "document":
+        for one in (document, waiting):
+            await finished(described, await erasures.start_document(one.id, "alice"))
+    else:
+        await finished(described, await erasures.start("alice", None if scope == "tenant" else "default"))
+
+    assert await run(described, "SELECT 1 FROM chunk_contents") == []
+    assert await run(described, "SELECT text FROM completions WHERE text IS NOT NULL") == []
+
+
+async def test_budget_reserves_and_books_picture(described):
+    new = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 100_000)
+    await described.ledger.budgets.set(new)
+    await submitted(described, pdf([(HARBOUR, CHART)]))
+    await work(described, "parse", "index")
+    by_kind = {chunk.picture is not None: chunk for chunk in await _claim(described.generator, 10)}
+    await described.ledger.work.release("chunks", [chunk.lease for chunk in by_kind.values()])
+    await work(described)
+
+    assert by_kind[True].reserve.usage.prompt_tokens > 4_000 > by_kind[False].reserve.usage.prompt_tokens
+    ((spent, held),) = await run(described, "SELECT spent, held FROM budgets")
+    assert held == 0
+    assert [(spent,)] == await run(described, "SELECT sum(prompt_tokens + completion_tokens) FROM chunks")
+
+
+async def test_picture_without_room_in_budget_is_not_claimed(described):
+    new = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 6_000)
+    await described.ledger.budgets.set(new)
+    await submitted(described, pdf([(HARBOUR, CHART)]))
+    await work(described, "parse", "index")
+    claimed = [chunk for _ in range(3) for chunk in await _claim(described.generator, 10) or ()]
+
+    assert [chunk.content.text.strip() for chunk in claimed] == [HARBOUR]
+
+
+async def test_picture_does_not_wait_for_batch(described, provider):
+    document = await submitted(described, pdf([(HARBOUR, CHART)]), lane=2)
+    await work(described)
+
+    rows = await run(described, "SELECT c.lane, c.state FROM chunks c ORDER BY c.ordinal")
+    assert rows == [(2, "generating"), (1, "indexed")]
+    assert (await shown(described, document)).progress.total == 2
+    assert described_calls(provider) == 1
