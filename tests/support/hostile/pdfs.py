@@ -64,6 +64,7 @@ def stream(data: bytes, entries: str = "") -> bytes:
 
 def one_page(
     drawing: bytes = _DRAW,
+    *,
     box: str = "0 0 595 842",
     more: str = "",
     picture: bytes = b"",
