@@ -57,8 +57,8 @@ faults: $(VENV)/.dev ## break a running deployment, and count lost and twice-pai
 soak: $(VENV)/.dev ## kill and restart hundreds of processes under load, at a provider's limit (half an hour)
 	$(IN) -m pytest tests/faults --faults soak -m long
 
-fuzz: $(VENV)/.dev ## send thousands of requests generated from the API's description, with and without keys
-	$(IN) -m pytest tests/integration/test_fuzz.py --faults full -s
+fuzz: $(VENV)/.dev ## send thousands of requests generated from the API's description, and read hundreds of hostile scans
+	$(IN) -m pytest tests/integration/test_fuzz.py tests/integration/test_hostile_scans.py --faults full -s
 
 audit: $(VENV)/.audit ## check installed packages for known vulnerabilities, and list them (build/sbom.json)
 	$(IN) -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict

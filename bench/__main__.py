@@ -33,6 +33,8 @@ BENCHMARKS = {
     "retrieval": [],
     "scale": ["--chunks", "100000", "--load", "300"],
     "scaling": [],
+    "scan_cost": [],
+    "scan_retrieval": [],
     "scans": [],
     "searchable": [],
     "size": [],

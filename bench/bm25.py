@@ -99,12 +99,12 @@ def contents_of(of: LabelledCorpus) -> dict[str, ChunkContent]:
     return {passage.id: content for passage, content in zip(of.passages, found, strict=True)}
 
 
-def _weights(text: str, languages: Sequence[str]) -> Terms:
+def weights_of(text: str, languages: Sequence[str]) -> Terms:
     vector = query_vector(text, languages)
     return dict(zip(vector.indices, vector.values, strict=True))
 
 
-def _terms(content: ChunkContent) -> Terms:
+def terms_of(content: ChunkContent) -> Terms:
     vector = document_vector(content.text, content.language)
     return dict(zip(vector.indices, vector.values, strict=True))
 
@@ -117,12 +117,12 @@ def measure(of: LabelledCorpus, contents: Mapping[str, ChunkContent]) -> tuple[f
         before.add(name, weighed(terms_before(content.text)))
         vector = engine.embed_document(content.text)
         qdrant.add(name, dict(zip(vector.indices, vector.values, strict=True)))
-        now.add(name, _terms(content))
+        now.add(name, terms_of(content))
     languages = sorted(language for language in spoken if language)
     return (
         quality(of, before, lambda text: dict.fromkeys(terms_before(text), 1.0)),
         quality(of, qdrant, lambda text: dict.fromkeys(engine.embed_query(text).indices, 1.0)),
-        quality(of, now, lambda text: _weights(text, languages)),
+        quality(of, now, lambda text: weights_of(text, languages)),
     )
 
 
@@ -130,13 +130,13 @@ def together(sets: Sequence[LabelledCorpus], contents: Sequence[Mapping[str, Chu
     texts = PostingLists()
     for of, found in zip(sets, contents, strict=True):
         for name, content in found.items():
-            texts.add(f"{of.name}/{name}", _terms(content))
+            texts.add(f"{of.name}/{name}", terms_of(content))
     languages = sorted({c.language for found in contents for c in found.values() if c.language})
     values = []
     for of in sets:
         prefix = f"{of.name}/"
         judged = {q: {prefix + p: score for p, score in of_query.items()} for q, of_query in of.judgements.items()}
-        rankings = {q: texts.best(_weights(text, languages)) for q, text in of.queries.items()}
+        rankings = {q: texts.best(weights_of(text, languages)) for q, text in of.queries.items()}
         measured = scores(judged, rankings)["ndcg@10"]
         values.append(sum(measured.values()) / len(measured))
     return values

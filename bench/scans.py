@@ -14,7 +14,7 @@ import multiprocessing
 import random
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
@@ -100,14 +100,25 @@ def wrapped(text: str, font: ImageFont.FreeTypeFont, width: int, *, spaced: bool
 
 
 def page_of(text: str, language: str) -> Image.Image:
+    return page_of_lines(list(lines_of(text, language)), language)
+
+
+def lines_of(text: str, language: str) -> Iterator[str]:
+    """Yield the lines of a text as wide as a page."""
+    return wrapped(text, _font_of(language), SIZE[0] - 2 * _MARGIN, spaced=language not in _UNSPACED)
+
+
+def page_of_lines(lines: Sequence[str], language: str) -> Image.Image:
     page = Image.new("L", SIZE, 255)
-    font = ImageFont.truetype(str(_FONTS.get(language, _DEFAULT_FONT)), _FONT_PIXELS)
-    width = SIZE[0] - 2 * _MARGIN
-    for number, line in enumerate(wrapped(text, font, width, spaced=language not in _UNSPACED)):
+    for number, line in enumerate(lines):
         right = language == "ara"
         at = (SIZE[0] - _MARGIN if right else _MARGIN, _MARGIN + number * _LINE_PIXELS)
-        ImageDraw.Draw(page).text(at, line, font=font, fill=0, anchor="ra" if right else "la")
+        ImageDraw.Draw(page).text(at, line, font=_font_of(language), fill=0, anchor="ra" if right else "la")
     return page
+
+
+def _font_of(language: str) -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(str(_FONTS.get(language, _DEFAULT_FONT)), _FONT_PIXELS)
 
 
 def clean(page: Image.Image) -> bytes:

@@ -16,6 +16,7 @@ from shared.process import gc, hardening, logging, priority
 from shared.services import ocr
 from shared.services.start import check_start
 from shared.settings import Settings, load, require
+from workers.idle import idle
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
@@ -28,7 +29,7 @@ ROLES = (*WORK_QUEUES, "scheduler")
 
 
 def main(role: WorkQueue | Literal["scheduler"]) -> None:
-    """Run until asked to stop; a read worker exits at once if OCR is off."""
+    """Run until asked to stop; a read worker is idle if OCR is off."""
     hardening.close_memory()
     settings = load()
     logging.configure(role, level=settings.log_level, line_format=settings.log_format)
@@ -37,7 +38,7 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
 
         uvloop.run(scheduler.run(settings))
     elif role == "read" and (reason := ocr.off_because(settings)):
-        structlog.get_logger().info("ocr.off", reason=reason)
+        uvloop.run(idle(role, settings, reason))
     else:
         work(role, settings)
 

@@ -42,6 +42,10 @@ _GIVE_UP_SECONDS = 2
 _LONGEST_PAUSE = timedelta(seconds=30)  # after failures
 _REST = 4  # pause of an idle step as a multiple of its working time
 
+NO_READER = (
+    "Its pages wait, because no read worker with OCR is running. Install foreask[ocr] and Tesseract's language data,"
+    " remove FOREASK_OCR=off, and start `foreask worker read`."
+)
 log = structlog.get_logger()
 
 
@@ -103,6 +107,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
         Step("forget_page_days", _TIDY_EVERY, ledger.pages.forget_days),
+        Step("explain_waiting_pages", _RECHECK_EVERY, partial(explain_waiting_pages, services)),
         Step("fold_tallies", _FOLD_EVERY, ledger.counters.fold),
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
         Step("forget_minutes", _TIDY_EVERY, ledger.counters.forget_minutes),
@@ -187,6 +192,19 @@ async def forget_completions(services: SchedulerServices) -> bool:
 async def forget_page_texts(services: SchedulerServices) -> bool:
     """Delete some texts of pages, which are retained like paid questions; return whether more may wait."""
     return await services.ledger.page_texts.forget(timedelta(days=services.settings.completion_retention_days))
+
+
+async def explain_waiting_pages(services: SchedulerServices) -> bool:
+    """Record in documents with waiting pages that no read worker is alive; return whether more are left.
+
+    The pages remain in the queue: they are read when a worker has started, and a worker may be started only at night.
+    """
+    pages = services.ledger.pages
+    if await services.ledger.heartbeats.beats("read"):
+        return await pages.withdraw(NO_READER)
+    if explained := await pages.explain(NO_READER):
+        log.warning("pages.unclaimed", documents=explained, reason=NO_READER)
+    return explained > 0
 
 
 async def forget_jobs(services: SchedulerServices) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from api.access.key_cache import KeyCache
 from api.access.query_budgets import QueryBudgets
 from api.access.quotas import Quotas
 from api.http.concurrency import Slot
-from api.http.problems import TooManyRequests, route_of
+from api.http.problems import NoBasicKey, TooManyRequests, route_of
 from api.http.strict_route import BeforeBody
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Scope, hash_of
@@ -94,9 +95,16 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Needs(BeforeBody):
-    """The dependency of a route that declares its scope; None accepts any valid key."""
+    """The dependency of a route that declares its scope.
+
+    Args:
+        scope: the scope; None accepts any valid key.
+        basic: whether a key may be the password of HTTP Basic authentication. Browsers store such passwords and send
+            them with requests of other sites, so only a route for programs accepts them.
+    """
 
     scope: Scope | None
+    basic: bool = False
 
     async def __call__(self, request: Request) -> str:
         """Return the tenant of the request's key; empty for operators.
@@ -111,7 +119,7 @@ class Needs(BeforeBody):
         admitted: str | None = getattr(request.state, "tenant", None)
         if admitted is not None:
             return admitted
-        caller = await identify(request)
+        caller = await self._identify(request)
         if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
             raise Forbidden(f"This request needs a key with the scope '{self.scope}', which this key lacks.")
@@ -119,12 +127,21 @@ class Needs(BeforeBody):
         request.state.tenant = caller.tenant
         return caller.tenant
 
+    async def _identify(self, request: Request) -> Caller:
+        if not self.basic:
+            return await identify(request)
+        try:
+            return await identify(request, _password(request))
+        except Unauthorized as error:
+            raise NoBasicKey(error.message) from error
+
 
 # The tenant of a request whose key has the scope.
 Reader = Annotated[str, Depends(Needs(Scope.READ))]
 Asker = Annotated[str, Depends(Needs(Scope.ASK))]
 Writer = Annotated[str, Depends(Needs(Scope.WRITE))]
 Manager = Annotated[str, Depends(Needs(Scope.MANAGE))]
+Notifier = Annotated[str, Depends(Needs(Scope.WRITE, basic=True))]
 Operator = Depends(Needs(Scope.OPERATOR))
 
 
@@ -156,13 +173,17 @@ async def _any_caller(request: Request, _: Annotated[str, Depends(Needs(None))])
 AnyCaller = Annotated[Caller, Depends(_any_caller)]
 
 
-async def identify(request: Request) -> Caller:
+async def identify(request: Request, password: str | None = None) -> Caller:
     """Identify the sender of a request, for its log lines, its span and `request.state`.
+
+    Args:
+        request: the request.
+        password: a key that is used if the request has no other.
 
     Raises:
         Unauthorized, Unavailable: as `Needs`.
     """
-    caller = await _authenticate(request)
+    caller = await _authenticate(request, password)
     structlog.contextvars.bind_contextvars(tenant=caller.tenant or None, key=caller.key_name)
     traces.note("foreask.tenant", caller.tenant)
     request.state.caller = caller
@@ -179,12 +200,12 @@ async def require_still_valid(request: Request) -> None:
         await _authenticate(request)
 
 
-async def _authenticate(request: Request) -> Caller:
+async def _authenticate(request: Request, password: str | None = None) -> Caller:
     settings = _state(request).settings
     if settings.is_keyless:
         _require_local(request)
         return Caller(TENANT_WITHOUT_KEYS, None, frozenset(Scope))
-    key = _key(request)
+    key = _key(request) or password
     if key is None:
         raise _unauthorized(request, "Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
     sha256 = hash_of(key)
@@ -265,6 +286,17 @@ def _key(request: Request) -> str | None:
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
     return request.headers.get("x-api-key") or None
+
+
+def _password(request: Request) -> str | None:
+    """Return the password of HTTP Basic authentication, whose user name does not matter."""
+    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return b64decode(encoded.strip(), validate=True).decode().partition(":")[2] or None
+    except ValueError:  # neither Base64 nor UTF-8
+        return None
 
 
 def _require_local(request: Request) -> None:

@@ -137,6 +137,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "basic": {"type": "http", "scheme": "basic", "description": "The key is the password; any user name"},
     }
     document["security"] = [{"bearer": []}, {"key": []}]
     return document

@@ -67,6 +67,13 @@ class TooManyRequests(Transient):
         self.headers = dict(headers)
 
 
+class NoBasicKey(Unauthorized):
+    """As `Unauthorized`, on a route that accepts HTTP Basic authentication.
+
+    Some senders, such as Amazon SNS, send their password only after such a reply.
+    """
+
+
 class InvalidFields(InvalidInput):
     """Several fields of the request are invalid; `errors` names each."""
 
@@ -136,7 +143,8 @@ def reply_to(error: Exception, instance: str | None = None) -> Response:
     problem = problem_of(error, instance)
     headers = {}
     if isinstance(error, Unauthorized):
-        headers["www-authenticate"] = 'Bearer realm="foreask"'
+        scheme = "Basic" if isinstance(error, NoBasicKey) else "Bearer"
+        headers["www-authenticate"] = f'{scheme} realm="foreask"'
     if isinstance(error, SlowBody):
         headers["connection"] = "close"  # otherwise the server would wait for the rest of the body
     if isinstance(error, Transient):

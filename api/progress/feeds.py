@@ -160,7 +160,8 @@ class ProgressFeed:
 
     def _add_document(self, document: Document) -> None:
         piece = event("document", view(document, self._settings))
-        self._add(document.id, piece, first=document.state in states.OPEN_DOCUMENTS, collection=document.collection)
+        is_first = document.state in states.PROGRESSING_DOCUMENTS
+        self._add(document.id, piece, first=is_first, collection=document.collection)
 
     def _add(
         self,

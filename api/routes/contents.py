@@ -1,15 +1,16 @@
-"""Routes of a document's content: the uploaded bytes, and the extracted text."""
+"""Routes of a document's content: the uploaded bytes, pictures of scanned pages, and the extracted text."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from api.access.auth import Reader
@@ -25,11 +26,13 @@ router = APIRouter(prefix="/v1/documents/{document_id}", tags=["documents"])
 
 _PAGE = 200  # chunks
 _ANY: dict[str, Any] = {"*/*": {"schema": {}}}  # the media type of the upload; without one, application/octet-stream
+_IMAGE: dict[str, Any] = {"image/webp": {"schema": {"type": "string", "format": "binary"}}}
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 # An untrusted file may be a page with scripts, which must not run as a part of this server's.
 _SAFE = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
 
 Pieces = AsyncIterator[str]
+PageNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the page in the file, from 1")]
 
 
 @router.get(
@@ -58,6 +61,30 @@ async def content(document_id: UUID, tenant: Reader, services: ServicesDep, vers
         "content-disposition": f"attachment; filename*=UTF-8''{quote(stored.filename or 'document', safe='')}",
     }
     return StreamingResponse(_continued(first, pieces), headers=_SAFE | headers)
+
+
+@router.get(
+    "/pages/{number}/image",
+    response_class=Response,
+    responses=replies({200: {"description": "The page", "content": _IMAGE}}, 401, 404, 422, 503),
+)
+async def image(  # noqa: PLR0917 - parameters of a request
+    request: Request,
+    document_id: UUID,
+    number: PageNumber,
+    tenant: Reader,
+    services: ServicesDep,
+    version: Version = "latest",
+) -> Response:
+    """Return a picture of a page that was read by OCR, at 100 dpi, to compare it with its text.
+
+    It was made when the page was read, so it exists even if the uploaded bytes do not.
+    """
+    picture = await services.ledger.documents.page_picture(tenant, document_id, number, live=version == "live")
+    headers = _SAFE | {"etag": f'"{picture.tag}"', "cache-control": "private, no-cache"}
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(picture.content, media_type="image/webp", headers=headers)
 
 
 @router.get(

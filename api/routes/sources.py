@@ -9,7 +9,7 @@ import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Manager, Reader, Writer
+from api.access.auth import Manager, Notifier, Reader, Writer
 from api.http import bodies, paging
 from api.http.openapi import json_body, problems
 from api.http.problems import UnsupportedMedia
@@ -32,10 +32,13 @@ from api.schemas.sources import (
     WithheldView,
 )
 from api.state import CollectionCacheDep, ServicesDep
+from shared.domain.errors import Unavailable
 from shared.domain.sources import NewSource, SourceChanges, SourceState, SyncState
+from shared.outside.requests import new_client
 from shared.services.api import ApiServices
 from shared.sources.hints import keys_within, read_hint
 from shared.sources.opening import kind_of
+from shared.sources.subscriptions import CONFIRM_SECONDS, confirm, is_of_amazon
 
 router = APIRouter(prefix="/v1/sources", tags=["sources"], route_class=StrictRoute)
 
@@ -165,25 +168,43 @@ async def approve(body: ApprovalBody, name: SourceName, tenant: Manager, service
     status_code=202,
     response_model=HintReply,
     responses=problems(400, 401, 404, 408, 413, 415, 422, 503),
-    openapi_extra=json_body(HintBody),
+    openapi_extra={**json_body(HintBody), "security": [{"bearer": []}, {"key": []}, {"basic": []}]},
 )
-async def hint(request: Request, name: SourceName, tenant: Writer, services: ServicesDep) -> Response:
+async def hint(request: Request, name: SourceName, tenant: Notifier, services: ServicesDep) -> Response:
     """Report entries that may have changed: keys, or an event of an object store as the store sends it.
 
     Each entry is looked up: a new or changed one is read, and a missing one waits for two complete listings. Names
     outside the source are ignored and counted. Accepted are events of S3 through EventBridge or SNS, of MinIO and
-    SeaweedFS, and of Google Cloud Storage through a push subscription. A subscription of SNS is not confirmed: its
-    address is logged.
+    SeaweedFS, and of Google Cloud Storage through a push subscription. A subscription of Amazon's SNS is confirmed. The
+    key may be the password of HTTP Basic authentication here, because SNS has no other means.
     """
     read = read_hint(await _json_of(request))
     state = await services.ledger.sources.get(tenant, name)
     if read.confirm_url is not None:
-        log.warning("subscription.unconfirmed", source=name, url=read.confirm_url)
+        await _confirm(name, read.confirm_url)
     keys = keys_within(read.names, state.definition.uri)
     if keys:
         await services.ledger.hints.add(tenant, name, keys)
         services.wakeups.wake("syncs")
     return JsonReply(HintReply(accepted=len(keys), ignored=len(read.names) - len(keys)), 202)
+
+
+async def _confirm(name: str, url: str) -> None:
+    """Confirm a subscription of SNS; the log has its address if a person has to open it.
+
+    Raises:
+        Unavailable: it cannot be confirmed now. SNS sends its message again.
+    """
+    if not is_of_amazon(url):
+        log.warning("subscription.unconfirmed", source=name, url=url, reason="the address is not Amazon's")
+        return
+    try:
+        async with new_client(CONFIRM_SECONDS) as client:
+            await confirm(url, client)
+    except Unavailable as error:
+        log.warning("subscription.unconfirmed", source=name, url=url, reason=error.message)
+        raise
+    log.info("subscription.confirmed", source=name)
 
 
 async def _json_of(request: Request) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from uuid import UUID
 
@@ -11,6 +11,9 @@ from shared.domain.work import DocumentToParse, Lease
 
 PAGE_DPI = 200
 """Resolution at which pages are read; it is part of their keys."""
+
+MAX_PICTURE_BYTES = 300_000
+"""Maximum size of a page's picture; a page of text has 30,000 to 80,000 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,13 @@ class PageText:
         text: its text; empty if the page has no words.
         words: number of words.
         confidence: mean confidence of the words, 0 to 100; 0 without words.
+        picture: the page as a WebP for people; empty if it is unknown.
     """
 
     text: str
     words: int
     confidence: float
+    picture: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def serving(role: str, host: str, port: int | None) -> AsyncIterator[int | None]:
+async def serving(role: str, host: str, port: int | None, *, works: bool = True) -> AsyncIterator[int | None]:
     """Serve `/metrics` and `/health/live` while the block runs, and yield the port.
 
     Without a configured or free port it yields None, and the process runs without it. Processes of one machine may
@@ -207,8 +207,10 @@ async def serving(role: str, host: str, port: int | None) -> AsyncIterator[int |
         role: role of the process.
         host: address to listen on.
         port: first port to try, 0 for any; without it nothing is served.
+        works: whether the process does the work of its role; an idle one is not counted as a process of the role.
     """
-    ROLE.labels(role).set(1)
+    if works:
+        ROLE.labels(role).set(1)
     pulse = Pulse(role)
     watching = asyncio.create_task(_watch_loop(pulse), name="loop-lag")
     server = None if port is None else _open(host, port, pulse)

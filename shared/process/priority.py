@@ -15,7 +15,7 @@ _LOWEST = 19
 
 
 def lower(niceness: int) -> None:
-    """Lower the priority of this process and of all its threads by `niceness`, to 19 at most, and that of its session.
+    """Lower the priority of this process, of all its threads and of its session by `niceness`, to 19 at most.
 
     Linux gives each thread a priority of its own.
     """

@@ -1,4 +1,4 @@
-"""Temporary folders, which another process removes if theirs is killed."""
+"""Temporary folders and files, which another process removes if theirs is killed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
-
-_NEW_SECONDS = 60.0  # a folder is locked soon after it was made
 
 
 class TemporaryFolder:
@@ -24,10 +21,7 @@ class TemporaryFolder:
     """
 
     def __init__(self, prefix: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        self._lock: int | None = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        with suppress(OSError):  # on a file system without locks, no process removes it either
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path, self._lock = _locked(prefix)
 
     def remove(self) -> None:
         """Remove the folder with its files, if it is not removed yet."""
@@ -35,6 +29,28 @@ class TemporaryFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+class TemporaryFile:
+    """A file in a temporary folder of its own.
+
+    Args:
+        prefix: start of the folder's name.
+        content: its bytes.
+    """
+
+    def __init__(self, prefix: str, content: bytes = b"") -> None:
+        self._folder = TemporaryFolder(prefix)
+        self.path = self._folder.path / "content"
+        try:
+            self.path.write_bytes(content)
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Remove the file, if it is not removed yet."""
+        self._folder.remove()
 
 
 def remove_leftovers(prefix: str) -> None:
@@ -47,10 +63,21 @@ def remove_leftovers(prefix: str) -> None:
             _remove_unused(folder)
 
 
+def _locked(prefix: str) -> tuple[Path, int | None]:
+    """Return a new folder and its lock. Another process may remove it until it is locked: then there is a next one."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=prefix))
+        with suppress(FileNotFoundError):
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            with suppress(OSError):  # on a file system without locks, no process removes it either
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists():
+                return path, lock
+            os.close(lock)
+
+
 def _remove_unused(folder: Path) -> None:
     """Remove a folder; raise OSError if a process uses it."""
-    if time.time() - folder.stat().st_mtime < _NEW_SECONDS:
-        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,6 +20,7 @@ from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.quota import Quota, UploadLimits
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
+from shared.process.temporary_folders import remove_leftovers
 from shared.services.ingest import slots_of_parser
 from shared.services.ocr import log_if_off, ocr_of
 from shared.services.pages import web_of
@@ -27,7 +28,8 @@ from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
 from shared.settings import Settings, require
-from shared.sources.opening import remove_temporary_files
+from shared.sources.opening import FOLDER_PREFIXES
+from shared.storage.uploads import FOLDER_PREFIX as OF_UPLOADS
 
 log = structlog.get_logger()
 _NO_PICTURES = "the parse workers cannot read pictures: install the extra, pip install 'foreask[ocr]'."
@@ -43,10 +45,16 @@ def assemble(parts: Parts) -> WorkerServices:
         wakeups=parts.wakeups,
         heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
-        warm_ups=(parts.database.warm, parser.sandbox.warm, partial(asyncio.to_thread, remove_temporary_files)),
+        warm_ups=(parts.database.warm, parser.sandbox.warm, remove_temporary_files),
         runner=sync_runner_of(parts, SourceAccess(parts.settings, web).open),
         runs_queue="syncs",
     )
+
+
+async def remove_temporary_files() -> None:
+    """Remove the temporary files of sources and uploads whose processes were killed."""
+    for prefix in (*FOLDER_PREFIXES, OF_UPLOADS):
+        await asyncio.to_thread(remove_leftovers, prefix)
 
 
 def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from shared.ingest.parse import scans
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.read.stage import Reader, read_stage
 from shared.services.ingest import slots_of_reader
-from shared.services.parse import originals_of, require_isolation
+from shared.services.parse import originals_of, remove_temporary_files, require_isolation
 from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
@@ -18,7 +19,7 @@ def assemble(parts: Parts) -> WorkerServices:
         wakeups=parts.wakeups,
         heartbeats=parts.ledger.heartbeats,
         stage=read_stage(reader_of(parts)),
-        warm_ups=(parts.database.warm,),
+        warm_ups=(parts.database.warm, remove_temporary_files),
     )
 
 
@@ -38,6 +39,7 @@ def reader_of(parts: Parts) -> Reader:
         engine=sandbox,
         uploads=parts.uploads,
         originals=originals_of(parts, SourceAccess(parts.settings).open),
+        languages=scans.installed,
         wakeups=parts.wakeups,
         policy=parts.retries,
     )

@@ -43,7 +43,7 @@ class Hint:
 
     Args:
         names: its names, without repetitions.
-        confirm_url: address by which the owner of the source confirms a subscription of SNS; None for other messages.
+        confirm_url: address that confirms a subscription of SNS; None for other messages.
     """
 
     names: Sequence[Named]
@@ -59,8 +59,10 @@ def read_hint(body: Any) -> Hint:
     """
     if not isinstance(body, Mapping):
         raise InvalidInput(_UNKNOWN)
-    if body.get("Type") in ("SubscriptionConfirmation", "UnsubscribeConfirmation"):
+    if body.get("Type") == "SubscriptionConfirmation":
         return Hint((), confirm_url=_text(body, "SubscribeURL"))
+    if body.get("Type") == "UnsubscribeConfirmation":  # its SubscribeURL would subscribe again
+        return Hint(())
     names = tuple(dict.fromkeys(_names(_unwrapped(body))))
     if len(names) > MOST_KEYS:
         raise TooLarge(f"A hint has at most {MOST_KEYS:,} keys, and this one has {len(names):,}: start a sync instead.")

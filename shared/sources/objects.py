@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -30,9 +31,16 @@ _PIECE_BYTES = 8 << 20
 _MODIFIED = "modified:"  # start of a version without an entity tag
 _ENDPOINT = "aws_endpoint_url"
 _UNREPRESENTABLE = "Its name has an empty segment, a segment . or .., or a control character: rename it."
+_NAME_IN_ERROR = re.compile(r'[Pp]ath "(.*?)"(?: contained empty path segment|: Encountered)', re.DOTALL)
+_SHOWN_CHARS = 200  # of a name in a message
+_ENDS_LISTING = (
+    "The bucket cannot be listed because of the object {name}. Its name has an empty segment, a segment . or .., or a"
+    " control character: rename it, or choose a folder without it. In S3 a secret with access_key_id and"
+    " secret_access_key helps, too: then only such objects are refused."
+)
 _OUT_OF_ORDER = (
-    "The store lists {key} after {last}: it does not list names in the order of their bytes, or two names differ only"
-    " in slashes."
+    "The store lists {key} after {last}. If two names differ only in slashes, rename one of them. Otherwise the store"
+    " does not list names in the order of their bytes, and cannot be a source."
 )
 
 
@@ -311,17 +319,19 @@ def _converted() -> Iterator[None]:
     try:
         yield
     except InvalidPathError as error:
-        name = str(error).partition("\n")[0]
-        raise _Unrepresentable(
-            f"The bucket has an object whose name cannot be listed ({name}): rename it, or choose a folder without it.",
-            component=COMPONENT,
-        ) from None
+        raise _Unrepresentable(_ENDS_LISTING.format(name=_name_in(error)), component=COMPONENT) from None
     except (BaseError, OSError) as error:
         if is_missing(error):
             raise _misconfigured("The bucket does not exist.") from error
         if is_refusal(error):
             raise _misconfigured("The store refuses the credentials, or they may not list and read.") from error
         raise unavailable(f"The bucket cannot be read: {reason_of(error)}.") from error
+
+
+def _name_in(error: InvalidPathError) -> str:
+    """Return the name in an error, quoted and without control characters."""
+    found = _NAME_IN_ERROR.search(str(error))
+    return repr(found[1][:_SHOWN_CHARS] if found else str(error).partition("\n")[0])
 
 
 def _misconfigured(problem: str) -> Misconfigured:

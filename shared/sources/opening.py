@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from shared.domain.errors import InvalidInput, Misconfigured
-from shared.process.temporary_folders import remove_leftovers
 from shared.sources.addresses import BUCKETS, Address
 from shared.sources.files import COMPONENT, FileSource
 from shared.sources.folder import FolderSource
@@ -29,6 +28,8 @@ from shared.sources.source import Source
 
 P = TypeVar("P", bound=Options)
 W = TypeVar("W", bound=PageOptions)
+
+FOLDER_PREFIXES = (OF_GIT, OF_PAGES)  # of temporary folders
 
 _URI = "uri"  # field of every secret: the addresses for which it may be used
 
@@ -215,12 +216,6 @@ def open_source(
     except InvalidInput as error:
         raise Misconfigured(error.message, component=COMPONENT) from error
     return source
-
-
-def remove_temporary_files() -> None:
-    """Remove the temporary files of sources whose processes were killed."""
-    for prefix in (OF_GIT, OF_PAGES):
-        remove_leftovers(prefix)
 
 
 def _checked(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> tuple[Address, Options]:

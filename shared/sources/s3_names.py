@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote_plus, urlsplit
 from xml.etree import ElementTree as ET
 
 import httpx
@@ -64,7 +64,7 @@ class S3Names:
             Unavailable: the server cannot be reached, or fails.
             Misconfigured: it refuses the credentials.
         """
-        query = {"list-type": "2", "max-keys": str(_PAGE), "prefix": self.prefix}
+        query = {"list-type": "2", "max-keys": str(_PAGE), "prefix": self.prefix, "encoding-type": "url"}
         if after:
             query["start-after"] = self.prefix + after
         reply = await self._get(query)
@@ -113,14 +113,17 @@ class S3Names:
 
     def _page(self, root: ET.Element) -> Page:
         space = root.tag.removesuffix("ListBucketResult")
-        objects = [self._object(each, space) for each in root.iter(f"{space}Contents")]
+        # XML cannot contain most control characters. Some servers ignore the request to encode names.
+        is_encoded = root.findtext(f"{space}EncodingType") == "url"
+        decoded: Callable[[str], str] = unquote_plus if is_encoded else str
+        objects = [self._object(each, space, decoded) for each in root.iter(f"{space}Contents")]
         return Page(objects, is_last=root.findtext(f"{space}IsTruncated") != "true")
 
-    def _object(self, element: ET.Element, space: str) -> dict[str, Any]:
+    def _object(self, element: ET.Element, space: str, decoded: Callable[[str], str]) -> dict[str, Any]:
         """Return an object of a reply; raise ValueError if a field is missing or malformed."""
         fields = {name: element.findtext(f"{space}{name}") or "" for name in ("Key", "Size", "ETag", "LastModified")}
         return {
-            "path": fields["Key"].removeprefix(self.prefix),
+            "path": decoded(fields["Key"]).removeprefix(self.prefix),
             "size": int(fields["Size"]),
             "e_tag": fields["ETag"] or None,
             "version": None,

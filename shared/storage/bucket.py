@@ -211,16 +211,16 @@ class UploadBucket(Uploads):
 
     @asynccontextmanager
     async def _whole(self, name: str) -> AsyncIterator[Path]:
-        path = await asyncio.to_thread(write_temporary)
+        file = await asyncio.to_thread(write_temporary)
         try:
             async with self._found():
                 result = await obstore.get_async(self._store, name)
-                with path.open("wb") as file:
+                with file.path.open("wb") as opened:
                     async for piece in result.stream(min_chunk_size=_PART_BYTES):
-                        await asyncio.to_thread(file.write, piece)
-            yield path
+                        await asyncio.to_thread(opened.write, piece)
+            yield file.path
         finally:
-            path.unlink()
+            file.remove()
 
     @asynccontextmanager
     async def _found(self) -> AsyncIterator[None]:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -27,6 +25,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from shared.domain.errors import Conflict, TooLarge, Unavailable, Unreadable
+from shared.process.temporary_folders import TemporaryFile
 from shared.storage.references import is_reference
 
 RETRY_AFTER = timedelta(seconds=30)
@@ -37,6 +36,7 @@ _READY_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
 _SLOW_SECONDS = 30.0  # a busy disk is slow: the last result stays valid for this time while the next check runs
 _PIECE_BYTES = 1 << 20
+FOLDER_PREFIX = "foreask-upload-"  # of temporary folders
 _SAMPLE = 100  # uploads that the ledger names: one of them in a store without a marker proves the owner
 _NO_ADDRESSES = "Uploads are in a folder, which has no addresses: send the document itself to POST /v1/documents."
 
@@ -263,11 +263,11 @@ class Uploads(ABC):
         content = await self._read(pack, offset, length)
         if len(content) < length:
             raise missing()
-        path = await asyncio.to_thread(write_temporary, content)
+        file = await asyncio.to_thread(write_temporary, content)
         try:
-            yield path
+            yield file.path
         finally:
-            path.unlink()
+            file.remove()
 
     @abstractmethod
     async def remove(self, names: Sequence[str]) -> set[str]:
@@ -418,12 +418,9 @@ class Uploads(ABC):
     async def _is_empty(self) -> bool: ...
 
 
-def write_temporary(content: bytes = b"") -> Path:
+def write_temporary(content: bytes = b"") -> TemporaryFile:
     """Write a file in the machine's folder for temporary files; the caller removes it."""
-    handle, path = tempfile.mkstemp(prefix="foreask-upload-")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    return Path(path)
+    return TemporaryFile(FOLDER_PREFIX, content)
 
 
 def too_large(max_bytes: int) -> TooLarge:

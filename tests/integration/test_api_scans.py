@@ -2,8 +2,10 @@
 
 import pytest
 
-from tests.support.api import calling, work
-from tests.support.scans import SMEARED, scan, with_reader
+from tests.integration.test_erasure import finished
+from tests.integration.test_read_stage import run
+from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work
+from tests.support.scans import PICTURE, SMEARED, scan, with_reader
 
 HARBOUR = "The harbour opens at six."
 
@@ -64,6 +66,56 @@ async def test_unread_page_is_listed_counted_and_retried(caller, scanned):
     assert (await caller.get("/v1/dead")).json()["items"] == []
 
 
+async def image(client, document_id, number, **headers):
+    return await client.get(f"/v1/documents/{document_id}/pages/{number}/image", headers=headers)
+
+
+async def test_read_page_has_image_that_cannot_run(caller, scanned):
+    document_id = await submitted(caller, HARBOUR)
+    await work(scanned, "parse", "read", "parse", "index", "generate", "index")
+
+    reply = await image(caller, document_id, 1)
+    assert (reply.status_code, reply.content) == (200, PICTURE)
+    headers = ("content-type", "x-content-type-options", "content-security-policy", "cache-control")
+    assert [reply.headers[name] for name in headers] == [
+        "image/webp",
+        "nosniff",
+        "sandbox; default-src 'none'",
+        "private, no-cache",
+    ]
+    again = await image(caller, document_id, 1, **{"if-none-match": reply.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_missing_image_is_explained(caller, scanned):
+    document_id = await submitted(caller, HARBOUR, SMEARED)
+    await work(scanned, "parse")
+    waiting = await image(caller, document_id, 1)
+    await work(scanned, "read", "parse", "index", "generate", "index")
+    unread, unknown = await image(caller, document_id, 2), await image(caller, document_id, 3)
+    await run(scanned, "DELETE FROM page_pictures")
+    lost = await image(caller, document_id, 1)
+
+    assert [reply.status_code for reply in (waiting, unread, unknown, lost)] == [404] * 4
+    assert "has not been read yet" in waiting.json()["detail"]
+    assert unread.json()["detail"].endswith("Page 2 has ink, but no words.")
+    assert "was not read by OCR" in unknown.json()["detail"]
+    assert "an earlier release read it" in lost.json()["detail"]
+
+
+async def test_image_is_hidden_from_other_tenants_and_erased(settings, scanned):
+    async with calling(with_keys(settings), scanned) as client:
+        client.headers.update(as_tenant("alice"))
+        document_id = await submitted(client, HARBOUR)
+        await work(scanned, "parse", "read", "parse", "index", "generate", "index")
+
+        assert (await image(client, document_id, 1)).status_code == 200
+        assert (await image(client, document_id, 1, **as_tenant("bob"))).status_code == 404
+        await finished(scanned, await scanned.ledger.erasures.start("alice", None))
+        assert (await image(client, document_id, 1)).status_code == 404
+    assert await run(scanned, "SELECT 1 FROM page_pictures") == []
+
+
 async def test_discarded_page_makes_document_ready(caller, scanned):
     document_id = await submitted(caller, HARBOUR, SMEARED)
     await work(scanned, "parse", "read", "parse", "index", "generate", "index")
@@ -72,6 +124,21 @@ async def test_discarded_page_makes_document_ready(caller, scanned):
 
     assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_work": 0}
     assert await shown(caller, document_id) == ("ready", 2, 1, 1)
+
+
+async def test_new_listener_receives_documents_being_read(settings, scanned):
+    async with serving(settings, scanned) as client:
+        document_id = await submitted(client, HARBOUR)
+        await work(scanned, "parse")
+        await run(scanned, "UPDATE documents SET updated_at = now() - interval '1 hour'")
+        async with client.stream("GET", "/v1/events") as stream:
+            events = events_of(stream)
+            received = [await anext(events), await anext(events)]
+
+    assert [(name, data.get("id"), data.get("state")) for name, data in received] == [
+        ("progress", None, None),
+        ("document", document_id, "reading"),
+    ]
 
 
 async def test_documents_being_read_are_listed_by_state(caller, scanned):

@@ -1,6 +1,7 @@
 """Sources over HTTP: a folder is added, synced, approved, hinted and removed, and the scheduler starts its syncs."""
 
 import json
+from base64 import b64encode
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,11 +11,13 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from api.schemas.sources import HintReply, SourcePage, SourceView, SyncPage, SyncView, WithheldView
+from shared.domain.keys import Scope
 from shared.domain.runs import RUNS_OF_PARSERS, RunKind
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.looking import Looking
+from shared.outside import addresses
 from shared.services.sources import SourceAccess
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import KEYS, as_tenant, calling, with_keys, work
 from tests.support.sources import make_older
 from tests.support.waiting import eventually
 from workers.scheduler import start_due_syncs
@@ -448,7 +451,49 @@ async def test_too_many_or_unknown_hints_are_refused(client, services, folder):
     assert reply.status_code == 415
 
 
-async def test_subscription_of_sns_is_logged_and_not_confirmed(client, folder):
+async def test_key_as_basic_password_sends_hints_only(services, allowed, provider, folder):
+    async with calling(with_keys(allowed), services) as client:
+        await add(client, folder, headers=as_tenant("alice"))
+        address, body = "/v1/sources/wiki/hints", {"keys": ["leave.md"]}
+
+        for login in (None, ("alice", "wrong"), ("alice", ""), (KEYS["alice"], "")):
+            refused = await client.post(address, json=body, auth=login)
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Basic realm="foreask"')
+        for header in ("Basic", "Basic %", "Basic /w==", "Basic " + b64encode(b"no colon").decode()):
+            assert (await client.post(address, json=body, headers={"authorization": header})).status_code == 401
+        assert (await client.post(address, json=body, auth=("any user", KEYS["alice"]))).status_code == 202
+        assert (await client.post(address, json=body, auth=("", KEYS["bob"]))).status_code == 404
+        assert (await client.post(address, json=body, headers=as_tenant("alice"))).status_code == 202
+
+        other = await client.get("/v1/sources", auth=("alice", KEYS["alice"]))
+        assert (other.status_code, other.headers["www-authenticate"]) == (401, 'Bearer realm="foreask"')
+
+
+async def test_basic_password_needs_scope_of_hints(services, allowed, provider, folder):
+    async with calling(with_keys(allowed), services) as client:
+        await add(client, folder, headers=as_tenant("alice"))
+        made = await client.post(
+            "/v1/keys", json={"name": "reader", "scopes": [Scope.READ]}, headers=as_tenant("alice")
+        )
+        login = ("alice", made.json()["key"])
+
+        assert (await client.post("/v1/sources/wiki/hints", json={"keys": []}, auth=login)).status_code == 403
+
+
+async def test_subscription_without_route_to_sns_is_sent_again(client, folder, monkeypatch):
+    private = [(2, 1, 6, "", ("10.0.0.1", 443))]
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: private)
+    await add(client, folder)
+    url = "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=1"
+
+    with capture_logs() as logs:
+        reply = await hint(client, {"Type": "SubscriptionConfirmation", "SubscribeURL": url}, status=503)
+
+    assert "The subscription cannot be confirmed" in reply["detail"]
+    assert [each["url"] for each in logs if each["event"] == "subscription.unconfirmed"] == [url]
+
+
+async def test_subscription_elsewhere_is_logged_and_not_confirmed(client, folder):
     await add(client, folder)
     body = {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example.org/?Token=1"}
     headers = {"content-type": "text/plain; charset=UTF-8"}

@@ -1,6 +1,8 @@
 """PostgreSQL roles: the parse role can only process documents and syncs, and the app role only read and write rows."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
@@ -13,10 +15,12 @@ from shared.domain.states import DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres.revision import require_schema
 from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_scale_role
+from shared.ledger.work.pages import PageLimits, Pages
 from shared.maintenance.syncing.quota import UploadLimits
 from shared.services import build
 from shared.services.all import AllServices
 from tests.support.api import work
+from tests.support.scans import BLANK, PICTURE, SMEARED, scan, with_reader
 from tests.support.sources import Corpus, SyncedCorpus, make_older
 from tests.support.tables import columns
 
@@ -34,6 +38,7 @@ CLOSED = {
     "paid_replies": "replies",
     "queries": "question",
     "accepted_questions": "question",
+    "page_pictures": "picture",
     "webhooks": "secret",
     "webhook_deliveries": "data",
 }
@@ -105,6 +110,23 @@ async def test_parse_role_can_do_all_parse_work(services, parsing, library, prov
     assert await state_of(services, indexed) == DocumentState.FAILED
     assert "document.failed" in {delivery.type for delivery in await services.ledger.webhooks.page("default", hook.id)}
     assert (await library.collection()).languages == ("en",)
+
+
+@pytest.mark.usefixtures("provider")
+async def test_parse_role_can_do_all_read_work(services, parsing, library):
+    reading, _ = with_reader(parsing)
+    document = await library.add(scan("The harbour opens at six.", BLANK, SMEARED), "scan.pdf")
+    await work(reading, "parse")
+    await work(replace(reading, reader=replace(reading.reader, languages=lambda: ("deu",))), "read")
+    await parsing.ledger.pages.explain("Its pages wait.")
+    limited = Pages(parsing.database, worker="w", lease=timedelta(seconds=30), limits=PageLimits({}, 1))
+    for _ in range(2):
+        await limited.release([page.lease for page in await limited.claim(8)])
+    await work(reading, "read", "parse")
+
+    shown = await services.ledger.documents.get("default", document.id)
+    assert (shown.state, shown.progress.pages_read, shown.progress.pages_unread) == (DocumentState.INDEXING, 2, 1)
+    assert (await services.ledger.documents.page_picture("default", document.id, 1)).content == PICTURE
 
 
 async def test_parse_role_can_do_all_sync_work(services, parsing):

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 import pytest
@@ -58,7 +58,7 @@ class LoopThread:
         self._release.set()
 
     def reply(self):
-        with httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
+        with client_without_proxy() as client:
             return client.get(f"http://127.0.0.1:{self.port}/health/live")
 
 
@@ -136,6 +136,39 @@ async def test_frozen_process_does_not_count_as_live(monkeypatch):
     monkeypatch.setattr(liveness, "_TIMEOUT_SECONDS", 0.05)
     async with frozen() as process:
         assert [(each.pid, each.silent_seconds) for each in local_processes(ROLE)] == [(process.pid, None)]
+
+
+@contextmanager
+def worker(log, **variables):
+    """Start a read worker, whose ledger does not exist, and yield the process."""
+    with log.open("wb") as file:
+        command, environment = [sys.executable, "-m", "workers", "read"], {**os.environ, **variables}
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_read_worker_without_ocr_stays_healthy_and_idle(tmp_path, monkeypatch):
+    log, port = tmp_path / "log", free_port()
+    ledger = f"postgresql://a:b@127.0.0.1:{free_port()}/c"
+    monkeypatch.setenv("FOREASK_DATABASE_URL", ledger)
+    with worker(log, FOREASK_OCR="off", FOREASK_METRICS_PORT=str(port)) as process, client_without_proxy() as client:
+        wait_until(lambda: "worker.idle" in log.read_text() or process.poll() is not None)
+        address = f"http://127.0.0.1:{port}"
+        assert client.get(f"{address}/health/live").status_code == 200, log.read_text()
+        assert health("read")[0] == 0
+        assert "foreask_process_info{" not in client.get(f"{address}/metrics").text  # so that alerts report its absence
+        process.terminate()
+        assert process.wait(TIMEOUT_SECONDS) == 0
+
+    assert log.read_text().count("FOREASK_OCR is off.") == 1
+
+
+def client_without_proxy():
+    return httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS)
 
 
 def health(*arguments, **variables):

@@ -311,6 +311,21 @@ async def test_reader_without_seccomp_reaches_no_file(taken_over, upload, attemp
     assert upload.read_text() == "theirs"
 
 
+async def test_compromised_reader_of_pages_cannot_fill_memory(taken_over):
+    results = await taken_over.tries_reading({"fill the memory": f"bytearray({2**30})"})
+
+    assert results == {"fill the memory": ["", ""]}  # the message of a MemoryError
+
+
+@pytest.mark.parametrize("kind", ["a document", "a longer text than allowed"])
+async def test_forged_reply_of_reader_fails_only_its_page(taken_over, kind):
+    longer = orjson.loads(HEAD) | {"outcome": "text", "document": None, "parts": 0, "text": ["a" * 100_001, 1, 90.0]}
+    messages = [HEAD, PART] if kind == "a document" else [orjson.dumps(longer)]
+
+    with pytest.raises(Unreadable, match=r"page 1 crashed the parser \(invalid reply\)"):
+        await taken_over.tries_reading({"answer": writing(framed(messages))})
+
+
 async def test_unconfined_reader_can_read_uploads(taken_over, upload):
     possible = {"read another tenant's upload": f"open({str(upload)!r}).read()", "fork": "fork()"}
     results = await taken_over.tries_reading(possible, "seccomp", "Landlock")

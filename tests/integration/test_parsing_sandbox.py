@@ -465,6 +465,8 @@ async def test_child_threads_cannot_gain_privileges(parse, sandbox):
         ),
         (-signal.SIGSEGV, 2**30, b"", "the file needed more than 1.0 GB of memory to read"),
         (-signal.SIGSEGV, 2**20, b"", "the file crashed the parser (signal 11)"),
+        (-signal.SIGABRT, 2**29 + 2**26, b"", "the file needed more than 1.0 GB of memory to read"),
+        (-signal.SIGABRT, 2**28, b"", "the file crashed the parser (signal 6)"),
     ],
 )
 def test_child_exit_status_is_explained(status, peak_bytes, words, sentence):

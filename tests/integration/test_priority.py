@@ -50,7 +50,7 @@ def usual() -> int | None:
 
 
 @pytest.mark.parametrize("leads_session", [True, False])
-def test_priority_of_worker_is_that_of_its_session_and_parsers(tmp_path, leads_session):
+def test_session_and_parsers_have_priority_of_worker(tmp_path, leads_session):
     (tmp_path / "a.md").write_text("The harbour opens at six.")
     lowered, groups = min(19, os.nice(0) + 3), usual()
 

@@ -18,15 +18,21 @@ from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.retry import Dead
 from shared.domain.states import DocumentState
 from shared.ingest.drain import Drain, DrainLimits
+from shared.ingest.parse.document import ChunkingOptions, Reading
+from shared.ingest.parse.scans import language_data
 from shared.ingest.read.stage import read_stage
 from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.postgres.database import AdvisoryLock, lock
+from shared.ledger.work import claims
 from shared.ledger.work.pages import PageLimits, Pages
 from tests.conftest import Library
 from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
+from tests.integration.test_statements import statements as sent_statements
 from tests.support.api import work
-from tests.support.scans import BLANK, SMEARED, picture, scan, with_reader
+from tests.support.scans import BLANK, FAINT, SMEARED, picture, scan, with_reader
 from tests.support.waiting import eventually
+from workers.scheduler import NO_READER, explain_waiting_pages
 
 HARBOUR, MARKET = "The harbour opens at six.", "The market closes at noon."
 EVERYTHING = ("parse", "read", "parse", "index", "generate", "index")
@@ -102,6 +108,15 @@ async def test_blank_page_is_read_and_not_dead(scanned):
 
     ready = await shown(scanned, document)
     assert (ready.state, ready.progress.pages_read) == (DocumentState.READY, 2)
+
+
+async def test_uncertain_text_asks_no_questions(scanned, provider):
+    document = await submitted(scanned, HARBOUR, f"{MARKET} {FAINT}")
+    await work(scanned, *EVERYTHING)
+
+    assert (await shown(scanned, document)).state is DocumentState.READY
+    assert await texts_of(scanned, document) == [HARBOUR, f"{MARKET} {FAINT}"]
+    assert provider.stats()["calls"] == 1
 
 
 async def test_document_without_scans_has_no_pages(scanned):
@@ -387,6 +402,20 @@ async def test_lost_lease_cannot_settle_but_keeps_text(scanned):
     assert await run(scanned, "SELECT text FROM page_texts") == [("A word.",)]
 
 
+async def test_lost_lease_is_neither_extended_nor_failed(scanned):
+    document = await pages_due(scanned, "default", HARBOUR)
+    pages = scanned.ledger.pages
+    (late,) = await pages.claim(8)
+    await end_leases(scanned)
+    (current,) = await pages.claim(8)
+
+    assert await pages.extend([late.lease, current.lease]) == {current.lease.token}
+    assert not await pages.settle([FailedAttempt(late.lease, Dead("smeared"))])
+    await pages.release([late.lease])
+    assert await run(scanned, "SELECT state, leased_by IS NOT NULL FROM pages") == [("waiting", True)]
+    assert (await shown(scanned, document)).state is DocumentState.READING
+
+
 async def test_page_that_kills_workers_is_suspected_then_dead(scanned):
     document = await pages_due(scanned, "default", HARBOUR, MARKET)
     pages = scanned.ledger.pages
@@ -454,6 +483,64 @@ async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):
 
     assert (await shown(scanned, document)).state is DocumentState.READY
     assert reader.reads.total() <= 40 + scanned.reader.slots
+
+
+# OCR is turned off, or data is removed, while pages wait
+
+
+async def test_texts_are_used_after_ocr_is_off(scanned):
+    document = await submitted(scanned, HARBOUR, SMEARED)
+    await work(scanned, "parse", "read")
+    without = replace(scanned, parser=replace(scanned.parser, ocr=None))
+    await work(without, "parse", "index", "generate", "index")
+
+    degraded = await shown(scanned, document)
+    assert (degraded.state, degraded.progress.pages_unread) == (DocumentState.DEGRADED, 1)
+    assert await texts_of(scanned, document) == [HARBOUR]
+
+
+async def test_parse_worker_without_packages_leaves_texts_to_others(services, tmp_path, monkeypatch):
+    monkeypatch.setattr(language_data, "_PACKAGES", ("foreask-has-no-such-package",))
+    (tmp_path / "a.md").write_text(HARBOUR)
+
+    with pytest.raises(Transient, match=r"install foreask\[ocr\]"):
+        await services.parser.sandbox.parse(
+            tmp_path / "a.md", filename="a.md", media_type=None, options=ChunkingOptions(), reading=Reading({})
+        )
+
+
+async def wait_for_minutes(services):
+    await run(services, "UPDATE pages SET due_at = now() - interval '3 minutes'")
+
+
+async def test_document_says_that_no_reader_is_alive(scanned):
+    document = await pages_due(scanned, "default", HARBOUR)
+    await explain_waiting_pages(scanned)
+    assert (await shown(scanned, document)).error is None  # a worker may just be starting
+
+    await wait_for_minutes(scanned)
+    assert await explain_waiting_pages(scanned)
+    waiting = await shown(scanned, document)
+    assert (waiting.state, waiting.error) == (DocumentState.READING, NO_READER)
+
+    async with scanned.ledger.heartbeats.beating("read", lambda: 0):
+        await eventually(lambda: scanned.ledger.heartbeats.beats("read"))
+        await explain_waiting_pages(scanned)
+        assert (await shown(scanned, document)).error is None
+
+
+async def test_pages_of_missing_languages_wait_for_others(scanned):
+    document = await pages_due(scanned, "default", HARBOUR, MARKET)
+    await wait_for_minutes(scanned)
+    without = replace(scanned, reader=replace(scanned.reader, languages=lambda: ("deu",)))
+    await work(without, "read")
+
+    waiting = await shown(scanned, document)
+    assert (waiting.state, waiting.progress.pages_unread) == (DocumentState.READING, 0)
+    assert "a read worker with the data of their languages" in waiting.error
+    await work(scanned, "read", "parse", "index", "generate", "index")
+    ready = await shown(scanned, document)
+    assert (ready.state, ready.progress.pages_read, ready.error) == (DocumentState.READY, 2, None)
 
 
 # Edits, deletions, erasures
@@ -533,6 +620,47 @@ async def test_limit_of_pages_defers_until_midnight(scanned):
         " WHERE tenant = 'default' AND state = 'waiting'",
     )
     assert due == ("00:00",)
+
+
+async def test_shared_texts_do_not_count_as_pages_of_day(scanned):
+    await pages_due(scanned, "default", *numbered(3))
+    pages = scanned.ledger.pages
+    claimed = await pages.claim(8)
+    await pages.settle([PageOutcome(claimed[0], None), *map(outcome, claimed[1:])])
+
+    assert await run(scanned, "SELECT pages FROM pages_by_day") == [(2,)]
+
+
+def limited_to(services, pages):
+    return Pages(services.database, worker="w", lease=timedelta(seconds=30), limits=PageLimits({}, pages))
+
+
+async def test_concurrent_claim_stays_within_limit_of_pages(scanned):
+    """An upload arrives while another claim takes pages of bulk work: the claims would not skip each other's pages."""
+    limited = limited_to(scanned, 8)
+    await pages_due(scanned, "default", *numbered(8, "bulk"), name="bulk.pdf", lane=1)
+    async with scanned.database.begin() as connection:
+        await lock(connection, AdvisoryLock.PAGES)
+        parameters = limited._claim(8, suspects=False) | {"languages": None}
+        first = (await connection.execute(claims.CLAIM_PAGES[False], parameters)).all()
+        await pages_due(scanned, "default", *numbered(8, "upload"), name="upload.pdf")
+        with sent_statements(scanned, "pg_try_advisory_xact_lock") as tries:
+            second = asyncio.create_task(limited.claim(8))
+            await eventually(lambda: second.done() or tries)
+
+    assert (len(first), await second) == (8, [])
+
+
+async def test_suspect_beyond_limit_of_pages_is_not_claimed(scanned):
+    await pages_due(scanned, "default", *numbered(3))
+    suspected = "UPDATE pages SET lost_leases = :lost WHERE number = 3"
+    await run(scanned, suspected, lost=SUSPECT_AFTER)
+    limited = limited_to(scanned, 2)
+    claimed = await limited.claim(8)
+
+    assert await limited.claim(1, suspects=True) == []
+    await limited.release([claimed[0].lease])
+    assert [page.number for page in await limited.claim(1, suspects=True)] == [3]
 
 
 async def test_deferred_pages_are_read_on_next_day(scanned):

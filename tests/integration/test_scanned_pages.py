@@ -3,6 +3,7 @@
 import io
 import re
 import struct
+import tempfile
 import zlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -10,14 +11,14 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from PIL import Image, ImageChops, ImageDraw
+from PIL import Image, ImageChops, ImageDraw, ImageFont, ImageStat
 
 from shared.domain.errors import Unreadable
-from shared.domain.pages import PageText
+from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse import scans
 from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
-from tests.integration.test_parsing_sandbox import pdf
+from tests.integration.test_parsing_sandbox import limit_of, pdf
 from tests.support.pictures import picture, saved, scribble
 
 HARBOUR = "The harbour opens at six.\nFerries leave every hour."
@@ -152,6 +153,25 @@ async def test_scan_stays_rejected_without_reading(sandbox, stored):
             await parsed(sandbox, stored(content), None)
 
 
+@pytest.mark.parametrize("kind", ["PDF", "TIFF"])
+async def test_page_has_small_grey_picture(sandbox, stored, kind):
+    page = await sandbox.read_page(stored(saved([picture(HARBOUR)], kind)), 1, languages=ENGLISH)
+
+    with Image.open(io.BytesIO(page.picture)) as shown:
+        assert shown.format == "WEBP"
+        assert abs(shown.width - 582) < 3  # an A5 page at 100 dpi
+        original = picture(HARBOUR).resize(shown.size)
+        assert max(ImageStat.Stat(ImageChops.difference(shown.convert("L"), original)).mean) < 3
+    assert len(page.picture) < 20_000
+
+
+async def test_noisy_page_has_bounded_picture(sandbox, stored):
+    page = Image.blend(picture(HARBOUR), Image.effect_noise(picture(HARBOUR).size, 200), 0.3).resize((2330, 3308))
+    read = await sandbox.read_page(stored(saved([page], "PNG")), 1, languages=ENGLISH)
+
+    assert len(read.picture) <= MAX_PICTURE_BYTES
+
+
 async def test_page_upside_down_is_turned(sandbox, stored):
     path = stored(saved([picture(HARBOUR).rotate(180)], "PNG"))
 
@@ -170,6 +190,26 @@ async def test_small_text_is_enlarged(sandbox, stored):
     page = picture(HARBOUR).resize((408, 579), Image.Resampling.LANCZOS)  # 70 dpi
     content = io.BytesIO()
     page.save(content, "PNG", dpi=(70, 70))
+
+    text = (await sandbox.read_page(stored(content.getvalue()), 1, languages=ENGLISH)).text
+
+    assert one_line(text) == one_line(HARBOUR)
+
+
+async def test_small_letters_are_read_at_300_dpi(sandbox, stored):
+    page, lines = Image.new("L", (1748, 600), 255), f"{HARBOUR}\n{TICKETS}"
+    ImageDraw.Draw(page).multiline_text((100, 100), lines, fill=0, font=ImageFont.load_default(18), spacing=18)
+    content = io.BytesIO()
+    page.save(content, "PNG", dpi=(300, 300))  # at 200 dpi no word of 4.3 points is found
+
+    text = (await sandbox.read_page(stored(content.getvalue()), 1, languages=ENGLISH)).text
+
+    assert one_line(HARBOUR) in one_line(text)
+
+
+async def test_damaged_orientation_does_not_prevent_reading(sandbox, stored):
+    content = io.BytesIO()
+    picture(HARBOUR).save(content, "JPEG", dpi=(200, 200), exif=b"Exif\0\0" + b"\xff" * 900)
 
     text = (await sandbox.read_page(stored(content.getvalue()), 1, languages=ENGLISH)).text
 
@@ -250,6 +290,14 @@ HOSTILE = {
     "a TIFF whose chain leads outside": (tiff_chain(4_000_000_000), "is damaged"),
     "a TIFF whose chain is a loop": (tiff_chain(10), "page 1 cannot be read"),
     "an animation": (saved([picture(HARBOUR), BLANK], "GIF"), "is an animation"),
+    "a page without area": (
+        re.sub(rb"(/MediaBox \[[^]]*\])", rb"\1 /CropBox [ 9000 9000 9001 9001 ]", saved([picture(HARBOUR)], "PDF")),
+        "points, too few for a letter",
+    ),
+    "a page as long as a street": (
+        re.sub(rb"/MediaBox \[[^]]*\]", b"/MediaBox [ 0 0 9 30000 ]", saved([picture(HARBOUR)], "PDF")),
+        "points, too many to be read",
+    ),
     "a page as large as a field": (
         re.sub(rb"/MediaBox \[[^]]*\]", b"/MediaBox [ 0 0 99999 99999 ]", saved([picture(HARBOUR)], "PDF")),
         "points, too many to be read",
@@ -277,6 +325,26 @@ async def test_slow_page_ends_at_its_clock(stored):
     async with ParsingSandbox(page_timeout=timedelta(seconds=1)) as sandbox:
         with pytest.raises(Unreadable, match="page 1 took longer than 1 s to read"):
             await sandbox.read_page(path, 1, languages=ENGLISH)
+
+
+async def test_reader_has_limits_and_nothing_open(stored):
+    path = stored(saved([picture(HARBOUR)], "PNG"))
+    async with ParsingSandbox() as sandbox:
+        await sandbox.read_page(path, 1, languages=ENGLISH)
+        (child,) = sandbox._idle
+        pid = child._process.pid
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+
+        assert limit_of(pid, "Max data size") == (str(2**30), str(2**30))
+        assert limit_of(pid, "Max address space") == (str(3 * 2**30), str(3 * 2**30))
+        assert limit_of(pid, "Max file size") == (str(2**20), str(2**20))
+        assert limit_of(pid, "Max open files") == ("64", "64")
+        seconds, most_seconds = limit_of(pid, "Max cpu time")
+        assert (20 < int(seconds) < 30, most_seconds) == (True, "630")
+        assert all("NoNewPrivs:\t1" in (thread / "status").read_text() for thread in threads)
+        opened = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+        assert not [name for name in opened if name.endswith((".traineddata", "stored"))]
+        assert not list(Path(tempfile.gettempdir()).glob("foreask-parser-*"))  # the copies of the language data
 
 
 async def test_reader_of_one_tenant_serves_no_other(stored):

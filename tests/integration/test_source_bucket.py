@@ -1,7 +1,9 @@
 """A bucket as a source: its names, its credentials, and its failures while it is listed."""
 
+import json
 import re
 from datetime import UTC, datetime
+from urllib.parse import quote_plus
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
@@ -14,7 +16,7 @@ from botocore.credentials import Credentials
 
 from embedded.ports import free_port
 from shared.buckets.connection import RETRIES
-from shared.domain.errors import Misconfigured, Unavailable
+from shared.domain.errors import Misconfigured, NotFound, Unavailable
 from shared.sources.opening import open_source
 from shared.sources.roots import Roots
 from shared.sources.s3_names import S3Names
@@ -99,6 +101,42 @@ async def test_pages_with_unrepresentable_names_follow_each_other(scripted):
     assert [entry.key for entry in await listed(source)] == scripted.names
 
 
+@pytest.mark.parametrize("encodes", [True, False])
+async def test_listed_names_may_be_encoded(scripted, encodes):
+    scripted.encodes = encodes
+    scripted.names = sorted(["a b+c%41.md", "b//c", "\u00e4.md"] + ["d\x01e"] * encodes)
+    source = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url})
+
+    entries = await listed(source)
+
+    assert [entry.key for entry in entries] == scripted.names
+    assert {entry.key for entry in entries if entry.refused} == {"b//c"} | ({"d\x01e"} if encodes else set())
+
+
+@pytest.mark.parametrize("store", ["gs", "az"])
+@pytest.mark.parametrize("name", ["b//c", "b/../c", "b/./c", "b\x1fc", "b\n//c", 'b" contained//c'])
+async def test_name_that_ends_a_listing_is_reported(scripted, store, name):
+    scripted.names = ["a", name, "d"]
+
+    with pytest.raises(Misconfigured) as error:
+        await listed(source_of(f"{store}://bucket", scripted.secret(store), hidden=True))
+
+    assert f"because of the object {name!r}. " in error.value.message
+    assert "rename it, or choose a folder without it" in error.value.message
+
+
+@pytest.mark.parametrize("store", ["s3", "gs", "az"])
+async def test_name_with_leading_slash_is_refused_alone(scripted, store):
+    scripted.names = ["/a", "b"]
+    source = source_of(f"{store}://bucket", scripted.secret(store))
+
+    first, second = await listed(source)
+
+    with pytest.raises(NotFound, match="a does not exist"):
+        await source.fetch(first, max_bytes=10)
+    assert second.key == "b"
+
+
 async def test_unrepresentable_name_is_error_with_ambient_credentials(s3, bucket, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id-of-the-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-secret-key")
@@ -154,9 +192,22 @@ class ScriptedStore:
     def __init__(self):
         self.names = []
         self.headers = []
+        self.encodes = True
+
+    def secret(self, store):
+        """Return the secret of a source in a bucket of another store, which lists the same names."""
+        account = {"gcs_base_url": self.url, "disable_oauth": True}
+        account |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        return {
+            "s3": {"uri": "s3://bucket", "endpoint": self.url},
+            "gs": {"uri": "gs://bucket", "service_account_key": json.dumps(account)},
+            "az": {"uri": "az://bucket", "account": "account", "endpoint": self.url},
+        }[store]
 
     async def answer(self, request):
         self.headers.append(request.headers)
+        if request.query.get("comp") == "list":
+            return web.Response(text=_azure_listing(self.names), content_type="application/xml")
         if "list-type" not in request.query:
             return web.Response(status=404)
         after = request.query.get("start-after", "")
@@ -164,13 +215,23 @@ class ScriptedStore:
         page, rest = names[:1_000], names[1_000:]
         token = len(self.names) - len(rest) - sum(name <= after for name in self.names)
         more = f"<NextContinuationToken>{token}</NextContinuationToken>" if rest else ""
+        shown = escape
+        if self.encodes and request.query.get("encoding-type") == "url":
+            shown, more = quote_plus, f"{more}<EncodingType>url</EncodingType>"
         listed = "".join(
-            f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.123Z</LastModified>"
+            f"<Contents><Key>{shown(name)}</Key><LastModified>2026-01-01T00:00:00.123Z</LastModified>"
             f"<Size>7</Size></Contents>"
             for name in page
         )
         more += f"<IsTruncated>{str(bool(rest)).lower()}</IsTruncated>"
         return web.Response(text=f"<ListBucketResult>{listed}{more}</ListBucketResult>", content_type="application/xml")
+
+
+def _azure_listing(names):
+    fields = "<Last-Modified>Thu, 01 Jan 2026 00:00:00 GMT</Last-Modified><Content-Length>7</Content-Length>"
+    properties = f"<Properties>{fields}<Content-Type>text/plain</Content-Type><Etag>e</Etag></Properties>"
+    blobs = "".join(f"<Blob><Name>{escape(name)}</Name>{properties}</Blob>" for name in names)
+    return f"<EnumerationResults><Blobs>{blobs}</Blobs><NextMarker/></EnumerationResults>"
 
 
 @pytest.fixture

@@ -614,6 +614,27 @@ async def test_two_sources_in_a_collection_do_not_collide(services, synced, corp
     assert (await synced.documents(), await other.documents()) == (set(), {"a"})
 
 
+async def test_corpus_in_two_collections_has_two_sources(services, synced, corpus):
+    other = SyncedCorpus(services, corpus, "copies", collection="other")
+    await other.add()
+    corpus.put("a", "b")
+    await synced.sync()
+    await other.sync()
+    corpus.put("b", text="The harbour opens at seven.")
+
+    assert (await synced.sync()).counts.changed == 1
+    page = await services.ledger.documents.page("default")
+    assert {(each.collection, each.external_id): each.version for each in page} == {
+        ("default", "docs/a"): 1,
+        ("default", "docs/b"): 2,
+        ("other", "copies/a"): 1,
+        ("other", "copies/b"): 1,
+    }
+    await services.ledger.sources.remove("default", "docs", with_documents=True)
+    await removed(services)
+    assert (await synced.documents(), await other.documents()) == (set(), {"a", "b"})
+
+
 async def test_source_removed_without_documents_is_adopted(services, synced, corpus):
     corpus.put("a", "b")
     await synced.sync()

@@ -159,10 +159,12 @@ async def test_edited_page_changes_only_its_version(site, web):
     assert item.version == after[key]
 
 
-async def test_moving_boilerplate_does_not_change_versions(small, web):
-    small.replies["/docs/"] = html("<nav>Monday</nav><main><p>Open at six, and on Sundays at eight.</p></main>")
+@pytest.mark.parametrize("name", ["nav", "div"])
+async def test_moving_boilerplate_does_not_change_versions(small, web, name):
+    main = "<main><p>Open at six, and on Sundays at eight.</p></main>"
+    small.replies["/docs/"] = html(f"<{name}>Monday</{name}>{main}")
     before, _ = await listed(crawl(small, web))
-    small.replies["/docs/"] = html("<nav>Tuesday</nav><main><p>Open at six, and on Sundays at eight.</p></main>")
+    small.replies["/docs/"] = html(f"{main}<{name}>Tuesday: we have moved</{name}>")
 
     assert (await listed(crawl(small, web)))[0] == before
 

@@ -36,6 +36,7 @@ class Scale:
         batch_kills: number of workers killed at each point of a batch.
         release_documents: documents of one chunk each while processes of two releases are restarted.
         sync_kills: number of workers killed during a listing.
+        scan_pages: pages of a scan whose readers are killed.
         lease_seconds: time for which a claim outlives its worker.
         executed: True if a rolling restart starts new interpreters, which import everything, instead of forks.
         tuning: timeouts below the product's defaults.
@@ -60,6 +61,7 @@ class Scale:
     batch_kills: int
     release_documents: int
     sync_kills: int
+    scan_pages: int
     lease_seconds: float
     executed: bool
     minute_seconds: float
@@ -86,6 +88,7 @@ SCALES = {
         batch_kills=2,
         release_documents=300,
         sync_kills=2,
+        scan_pages=60,
         lease_seconds=3,
         executed=False,
         tuning=SHORT_TIMEOUTS,
@@ -110,6 +113,7 @@ SCALES = {
         batch_kills=23,
         release_documents=1_000,
         sync_kills=20,
+        scan_pages=300,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
@@ -133,6 +137,7 @@ SCALES = {
         batch_kills=23,
         release_documents=1_000,
         sync_kills=20,
+        scan_pages=300,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,

@@ -24,7 +24,10 @@ from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.services.all import AllServices
 
 _MARK = b"SCAN\f"
+PICTURE = b"RIFF\x04\0\0\0WEBP"  # of every page
+LANGUAGES = ("deu", "eng")  # whose data is installed
 BLANK, SMEARED = "(blank)", "(smeared)"  # a page without words, and a page that cannot be read
+FAINT = "(faint)"  # in a page whose words are uncertain
 
 
 def scan(*pages: str) -> str:
@@ -66,7 +69,10 @@ class ScanReader:
         if missing:
             return PagesToRead(len(pages), missing, "application/pdf")
         texts = {number: page.text for number, page in sorted(reading.texts.items()) if page.text}
-        chunks = tuple(replace(ChunkContent.whole(text), page=number) for number, text in texts.items())
+        chunks = tuple(
+            replace(ChunkContent.whole(text), page=number, confidence=round(reading.texts[number].confidence))
+            for number, text in texts.items()
+        )
         return ParsedDocument(None, sum(map(len, texts.values())), "application/pdf", chunks)
 
     async def read_page(
@@ -81,7 +87,7 @@ class ScanReader:
             raise Unreadable(f"Page {number} has ink, but no words.")
         if text == BLANK:
             return PageText("", 0, 0.0)
-        return PageText(text, len(text.split()), 90.0)
+        return PageText(text, len(text.split()), 40.0 if FAINT in text else 90.0, PICTURE)
 
 
 def ocr(option: str | None) -> OcrData:
@@ -96,7 +102,8 @@ def with_reader(services: AllServices) -> tuple[AllServices, ScanReader]:
     """Return services with a reader that replaces the sandbox, and the reader."""
     reader = ScanReader(services.parser.sandbox)
     parser = replace(services.parser, sandbox=reader, ocr=ocr)
-    return replace(services, parser=parser, reader=replace(services.reader, engine=reader)), reader
+    reading = replace(services.reader, engine=reader, languages=lambda: LANGUAGES)
+    return replace(services, parser=parser, reader=reading), reader
 
 
 def picture(*lines: str) -> bytes:

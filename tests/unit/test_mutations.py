@@ -31,19 +31,18 @@ def test_planted_bug_fits_the_tree(bug):
 
 
 @pytest.mark.parametrize(
-    ("run", "hangs", "result"),
+    ("run", "result"),
     [
-        (Run(9, failures={"test": "AssertionError"}), False, Result.CAUGHT),
-        (Run(9, times={"test": 8.0}), False, Result.MISSED),
-        (Run(9, timed_out=True), False, Result.NOT_RUN),
-        (Run(9, timed_out=True), True, Result.CAUGHT),
-        (Run(9, failures={"test": "NameError: name 'x' is not defined"}), False, Result.NOT_RUN),
-        (Run(9, trouble="failed on setup"), False, Result.NOT_RUN),
+        (Run(9, failures={"test": "AssertionError"}), Result.CAUGHT),
+        (Run(9, times={"test": 8.0}), Result.MISSED),
+        (Run(9, timed_out=True), Result.NOT_RUN),
+        (Run(9, failures={"test": "NameError: name 'x' is not defined"}), Result.NOT_RUN),
+        (Run(9, trouble="failed on setup"), Result.NOT_RUN),
     ],
-    ids=["failure", "success", "timeout", "expected timeout", "invalid code", "error of a fixture"],
+    ids=["failure", "success", "timeout", "invalid code", "error of a fixture"],
 )
-def test_timeouts_and_invalid_code_catch_no_bug(run, hangs, result):
-    assert judged(run, hangs=hangs)[0] is result
+def test_timeouts_and_invalid_code_catch_no_bug(run, result):
+    assert judged(run)[0] is result
 
 
 def test_report_separates_failures_and_errors():

@@ -1,10 +1,12 @@
 """Each value in a parser's reply is checked, because a hostile file may control the process that sends it."""
 
+from base64 import b64encode
+
 import orjson
 import pytest
 
 from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
-from shared.domain.pages import PageText
+from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.replies import InvalidReply, ReplyChunks, ReplyLimits, pages_of, read_head
 from tests.support.parser_replies import (
@@ -140,6 +142,23 @@ def test_text_of_page_is_read_unchanged():
     reply = pages_reply(outcome="text", text=[TEXT, 4, 91.5])
 
     assert pages_of(read_head(orjson.dumps(reply), PAGE)) == PageText(TEXT, 4, 91.5)
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [b"<svg/>", b"RIFF\x04\0\0\0WAVE", b"RIFF\x04\0\0\0WEBP" + bytes(MAX_PICTURE_BYTES)],
+    ids=["another format", "another container", "too large"],
+)
+def test_picture_of_page_with_wrong_content_is_invalid(picture):
+    reply = pages_reply(outcome="text", text=[TEXT, 4, 91.5], picture=b64encode(picture).decode())
+
+    with pytest.raises(InvalidReply):
+        pages_of(read_head(orjson.dumps(reply), PAGE))
+
+
+def test_picture_without_text_of_page_is_invalid():
+    with pytest.raises(InvalidReply, match="not requested"):
+        read_head(messages_of(document_reply() | {"picture": "AAAA"})[0], LIMITS)
 
 
 @pytest.mark.parametrize("text", WRONG_TEXTS.values(), ids=WRONG_TEXTS)

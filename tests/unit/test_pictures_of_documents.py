@@ -16,7 +16,7 @@ from shared.ingest.generate.bills import highest_usage
 from shared.ingest.parse.document import ExtractedText, ParsedDocument
 from shared.ingest.parse.illustrations import illustrated
 from shared.ingest.parse.replies import InvalidReply, ReplyLimits
-from shared.ingest.parse.scans.limits import MAX_PICTURE_BYTES
+from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
 from shared.ingest.parse.scans.shrinking import shrunk
 from tests.support.illustrated import CHART, MAP, docx, drawing
 from tests.support.parser_replies import document_reply, received
@@ -49,7 +49,7 @@ def test_picture_becomes_small_jpeg(kind):
     jpeg = shrunk(saved(drawing(CHART, (3_000, 1_500)), kind))
 
     assert Image.open(io.BytesIO(jpeg)).size == (1_024, 512)
-    assert len(jpeg) <= MAX_PICTURE_BYTES
+    assert len(jpeg) <= MAX_ILLUSTRATION_BYTES
 
 
 def test_transparent_picture_gets_white_ground():
@@ -103,7 +103,7 @@ def test_reply_with_picture_is_read():
     [
         ("not Base64!", ""),
         (b64encode(b"GIF89a").decode(), ""),
-        (b64encode(JPEG + bytes(MAX_PICTURE_BYTES)).decode(), ""),
+        (b64encode(JPEG + bytes(MAX_ILLUSTRATION_BYTES)).decode(), ""),
         (b64encode(JPEG).decode(), "A text of the file's author."),
     ],
     ids=["encoding", "format", "size", "text"],

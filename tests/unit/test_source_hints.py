@@ -58,11 +58,17 @@ def test_message_of_each_store_names_its_objects(body, names):
     assert read_hint(body) == Hint(tuple(names))
 
 
-@pytest.mark.parametrize("kind", ["SubscriptionConfirmation", "UnsubscribeConfirmation"])
-def test_confirmation_of_sns_has_address_without_names(kind):
+@pytest.mark.parametrize(
+    ("kind", "url"),
+    [
+        ("SubscriptionConfirmation", "https://sns.example.org/?Token=1"),
+        ("UnsubscribeConfirmation", None),  # its address would subscribe again
+    ],
+)
+def test_only_start_of_subscription_is_confirmed(kind, url):
     hint = read_hint({"Type": kind, "SubscribeURL": "https://sns.example.org/?Token=1", "Message": "You have chosen"})
 
-    assert hint == Hint((), "https://sns.example.org/?Token=1")
+    assert hint == Hint((), url)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,21 @@
 """Folders of killed processes are removed, and folders in use are not."""
 
-import os
+import fcntl
+import shutil
 import subprocess
 import sys
 import tempfile
 
 import pytest
 
-from shared.process.temporary_folders import TemporaryFolder, remove_leftovers
+from shared.process.temporary_folders import TemporaryFile, TemporaryFolder, remove_leftovers
+from shared.services.parse import remove_temporary_files
 
 PREFIX = "foreask-test-"
-OLD = 1_700_000_000
 KILLED = """
 import os
-from shared.process.temporary_folders import TemporaryFolder
-print(TemporaryFolder("foreask-test-").path, flush=True)
+from shared.process.temporary_folders import TemporaryFile, TemporaryFolder
+used = {made}
 os.kill(os.getpid(), 9)
 """
 
@@ -26,26 +27,30 @@ def temporary(tmp_path, monkeypatch):
     return tmp_path
 
 
-def age(path):
-    os.utime(path, (OLD, OLD))
-
-
-def test_folder_of_killed_process_is_removed(temporary):
-    process = subprocess.run([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, check=False)
-    folder = temporary / process.stdout.strip()
+@pytest.mark.parametrize("made", ["TemporaryFolder('foreask-test-')", "TemporaryFile('foreask-test-', b'text')"])
+def test_files_of_killed_process_are_removed(temporary, made):
+    process = subprocess.run([sys.executable, "-c", KILLED.format(made=made)], check=False)
+    assert process.returncode == -9
+    (folder,) = temporary.iterdir()
     (folder / "pack").write_text("objects")
-    remove_leftovers(PREFIX)
-    assert folder.exists()  # another process may be about to lock it
 
-    age(folder)
     remove_leftovers(PREFIX)
 
-    assert not folder.exists()
+    assert list(temporary.iterdir()) == []
 
 
-def test_folder_in_use_remains_however_old():
+@pytest.mark.parametrize("prefix", ["foreask-upload-", "foreask-git-", "foreask-pages-"])
+async def test_workers_remove_files_of_killed_processes(temporary, prefix):
+    subprocess.run([sys.executable, "-c", KILLED.format(made=f"TemporaryFile('{prefix}', b'text')")], check=False)
+    assert len(list(temporary.iterdir())) == 1
+
+    await remove_temporary_files()
+
+    assert list(temporary.iterdir()) == []
+
+
+def test_folder_in_use_remains():
     folder = TemporaryFolder(PREFIX)
-    age(folder.path)
 
     remove_leftovers(PREFIX)
 
@@ -54,11 +59,54 @@ def test_folder_in_use_remains_however_old():
     assert not folder.path.exists()
 
 
+def test_file_has_its_bytes_until_removed(temporary):
+    file = TemporaryFile(PREFIX, b"text")
+    remove_leftovers(PREFIX)
+    assert file.path.read_bytes() == b"text"
+
+    file.remove()
+
+    assert list(temporary.iterdir()) == []
+
+
+def test_folder_removed_before_its_lock_is_replaced(monkeypatch, temporary):
+    """Another process may start between the creation of a folder and its lock."""
+    make = tempfile.mkdtemp
+    made = []
+
+    def make_and_lose(*args, **options):
+        made.append(make(*args, **options))
+        if len(made) <= 2:
+            remove_leftovers(PREFIX)
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
+    folder = TemporaryFolder(PREFIX)
+
+    assert len(made) == 3
+    assert list(temporary.iterdir()) == [folder.path]
+
+
+def test_folder_removed_while_locking_is_replaced(monkeypatch, temporary):
+    lock, locked = fcntl.flock, []
+
+    def lose_and_lock(descriptor, operation):
+        locked.append(descriptor)
+        if len(locked) == 1:
+            shutil.rmtree(next(temporary.iterdir()))
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lose_and_lock)
+    folder = TemporaryFolder(PREFIX)
+
+    assert len(locked) == 2
+    assert list(temporary.iterdir()) == [folder.path]
+
+
 def test_target_of_link_remains(temporary):
     target = temporary / "documents"
     target.mkdir()
     (temporary / f"{PREFIX}link").symlink_to(target)
-    age(target)
 
     remove_leftovers(PREFIX)
 

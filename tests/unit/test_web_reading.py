@@ -1,7 +1,5 @@
 """Addresses have one form, and links, lists, sitemaps and feeds are read as their formats define."""
 
-import time
-
 import pytest
 
 from shared.domain.text.tags import tags
@@ -10,6 +8,7 @@ from shared.sources.pages.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Out
 from shared.sources.pages.reading.addresses import is_trap, normal, pattern_of
 from shared.sources.pages.reading.facts import Rules, facts_of, rules_of_header
 from shared.sources.pages.reading.lists import BadList, read_feed, read_list, read_sitemap
+from tests.support.processor_time import processor_time_limit
 
 BASE = "https://example.org/a/b"
 LONG = "The harbour opens at six o'clock in the morning. " * 10
@@ -125,13 +124,15 @@ def test_rules_of_a_header_are_for_this_robot(header, rules):
 
 def test_hostile_markup_takes_linear_time():
     """`html.parser` of Python 3.11 takes hours for the first of these."""
-    started = time.process_time()
+    with processor_time_limit(15):
+        read_hostile_markup()
+
+
+def read_hostile_markup():
     for part, count in (("<!--", 400_000), ("<script>", 400_000), ('<a href="', 40_000), ("<a b ", 20_000)):
         list(tags(part * count))
     for part in ("<main></main>", "<article><header></header></article>"):
         main_part(part * 20_000)
-
-    assert time.process_time() - started < 15
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,10 @@ def test_hostile_markup_takes_linear_time():
         (f"<header>menu</header><div>{LONG}</div><aside>ad</aside>", f"<div>{LONG}</div>"),
         (f"<div role=navigation>menu</div><div>{LONG}</div>", f"<div>{LONG}</div>"),
         (f"<main></main><div>{LONG}</div>", f"<main></main><div>{LONG}</div>"),
+        ("<div>A banner.</div><main>Open at six.</main>", "<main>Open at six.</main>"),
+        ("<div>A banner.</div><div role=main>Open at six.</div>", "<div role=main>Open at six.</div>"),
+        (f"<main>Loading</main><div>{LONG}</div>", f"<main>Loading</main><div>{LONG}</div>"),
+        ("<article>News</article><div>Open.</div>", "<article>News</article><div>Open.</div>"),
         (
             f"<article>1 {LONG}</article><article>2 {LONG}</article>",
             f"<article>1 {LONG}</article><article>2 {LONG}</article>",

@@ -1,4 +1,4 @@
-// Scans: the pages of a document that could not be read, and the picture whose words a chunk contains.
+// Scans: the pages of a document that could not be read, and the picture of the page whose words a chunk contains.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { bytes, get, post } from "../api.js";
@@ -9,11 +9,19 @@ import { may } from "./permissions.js";
 import { notify } from "./notice.js";
 
 const MOST = 200; // dead letters in the list
+const UNDIVIDED = ["queued", "parsing", "reading"];
 const UNCERTAIN = 60; // percent; below it the server generates no questions
-const SHOWABLE = ["image/png", "image/jpeg", "image/webp", "image/bmp"]; // browsers do not show TIFF, and a page of a PDF cannot be shown as a picture
 
-/** @type {{id: string, letters: Api["DeadLetterView"][], picture: string}} */
-let scan = { id: "", letters: [], picture: "" };
+/**
+ * `page` identifies the chunk and its page; `picture` is the address of its picture, and `problem` why it has none.
+ * @type {{id: string, letters: Api["DeadLetterView"][], page: string, picture: string, problem: string}}
+ */
+let scan = newScan("");
+
+/** @param {string} id @returns {typeof scan} */
+function newScan(id) {
+  return { id, letters: [], page: "", picture: "", problem: "" };
+}
 
 /** Load the reasons of unread pages. @param {Api["DocumentView"]} document */
 export async function loadUnread(document) {
@@ -29,8 +37,13 @@ export async function loadUnread(document) {
 
 /** Release the picture, and continue with another document. */
 export function forget(id = "") {
+  release();
+  scan = newScan(id);
+}
+
+function release() {
   if (scan.picture) URL.revokeObjectURL(scan.picture);
-  scan = { id, letters: [], picture: "" };
+  Object.assign(scan, { page: "", picture: "", problem: "" });
 }
 
 /** Show the progress of reading, and pages that could not be read. @param {Api["DocumentView"]} document @param {() => unknown} then called after a retry */
@@ -59,24 +72,32 @@ export function originOf(chunk) {
   return parts.filter(Boolean).join(" \u00b7 ");
 }
 
-/** Show the text of a chunk, next to its picture if the user wants it. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk */
+/** Show the text of a chunk, next to the picture of its page if it was read by OCR. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk */
 export function textOf(document, chunk) {
   const text = html`<div class="reading" dir="auto"><p class="marked">${chunk.text}</p></div>`;
-  if (chunk.confidence === null) return text;
-  const isShowable = SHOWABLE.includes(document.media_type ?? "");
-  const picture = scan.id === document.id ? scan.picture : "";
+  if (chunk.confidence === null || !chunk.page) return text;
+  show(document, chunk, chunk.page);
   return html`${chunk.confidence < UNCERTAIN ? html`<p class="warning small">Most words are uncertain, so no questions are generated.</p>` : nothing}
-    ${isShowable && !picture ? html`<p><button @click=${() => show(document)}>Show picture</button></p>` : nothing}
-    ${picture ? html`<div class="scan"><img src=${picture} alt="The picture that was read">${text}</div>` : text}`;
+    ${scan.problem ? html`<p class="soft small">${scan.problem}</p>` : nothing}
+    ${scan.picture ? html`<div class="scan"><img src=${scan.picture} alt=${`Page ${chunk.page}`}>${text}</div>` : text}`;
 }
 
-/** Load the picture with fetch, because an address in `src` cannot carry a key. @param {Api["DocumentView"]} document */
-async function show(document) {
+/** Load the picture of a page, unless it is shown, with fetch: an address in `src` cannot carry a key. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {number} number */
+async function show(document, chunk, number) {
+  const page = `${chunk.id}/${number}`;
+  if (scan.id === document.id && scan.page === page) return;
   if (scan.id !== document.id) forget(document.id);
+  release();
+  scan.page = page;
+  const now = scan;
+  const isShown = () => now === scan && now.page === page;
   try {
-    scan.picture = URL.createObjectURL(await bytes(`/v1/documents/${document.id}/content`));
-    redraw();
+    const version = UNDIVIDED.includes(document.state) ? "live" : "latest"; // a version without chunks is not shown
+    const picture = URL.createObjectURL(await bytes(`/v1/documents/${document.id}/pages/${number}/image?version=${version}`));
+    if (!isShown()) return URL.revokeObjectURL(picture);
+    scan.picture = picture;
   } catch (problem) {
-    notify(problem.message);
+    if (isShown()) scan.problem = problem.message;
   }
+  redraw();
 }

@@ -19,6 +19,7 @@ import shutil
 import signal
 import socket
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -321,6 +322,7 @@ def _reply(
         document=flatten(document) if document else None,
         pages=(pages.page_count, pages.numbers, pages.media_type) if pages else None,
         text=(text.text, text.words, text.confidence) if text else None,
+        picture=b64encode(text.picture).decode() if text else "",
         parts=0,
         resident_bytes=0,
         cpu_seconds=sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),

@@ -25,8 +25,10 @@ _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
 _MIN_CHARS = 200
+"""A shorter article is a teaser. A `main` may be shorter, or a banner outside it would be text of a short page."""
+
 _MIN_SHARE = 0.25
-"""A shorter main part, or one with less of the page's text, is a wrong landmark: the whole page is used."""
+"""A main part with less of the page's text is a wrong landmark: the whole page is used."""
 
 _MAX_MAINS = 20  # more are cards of a list; each is compared with each header
 
@@ -47,9 +49,11 @@ def main_part(page: str) -> str:
     elements = list(_elements(page))
     mains = [element for name in _MAIN for element in elements if element.kind == name][:_MAX_MAINS]
     everything = _without(page, _Element("page", 0, len(page)), _cuts(elements, mains))
-    best = max((_without(page, main, _cuts(elements, mains)) for main in _outermost(mains)), key=_chars, default="")
-    wanted = min(_MIN_CHARS, _chars(everything)) if best else 0
-    return best if best and _chars(best) >= max(wanted, _chars(everything) * _MIN_SHARE) else everything
+    parts = [(_without(page, main, _cuts(elements, mains)), main.kind) for main in _outermost(mains)]
+    best, kind = max(parts, key=lambda part: _chars(part[0]), default=("", ""))
+    chars, all_chars = _chars(best), _chars(everything)
+    is_teaser = kind == "article" and chars < min(_MIN_CHARS, all_chars)
+    return best if chars and not is_teaser and chars >= all_chars * _MIN_SHARE else everything
 
 
 def _outermost(mains: list[_Element]) -> Iterator[_Element]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import orjson
 
@@ -64,7 +64,7 @@ class ParseReply(TypedDict):
     """The outcome of a request; `parts` messages with the document's chunks follow it.
 
     `pages` are the number of all pages, the numbers of those to be read, and the media type; `text` is a page's text,
-    its number of words and their mean confidence.
+    its number of words and their mean confidence, and `picture` the page as a WebP in Base64.
 
     `detail` is the parser's own error, for the log. `resident_bytes`, `cpu_seconds` and `native_files` are the
     child's state, for its recycling.
@@ -76,6 +76,7 @@ class ParseReply(TypedDict):
     document: list[Any] | None
     pages: tuple[int, tuple[int, ...], str] | None
     text: tuple[str, int, float] | None
+    picture: NotRequired[str]
     parts: int
     resident_bytes: int
     cpu_seconds: float

@@ -7,7 +7,6 @@ so a reply uses little more memory than the largest allowed document.
 from __future__ import annotations
 
 from base64 import b64decode
-from binascii import Error as NotBase64
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -17,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.pages import PageText
+from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.protocol import DETAIL_CHARS, REASON_CHARS, ParseReplyOutcome
-from shared.ingest.parse.scans.limits import MAX_PICTURE_BYTES
+from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
 
 MAX_PART_BYTES = 2_000_000
 """The size of a part: the child starts another one after a million bytes, and no chunk has that many."""
@@ -29,6 +28,7 @@ _JPEG = b"\xff\xd8\xff"
 _HEAD_BYTES = 65_536
 _BYTES_PER_SLOT = 12  # of the index of a chunk, for each ready-made question, and of a page's number
 _BYTES_PER_ESCAPE = 6  # of a character of a page's text
+_PICTURE_CHARS = MAX_PICTURE_BYTES * 4 // 3 + 4  # in Base64
 
 BYTES_PER_CHAR = 16
 """A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
@@ -79,6 +79,7 @@ class ReplyHead(BaseModel):
             no chunks: these follow in `parts` messages.
         pages: number of pages, the numbers of those to be read by OCR, ascending, and the media type.
         text: the text of a page, its number of words, and their mean confidence.
+        picture: the page as a WebP in Base64.
     """
 
     model_config = _STRICT
@@ -105,6 +106,7 @@ class ReplyHead(BaseModel):
         | None
     )
     text: tuple[str, _Count, _Confidence] | None
+    picture: Annotated[str, Field(max_length=_PICTURE_CHARS)] = ""
     parts: _Count
     resident_bytes: _Count
     cpu_seconds: Annotated[float, Field(ge=0)]
@@ -138,7 +140,8 @@ class ReplyLimits:
     @property
     def head_bytes(self) -> int:
         slots = self.questions + self.pages
-        return _HEAD_BYTES + slots * _BYTES_PER_SLOT + self.page_chars * _BYTES_PER_ESCAPE
+        picture = _PICTURE_CHARS if self.page_chars else 0
+        return _HEAD_BYTES + slots * _BYTES_PER_SLOT + self.page_chars * _BYTES_PER_ESCAPE + picture
 
     @property
     def parts_bytes(self) -> int:
@@ -169,7 +172,7 @@ def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
         raise InvalidReply("the text is longer than allowed")
     if head.pages:
         _require_pages(*head.pages, limits)
-    if head.text and not limits.page_chars:
+    if (head.text or head.picture) and not (limits.page_chars and head.text):
         raise InvalidReply("the text of a page that was not requested")
     if head.text:
         _require_text(*head.text, limits)
@@ -196,11 +199,26 @@ def _require_text(text: str, words: int, confidence: float, limits: ReplyLimits)
 
 
 def pages_of(head: ReplyHead) -> PagesToRead | PageText | None:
-    """Return the pages to be read, or the text of a page, that a reply has instead of a document."""
+    """Return the pages to be read, or the text of a page, that a reply has instead of a document.
+
+    Raises:
+        InvalidReply: the page has a picture that no child sends.
+    """
     if head.pages:
         page_count, numbers, media_type = head.pages
         return PagesToRead(page_count, tuple(numbers), media_type)
-    return PageText(*head.text) if head.text else None
+    return PageText(*head.text, _picture(head.picture)) if head.text else None
+
+
+def _picture(encoded: str) -> bytes:
+    """Return the bytes of a picture. Browsers decode it as WebP only: a header forbids them to guess its type."""
+    try:
+        picture = b64decode(encoded, validate=True)
+    except ValueError as error:
+        raise InvalidReply("the picture is not in Base64") from error
+    if picture and not (picture.startswith(b"RIFF") and picture[8:12] == b"WEBP"):
+        raise InvalidReply("the picture is not a WebP")
+    return picture
 
 
 class ReplyChunks:
@@ -260,9 +278,9 @@ class ReplyChunks:
         """Store a picture, and return its hash: descriptions are found under it, so no child may choose it."""
         try:
             jpeg = b64decode(encoded, validate=True)
-        except (NotBase64, ValueError):
+        except ValueError:
             raise InvalidReply("a picture that is not Base64") from None
-        if not jpeg.startswith(_JPEG) or len(jpeg) > MAX_PICTURE_BYTES:
+        if not jpeg.startswith(_JPEG) or len(jpeg) > MAX_ILLUSTRATION_BYTES:
             raise InvalidReply("a picture that is too large or not a JPEG file")
         digest = sha256(jpeg).hexdigest()
         if digest in self._pictures or len(self._pictures) == self._limits.pictures:

@@ -40,7 +40,7 @@ from shared.ingest.parse.replies import (
     read_head,
 )
 from shared.ingest.parse.scans.language_data import folder as data_folder
-from shared.ingest.parse.scans.language_data import lacking
+from shared.ingest.parse.scans.language_data import lacking, lacking_packages
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS, MAX_PAGES, PAGE_SECONDS
 
 START_TIMEOUT = timedelta(seconds=60)
@@ -58,6 +58,9 @@ LIFETIMES = 20
 
 NEAR_LIMIT = 0.75
 """A child that dies with this share of its limit in memory died of it."""
+
+NEAR_LIMIT_AT_ABORT = 0.5
+"""The same for a child that aborts: a buffer that is doubled is refused when it has half of the limit."""
 
 _PAGE_WALL = 6  # times the processor time that a page may take
 _PIECE_CHARS = 100_000
@@ -159,6 +162,8 @@ class ParsingSandbox:
         request["questions"] = [(question.text, question.quote) for question in questions]
         request["pictures"] = pictures
         if reading is not None:
+            if reason := lacking_packages():  # another parse worker may have them
+                raise Transient(f"This parse worker cannot use texts of scanned pages: {reason}")
             request["read_pages"] = [
                 (number, page.text, page.words, page.confidence) for number, page in reading.texts.items()
             ]
@@ -648,7 +653,8 @@ def _cause(death: _Death, timeout: timedelta, memory_bytes: int, subject: str = 
     if death.status == -signal.SIGXCPU:
         return _took_too_long(timeout, subject)
     out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)
-    if out_of_memory or death.peak_bytes > memory_bytes * NEAR_LIMIT:
+    near_limit = NEAR_LIMIT_AT_ABORT if death.status == -signal.SIGABRT else NEAR_LIMIT
+    if out_of_memory or death.peak_bytes > memory_bytes * near_limit:
         return _needed_too_much(memory_bytes, subject)
     if death.status < 0:
         return f"{subject} crashed the parser (signal {-death.status})"

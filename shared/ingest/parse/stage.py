@@ -21,7 +21,7 @@ import structlog
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.chunks import ChunkContent
-from shared.domain.errors import ForeaskError, Unreadable
+from shared.domain.errors import ForeaskError, Permanent, Unreadable
 from shared.domain.filterable import require_fit
 from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
@@ -58,8 +58,8 @@ class Parser:
         originals: reads uploads whose bytes remain in their source.
         model: the language model, which is part of the keys of paid questions.
         pages: the ledger's pages.
-        ocr: returns the OCR engine with the languages of an option `ocr_languages`, or of the settings; None: pages
-            without a text layer are not read.
+        ocr: returns the OCR engine with the languages of an option `ocr_languages`, or of the settings; None: OCR is
+            off, and pages without a text layer are not looked for.
         pictures: returns the maximum number of pictures of a document that are described, for an option `captions`.
     """
 
@@ -171,7 +171,7 @@ async def _parsed(
         max_chunks=parser.max_chunks,
         questions=document.ready_questions or (),
         tenant=document.tenant,
-        reading=Reading(known.texts) if parser.ocr else None,
+        reading=Reading(known.texts) if parser.ocr or document.has_pages else None,
     )
     pictures = 0 if document.ready_questions is not None else parser.pictures(document.options.captions)
     if not pictures:
@@ -188,9 +188,10 @@ def _pages_of(parser: Parser, document: DocumentToParse, numbers: Sequence[int],
     """Return pages to be read, each with the key of its text; the file's hash is computed only for these files.
 
     Raises:
-        Permanent: the data of a language is missing.
+        Permanent: OCR was turned off after other pages of the document had been found, or data is missing.
     """
-    assert parser.ocr is not None, "pages are found only if OCR is on"
+    if parser.ocr is None:
+        raise Permanent(f"Page {numbers[0]:,} cannot be read: OCR is off. Turn it on, and retry the document.")
     ocr = parser.ocr(document.options.ocr_languages)
     with path.open("rb") as file:
         file_hash = file_digest(file, "sha256").digest()

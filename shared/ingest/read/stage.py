@@ -5,6 +5,7 @@ Pages are claimed, paid once and settled one by one, so a worker that dies repea
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Protocol
+
+import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
@@ -26,6 +29,12 @@ from shared.process.metrics import READ_SECONDS, timed
 from shared.storage.fetching import fetched
 from shared.storage.references import Originals
 from shared.storage.uploads import Uploads
+
+_OTHER_LANGUAGES = (
+    "Its pages wait for a read worker with the data of their languages: install Tesseract's data where"
+    " `foreask worker read` runs."
+)
+log = structlog.get_logger()
 
 
 class PageReader(Protocol):
@@ -60,6 +69,7 @@ class Reader:
         engine: the OCR engine.
         uploads: the store of files.
         originals: reads uploads whose bytes remain in their source.
+        languages: returns the languages whose data is installed.
         wakeups: wakes parse workers when the last page of a document has been read.
         policy: policy of retries.
     """
@@ -69,6 +79,7 @@ class Reader:
     engine: PageReader
     uploads: Uploads
     originals: Originals
+    languages: Callable[[], Sequence[str]]
     wakeups: Wakeups
     policy: RetryPolicy
 
@@ -101,7 +112,11 @@ def _describe(page: PageToRead) -> dict[str, str]:
 
 async def _claim(reader: Reader, limit: int, *, suspects: bool = False) -> list[PageToRead]:
     await reader.uploads.require()
-    return await reader.pages.claim(limit, suspects=suspects)
+    languages = await asyncio.to_thread(reader.languages)
+    claimed = await reader.pages.claim(limit, suspects=suspects, languages=languages)
+    if not claimed and await reader.pages.explain(_OTHER_LANGUAGES, languages):
+        log.warning("pages.unclaimed", reason=_OTHER_LANGUAGES)
+    return claimed
 
 
 async def read(

@@ -17,7 +17,7 @@ from shared.domain.documents import DeletableDocument, Document, NewDocument
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import require_fit
 from shared.domain.jobs import JobKind
-from shared.domain.states import ChunkState, DocumentState
+from shared.domain.states import ChunkState, DocumentState, PageState
 from shared.ledger.documents import (
     build_sync,
     descriptions,
@@ -86,6 +86,14 @@ class StoredContent:
     size_bytes: int
     filename: str | None
     media_type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PagePicture:
+    """A page as a WebP; `tag` is equal for the same page of the same file, read in the same way."""
+
+    content: bytes
+    tag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +244,20 @@ class Documents:
             parameters = {"id": row["id"], "version": _version(row, live=live)}
             content = (await connection.execute(SQL.stored_content, parameters)).mappings().one()
         return StoredContent(**content)
+
+    async def page_picture(self, tenant: str, document_id: UUID, number: int, *, live: bool = False) -> PagePicture:
+        """Return the picture of a page that was read by OCR, of a document's newest or live version.
+
+        Raises:
+            NotFound: the tenant has no document of that id, queries see no version of it, or the page has no picture.
+        """
+        async with self._database.begin() as connection:
+            row = await _get(connection, tenant, document_id)
+            parameters = {"id": row["id"], "version": _version(row, live=live), "number": number}
+            page = (await connection.execute(SQL.page, parameters)).mappings().one_or_none()
+        if page is None or page["picture"] is None:
+            raise NotFound(_no_picture(number, page), field="number")
+        return PagePicture(page["picture"], page["key"].hex())
 
     async def newest_uploads(self, document_ids: Sequence[UUID]) -> dict[UUID, str]:
         """Return the names of the bytes of documents' newest versions; deleted documents are missing."""
@@ -450,6 +472,17 @@ async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> R
     if row is None:
         raise _not_found(document_id)
     return row
+
+
+def _no_picture(number: int, page: RowMapping | None) -> str:
+    """Return why a page has no picture."""
+    if page is None:
+        return f"Page {number:,} was not read by OCR: only pages without text have pictures."
+    if page["state"] == PageState.WAITING:
+        return f"Page {number:,} has not been read yet: its picture is stored with its text."
+    if page["state"] == PageState.READ:
+        return f"No picture of page {number:,} is stored: an earlier release read it, or it has too many details."
+    return f"Page {number:,} could not be read, and has no picture. {page['error'] or ''}".rstrip()
 
 
 def _version(row: RowMapping, *, live: bool) -> int:

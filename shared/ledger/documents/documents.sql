@@ -8,6 +8,11 @@ WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l} FO
 SELECT upload, size_bytes, filename, media_type FROM document_versions
 WHERE document_id = :id AND version = :version
 
+-- name: page
+-- Find a page without a text layer of one version, and its picture.
+SELECT p.state, p.error, p.key, i.picture FROM pages p LEFT JOIN page_pictures i ON i.key = p.key
+WHERE p.document_id = :id AND p.version = :version AND p.number = :number
+
 -- name: newest_uploads
 -- Find the bytes of the newest versions of documents in live builds.
 SELECT d.public_id, v.upload FROM documents d JOIN collections l ON l.id = d.collection_id

@@ -23,6 +23,7 @@ _RECORD = (
     "alembic_version",
     "schema_compat",
 )  # the record of erasures is retained: names and numbers, no texts
+_WITH_TEXTS = ("page_pictures",)  # PostgreSQL deletes these large rows with their texts; they have no ids or names
 _COSTS = ("spent", "spent_changes", "spent_by_day")  # a tenant's sums under the id of a deleted collection
 
 _SLICE_PAGES = 4_000  # 32 MB: less than a second
@@ -83,7 +84,7 @@ class Remains:
         counts: dict[str, int] = {}
         for table in await self._database.rows(SQL.tables):
             name, pages = table["name"], table["pages"]
-            if name not in _RECORD and (whole_tenant or name not in _COSTS):
+            if name not in (*_RECORD, *_WITH_TEXTS) and (whole_tenant or name not in _COSTS):
                 statement, parameters = _named(name, table["texts"] if whole_tenant else [], tenant, ids)
                 counts[name] = await self._count(statement, parameters, pages)
             if name in _WITHOUT_CHUNK:

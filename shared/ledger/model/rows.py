@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from shared.domain.dead_letters import PastAttempt
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
-from shared.domain.pages import PageOutcome, PagesOutcome, PageToRead
+from shared.domain.pages import PageOutcome, PagesOutcome, PageText, PageToRead
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, Decision
 from shared.domain.stored import known_fields
@@ -202,9 +201,15 @@ def read_rows(outcomes: Sequence[PageOutcome]) -> dict[str, str]:
     return _rows(
         _lease(outcome.page.lease)
         | {"key": _bytes(outcome.page.key), "tenant": outcome.page.tenant}
-        | (asdict(outcome.text) if outcome.text else {"text": None, "words": None, "confidence": None})
+        | _text(outcome.text)
         for outcome in outcomes
     )
+
+
+def _text(text: PageText | None) -> dict[str, Any]:
+    if text is None:
+        return {"text": None, "words": None, "confidence": None}
+    return {"text": text.text, "words": text.words, "confidence": text.confidence}
 
 
 def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:

@@ -181,9 +181,10 @@ TO_INDEX_QUESTIONS = (ChunkState.GENERATED,)
 TO_INDEX = (*TO_INDEX_TEXT, *TO_INDEX_QUESTIONS)
 OPEN_CHUNKS = (*TO_INDEX_TEXT, *TO_GENERATE, *TO_INDEX_QUESTIONS)
 
-# Documents with chunks in progress, documents in progress, and documents that no worker holds.
+# Documents with chunks in progress, with chunks or pages in progress, in any progress, and that no worker holds.
 OPEN_DOCUMENTS = (DocumentState.INDEXING, DocumentState.SEARCHABLE)
-UNFINISHED_DOCUMENTS = (*TO_PARSE, DocumentState.READING, *OPEN_DOCUMENTS)
+PROGRESSING_DOCUMENTS = (DocumentState.READING, *OPEN_DOCUMENTS)
+UNFINISHED_DOCUMENTS = (*TO_PARSE, *PROGRESSING_DOCUMENTS)
 FINAL_DOCUMENTS = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
 EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not DocumentState.DELETING)
 

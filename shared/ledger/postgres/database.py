@@ -95,6 +95,7 @@ class AdvisoryLock(IntEnum):
     MIGRATION = 7_065_011
     CALIBRATION = 7_065_012
     RUNS = 7_065_013
+    PAGES = 7_065_014
 
 
 class Collided(Unavailable):

@@ -32,6 +32,7 @@ _GRANTS = {
     # Texts of pages: it reads their files anyway. Erased texts must not be stored again.
     "pages": "SELECT, INSERT, UPDATE, DELETE",
     "page_texts": "SELECT (key, text, words, confidence), INSERT, UPDATE (unused_since)",
+    "page_pictures": "INSERT",
     "pages_by_day": "SELECT, INSERT, UPDATE",
     "erasures": "SELECT (id, tenant, last_token, finished_at), UPDATE (last_token)",
     "completions": "SELECT (content_key), UPDATE (unused_since)",

@@ -107,11 +107,25 @@ WITH RECURSIVE {fair:parse}
 NOT EXISTS (SELECT 1 FROM pages o
             WHERE o.key = w.key AND {TO_READ:o} AND o.leased_by IS NOT NULL AND o.id <> w.id OFFSET 0)
 
+-- part: languages_are_installed
+-- The worker has the data of all languages of a page, or they are unknown.
+coalesce(string_to_array({argument}.languages, '+') <@ CAST(:languages AS text[]), TRUE)
+
+-- part: read_today
+-- The number of pages that were read for a tenant on this day.
+coalesce((SELECT b.pages FROM pages_by_day b
+          WHERE b.tenant = {argument}.tenant AND b.day = (now() AT TIME ZONE 'UTC')::date), 0)
+
 -- part: day_has_room
 -- The pages that were read for a candidate's tenant on this day, with the pages in progress, are within its limit.
-c.position + coalesce((SELECT b.pages FROM pages_by_day b
-                       WHERE b.tenant = c.tenant AND b.day = (now() AT TIME ZONE 'UTC')::date), 0)
-    <= coalesce(v.most, CAST(:most_of_others AS bigint))
+c.position + {read_today:c} <= coalesce(v.most, CAST(:most_of_others AS bigint))
+
+-- part: day_has_room_for_suspect
+-- The same for a suspect.
+(SELECT count(*) FROM pages h
+ WHERE {TO_READ:h} AND h.tenant = w.tenant AND h.leased_by IS NOT NULL AND h.due_at > now()) + {read_today:w}
+    < coalesce((SELECT v.most FROM unnest(CAST(:tenants AS text[]), CAST(:most AS bigint[])) AS v(tenant, most)
+                WHERE v.tenant = w.tenant), CAST(:most_of_others AS bigint))
 
 -- part: lease_pages
 -- Lease the due pages; a claim takes each text once.

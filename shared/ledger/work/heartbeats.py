@@ -43,10 +43,11 @@ _LIST = text("""
     FROM workers ORDER BY role, host, pid, started_at
 """)
 
-# Return whether a process of a role is alive on a host.
+# Return whether a process of a role is alive, on a host or anywhere.
 _BEATS = text("""
     SELECT EXISTS (SELECT FROM workers
-                   WHERE role = :role AND host = :host AND seen_at > now() - CAST(:alive_for AS interval)) AS alive
+                   WHERE role = :role AND (host = :host OR CAST(:host AS text) IS NULL)
+                     AND seen_at > now() - CAST(:alive_for AS interval)) AS alive
 """)
 
 
@@ -96,8 +97,8 @@ class Heartbeats:
         found = await self._database.rows(_LIST, {"alive_for": ALIVE_FOR})
         return [SeenProcess(**row) for row in found]
 
-    async def beats(self, role: str, host: str) -> bool:
-        """Return whether a process of this role sends heartbeats on this host."""
+    async def beats(self, role: str, host: str | None = None) -> bool:
+        """Return whether a process of this role sends heartbeats, on this host or on any."""
         (row,) = await self._database.rows(_BEATS, {"role": role, "host": host, "alive_for": ALIVE_FOR})
         return bool(row["alive"])
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import RowMapping, exc
+from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.outcomes import FailedAttempt
@@ -23,7 +23,7 @@ from shared.domain.work import Lease
 from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.database import Collided, Database, again_after_collision
+from shared.ledger.postgres.database import AdvisoryLock, Collided, Database, again_after_collision, lock
 from shared.ledger.work import claims, costs
 from shared.process import metrics
 
@@ -33,6 +33,7 @@ MOST_OF_A_CLAIM = 8
 _UNLIMITED = 2**31 - 1
 _SLICE_DOCUMENTS = 1_000  # documents of one transaction
 _SLICE_PAGES = 2_000
+_EXAMINED_PAGES = 100_000  # some 50 ms
 SQL = statements.load(__file__, states.FRAGMENTS, insert_state=states.INSERT_PAGE.target("{has_text:v}"))
 log = structlog.get_logger()
 
@@ -78,7 +79,7 @@ class Pages:
         worker: name of the process, for readers of the ledger.
         lease: duration of a claim without extension.
         weights: relative shares of tenants in the free slots; default 1.
-        limits: limits of tenants per day. Workers that claim at the same moment may exceed them by a claim each.
+        limits: limits of tenants per day.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Pages:
         self._worker = worker
         self._weights = weights or {}
         self._limits = limits or PageLimits()
+        self._has_explained = True  # perhaps an earlier process has
         self.lease = lease
 
     # Parsing
@@ -127,11 +129,18 @@ class Pages:
     # Reading
 
     @again_after_collision
-    async def claim(self, limit: int, *, suspects: bool = False) -> list[PageToRead]:
+    async def claim(
+        self, limit: int, *, suspects: bool = False, languages: Sequence[str] | None = None
+    ) -> list[PageToRead]:
         """Claim pages; with `suspects` only suspects, for a worker without other work.
 
         Pages of tenants that have reached their limit are not claimed: they wait until midnight UTC, and their
-        documents say so.
+        documents say so. Pages in other languages than the worker's are left to other workers.
+
+        Args:
+            limit: maximum number of pages.
+            suspects: whether suspects are claimed, instead of other pages.
+            languages: languages whose data the worker has; None: all.
 
         Raises:
             Collided: other workers leased the same pages repeatedly.
@@ -139,13 +148,22 @@ class Pages:
         await self._database.settlements_first()
         if self._limits.exist:
             await self._defer_limited()
+        parameters = self._claim(limit, suspects=suspects) | {"languages": None if languages is None else [*languages]}
         try:
-            claimed = await self._database.rows(claims.CLAIM_PAGES[suspects], self._claim(limit, suspects=suspects))
+            claimed = await self._claimed(claims.CLAIM_PAGES[suspects], parameters)
         except exc.IntegrityError as error:
             raise Collided("another worker leased the same page", component="ledger") from error
         if lost := sum(row["lost_leases"] > 0 for row in claimed):
             metrics.LEASES_LOST.labels("read").inc(lost)
         return decoded("read", rows.page_to_read, claimed)
+
+    async def _claimed(self, claim: TextClause, parameters: Mapping[str, Any]) -> Sequence[RowMapping]:
+        """Return the claimed rows. With limits one worker claims at a time, because each counts the others' pages."""
+        if not self._limits.exist:
+            return await self._database.rows(claim, parameters)
+        async with self._database.begin() as connection:
+            await lock(connection, AdvisoryLock.PAGES)
+            return (await connection.execute(claim, parameters)).mappings().all()
 
     async def settle(self, outcomes: Sequence[PageOutcome | FailedAttempt]) -> bool:
         """Store texts and record failed attempts; return whether a document is to be parsed again.
@@ -162,6 +180,7 @@ class Pages:
             documents = (await connection.execute(SQL.lock_documents, locked)).scalars().all()
             if read:
                 await connection.execute(SQL.store_texts, rows.read_rows(read))
+                await _store_pictures(connection, read)
                 await connection.execute(SQL.settle_read, rows.read_rows(read))
                 await connection.execute(SQL.settle_same_text, {"keys": keys, "documents": documents})
             if failed:
@@ -185,6 +204,32 @@ class Pages:
         async with self._database.begin() as connection:
             await connection.execute(SQL.expire if lost else SQL.release, rows.lease_rows(leases))
 
+    async def explain(self, reason: str, languages: Sequence[str] = ()) -> int:
+        """Record in some documents why their pages have not been claimed for two minutes; return their number.
+
+        Documents that have an explanation keep it until a page has been read.
+
+        Args:
+            reason: a sentence.
+            languages: languages whose data the worker has; pages in these languages need no explanation.
+        """
+        async with self._database.begin() as connection:
+            parameters = {"languages": [*languages], "limit": _SLICE_DOCUMENTS, "examined": _EXAMINED_PAGES}
+            ids = (await connection.execute(SQL.lock_waiting, parameters)).scalars().all()
+            if ids:
+                await connection.execute(SQL.explain, {"ids": ids, "reason": reason})
+                self._has_explained = True
+        return len(ids)
+
+    async def withdraw(self, reason: str) -> bool:
+        """Delete an explanation from some documents; return whether more may have it."""
+        if not self._has_explained:  # the statement reads all waiting pages
+            return False
+        async with self._database.begin() as connection:
+            changed = await connection.execute(SQL.withdraw, {"reason": reason, "limit": _SLICE_DOCUMENTS})
+        self._has_explained = changed.rowcount == _SLICE_DOCUMENTS
+        return self._has_explained
+
     async def forget_days(self) -> None:
         """Delete the numbers of pages of earlier days."""
         async with self._database.begin() as connection:
@@ -202,11 +247,11 @@ class Pages:
         log.info("pages.deferred", documents=len(ids))
 
     def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
-        common = {"limit": min(limit, MOST_OF_A_CLAIM), "worker": self._worker, "lease": self.lease}
+        most = self._most()
+        common = {"limit": min(limit, MOST_OF_A_CLAIM), "worker": self._worker, "lease": self.lease} | most
         if suspects:
             return common
-        most = self._most()
-        return common | most | {"weights": [self._weights.get(tenant, 1) for tenant in most["tenants"]]}
+        return common | {"weights": [self._weights.get(tenant, 1) for tenant in most["tenants"]]}
 
     def _most(self) -> dict[str, Any]:
         """Return the tenants with weights or limits, and the limits."""
@@ -229,6 +274,13 @@ async def _count(connection: AsyncConnection, read: Sequence[PageOutcome]) -> No
     pages = Counter(outcome.page.tenant for outcome in read if outcome.text is not None)
     if pages:
         await connection.execute(SQL.count, {"tenants": list(pages), "pages": list(pages.values())})
+
+
+async def _store_pictures(connection: AsyncConnection, read: Sequence[PageOutcome]) -> None:
+    pictures = {o.page.key: o.text.picture for o in read if o.text is not None and o.text.picture}
+    if pictures:
+        parameters = {"keys": list(pictures), "pictures": list(pictures.values())}
+        await connection.execute(SQL.store_pictures, parameters)
 
 
 def _text(row: RowMapping) -> PageText:

@@ -58,6 +58,14 @@ WHERE v.text IS NOT NULL
 ORDER BY v.key
 ON CONFLICT DO NOTHING
 
+-- name: store_pictures
+-- Store the pictures of stored texts, which are locked, because unused texts are deleted concurrently.
+INSERT INTO page_pictures (key, picture)
+SELECT v.key, v.picture
+FROM (SELECT t.key FROM page_texts t WHERE t.key = ANY(CAST(:keys AS bytea[])) ORDER BY t.key FOR KEY SHARE) t
+JOIN unnest(CAST(:keys AS bytea[]), CAST(:pictures AS bytea[])) AS v(key, picture) ON v.key = t.key
+ON CONFLICT DO NOTHING
+
 -- part: read
 -- The columns of a page that has been read.
 {SETTLE_READ.sets}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, settled_at = now()
@@ -149,6 +157,30 @@ SET updated_at = now(),
                    to_char({today} + 1, 'YYYY-MM-DD "00:00"'))
 FROM unnest(CAST(:ids AS uuid[]), CAST(:most AS bigint[])) AS v(id, most)
 WHERE d.id = v.id AND {PAGES_READ.applies:d}
+
+-- name: lock_waiting
+-- Lock some documents without an explanation whose pages have been due for two minutes, in languages that the worker
+-- lacks. The number of examined pages is limited, because all pages of a large backlog may be explained already.
+SELECT d.id FROM documents d
+WHERE d.id IN (SELECT w.document_id
+               FROM (SELECT w.document_id, w.languages FROM pages w
+                     WHERE {TO_READ:w} AND w.leased_by IS NULL AND w.due_at <= now() - interval '2 minutes'
+                     LIMIT :examined) w
+               WHERE NOT string_to_array(w.languages, '+') <@ CAST(:languages AS text[]))
+  AND {PAGES_READ.applies:d} AND d.error IS NULL
+ORDER BY d.id LIMIT :limit FOR NO KEY UPDATE
+
+-- name: explain
+-- Record why locked documents wait.
+UPDATE documents SET error = :reason, updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))
+
+-- name: withdraw
+-- Delete this explanation from some documents.
+UPDATE documents SET error = NULL, updated_at = now()
+WHERE id IN (SELECT d.id FROM documents d
+             WHERE d.id IN (SELECT w.document_id FROM pages w WHERE {TO_READ:w})
+               AND {PAGES_READ.applies:d} AND d.error = :reason
+             ORDER BY d.id LIMIT :limit FOR NO KEY UPDATE)
 
 -- name: forget_days
 -- Delete the numbers of earlier days.

@@ -25,6 +25,7 @@ from shared.domain.sources import SourceDefinition
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.maintenance.syncing.opened_sources import OpenedSource, OpenedSources
+from shared.process.temporary_folders import TemporaryFile
 from shared.sources.source import Entry, Source
 from shared.storage.references import Reference
 from shared.storage.uploads import write_temporary
@@ -67,27 +68,27 @@ class SourceOriginals:
         definition = await self._sources.by_id(reference.source_id)
         if definition is None:
             raise _removed(reference)
-        path = await self._written(definition, reference)
-        if path is None:
+        file = await self._written(definition, reference)
+        if file is None:
             await self._hints.report(definition.id, [reference.key])
             raise _changed(definition, reference)
         try:
-            yield path
+            yield file.path
         finally:
-            path.unlink()
+            file.remove()
 
     async def aclose(self) -> None:
         """Close the sources."""
         await self._opened.aclose()
 
-    async def _written(self, definition: SourceDefinition, reference: Reference) -> Path | None:
+    async def _written(self, definition: SourceDefinition, reference: Reference) -> TemporaryFile | None:
         """Write the bytes to a temporary file; None: the entry has other bytes now, or does not exist."""
         self._require_reachable(definition.id)
         try:
             async with self._opened.used(definition) as opened:
-                path = await self._read(opened, reference)
-            if path is not None or opened.is_current(self._current):
-                return path
+                file = await self._read(opened, reference)
+            if file is not None or opened.is_current(self._current):
+                return file
             self._opened.replace(opened)
             async with self._opened.used(definition) as opened:
                 return await self._read(opened, reference)
@@ -97,7 +98,7 @@ class SourceOriginals:
             self._failed[definition.id] = time.monotonic() + _FAILED_SECONDS, error
             raise
 
-    async def _read(self, opened: OpenedSource, reference: Reference) -> Path | None:
+    async def _read(self, opened: OpenedSource, reference: Reference) -> TemporaryFile | None:
         try:
             item = await opened.source.fetch(Entry(reference.key, reference.version), max_bytes=self._max_bytes)
         except (NotFound, TooLarge):

@@ -1,5 +1,5 @@
 """Scans: pages without a text layer, and pictures. `available` says whether they can be read on this machine."""
 
-from shared.ingest.parse.scans.language_data import available, lacking
+from shared.ingest.parse.scans.language_data import available, installed, lacking
 
-__all__ = ["available", "lacking"]
+__all__ = ["available", "installed", "lacking"]

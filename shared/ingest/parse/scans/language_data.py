@@ -43,13 +43,25 @@ def available(languages: Sequence[str] = ()) -> OcrData | None:
 
 def lacking(languages: Sequence[str] = ()) -> str:
     """Return a sentence that names missing packages; empty if nothing is missing."""
-    if missing := [name for name in _PACKAGES if not _is_installed(name)]:
-        return f"The package {missing[0]} is not installed: install foreask[ocr]."
+    if reason := lacking_packages():
+        return reason
     if not languages and not _common():
         return f"No language data of Tesseract is installed: {_remedy(COMMON_LANGUAGES[:1])}."
     if missing := [language for language in languages if not _file(language).is_file()]:
         return f"Tesseract's data of {' and '.join(missing)} is missing: {_remedy(missing)}."
     return ""
+
+
+def lacking_packages() -> str:
+    """Return a sentence that names a missing package of Python; empty if none is missing."""
+    if missing := [name for name in _PACKAGES if not _is_installed(name)]:
+        return f"The package {missing[0]} is not installed: install foreask[ocr]."
+    return ""
+
+
+def installed() -> list[str]:
+    """Return the languages whose data is installed."""
+    return sorted(path.name.removesuffix(_SUFFIX) for path in folder().glob("*" + _SUFFIX))
 
 
 def folder() -> Path:

@@ -21,7 +21,7 @@ MAX_SIDE = 32_000
 LEAST_SIDE = 8
 """No letter fits into fewer pixels."""
 
-MAX_PICTURE_BYTES = 1_000_000
+MAX_ILLUSTRATION_BYTES = 1_000_000
 """Maximum size of a picture for a vision model: in Base64 it fits into a part of a reply."""
 
 PAGE_SECONDS = 20

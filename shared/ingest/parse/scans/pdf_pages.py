@@ -12,7 +12,7 @@ from PIL import Image
 from pypdfium2 import raw
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.scans.limits import LEAST_DPI, MAX_PIXELS
+from shared.ingest.parse.scans.limits import LEAST_DPI, LEAST_SIDE, MAX_PIXELS, MAX_SIDE
 
 FEW_LETTERS = 32
 """A scanned page may have a stamp or a page number as text."""
@@ -57,6 +57,8 @@ def letters(text: str) -> int:
 def is_damaged(text: str) -> bool:
     """Return whether many characters are private, replaced or unassigned, as from fonts without a table of them."""
     visible = "".join(text.split())
+    if visible.isprintable() and "\ufffd" not in visible:  # most pages; counting would take 2 % of their parsing
+        return False
     unknown = sum(
         char == "\ufffd" or not (char.isprintable() or char in "\u200b\u200c\u200d\u00ad") for char in visible
     )
@@ -67,18 +69,29 @@ def picture(pdf: bytes, number: int, dpi: int) -> Image.Image:
     """Return a page as a grey picture; the resolution of a very large page is lower.
 
     Raises:
-        Unreadable: the file has no such page, or the page is too large.
+        Unreadable: the file has no such page, or the page is too large or too small.
     """
     with _opened(pdf) as document:
         if number > len(document):
             raise Unreadable("it is not in the file")
         page = document[number - 1]
         width, height = page.get_size()
-        scale = min(dpi / _POINTS, sqrt(MAX_PIXELS / max(width * height, 1)))
-        if scale * _POINTS < LEAST_DPI:
-            raise Unreadable(f"it measures {width:,.0f} x {height:,.0f} points, too many to be read; divide it")
-        rendered: Image.Image = page.render(scale=scale, grayscale=True).to_pil()
+        rendered: Image.Image = page.render(scale=_scale(width, height, dpi), grayscale=True).to_pil()
         return rendered.convert("L")
+
+
+def _scale(width: float, height: float, dpi: int) -> float:
+    """Return the pixels per point with which a page is drawn.
+
+    Raises:
+        Unreadable: it would be too large even at the lowest resolution, or it has no room for a letter.
+    """
+    scale = min(dpi / _POINTS, sqrt(MAX_PIXELS / max(width * height, 1)), MAX_SIDE / max(width, height, 1))
+    if scale * _POINTS < LEAST_DPI:
+        raise Unreadable(f"it measures {width:,.0f} x {height:,.0f} points, too many to be read; divide it")
+    if min(width, height) * scale < LEAST_SIDE:
+        raise Unreadable(f"it measures {width:,.0f} x {height:,.0f} points, too few for a letter")
+    return scale
 
 
 @contextmanager

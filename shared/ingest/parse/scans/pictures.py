@@ -31,6 +31,8 @@ _LONGEST_PAGE = 20  # inches; cameras declare 72 dpi, with which a photograph wo
 _LEAST_STATED, _MOST_STATED = 50, 1_200  # dots per inch that are believed
 _MOST_ENLARGED = 3.0
 _Scale = tuple[float, float]
+_DAMAGE = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error)
+"""The errors that Pillow raises for damaged files."""
 
 Image.MAX_IMAGE_PIXELS = None  # each file has its own limit, by its resolution
 
@@ -73,7 +75,15 @@ def picture(content: bytes, number: int, dpi: int) -> Image.Image:
         image.draft("L", size)  # a JPEG is decoded at a fraction of its size
         grey = _grey(image)
     resized = grey.resize(size, Image.Resampling.LANCZOS) if size != grey.size else grey
-    return ImageOps.exif_transpose(resized)
+    return _upright(resized)
+
+
+def _upright(page: Image.Image) -> Image.Image:
+    """Return a page in the orientation that its camera recorded; it is read as it is if the record is damaged."""
+    try:
+        return ImageOps.exif_transpose(page)
+    except _DAMAGE:
+        return page
 
 
 def _size(image: Image.Image, dpi: int) -> tuple[int, int]:
@@ -131,11 +141,11 @@ def _grey(image: Image.Image) -> Image.Image:
 
 @contextmanager
 def _opened(content: bytes) -> Iterator[Image.Image]:
-    """Open a picture, and convert the library's errors; it raises many classes for damaged files."""
+    """Open a picture, and convert the library's errors."""
     try:
         with Image.open(BytesIO(content), formats=_FORMATS) as image:
             yield image
-    except (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error) as error:
+    except _DAMAGE as error:
         raise Unreadable(
             "the picture is damaged and cannot be opened", detail=f"{type(error).__name__}: {error}"
         ) from error

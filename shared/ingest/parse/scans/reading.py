@@ -14,6 +14,7 @@ from shared.ingest.parse.scans import pdf_pages, pictures
 from shared.ingest.parse.scans.engine import Engine, Found
 from shared.ingest.parse.scans.ink import Ink, measure
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS
+from shared.ingest.parse.scans.shown import shown
 from shared.ingest.parse.text import clean
 
 FILTER_PIXELS = 1.2
@@ -42,19 +43,20 @@ def read_page(content: bytes, number: int, dpi: int, engine: Engine) -> PageText
         Unreadable: words are missing at both resolutions, or the page cannot be drawn; the message names the page.
     """
     try:
-        attempts = [_attempt(content, number, dpi, engine)]
+        page = picture(content, number, dpi)
+        attempts = [_attempt(page, dpi, engine)]
         if attempts[0].failure:
-            attempts.append(_attempt(content, number, AGAIN_DPI, engine))
+            attempts.append(_attempt(picture(content, number, AGAIN_DPI), AGAIN_DPI, engine))
     except Unreadable as error:
         raise Unreadable(f"page {number:,} cannot be read: {error.message}", detail=error.detail) from error
     for attempt in attempts:
         if attempt.found and not attempt.failure:
-            return _text(attempt.found)
+            return _text(attempt.found, shown(page, dpi))
     raise Unreadable(f"page {number:,} cannot be read: {attempts[-1].failure}")
 
 
-def _attempt(content: bytes, number: int, dpi: int, engine: Engine) -> _Attempt:
-    page = picture(content, number, dpi).filter(ImageFilter.GaussianBlur(FILTER_PIXELS))
+def _attempt(drawn: Image.Image, dpi: int, engine: Engine) -> _Attempt:
+    page = drawn.filter(ImageFilter.GaussianBlur(FILTER_PIXELS))
     try:
         found = _upright(page, dpi, engine)
     except RuntimeError as error:
@@ -88,5 +90,5 @@ def picture(content: bytes, number: int, dpi: int) -> Image.Image:
     return draw(content, number, dpi)
 
 
-def _text(found: Found) -> PageText:
-    return PageText(clean(found.text)[:MAX_PAGE_CHARS], len(found.words), round(found.confidence, 1))
+def _text(found: Found, picture: bytes) -> PageText:
+    return PageText(clean(found.text)[:MAX_PAGE_CHARS], len(found.words), round(found.confidence, 1), picture)

@@ -7,7 +7,7 @@ from io import BytesIO
 from PIL import Image
 
 from shared.ingest.parse.scans import pictures
-from shared.ingest.parse.scans.limits import MAX_DECODED, MAX_PICTURE_BYTES
+from shared.ingest.parse.scans.limits import MAX_DECODED, MAX_ILLUSTRATION_BYTES
 
 LEAST_PIXELS = 200
 """A picture with a shorter side is an icon, a line or a bullet."""
@@ -40,4 +40,4 @@ def _jpeg(image: Image.Image) -> bytes | None:
     file = BytesIO()
     Image.alpha_composite(white, rgba).convert("RGB").save(file, "JPEG", quality=_QUALITY)
     jpeg = file.getvalue()
-    return jpeg if len(jpeg) <= MAX_PICTURE_BYTES else None
+    return jpeg if len(jpeg) <= MAX_ILLUSTRATION_BYTES else None

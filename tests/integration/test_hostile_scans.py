@@ -1,0 +1,158 @@
+"""Hostile pictures and scans end within their time and memory, with a text or a sentence, and harm no other file.
+
+The suite reads a sample; `--faults full` reads all files of `tests/support/hostile` and of `tests/files/hostile`.
+"""
+
+import re
+import resource
+import time
+from collections import Counter
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.domain.errors import Unreadable
+from shared.domain.pages import PageText
+from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument, Reading
+from shared.ingest.parse.sandbox import ParsingSandbox
+from tests.integration.test_parsing_sandbox import files_in
+from tests.support import hostile
+from tests.support.hostile.samples import TEXT, valid
+
+MEMORY_BYTES = 1 << 30
+LIBRARY_BYTES = 64 << 20  # of mapped files, which the limit does not count
+SAMPLE, ALL = 40, 600
+MOST_PAGES = 2  # that are read of a file
+MORE_SECONDS = 30  # for the start of children on a busy machine
+UNCLEAR = re.compile("crashed the parser|could not be parsed")  # says nothing that a person can do
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a file: its sentences, or none if every part had a text; and its time."""
+
+    name: str
+    sentences: tuple[str, ...]
+    seconds: float
+
+    @property
+    def is_unclear(self) -> bool:
+        return any(map(UNCLEAR.search, self.sentences))
+
+
+@dataclass(frozen=True)
+class Workers:
+    """A parse worker and a read worker, by the sandboxes of their children."""
+
+    parsing: ParsingSandbox
+    reading: ParsingSandbox
+
+    async def ingest(self, path: Path, filename: str | None) -> tuple[ParsedDocument | None, tuple[str, ...]]:
+        """Find the pages of a file, read some of them, and parse it with their texts; return why parts have no text."""
+        sentences: list[str] = []
+        try:
+            found = await self._parse(path, filename, {})
+            if isinstance(found, PagesToRead):
+                texts = dict.fromkeys(found.numbers, PageText("", 0, 0.0))
+                for number in found.numbers[:MOST_PAGES]:
+                    texts[number] = await self._page(path, number, sentences)
+                found = await self._parse(path, filename, texts)
+        except Unreadable as error:
+            return None, (*sentences, error.message)
+        assert isinstance(found, ParsedDocument)
+        return found, tuple(sentences)
+
+    async def _parse(self, path, filename, texts):
+        options = ChunkingOptions()
+        return await self.parsing.parse(
+            path, filename=filename, media_type=None, options=options, tenant="a", reading=Reading(texts)
+        )
+
+    async def _page(self, path, number, sentences):
+        try:
+            return await self.reading.read_page(path, number, languages=("eng",), tenant="a")
+        except Unreadable as error:
+            sentences.append(error.message)
+            return PageText("", 0, 0.0)
+
+    @property
+    def most_seconds(self) -> float:
+        """The limit of time of a file: it is parsed twice, and its pages are read between."""
+        return 2 * 30 + MOST_PAGES * 6 * 20 + MORE_SECONDS
+
+
+@asynccontextmanager
+async def started_workers():
+    async with ParsingSandbox(scans=True) as parsing, ParsingSandbox() as reading:
+        yield Workers(parsing, reading)
+
+
+def children():
+    """Return the parsers' processes of this one."""
+    running = psutil.Process().children(recursive=True)
+    return [child for child in running if "shared.ingest.parse.child" in child.cmdline()]
+
+
+def peak_bytes():
+    """Return the largest resident memory that any child had so far."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    running = [int(line.split()[1]) for child in children() for line in status_of(child) if line.startswith("VmHWM")]
+    return max(ended, *running, 0) * 1024
+
+
+def status_of(process):
+    with suppress(OSError):
+        return Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return []
+
+
+def hostile_files(seed, *, full):
+    """Yield the files of a run, each once."""
+    made = hostile.files(seed)
+    if not full:
+        return islice(made, SAMPLE)
+    stored = (hostile.HostileFile(path.name, path.read_bytes(), path.name) for path in files_in("hostile"))
+    return chain(made, stored)
+
+
+async def endings_of(files, workers, path):
+    for file in files:
+        path.write_bytes(file.content)
+        started = time.monotonic()
+        _, sentences = await workers.ingest(path, file.filename)
+        ending = Ending(file.name, sentences, time.monotonic() - started)
+        print(f"{ending.seconds:6.2f} s {peak_bytes() >> 20:5} MB {file.name}: {'; '.join(sentences) or 'text'}")
+        yield ending
+
+
+def summary(endings):
+    counts = Counter("unclear" if e.is_unclear else "sentence" if e.sentences else "text" for e in endings)
+    slowest = max(endings, key=lambda ending: ending.seconds)
+    return (
+        f"{len(endings)} hostile files: {counts['text']} with text, {counts['sentence']} with a sentence,"
+        f" {counts['unclear']} with an unclear one; the longest took {slowest.seconds:.1f} s ({slowest.name}), the"
+        f" largest child had {peak_bytes() >> 20} MB"
+    )
+
+
+@pytest.mark.slow
+async def test_hostile_scans_end_with_text_or_sentence(request, tmp_path):
+    full = request.config.getoption("--faults") != "short"
+    files = hostile_files(request.config.getoption("--seed"), full=full)
+    path, good = tmp_path / "stored", tmp_path / "good"
+    good.write_bytes(valid()["PNG"])
+    async with started_workers() as workers:
+        endings = [ending async for ending in endings_of(files, workers, path)]
+        document, _ = await workers.ingest(good, "good.png")
+    print(summary(endings))
+
+    assert len(endings) >= (ALL if full else SAMPLE)
+    assert [ending for ending in endings if ending.is_unclear] == []
+    assert [ending for ending in endings if ending.seconds > workers.most_seconds] == []
+    assert [chunk.text for chunk in document.chunks] == [TEXT]
+    assert peak_bytes() <= MEMORY_BYTES + LIBRARY_BYTES
+    assert children() == []
