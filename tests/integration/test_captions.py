@@ -222,10 +222,11 @@ async def test_retried_dead_picture_is_described(described, provider):
     assert described_calls(provider) == 2
 
 
-async def test_undescribed_picture_is_not_searchable(described):
+async def test_undescribed_picture_is_neither_embedded_nor_found(described, provider):
     document = await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
 
+    assert provider.stats()["embedded_inputs"] == 1
     assert [chunk["text"].strip() for chunk in await retrieved(described, CAUGHT)] == [HARBOUR]
     assert (await shown(described, document)).progress.total == 2
 
@@ -279,7 +280,7 @@ async def test_picture_without_room_in_budget_is_not_claimed(described):
     await work(described, "parse", "index")
     claimed = [chunk for _ in range(3) for chunk in await _claim(described.generator, 10) or ()]
 
-    assert [chunk.content.text.strip() for chunk in claimed] == [HARBOUR]
+    assert not any(chunk.picture for chunk in claimed)
 
 
 async def test_picture_does_not_wait_for_batch(described, provider):
