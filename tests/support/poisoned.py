@@ -23,10 +23,10 @@ def poison(text: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return await parse(sandbox, path, **named)
 
-    async def generate_or_die(model: Any, content: ChunkContent, options: Any) -> Any:
+    async def generate_or_die(model: Any, content: ChunkContent, *others: Any) -> Any:
         if text in content.text:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await generate_questions(model, content, options)
+        return await generate_questions(model, content, *others)
 
     ParsingSandbox.parse = parse_or_die  # type: ignore[method-assign]
     shared.ingest.generate.stage.generate_questions = generate_or_die
