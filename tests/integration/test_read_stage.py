@@ -622,7 +622,7 @@ async def test_limit_of_pages_defers_until_midnight(scanned):
     assert due == ("00:00",)
 
 
-async def test_shared_texts_do_not_count_as_pages_of_day(scanned):
+async def test_shared_texts_do_not_count_for_limit(scanned):
     await pages_due(scanned, "default", *numbered(3))
     pages = scanned.ledger.pages
     claimed = await pages.claim(8)
@@ -649,6 +649,16 @@ async def test_concurrent_claim_stays_within_limit_of_pages(scanned):
             await eventually(lambda: second.done() or tries)
 
     assert (len(first), await second) == (8, [])
+
+
+async def test_later_claims_take_rest_of_limit(scanned):
+    """Of a limit of four, one page has been read and two are in progress."""
+    await pages_due(scanned, "default", *numbered(8))
+    limited = limited_to(scanned, 4)
+    await limited.settle([outcome(page) for page in await limited.claim(1)])
+    await limited.claim(2)
+
+    assert len(await limited.claim(8)) == 1
 
 
 async def test_suspect_beyond_limit_of_pages_is_not_claimed(scanned):

@@ -1255,7 +1255,7 @@ BUGS = (
     ),
     Bug(
         "a tenant reads more pages than its limit allows",
-        READ + "test_limit_of_pages_defers_until_midnight",
+        READ + "test_later_claims_take_rest_of_limit",
         "shared/ledger/work/claims.sql",
         (("c.position + {read_today:c} <= coalesce(", "0 <= coalesce("),),
     ),
@@ -1293,7 +1293,7 @@ BUGS = (
     ),
     Bug(
         "a shared text counts as a page of the day",
-        READ + "test_shared_texts_do_not_count_as_pages_of_day",
+        READ + "test_shared_texts_do_not_count_for_limit",
         "shared/ledger/work/pages.py",
         (("for outcome in read if outcome.text is not None)", "for outcome in read)"),),
     ),

@@ -39,7 +39,7 @@ def directory(fields: Mapping[int, int], following: int = 0, *, count: int = 1, 
 def tiff(
     fields: Mapping[int, int], following: int = 0, pixels: bytes = b"", *, count: int = 1, kind: int = _LONG
 ) -> bytes:
-    """Return a TIFF of one directory, behind which its pixels are stored."""
+    """Return a TIFF of one directory, followed by its pixels."""
     all_fields = _FIELDS | dict(fields)
     length = len(directory(all_fields))
     placed = {OFFSETS: _FIRST + length, COUNTS: len(pixels)} if pixels else {}
