@@ -98,7 +98,7 @@ def cost_of_text(pairs: int) -> Iterator[str]:
         first = number % 2 == 0  # alternately, because the second one finds warm caches
         for scans in (first, not first):
             seconds[scans].append(_cpu_seconds(partial(child.parse, _request(scans=scans), content, finder)))
-    off, on = seconds[False][1:], seconds[True][1:]  # the first pair loads tables that stay loaded
+    off, on = seconds[False][1:], seconds[True][1:]  # libraries are loaded for the first pair only
     usual, least = statistics.median(off), min(off)
     more = statistics.median(after - before for before, after in zip(off, on, strict=True))
     yield f"text PDF of {_PAGES} pages: {usual * 1e3:.0f} ms of CPU; with OCR on {more / usual:+.1%} in {pairs} pairs"

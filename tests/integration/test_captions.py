@@ -222,10 +222,11 @@ async def test_retried_dead_picture_is_described(described, provider):
     assert described_calls(provider) == 2
 
 
-async def test_undescribed_picture_is_not_searchable(described):
+async def test_undescribed_picture_is_neither_embedded_nor_found(described, provider):
     document = await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
 
+    assert provider.stats()["embedded_inputs"] == 1
     assert [chunk["text"].strip() for chunk in await retrieved(described, CAUGHT)] == [HARBOUR]
     assert (await shown(described, document)).progress.total == 2
 
@@ -272,14 +273,18 @@ async def test_budget_reserves_and_books_picture(described):
     assert [(spent,)] == await run(described, "SELECT sum(prompt_tokens + completion_tokens) FROM chunks")
 
 
-async def test_picture_without_room_in_budget_is_not_claimed(described):
-    new = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 6_000)
-    await described.ledger.budgets.set(new)
-    await submitted(described, pdf([(HARBOUR, CHART)]))
+async def test_picture_waits_for_room_in_budget(described, provider):
+    budget = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 6_000)
+    await described.ledger.budgets.set(budget)
+    document = await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
     claimed = [chunk for _ in range(3) for chunk in await _claim(described.generator, 10) or ()]
+    state = (await shown(described, document)).state
+    await described.ledger.budgets.set(replace(budget, most=100_000))
+    await work(described, "generate", "index")
 
-    assert [chunk.content.text.strip() for chunk in claimed] == [HARBOUR]
+    assert (state, [chunk for chunk in claimed if chunk.picture]) == (DocumentState.SEARCHABLE, [])
+    assert ((await shown(described, document)).state, described_calls(provider)) == (DocumentState.READY, 1)
 
 
 async def test_picture_does_not_wait_for_batch(described, provider):

@@ -622,7 +622,7 @@ async def test_limit_of_pages_defers_until_midnight(scanned):
     assert due == ("00:00",)
 
 
-async def test_shared_texts_do_not_count_for_limit(scanned):
+async def test_shared_text_uses_no_page_of_day(scanned):
     await pages_due(scanned, "default", *numbered(3))
     pages = scanned.ledger.pages
     claimed = await pages.claim(8)

@@ -1293,7 +1293,7 @@ BUGS = (
     ),
     Bug(
         "a shared text counts as a page of the day",
-        READ + "test_shared_texts_do_not_count_for_limit",
+        READ + "test_shared_text_uses_no_page_of_day",
         "shared/ledger/work/pages.py",
         (("for outcome in read if outcome.text is not None)", "for outcome in read)"),),
     ),
