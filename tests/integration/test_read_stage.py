@@ -651,6 +651,16 @@ async def test_concurrent_claim_stays_within_limit_of_pages(scanned):
     assert (len(first), await second) == (8, [])
 
 
+async def test_later_claims_take_rest_of_limit(scanned):
+    """Of a limit of four, one page has been read and two are in progress."""
+    await pages_due(scanned, "default", *numbered(8))
+    limited = limited_to(scanned, 4)
+    await limited.settle([outcome(page) for page in await limited.claim(1)])
+    await limited.claim(2)
+
+    assert len(await limited.claim(8)) == 1
+
+
 async def test_suspect_beyond_limit_of_pages_is_not_claimed(scanned):
     await pages_due(scanned, "default", *numbered(3))
     suspected = "UPDATE pages SET lost_leases = :lost WHERE number = 3"

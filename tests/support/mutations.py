@@ -1255,7 +1255,7 @@ BUGS = (
     ),
     Bug(
         "a tenant reads more pages than its limit allows",
-        READ + "test_limit_of_pages_defers_until_midnight",
+        READ + "test_later_claims_take_rest_of_limit",
         "shared/ledger/work/claims.sql",
         (("c.position + {read_today:c} <= coalesce(", "0 <= coalesce("),),
     ),
