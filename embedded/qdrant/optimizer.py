@@ -7,6 +7,7 @@ is ready (see `embedded.qdrant.shard`).
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -14,14 +15,13 @@ import orjson
 import qdrant_edge as engine
 
 from embedded.qdrant.schema import edge_config
-from shared.process import priority
 
 NICENESS = 10
 
 
 def main(directory: str, configuration: str, segments: str) -> None:
     """Optimize the shard in `directory` to `segments` segments under the collection's configuration, and close it."""
-    priority.lower(NICENESS)
+    os.nice(NICENESS)
     config = orjson.loads(Path(configuration).read_bytes())["config"]
     shard = engine.EdgeShard.load(directory, edge_config(config, int(segments)))
     shard.optimize()

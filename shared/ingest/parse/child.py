@@ -55,7 +55,6 @@ from shared.ingest.parse.protocol import (
     pack_reply,
 )
 from shared.ingest.parse.questions import assign
-from shared.process import priority
 
 Work = Callable[[Any, bytes], ParseReply]
 """Answers a request of the child's profile about a file with this content."""
@@ -82,7 +81,6 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)
     statm = _open_statm()
-    priority.apply_to_session()
     tie_to_parent()
     load_codecs()
     load_data = _reader(folder, *sys.argv[5:7]) if profile == "ocr" else _parser(folder, profile)
