@@ -59,7 +59,7 @@ export function pagesOf(document, then) {
 async function retry(letter, then) {
   try {
     const { pages } = await post("/v1/dead/retry", { letter_id: letter.id });
-    notify(pages ? "The pages are read again." : "The document is being processed. Try again when it has finished.");
+    notify(pages ? "The pages are read again." : "The document is being processed. Try again later.");
     await then();
   } catch (problem) {
     notify(problem.message);
@@ -85,12 +85,12 @@ export function textOf(document, chunk) {
 /** Load the picture of a page, unless it is shown, with fetch: an address in `src` cannot carry a key. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {number} number */
 async function show(document, chunk, number) {
   const page = `${chunk.id}/${number}`;
-  if (scan.id === document.id && scan.page === page) return;
   if (scan.id !== document.id) forget(document.id);
+  if (scan.page === page) return;
   release();
-  scan.page = page;
   const now = scan;
   const isShown = () => now === scan && now.page === page;
+  now.page = page;
   try {
     const version = UNDIVIDED.includes(document.state) ? "live" : "latest"; // a version without chunks is not shown
     const picture = URL.createObjectURL(await bytes(`/v1/documents/${document.id}/pages/${number}/image?version=${version}`));
