@@ -706,7 +706,7 @@ def test_key_of_a_page_depends_on_every_part():
 
 async def test_file_is_fetched_once_for_concurrent_pages(scanned, reader, monkeypatch):
     await pages_due(scanned, "default", *numbered(6))
-    fetched, together = [], asyncio.Event()
+    fetched, counts_fetches = [], asyncio.Event()
     uploads = scanned.uploads
     original = uploads.fetched
 
@@ -715,14 +715,12 @@ async def test_file_is_fetched_once_for_concurrent_pages(scanned, reader, monkey
         return original(name)
 
     async def wait(_):
-        if reader.reads.total() >= scanned.reader.slots:
-            together.set()
-        await together.wait()
+        await counts_fetches.wait()
 
     monkeypatch.setattr(uploads, "fetched", counted)
     reader.before = wait
     draining = asyncio.create_task(work(scanned, "read"))
-    await eventually(together.is_set)
+    await eventually(lambda: reader.reads.total() >= scanned.reader.slots)
     assert len(fetched) == 1
-    reader.before = lambda _: None
+    counts_fetches.set()
     await draining
