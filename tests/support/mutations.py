@@ -1319,13 +1319,13 @@ BUGS = (
         "a page with ink but without words is empty without an error",
         PAGES + "test_ink_without_words_is_an_error",
         "shared/ingest/parse/scans/reading.py",
-        (("if attempt.found and not attempt.failure:", "if attempt.found:"),),
+        (("return self.found is not None and not self.failure", "return self.found is not None"),),
     ),
     Bug(
         "a page is not read again at 300 dpi",
         PAGES + "test_small_letters_are_read_at_300_dpi",
         "shared/ingest/parse/scans/reading.py",
-        (("if attempts[0].failure:", "if False:"),),
+        (("if not attempts[0].is_sure:", "if False:"),),
     ),
     Bug(
         "a page is read without the filter",
