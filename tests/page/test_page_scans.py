@@ -38,8 +38,8 @@ async def test_chunk_of_scan_shows_confidence_and_page(visit, scans, name):
     await expect(detail.locator(".scan .marked")).to_contain_text("opens at six")
     image = detail.locator(".scan").get_by_alt_text("Page 1")
     await until(lambda: image.evaluate("image => image.naturalWidth"))
-    beside, text = await image.bounding_box(), await detail.locator(".scan .marked").bounding_box()
-    assert beside["x"] + beside["width"] <= text["x"]
+    page_box, text = await image.bounding_box(), await detail.locator(".scan .marked").bounding_box()
+    assert page_box["x"] + page_box["width"] <= text["x"]
 
 
 async def test_other_chunk_shows_its_own_page(visit, scans):

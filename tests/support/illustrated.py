@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from PIL import Image, ImageDraw
 
 CHART, MAP, LOGO = 1, 2, 3
-"""Pictures that can be told apart."""
+"""Pictures that differ from each other."""
 
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _DRAWING = "http://schemas.openxmlformats.org/drawingml/2006"

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from shared.domain.errors import Unreadable
 from shared.sources.pages.crawl_state import Visit
-from shared.sources.pages.extraction import Extractor, PageText
+from shared.sources.pages.extraction import Extractor, WebPageText
 from shared.sources.pages.memory import Note, Outcome
 from shared.sources.pages.reading.addresses import digest_of, path_of
 from shared.sources.pages.reading.facts import PageFacts, facts_of, rules_of_header
@@ -121,7 +121,7 @@ class Examiner:
             target=other,
         )
 
-    async def _extract(self, address: str, reply: Reply) -> PageText:
+    async def _extract(self, address: str, reply: Reply) -> WebPageText:
         media_type = reply.headers.get("content-type")
         with self._texts.scratch(reply.body) as path:
             return await self._extractor(path, filename=filename_of(address), media_type=media_type)

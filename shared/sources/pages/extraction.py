@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class PageText:
+class WebPageText:
     """The text of a page.
 
     Args:
@@ -25,7 +25,7 @@ class PageText:
 class Extractor(Protocol):
     """Reads the text of downloaded files."""
 
-    async def __call__(self, path: Path, *, filename: str | None, media_type: str | None) -> PageText:
+    async def __call__(self, path: Path, *, filename: str | None, media_type: str | None) -> WebPageText:
         """Return the text of a file.
 
         Raises:
