@@ -279,6 +279,7 @@ async def test_picture_waits_for_room_in_budget(described, provider):
     document = await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
     claimed = [chunk for _ in range(3) for chunk in await _claim(described.generator, 10) or ()]
+    await described.ledger.work.release("chunks", [chunk.lease for chunk in claimed])
     state = (await shown(described, document)).state
     await described.ledger.budgets.set(replace(budget, most=100_000))
     await work(described, "generate", "index")
