@@ -188,14 +188,16 @@ class ScriptedEndpoints:
         self._chats.append(request)
         stats.peak_in_flight = max(stats.peak_in_flight, stats.in_flight)
         try:
-            response = await self._chat(request, body, prompt, key)
+            response = await self._chat(stats, request, body, prompt, key)
         finally:
             stats.in_flight -= 1
             self._chats = [chat for chat in self._chats if chat is not request]
         stats.statuses[response.status] += 1
         return response
 
-    async def _chat(self, request: web.Request, body: dict[str, Any], prompt: str, key: str) -> web.StreamResponse:
+    async def _chat(
+        self, stats: Stats, request: web.Request, body: dict[str, Any], prompt: str, key: str
+    ) -> web.StreamResponse:
         s = self.script
         fault = self._fault() or self._tier_fault(body.get("service_tier")) or self._picture_fault(body)
         if fault is not None:
@@ -207,24 +209,24 @@ class ScriptedEndpoints:
             await asyncio.sleep(3600)
         if s.latency_seconds or s.latency_spread_seconds:
             await asyncio.sleep(s.latency_seconds + random.uniform(0, s.latency_spread_seconds))
-        self.stats.answered[key] += 1
+        stats.answered[key] += 1
         if request.transport is None:
-            self.stats.abandoned[key] += 1
+            stats.abandoned[key] += 1
         if body.get("stream"):
             return await self._stream(request, prompt)
         content, finish = self._content(body, prompt), "stop"
         draw -= s.share_hang
         if 0 <= draw < s.share_truncated:
             content, finish = content[: len(content) // 2], "length"
-            self.stats.spoilt[key] += 1
+            stats.spoilt[key] += 1
         draw -= s.share_truncated
         if 0 <= draw < s.share_malformed or (s.malformed_containing and s.malformed_containing in prompt):
             content = "Sure! Here are the questions:" + content[: len(content) // 2]
-            self.stats.spoilt[key] += 1
+            stats.spoilt[key] += 1
         tier = s.reply_tier or body.get("service_tier")
         usage = self._billed(body, self._reply_tokens(body, content), tier) | s.usage
-        self.stats.prompt_tokens[key] += usage["prompt_tokens"]
-        self.stats.completion_tokens[key] += usage["completion_tokens"]
+        stats.prompt_tokens[key] += usage["prompt_tokens"]
+        stats.completion_tokens[key] += usage["completion_tokens"]
         reply = orjson.dumps(
             _completion(body, key, content, finish) | {"usage": usage} | ({"service_tier": tier} if tier else {})
         )
@@ -401,16 +403,16 @@ class ScriptedEndpoints:
     async def embed(self, request: web.Request) -> web.Response:
         body = orjson.loads(await request.read())
         inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
-        s = self.script
-        self.stats.embeddings += 1
-        self.stats.headers["embeddings"] = {str(name): value for name, value in request.headers.items()}
+        s, stats = self.script, self.stats  # a reset during the latency has other counts
+        stats.embeddings += 1
+        stats.headers["embeddings"] = {str(name): value for name, value in request.headers.items()}
         if s.embedding_latency_seconds:
             await asyncio.sleep(s.embedding_latency_seconds)
         if s.down:
             return _error(503, "the provider is down")
         if s.refuse_containing and any(s.refuse_containing in text for text in inputs):
             return self._refusal(400, "an input cannot be embedded")
-        self.stats.embedded_inputs += len(inputs)
+        stats.embedded_inputs += len(inputs)
         encoded = body.get("encoding_format") == "base64"
         data = []
         for index, text in enumerate(inputs):
