@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import psutil
@@ -125,8 +126,17 @@ def up(deployment, provider):
 
 
 def readable_by_others(folder):
-    """Return the files and folders that other users may read; a link's own mode means nothing."""
-    return [path for path in (folder, *folder.rglob("*")) if not path.is_symlink() and path.stat().st_mode & 0o077]
+    """Return the files and folders that other users may read; a link's own mode means nothing.
+
+    The engines delete files meanwhile.
+    """
+    readable = []
+    for parent, _, files in os.walk(folder):
+        for path in (Path(parent), *(Path(parent) / name for name in files)):
+            with suppress(FileNotFoundError):
+                if not path.is_symlink() and path.stat().st_mode & 0o077:
+                    readable.append(path)
+    return readable
 
 
 def have_exited(processes):
