@@ -508,6 +508,28 @@ async def wait_until(condition: Callable[[], object]) -> Any:
     return found
 
 
+async def test_file_of_cancelled_parse_is_closed(tmp_path):
+    fifo = tmp_path / "slow"
+    os.mkfifo(fifo)  # opening it takes until a writer opens it, too
+    async with ParsingSandbox() as sandbox:
+        parsing = asyncio.create_task(sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions()))
+        writer = await wait_until(lambda: opened_to_write(fifo))
+        parsing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await parsing
+        os.close(writer)
+
+        await wait_until(lambda: opened_to_write(fifo) is None)
+
+
+def opened_to_write(fifo: Path) -> int | None:
+    """Return a descriptor of a FIFO; None if nobody reads it."""
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
 async def test_old_parser_folders_are_removed_at_start(temporary):
     old, young, another = (temporary / name for name in ("foreask-parser-old", "foreask-parser-young", "foreask-mine"))
     for folder in (old, young, another):

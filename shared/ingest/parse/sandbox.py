@@ -251,7 +251,7 @@ class ParsingSandbox:
         async with self._slots.one(task.tenant):
             if self._closed:
                 raise Transient("the parsing sandbox is closed")
-            with await asyncio.to_thread(_opened, path) as file:
+            with await _open(path) as file:
                 plain = kinds.is_plain(_head(file), filename=filename, media_type=media_type)
                 answer = await self._exchange(replace(task, file=file.fileno(), taint=None if plain else task.tenant))
         return _result_of(answer, task, self._memory_bytes)
@@ -615,6 +615,21 @@ def _head(file: IO[bytes]) -> bytes:
         return os.pread(file.fileno(), kinds.HEAD_BYTES, 0)
     except OSError:  # the child will fail with it, too
         return b""
+
+
+async def _open(path: Path) -> IO[bytes]:
+    """Open a stored file in a thread; if the caller is cancelled meanwhile, the file is closed."""
+    opening = asyncio.ensure_future(asyncio.to_thread(_opened, path))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+
+
+def _close(opening: asyncio.Future[IO[bytes]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _opened(path: Path) -> IO[bytes]:
