@@ -523,7 +523,7 @@ async def test_file_of_cancelled_parse_is_closed(tmp_path):
 
 
 def opened_to_write(fifo: Path) -> int | None:
-    """Return a descriptor of a FIFO; None if nobody reads it."""
+    """Return a descriptor of a FIFO; None if no process reads it."""
     try:
         return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
