@@ -100,7 +100,7 @@ class Child:
     user: tuple[int, int] | None = None
     stop_signal: int = signal.SIGTERM
     death_signal: int = signal.SIGKILL
-    start_timeout: timedelta = timedelta(seconds=60)
+    start_timeout: timedelta = timedelta(minutes=3)
     stop_timeout: timedelta = timedelta(seconds=15)
     restart: RestartPolicy = field(default_factory=RestartPolicy)
 

@@ -84,7 +84,7 @@ class Up:
 
     def stop(self, number):
         self.process.send_signal(number)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=TIMEOUT_SECONDS)
 
     def foreask(self, *arguments, code=0):
         done = subprocess.run(
@@ -277,7 +277,12 @@ def test_busy_port_or_folder_prints_one_sentence(up):
         (["--data-dir", str(up.data_dir), "--port", "0"], "is in use by process"),
     ):
         done = subprocess.run(
-            [*CLI, "up", *arguments], env=up.environment, capture_output=True, text=True, check=False, timeout=60
+            [*CLI, "up", *arguments],
+            env=up.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_SECONDS,
         )
         assert done.returncode == 1
         assert sentence in done.stderr

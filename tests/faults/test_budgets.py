@@ -60,7 +60,7 @@ def test_killed_workers_neither_exceed_nor_waste_a_budget(fleet, provider, start
     fleet.wait_until(is_exhausted, "the higher budget was not exhausted", 120)
     billed_again = money_billed(provider)
     set_limit(PLENTY)
-    scenario.settle(timeout=240)
+    scenario.settle()
 
     note = f"${billed:.4f} billed, ${booked:.4f} booked; raised: on after {seconds:.2f} s, ${billed_again:.4f}"
     scenario.check(note=note)

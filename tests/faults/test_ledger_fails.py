@@ -80,12 +80,13 @@ def test_silent_ledger_connections_pay_nothing_twice(fleet, provider, start_scen
         return sum(fleet.log(name).count("heartbeat.failed") for name in names)
 
     before = failures()
-    fleet.fault("ledger", "stale")
-    fleet.wait_until(lambda: failures() > before, "no heartbeat failed", 90)
-    provider.script(latency_seconds=0.2)
-
-    scenario.settle(timeout=180)
-    row = scenario.check()
+    try:
+        fleet.fault("ledger", "stale")
+        fleet.wait_until(lambda: failures() > before, "no heartbeat failed")
+        provider.script(latency_seconds=0.2)
+        scenario.settle()
+        row = scenario.check()
+    finally:
+        fleet.kill("api")  # its silent connections would delay the next scenario's requests
+        fleet.wait_until(fleet.accepts, "the API was not restarted")
     assert row.paid_twice == 0
-    fleet.kill("api")  # its silent connections would delay the next scenario's requests
-    fleet.wait_until(fleet.accepts, "the API was not restarted")

@@ -70,7 +70,7 @@ def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario, s
             load.change(3, version=number + 2)
             load.delete(2)
 
-    scenario.settle(timeout=300, swept=True)
+    scenario.settle(swept=True)
     scenario.check(note=f"{scenario.deaths()} restarts, {load.changed} changed, {load.deleted} deleted")
     assert load.failures == []
     assert fleet.errors() == []

@@ -392,7 +392,7 @@ async def test_shutdown_reports_unready_before_closing_connections(services, pro
     ],
 )
 def test_invalid_settings_stop_startup_with_reason(launch, tmp_path, environment, reason):
-    assert launch(**environment).wait(timeout=60) == 1
+    assert launch(**environment).wait(timeout=TIMEOUT_SECONDS) == 1
 
     log = (tmp_path / "api.log").read_text()
     assert reason in log

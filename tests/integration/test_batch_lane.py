@@ -199,7 +199,7 @@ async def test_mixed_results_are_booked_to_the_token(services, library, provider
         await work(services, "generate", "index")
         return await states(services) <= {DocumentState.READY, DocumentState.DEGRADED}
 
-    await eventually(finished, timeout=60)
+    await eventually(finished)
 
     assert await spent(services) == billed(provider)
     refused = [chunk for chunk in await chunks(services, "state, error") if chunk.state == "dead"]

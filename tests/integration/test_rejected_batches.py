@@ -57,7 +57,7 @@ async def settled(services, lane):
         waiting = await rows(services, "SELECT 1 FROM batch_lines")
         return not (left or waiting or await services.ledger.batches.due())
 
-    await eventually(ended, timeout=60)
+    await eventually(ended)
 
 
 async def test_named_line_fails_and_others_are_asked_together(services, library, provider, lane):

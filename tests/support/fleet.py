@@ -198,7 +198,7 @@ class Fleet(Deployment):
             process.wait(timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{name} did not exit in time\n{self.logs()}") from None
-        self.wait_until(lambda: self._restarted(name, before, process.pid), f"{name} was not restarted", 120)
+        self.wait_until(lambda: self._restarted(name, before, process.pid), f"{name} was not restarted")
 
     def _restarted(self, name: str, before: int, old: int) -> bool:
         if name == "api":

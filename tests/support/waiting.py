@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
-TIMEOUT_SECONDS = 120.0  # ends a test whose condition never holds; long enough for a busy machine
+TIMEOUT_SECONDS = 240.0  # ends a test whose condition never holds; long enough for a busy machine
 _POLL_SECONDS = 0.02
 
 
