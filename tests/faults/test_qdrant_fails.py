@@ -91,5 +91,6 @@ def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, start_scenario, 
 
     assert query.status_code == 200
     scenario.settle()
-    row = scenario.check(note=f"{refused} writes rejected, {embedded() / (6 * scenario.chunks):.2f} times the embeddings")
+    times = embedded() / (6 * scenario.chunks)
+    row = scenario.check(note=f"{refused} writes rejected, {times:.2f} times the embeddings")
     assert row.calls == row.chunks
