@@ -83,7 +83,7 @@ def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, start_scenario, 
     before = embedded()
     scenario.submit(later)
     time.sleep(scale.outage_seconds + 4)
-    assert embedded() == before  # workers wait for a write instead of embedding what they cannot write
+    assert embedded() == before  # workers wait for a write instead of embedding chunks that they cannot write
     question = {"collection": scenario.collection, "question": "What is said of item7?"}
     query = fleet.client.post("/v1/retrieve", json=question)
     refused = fleet.report("qdrant")["refused"]

@@ -2,7 +2,7 @@
 
     python -m tests.support.twice [OPTIONS OF PYTEST]
 
-A machine that stands still for some seconds lets leases, limits and time-outs of running tests end. Such a test passes
+A machine that hangs for some seconds lets leases, limits and time-outs of running tests end. Such a test passes
 when nothing else runs; a fault of the code fails again. The tests that passed only the second time are listed at the
 end: each is a weakness of the test or a rare fault of the code, and is to be repaired.
 """

@@ -1,4 +1,4 @@
-"""Failed tests run again, alone, and only those that fail again fail the run."""
+"""Failed tests run again, alone; the run fails if one of them fails again."""
 
 import pytest
 
