@@ -1,9 +1,8 @@
-"""Latency of queries while points are written to the embedded Qdrant: `python -m bench flushes [SECONDS]`.
+"""Latency of queries while points are written to the embedded Qdrant: `python -m bench flushes [SECONDS] [--before D]`.
 
-Two servers have the same points. They alternately receive five queries a second and two thousand points a
-second: the first one always flushes every five seconds and writes 64 points at once; the second one flushes later,
-writes pages to disk before a flush, and writes fewer points at once while queries arrive. Latencies are in
-milliseconds.
+A server with 60,000 points receives five queries a second and two thousand points a second, so that it flushes and
+optimizes meanwhile. With `--before`, a folder with another version of foreask, a server of that version receives the
+same, in turns of 20 s. Latencies are in milliseconds; CPU is that of the server with its children, in seconds.
 """
 
 from __future__ import annotations
@@ -12,16 +11,17 @@ import argparse
 import asyncio
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
+import psutil
 
 from embedded.ports import free_port
 from embedded.qdrant import process
@@ -35,13 +35,9 @@ _POINTS_AT_ONCE = 200
 _POINTS_A_SECOND = 2_000
 _QUERIES_A_SECOND = 5.0
 _DISTINCT = 200  # vectors
-# The earlier behaviour: every moment counts as quiet, so queries change nothing, and only the engine writes to disk.
-_EARLIER = "from embedded.qdrant import shard; shard.QUIET_SECONDS = -1; shard._sync = lambda _: None; "
-_MAIN = "import runpy; runpy.run_module('embedded.qdrant', run_name='__main__')"
 _COLLECTION = {
     "vectors": {"text": {"size": _DIMENSIONS, "distance": "Cosine"}},
     "sparse_vectors": {"words": {"modifier": "idf"}},
-    "optimizers_config": {"indexing_threshold": 10_000_000},
 }
 
 
@@ -53,32 +49,36 @@ class MeasuredServer:
         name: name of the row.
         url: its address.
         points: number of points written.
+        cpu: processor time of its processes during the turns, in seconds.
+        seconds: latencies of its queries.
     """
 
     name: str
     url: str
     points: int = 0
+    cpu: float = 0.0
     seconds: list[float] = field(default_factory=list)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seconds", nargs="?", type=float, default=SECONDS, help="duration; %(default)s by default")
-    total = parser.parse_args().seconds
+    parser.add_argument("--before", type=Path, help="folder with another version of foreask")
+    options = parser.parse_args()
+    versions = {"now": Path.cwd()} | ({"before": options.before} if options.before else {})
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         children, servers = [], []
-        for name, prelude in (("each 5 s", _EARLIER), ("among queries", "")):
+        for name, version in versions.items():
             port = free_port()
             child = process.child(directory / name, port, directory / f"{name}.log")
-            command = [sys.executable, "-c", prelude + _MAIN, *child.command[3:]]
-            children.append(replace(child, name=name, command=command))
+            children.append(replace(child, name=name, directory=version))
             servers.append(MeasuredServer(name, process.url(port)))
-        with Supervisor(children):
-            asyncio.run(measure(servers, total))
+        with Supervisor(children) as supervisor:
+            asyncio.run(measure(servers, options.seconds, supervisor))
 
 
-async def measure(servers: Sequence[MeasuredServer], total: float) -> None:
+async def measure(servers: Sequence[MeasuredServer], total: float, supervisor: Supervisor) -> None:
     """Load the servers in turns and print a row for each."""
     vectors = [[random.gauss(0, 1) for _ in range(_DIMENSIONS)] for _ in range(_DISTINCT)]
     for server in servers:
@@ -91,12 +91,26 @@ async def measure(servers: Sequence[MeasuredServer], total: float) -> None:
         for server in servers:
             async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
                 until = time.monotonic() + _TURN_SECONDS
+                before = cpu_seconds(supervisor.pids()[server.name])
                 await asyncio.gather(write_until(until, client, server, vectors), query_until(until, server, vectors))
-    print(f"{'':<15}{'queries':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'max':>8}{'points':>10}")
+                server.cpu += cpu_seconds(supervisor.pids()[server.name]) - before
+    print(f"{'':<15}{'queries':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'max':>8}{'points':>10}{'CPU':>8}")
     for server in servers:
         percentiles = statistics.quantiles(server.seconds, n=100, method="inclusive")
         cells = [1000 * s for s in (percentiles[49], percentiles[94], percentiles[98], max(server.seconds))]
-        print(f"{server.name:<15}{len(server.seconds):>8}{''.join(f'{c:>8.0f}' for c in cells)}{server.points:>10}")
+        print(
+            f"{server.name:<15}{len(server.seconds):>8}{''.join(f'{c:>8.0f}' for c in cells)}{server.points:>10}{server.cpu:>8.1f}"
+        )
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a server's processes, with those that have ended."""
+    server = psutil.Process(pid)
+    total = 0.0
+    for one in (server, *server.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total += sum(one.cpu_times()[:4])
+    return total
 
 
 async def write_until(

@@ -1,8 +1,8 @@
 """Optimizes a copy of a shard: `python -m embedded.qdrant.optimizer DIR CONFIGURATION SEGMENTS`.
 
 The engine keeps Python's interpreter lock while it optimizes, for a minute at 100,000 points, during which its process
-answers nothing. So the serving process copies the shard, continues to serve, and swaps to the optimized copy when it
-is ready (see `embedded.qdrant.shard`).
+answers nothing. So the shard is copied, its process continues to serve, and another one takes over with the optimized
+copy (see `embedded.qdrant.collection`).
 """
 
 from __future__ import annotations

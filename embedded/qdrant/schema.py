@@ -148,14 +148,21 @@ def index_params(schema: object) -> Any:
     return _INDEX_PARAMS[kind](**{name: _index_value(name, value) for name, value in _without_nulls(fields).items()})
 
 
-def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> Json:
-    """Return the reply to GET /collections/NAME."""
+def info(config: Json, shard: Json, indexes: Json, status: str) -> Json:
+    """Return the reply to GET /collections/NAME.
+
+    Args:
+        config: the collection's configuration, as created.
+        shard: the result of `Shard.info`.
+        indexes: schemas of the payload indexes by field.
+        status: green, yellow or grey.
+    """
     return {
         "status": status,
         "optimizer_status": "ok",
-        "indexed_vectors_count": shard.indexed_vectors_count,
-        "points_count": shard.points_count,
-        "segments_count": shard.segments_count,
+        "indexed_vectors_count": shard["indexed_vectors_count"],
+        "points_count": shard["points_count"],
+        "segments_count": shard["segments_count"],
         "config": {
             "params": {
                 "vectors": config.get("vectors") or {},
@@ -170,8 +177,8 @@ def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> J
             **({"metadata": config["metadata"]} if "metadata" in config else {}),
         },
         "payload_schema": {
-            field: _index_info(indexes[field], index.points)
-            for field, index in shard.payload_schema.items()
+            field: _index_info(indexes[field], points)
+            for field, points in shard["indexes"].items()
             if field in indexes  # the engine lists an index before it is ready for callers
         },
     }

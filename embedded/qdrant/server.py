@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from embedded.qdrant import operations, queries
+from embedded.qdrant.collection import Collection
 from embedded.qdrant.errors import ErrorReply, engine_errors, unsupported
-from embedded.qdrant.filters import point_ids
+from embedded.qdrant.messages import Kind
 from embedded.qdrant.schema import Json
-from embedded.qdrant.shard import Make, Shard, parse
+from embedded.qdrant.shard import parse
 from embedded.qdrant.store import Store
 
 VERSION = "1.20.0"  # the version of the REST API
@@ -33,7 +33,7 @@ def application(store: Store) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        store.start()
+        await store.start()
         yield
         await store.close()
 
@@ -52,13 +52,12 @@ def _endpoint(api: Api, handler: Handler) -> Callable[[Request], Awaitable[Respo
     async def endpoint(request: Request) -> Response:
         started = time.perf_counter()
         try:
-            reply = {"result": await handler(api, request), "status": "ok"}
-            status = 200
+            result, status = await handler(api, request), 200
+            reply: Json = {"result": orjson.Fragment(result) if isinstance(result, bytes) else result, "status": "ok"}
         except ErrorReply as error:
             reply, status = {"status": {"error": error.message}}, error.status
         reply["time"] = time.perf_counter() - started
-        content = orjson.dumps(reply, default=queries.encode)
-        return Response(content, status, media_type="application/json")
+        return Response(orjson.dumps(reply), status, media_type="application/json")
 
     return endpoint
 
@@ -80,7 +79,7 @@ async def _not_routed(request: Request, error: Exception) -> Response:
 
 
 class Api:
-    """The endpoints, one method each; a method returns the `result` of its request."""
+    """The endpoints, one method each; a method returns the `result` of its request, bytes if it is JSON already."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,7 +88,7 @@ class Api:
         return {"collections": [{"name": name} for name in self._store.names()]}
 
     async def collection(self, request: Request) -> Json:
-        return self._shard(request).info()
+        return await self._collection(request).info()
 
     async def collection_exists(self, request: Request) -> Json:
         return {"exists": self._store.exists(request.path_params["name"])}
@@ -97,73 +96,59 @@ class Api:
     async def create_collection(self, request: Request) -> bool:
         body = parse(await request.body())
         with engine_errors():
-            self._store.create(request.path_params["name"], body)
+            await self._store.create(request.path_params["name"], body)
         return True
 
     async def update_collection(self, request: Request) -> bool:
         """Start the optimizer if the change is empty; settings cannot be changed."""
-        shard, body = await self._read(request)
+        body = parse(await request.body())
+        collection = self._collection(request)
         if body != {"optimizers_config": {}}:
             raise unsupported("changing the settings of a collection")
-        shard.nudge()
+        collection.nudge()
         return True
 
     async def delete_collection(self, request: Request) -> bool:
         return await self._store.delete(request.path_params["name"])
 
     async def create_index(self, request: Request) -> Json:
-        body = parse(await request.body())
-        with engine_errors():
-            await self._shard(request).create_index(body["field_name"], body.get("field_schema"))
+        await self._collection(request).create_index(await request.body())
         return _done(request)
 
     async def upsert(self, request: Request) -> Json:
-        return await self._update(request, operations.upsert)
+        return await self._update(request, Kind.UPSERT)
 
     async def delete_points(self, request: Request) -> Json:
-        return await self._update(request, lambda body, *_: operations.delete(body))
+        return await self._update(request, Kind.DELETE)
 
     async def set_payload(self, request: Request) -> Json:
-        return await self._update(request, lambda body, *_: operations.set_payload(body))
+        return await self._update(request, Kind.SET_PAYLOAD)
 
     async def batch(self, request: Request) -> list[Json]:
-        count = await self._shard(request).update_batch(await request.body())
+        count = await self._collection(request).write(Kind.BATCH, await request.body())
         return [_done(request)] * count
 
-    async def retrieve(self, request: Request) -> list[Json]:
-        shard, body = await self._read(request)
-        with engine_errors():
-            payload = queries.with_payload(body, default=True)
-            found = shard.engine.retrieve(point_ids(body["ids"]), payload, queries.with_vector(body))
-            return queries.records(found)
+    async def retrieve(self, request: Request) -> bytes:
+        return await self._read(request, Kind.RETRIEVE)
 
-    async def scroll(self, request: Request) -> Json:
-        shard, body = await self._read(request)
-        with engine_errors():
-            points, offset = shard.engine.scroll(queries.scroll_request(body))
-            return {"points": queries.records(points), "next_page_offset": offset}
+    async def scroll(self, request: Request) -> bytes:
+        return await self._read(request, Kind.SCROLL)
 
-    async def count(self, request: Request) -> Json:
-        shard, body = await self._read(request)
-        with engine_errors():
-            return {"count": shard.engine.count(queries.count_request(body))}
+    async def count(self, request: Request) -> bytes:
+        return await self._read(request, Kind.COUNT)
 
-    async def query_batch(self, request: Request) -> list[Json]:
-        shard, body = await self._read(request)
-        with engine_errors():
-            requests = [queries.query_request(search) for search in body["searches"]]
-            return [{"points": queries.scored(points)} for points in shard.query(requests)]
+    async def query_batch(self, request: Request) -> bytes:
+        return await self._read(request, Kind.QUERY)
 
-    async def _update(self, request: Request, make: Make) -> Json:
-        await self._shard(request).update(await request.body(), make)
+    async def _update(self, request: Request, kind: Kind) -> Json:
+        await self._collection(request).write(kind, await request.body())
         return _done(request)
 
-    async def _read(self, request: Request) -> tuple[Shard, Json]:
-        body = parse(await request.body())
-        return self._shard(request), body
+    async def _read(self, request: Request, kind: Kind) -> bytes:
+        return await self._collection(request).read(kind, await request.body())
 
-    def _shard(self, request: Request) -> Shard:
-        return self._store.shard(request.path_params["name"])
+    def _collection(self, request: Request) -> Collection:
+        return self._store.collection(request.path_params["name"])
 
 
 def _done(request: Request) -> Json:

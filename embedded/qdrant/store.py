@@ -13,9 +13,9 @@ from urllib.parse import quote, unquote
 import structlog
 
 from embedded.qdrant import schema
+from embedded.qdrant.collection import CONFIGURATION, Collection
 from embedded.qdrant.errors import ErrorReply, not_found, wrong_input
 from embedded.qdrant.schema import Json
-from embedded.qdrant.shard import CONFIGURATION, Shard
 
 MAINTAIN_EVERY_SECONDS = 0.5
 MAX_NAME_BYTES = 200
@@ -35,50 +35,55 @@ class Store:
         self._lock = _owned(data_dir)
         self._directory = data_dir / "collections"
         self._directory.mkdir(exist_ok=True)
-        self._shards = {unquote(path.name): Shard(path) for path in self._collection_directories()}
+        self._collections: dict[str, Collection] = {}
+        self._creating: set[str] = set()
         self._maintenance: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Start to flush and optimize in the background."""
+    async def start(self) -> None:
+        """Open the collections, and start to optimize in the background."""
+        directories = self._collection_directories()
+        opened = await asyncio.gather(*(Collection.open(path, _die) for path in directories))
+        self._collections = {unquote(collection.directory.name): collection for collection in opened}
         self._maintenance = asyncio.get_running_loop().create_task(self._maintain())
 
     async def close(self) -> None:
         if self._maintenance is not None:
             self._maintenance.cancel()
-        for shard in self._shards.values():
-            await shard.close()
+        await asyncio.gather(*(collection.close() for collection in self._collections.values()))
         self._lock.close()
 
     def names(self) -> list[str]:
-        return sorted(self._shards)
+        return sorted(self._collections)
 
     def exists(self, name: str) -> bool:
-        return name in self._shards
+        return name in self._collections
 
-    def shard(self, name: str) -> Shard:
+    def collection(self, name: str) -> Collection:
         """Return the collection with that name; 404 if it does not exist."""
-        shard = self._shards.get(name)
-        if shard is None:
+        collection = self._collections.get(name)
+        if collection is None:
             raise not_found(f"Collection `{name}` doesn't exist!")
-        return shard
+        return collection
 
-    def create(self, name: str, request: Json) -> None:
-        if self.exists(name):
+    async def create(self, name: str, request: Json) -> None:
+        if self.exists(name) or name in self._creating:
             raise ErrorReply(409, f"Wrong input: Collection `{name}` already exists!")
         if not name or len(quote(name, safe="")) > MAX_NAME_BYTES or name in (".", ".."):
             raise wrong_input("a collection's name must have 1 to 200 characters")
-        directory = self._path(name)
-        Shard.create(directory, schema.creation(request))
-        self._shards[name] = Shard(directory)
+        self._creating.add(name)
+        try:
+            Collection.create(self._path(name), schema.creation(request))
+            self._collections[name] = await Collection.open(self._path(name), _die)
+        finally:
+            self._creating.discard(name)
 
     async def delete(self, name: str) -> bool:
         """Delete the collection; return false if it does not exist."""
-        shard = self._shards.pop(name, None)
-        if shard is None:
+        collection = self._collections.pop(name, None)
+        if collection is None:
             return False
         (self._path(name) / CONFIGURATION).unlink()
-        await shard.close()
-        shutil.rmtree(self._path(name), ignore_errors=True)
+        await collection.delete()
         return True
 
     def _path(self, name: str) -> Path:
@@ -97,11 +102,17 @@ class Store:
     async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(MAINTAIN_EVERY_SECONDS)
-            for name, shard in list(self._shards.items()):
+            for name, collection in list(self._collections.items()):
                 try:
-                    await shard.maintain()
+                    await collection.maintain()
                 except Exception:
                     log.exception("maintenance.failed", collection=name)
+
+
+def _die() -> None:
+    """End this process, which its supervisor then restarts, because the process of a collection has ended."""
+    log.critical("collection.ended")
+    os._exit(1)
 
 
 def _owned(data_dir: Path) -> IO[str]:

@@ -3,9 +3,13 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
+from inspect import isawaitable
 
 import httpx
 import numpy as np
@@ -15,13 +19,17 @@ import pytest
 from qdrant_client import AsyncQdrantClient
 
 from embedded.ports import free_port
-from embedded.qdrant import operations, process
+from embedded.qdrant import collection as collection_module
+from embedded.qdrant import process, schema
 from embedded.qdrant import shard as shard_module
+from embedded.qdrant.collection import Collection, Recorder
+from embedded.qdrant.messages import DONE, HEAD, Inbox, Kind, packed
+from embedded.qdrant.serving import READS_AN_OPERATION, Serving
 from embedded.qdrant.shard import Shard
 from embedded.supervisor import Supervisor
 from shared.vectors.index import Index
 from shared.vectors.searches import SEARCH_PARAMS
-from tests.support.waiting import TIMEOUT_SECONDS
+from tests.support.waiting import TIMEOUT_SECONDS, eventually, wait_until
 
 DIMENSIONS = 64
 
@@ -500,151 +508,270 @@ async def test_bulk_load_is_indexed_incrementally(http):
     assert await count(http) == written
 
 
-async def test_idle_collection_merges_its_segments(shard, monkeypatch):
-    monkeypatch.setattr(shard_module, "CALM_SECONDS", 0.5)
-    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
+async def test_idle_collection_merges_its_segments(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.5)
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501):
-        await write(shard, points(first, 500))
-        await maintained(shard, lambda first=first: shard.info()["indexed_vectors_count"] >= first + 400)
-    assert shard.info()["segments_count"] == 3
+        await write(collection, points(first, 500))
+        await maintained(collection, lambda first=first: indexed_at_least(collection, first + 400))
+    assert (await collection.info())["segments_count"] == 3
 
-    await maintained(shard, lambda: shard.info()["segments_count"] == 2)
+    await maintained(collection, lambda: has_segments(collection, 2))
 
-    assert shard.info()["points_count"] == shard.info()["indexed_vectors_count"] == 1000
+    info = await collection.info()
+    assert info["points_count"] == info["indexed_vectors_count"] == 1000
 
 
 # A segment of 150 KB holds the vectors of 600 points.
-@pytest.mark.parametrize("shard", [EAGER["optimizers_config"] | {"max_segment_size": 150}], indirect=True)
-async def test_full_segments_are_not_merged_again_when_idle(shard, monkeypatch):
-    monkeypatch.setattr(shard_module, "CALM_SECONDS", 0.2)
-    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
+@pytest.mark.parametrize("collection", [EAGER["optimizers_config"] | {"max_segment_size": 150}], indirect=True)
+async def test_full_segments_are_not_merged_again_when_idle(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.2)
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501, 1001):
-        await write(shard, points(first, 500))
-        await maintained(shard, lambda first=first: shard.info()["indexed_vectors_count"] >= first + 400)
-    await maintained(shard, lambda: shard._joined and shard._optimization is None)
-    assert shard.info()["segments_count"] > shard_module.JOINED_SEGMENTS
-    await write(shard, points(1, 1))
+        await write(collection, points(first, 500))
+        await maintained(collection, lambda first=first: indexed_at_least(collection, first + 400))
+    await maintained(collection, lambda: collection._joined and collection._optimization is None)
+    assert (await collection.info())["segments_count"] > collection_module.JOINED_SEGMENTS
+    await write(collection, points(1, 1))
 
-    until = time.monotonic() + 0.5
-    await maintained(shard, lambda: time.monotonic() > until)
+    started = []
+    monkeypatch.setattr(collection, "_start_optimization", started.append)
+    await maintained(collection, lambda: collection._joined)
 
-    assert shard._optimization is None
-    assert not shard._joined
+    assert started == []
 
 
-async def test_writes_continue_during_replay(shard, monkeypatch):
-    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
-    monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
-    await write(shard, points(1, 500))
-    await maintained(shard, lambda: shard.info()["status"] == "yellow")
-    optimization, events, replay = shard._optimization, [], shard._replay
-    monkeypatch.setattr(shard, "_replay", lambda *arguments: events.append("replay") or replay(*arguments))
-    await write(shard, points(10_000, 64 * 20))
+async def test_writes_continue_during_replay(collection, monkeypatch):
+    """Only for the last replay do writes wait; the replay before it is of those that arrived during the one before."""
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(collection_module, "REPLAYED_LAST_BYTES", 0)
+    replayed_bytes, replay = [], Recorder.replay
 
-    while not optimization.done():
-        if events:
-            await write(shard, points(20_000, 1))
-            events.append("write")
-        await asyncio.sleep(0)
+    async def replay_and_write(recorder, process):
+        replayed_bytes.append(recorder.unreplayed_bytes)
+        if len(replayed_bytes) < 3:
+            await asyncio.gather(replay(recorder, process), write(collection, points(20_000, 1)))
+        else:
+            await replay(recorder, process)
 
-    assert "write" in events[: len(events) - events[::-1].index("replay")]  # before the last replay
-    assert shard.info()["points_count"] == 500 + 64 * 20 + 1
+    monkeypatch.setattr(Recorder, "replay", replay_and_write)
+    await write(collection, points(1, 500))
+    await maintained(collection, lambda: collection._recorder is not None)
+    await write(collection, points(10_000, 1280))
 
+    await maintained(collection, lambda: collection._number == 1)
+
+    assert replayed_bytes[0] > 100 * replayed_bytes[1] > 0
+    assert replayed_bytes[1] == replayed_bytes[2]
+    assert replayed_bytes[3:] == [0]  # while later writes waited
+    assert (await collection.info())["points_count"] == 500 + 1280 + 1
+
+
+async def test_fast_writes_end_replay(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(collection_module, "REPLAYED_LAST_BYTES", -1)
+    monkeypatch.setattr(collection_module, "REPLAY_ROUNDS", 3)
+    rounds, replay = [], Recorder.replay
+    monkeypatch.setattr(Recorder, "replay", lambda *arguments: rounds.append(1) or replay(*arguments))
+    await write(collection, points(1, 500))
+    await maintained(collection, lambda: collection._optimization is not None)
+
+    await maintained(collection, lambda: collection._number == 1)
+
+    assert len(rounds) == 4
+
+
+async def test_full_disk_fails_optimization_but_no_write(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    (collection.directory / "shard-1.writes").symlink_to("/dev/full")
+    await write(collection, points(1, 500))
+    await maintained(collection, lambda: collection._recorder is not None)
+    optimization = collection._optimization
+
+    for first in range(10_000, 10_100):
+        await write(collection, points(first, 1))
+    await asyncio.wait([optimization])
+    for first in range(10_100, 10_200):
+        await write(collection, points(first, 1))
+
+    assert collection._number == 0
+    assert sorted(path.name for path in collection.directory.iterdir()) == ["collection.json", "shard-0"]
+    assert (await collection.info())["points_count"] == 700
+
+
+async def test_server_restarts_if_process_of_collection_dies(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http)
+        await upsert(http, points(1, 300))
+        before = server.supervisor.pids()["qdrant"]
+        (serving,) = psutil.Process(before).children(recursive=True)
+        serving.kill()
+        await eventually(lambda: server.supervisor.pids().get("qdrant") not in (None, before))
+
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await eventually(lambda: is_ready(http))
+        assert await count(http) == 300
+
+
+async def is_ready(http):
+    with suppress(httpx.HTTPError):
+        return (await http.get("/readyz")).is_success
+
+
+async def indexed_at_least(collection, points):
+    return (await collection.info())["indexed_vectors_count"] >= points
+
+
+async def has_segments(collection, segments):
+    return (await collection.info())["segments_count"] == segments
+
+
+@pytest.fixture
+async def collection(request, tmp_path):
+    optimizers = getattr(request, "param", EAGER["optimizers_config"])
+    Collection.create(tmp_path / "c", {"vectors": VECTORS, **EAGER, "optimizers_config": optimizers})
+    died = []
+    collection = await Collection.open(tmp_path / "c", lambda: died.append(True))
+    yield collection
+    await collection.close()
+    assert not died
+
+
+VECTORS = {"v": {"size": DIMENSIONS, "distance": "Cosine"}}
+
+
+async def write(collection, batch):
+    await collection.write(Kind.UPSERT, orjson.dumps({"points": batch}))
+
+
+async def maintained(collection, condition):
+    async def holds():
+        await collection.maintain()
+        held = condition()
+        return await held if isawaitable(held) else held
+
+    await eventually(holds)
+
+
+# --- the process of a collection ---
 
 NEVER, AT_ONCE = 1e9, -1.0  # seconds
 
 
+@pytest.fixture
+def shard(tmp_path):
+    Collection.create(tmp_path / "c", {"vectors": VECTORS})
+    shard = Shard(tmp_path / "c/shard-0", schema.shape({"vectors": VECTORS}))
+    yield shard
+    shard.close()
+
+
+def write_all(shard, batch):
+    """Return the number of operations."""
+    return len(list(shard.write(Kind.UPSERT, orjson.dumps({"points": batch}))))
+
+
+def query(shard):
+    shard.read(Kind.QUERY, orjson.dumps(SEARCH))
+
+
+SEARCH = {"searches": [{"query": [1.0] * DIMENSIONS, "using": "v", "limit": 1}]}
+
+
 @pytest.mark.parametrize(
-    ("queried", "latest", "is_flushed"),
-    [
-        (False, (NEVER, NEVER), True),
-        (True, (NEVER, NEVER), False),
-        (True, (AT_ONCE, NEVER), True),
-        (True, (NEVER, 299), True),
-        (True, (NEVER, 300), False),
-    ],
+    ("queried", "latest_points", "is_flushed"),
+    [(False, NEVER, True), (True, NEVER, False), (True, 299, True), (True, 300, False)],
 )
-async def test_flush_waits_while_queries_arrive(shard, monkeypatch, queried, latest, is_flushed):
+def test_flush_waits_while_queries_arrive(shard, monkeypatch, queried, latest_points, is_flushed):
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", AT_ONCE)
+    monkeypatch.setattr(shard_module, "SYNC_EVERY_SECONDS", AT_ONCE)
     monkeypatch.setattr(shard_module, "QUIET_SECONDS", NEVER)
-    monkeypatch.setattr(shard_module, "LATEST_FLUSH_SECONDS", latest[0])
-    monkeypatch.setattr(shard_module, "LATEST_FLUSH_POINTS", latest[1])
+    monkeypatch.setattr(shard_module, "LATEST_FLUSH_POINTS", latest_points)
     if queried:
-        shard.query([])
-    await write(shard, points(1, 300))
-    flushed = []
-    monkeypatch.setattr(shard, "_flush", lambda: flushed.append(True))
+        query(shard)
+    write_all(shard, points(1, 300))
+    synced = []
+    monkeypatch.setattr(shard_module, "_sync", synced.append)
 
-    await shard.maintain()
+    assert shard.tend() is not None
+    shard._syncing.join()
+    shard.tend()
 
-    assert flushed == [True] * is_flushed
+    assert synced  # pages are written to disk in any case
+    assert (shard._unflushed_since is None) == is_flushed
 
 
-async def test_flush_runs_after_last_query(shard, monkeypatch):
+def test_flush_runs_after_last_query(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", AT_ONCE)
     monkeypatch.setattr(shard_module, "QUIET_SECONDS", 0.2)
-    await write(shard, points(1, 300))
-    shard.query([])
+    write_all(shard, points(1, 300))
+    query(shard)
 
-    await maintained(shard, lambda: shard._unflushed_since is None)
+    wait_until(lambda: shard.tend() is None)
 
     assert time.monotonic() - shard._last_query > 0.2
-    await write(shard, points(1, 1))
+    write_all(shard, points(1, 1))
     assert shard._unflushed_since > shard._last_query
 
 
-@pytest.mark.parametrize(("queried", "sizes"), [(False, {64, 44}), (True, {16, 12})])
-async def test_large_upsert_is_written_in_parts(shard, monkeypatch, queried, sizes):
+def test_held_shard_changes_no_file(shard, monkeypatch):
+    monkeypatch.setattr(shard_module, "IDLE_SECONDS", AT_ONCE)
+    write_all(shard, points(1, 300))
+
+    shard.hold()
+
+    assert shard.tend() is None
+    assert shard._unflushed_since is not None
+    shard.release()
+    wait_until(lambda: shard.tend() is None)
+    assert shard._unflushed_since is None
+
+
+@pytest.mark.parametrize(("queried", "operations"), [(False, 5), (True, 19)])
+def test_large_upsert_is_written_in_parts(shard, monkeypatch, queried, operations):
     monkeypatch.setattr(shard_module, "QUIET_SECONDS", NEVER)
     if queried:
-        shard.query([])
-    written, apply = [], shard._apply
-    monkeypatch.setattr(shard, "_apply", lambda batch: apply(written.append(one[1]) or one for one in batch))
+        query(shard)
 
-    await write(shard, points(1, 300))
-
-    assert set(written) == sizes
-    assert sum(written) == shard.info()["points_count"] == 300
+    assert write_all(shard, points(1, 300)) == operations
+    assert shard.info()["points_count"] == shard.written_points == 300
 
 
-async def test_fast_writes_wait_briefly_for_replay(shard, monkeypatch):
-    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
-    monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
-    await write(shard, points(1, 500))
-    await maintained(shard, lambda: shard.info()["status"] == "yellow")
-    optimization, backlogs, replay = shard._optimization, [], shard._replay
-    monkeypatch.setattr(
-        shard, "_replay", lambda *arguments: backlogs.append(len(shard._recorded)) or replay(*arguments)
-    )
-    await write(shard, points(10_000, 64 * 20))
+def test_queries_overtake_writes_which_end_nevertheless(shard):
+    server, process = socket.socketpair()
+    upsert = orjson.dumps({"points": points(1, 160)})  # ten operations of 16 points, or fewer
+    messages = [packed(1, Kind.UPSERT, upsert)]
+    messages += [packed(number, Kind.QUERY, orjson.dumps(SEARCH)) for number in range(2, 201)]
+    with server, process:
+        sending = threading.Thread(target=server.sendall, args=(b"".join(messages),))
+        sending.start()
+        replies = ReplyReader(server)
+        reading = threading.Thread(target=replies.read, args=(200,))
+        reading.start()
+        Serving(Inbox(process), shard).run()
+        reading.join()
+        sending.join()
 
-    while not optimization.done():
-        await asyncio.gather(*(write(shard, points(20_000 + n, 1)) for n in range(8)))
-
-    assert backlogs[0] >= 20
-    assert backlogs[-1] <= 2 * 8, backlogs
-
-
-@pytest.fixture
-async def shard(request, tmp_path):
-    vectors = {"v": {"size": DIMENSIONS, "distance": "Cosine"}}
-    optimizers = getattr(request, "param", EAGER["optimizers_config"])
-    Shard.create(tmp_path / "c", {"vectors": vectors, **EAGER, "optimizers_config": optimizers})
-    shard = Shard(tmp_path / "c")
-    yield shard
-    await shard.close()
+    assert replies.codes == {DONE}
+    assert sorted(replies.numbers) == list(range(1, 201))
+    overtook = replies.numbers.index(1)
+    assert READS_AN_OPERATION <= overtook <= 11 * READS_AN_OPERATION  # and before the reply
 
 
-async def write(shard, batch):
-    await shard.update(orjson.dumps({"points": batch}), operations.upsert)
+class ReplyReader:
+    def __init__(self, end):
+        self.end = end
+        self.file = end.makefile("rb")
+        self.numbers, self.codes = [], set()
 
-
-async def maintained(shard, condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, shard.info()
-        await shard.maintain()
-        await asyncio.sleep(0.02)
+    def read(self, count):
+        with self.file:
+            for _ in range(count):
+                size, number, code = HEAD.unpack(self.file.read(HEAD.size))
+                self.file.read(size)
+                self.numbers.append(number)
+                self.codes.add(code)
+        self.end.shutdown(socket.SHUT_RDWR)  # the other end stops
 
 
 async def test_collection_is_deletable_during_optimization(http):

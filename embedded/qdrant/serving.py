@@ -1,0 +1,121 @@
+"""The process of a collection: `python -m embedded.qdrant.serving SOCKET DIRECTORY CONFIGURATION`.
+
+Queries overtake writes: between two operations of a write, the queries that have arrived are answered.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections import deque
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from embedded.qdrant import queries, schema
+from embedded.qdrant.errors import ErrorReply
+from embedded.qdrant.messages import DONE, REFUSED, Inbox, Kind, Message, refusal
+from embedded.qdrant.shard import Shard
+
+READS_AN_OPERATION = 8  # the most that overtake one, so that writes end
+
+
+class Serving:
+    """Answers the messages of one connection."""
+
+    def __init__(self, inbox: Inbox, shard: Shard) -> None:
+        self._inbox = inbox
+        self._shard = shard
+        self._reads: deque[Message] = deque()
+        self._writes: deque[Message] = deque()
+        self._writing: tuple[int, Generator[None, None, Any]] | None = None
+        self._closed = False
+
+    def run(self) -> None:
+        """Answer until the collection is closed or the server ends."""
+        overtaken = 0
+        wait: float | None = None
+        while not self._closed:
+            arrived = self._inbox.receive(0 if self._reads or self._writes or self._writing else wait)
+            if arrived is None:
+                return
+            for message in arrived:
+                (self._reads if Kind(message[1]).is_read else self._writes).append(message)
+            is_writing = self._writes or self._writing
+            if self._reads and (overtaken < READS_AN_OPERATION or not is_writing):
+                self._read(*self._reads.popleft())
+                overtaken += 1
+            elif is_writing:
+                self._write()
+                overtaken = 0
+            if not self._reads:
+                wait = self._shard.tend()
+
+    def _read(self, number: int, kind: int, body: bytes) -> None:
+        try:
+            self._reply(number, self._shard.read(Kind(kind), body))
+        except BaseException as error:  # noqa: BLE001  the engine's panics are no `Exception`s
+            self._refuse(number, error)
+
+    def _write(self) -> None:
+        """Apply the next operation of the first write."""
+        if self._writing is None:
+            number, kind, body = self._writes.popleft()
+            self._writing = number, self._steps(Kind(kind), body)
+        number, steps = self._writing
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._writing = None
+            self._reply(number, [self._shard.written_points, end.value])
+        except BaseException as error:  # noqa: BLE001  as above
+            self._writing = None
+            self._refuse(number, error)
+
+    def _steps(self, kind: Kind, body: bytes) -> Generator[None, None, Any]:
+        match kind:
+            case Kind.HOLD:
+                self._shard.hold()
+            case Kind.RELEASE:
+                self._shard.release()
+            case Kind.REPLAY:
+                path, start, end = orjson.loads(body)
+                yield from self._shard.replay(Path(path), start, end)
+            case Kind.CLOSE:
+                self._closed = True
+                self._shard.close()
+            case _:
+                return (yield from self._shard.write(kind, body))
+        return 0
+
+    def _reply(self, number: int, result: Any) -> None:
+        self._inbox.reply(number, DONE, orjson.dumps(result, default=queries.encode))
+
+    def _refuse(self, number: int, error: BaseException) -> None:
+        if not isinstance(error, ErrorReply):
+            traceback.print_exception(error)
+            error = ErrorReply(500, f"Service internal error: {type(error).__name__}")
+        self._inbox.reply(number, REFUSED, refusal(error))
+
+
+def main(descriptor: str, directory: str, configuration: str) -> None:
+    """Load the shard, report its state as the first reply, and serve."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a terminal sends them to all; the server closes this process
+    inbox = Inbox(socket.socket(fileno=int(descriptor)))
+    folder = os.open(directory, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # the process of a server that was killed may still write
+    shape = schema.shape(orjson.loads(Path(configuration).read_bytes())["config"])
+    shard = Shard(Path(directory), shape)
+    inbox.reply(0, DONE, orjson.dumps(shard.info()))
+    Serving(inbox, shard).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
