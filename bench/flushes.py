@@ -14,18 +14,17 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
-import psutil
 
 from embedded.ports import free_port
 from embedded.qdrant import process
 from embedded.supervisor import Supervisor
+from tests.support.deployment import processor_seconds
 
 SECONDS = 200
 _TURN_SECONDS = 20.0
@@ -91,26 +90,15 @@ async def measure(servers: Sequence[MeasuredServer], total: float, supervisor: S
         for server in servers:
             async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
                 until = time.monotonic() + _TURN_SECONDS
-                before = cpu_seconds(supervisor.pids()[server.name])
+                before = processor_seconds(supervisor.pids()[server.name])
                 await asyncio.gather(write_until(until, client, server, vectors), query_until(until, server, vectors))
-                server.cpu += cpu_seconds(supervisor.pids()[server.name]) - before
+                server.cpu += processor_seconds(supervisor.pids()[server.name]) - before
     print(f"{'':<15}{'queries':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'max':>8}{'points':>10}{'CPU':>8}")
     for server in servers:
         percentiles = statistics.quantiles(server.seconds, n=100, method="inclusive")
         cells = [1000 * s for s in (percentiles[49], percentiles[94], percentiles[98], max(server.seconds))]
-        print(
-            f"{server.name:<15}{len(server.seconds):>8}{''.join(f'{c:>8.0f}' for c in cells)}{server.points:>10}{server.cpu:>8.1f}"
-        )
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a server's processes, with those that have ended."""
-    server = psutil.Process(pid)
-    total = 0.0
-    for one in (server, *server.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            total += sum(one.cpu_times()[:4])
-    return total
+        latencies = "".join(f"{cell:>8.0f}" for cell in cells)
+        print(f"{server.name:<15}{len(server.seconds):>8}{latencies}{server.points:>10}{server.cpu:>8.1f}")
 
 
 async def write_until(

@@ -291,11 +291,13 @@ class Deployment:
 
     def cpu_seconds(self) -> dict[str, float]:
         """Return the processor seconds of the API and each worker, including their children."""
-        return {name: _cpu(process.pid) for name, process in self.processes.items() if process.poll() is None}
+        return {
+            name: processor_seconds(process.pid) for name, process in self.processes.items() if process.poll() is None
+        }
 
     def engine_cpu_seconds(self) -> dict[str, float]:
         """Return the processor seconds of each embedded engine, including its children."""
-        return {name: _cpu(pid) for name, pid in self.stack.pids().items()}
+        return {name: processor_seconds(pid) for name, pid in self.stack.pids().items()}
 
     def peak_bytes(self) -> dict[str, int]:
         return {name: _peak(process.pid) for name, process in self.processes.items() if process.poll() is None}
@@ -338,7 +340,8 @@ def _tail(path: Path) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-15:])
 
 
-def _cpu(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
+    """Return the processor seconds of a process with its children, also of those that have ended."""
     process = psutil.Process(pid)
     times = [process.cpu_times()]
     for child in process.children(recursive=True):
