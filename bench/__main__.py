@@ -28,6 +28,7 @@ BENCHMARKS = {
     "packing": QUESTION_SETS,
     "page": [],
     "probes": ["--minutes", "1"],
+    "profile": [],
     "questions": [],
     "question_channel": QUESTION_SETS,
     "retrieval": [],
