@@ -2,7 +2,8 @@
 
 A server with 60,000 points receives five queries a second and two thousand points a second, so that it flushes and
 optimizes meanwhile. With `--before`, a folder with another version of foreask, a server of that version receives the
-same, in turns of 20 s. Latencies are in milliseconds; CPU is that of the server with its children, in seconds.
+same, in turns of 20 s. Latencies are in milliseconds; CPU is the processor time of a server with its children, in
+seconds.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ comes from the kernel; the samples only divide it. A sample belongs to the inner
 so does the time of the libraries that this function calls; the second table divides the same time by the package of
 the innermost frame. Samples without a function of ours are named after their package.
 
-py-spy stops a process for each sample (about 1 ms), so wall clock and rates are not those of `bench ingest`. It needs
+py-spy stops a process for each sample (about 1 ms), so wall clock and rates differ from `bench ingest`. It needs
 the right to trace other processes: root, or `sudo sysctl kernel.yama.ptrace_scope=0`.
 """
 
@@ -71,7 +71,7 @@ def sampling(py_spy: str, processes: Mapping[str, int], folder: Path) -> Iterato
         rate = ["--rate", str(_SAMPLES_A_SECOND), "--subprocesses", "--function"]
         command = [py_spy, "record", "--pid", str(pid), *rate, *output]
         recorders[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1.0)  # py-spy has no output when it has begun
+    time.sleep(1.0)  # py-spy prints nothing when it starts
     try:
         yield samples
     finally:

@@ -41,8 +41,8 @@ CALM_SECONDS = 20.0  # seconds without a write before segments are joined
 # the hundred nearest 96.5 and 99.5 %. To join 100,000 points takes 80 CPU seconds, at most once for an eighth more of
 # them.
 JOINED_SEGMENTS = 2
-# Recorded writes are repeated while others arrive, until so few bytes are left that those that arrive may wait. If they
-# arrive as fast as they are repeated, they wait after so many rounds.
+# Recorded writes are repeated while others arrive, until few bytes are left; then later writes wait. If
+# writes arrive as fast as they are repeated, they wait after so many rounds.
 REPLAYED_LAST_BYTES = 2**20
 REPLAY_ROUNDS = 8
 
@@ -300,7 +300,7 @@ class Recorder:
         return self._file.tell() - self._replayed_bytes
 
     async def replay(self, process: ShardProcess) -> None:
-        """Let the process apply the requests that were recorded until now and that it has not applied.
+        """Make the process apply the recorded requests that it has not applied.
 
         Raises:
             OSError: a request could not be recorded, for example because the disk is full.

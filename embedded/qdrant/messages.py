@@ -1,8 +1,8 @@
 """Messages between the server and the processes of its collections, over a pair of sockets.
 
 A message is a head and a body: in a request the head has the body's length, a number, and the request's kind; in a
-reply the number of the request, and whether it was refused. The body of a request is a REST request's body, that of a
-reply is JSON.
+reply the number of the request, and whether it was refused. The body of a request is a REST request's body; the body of
+a reply is JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Message = tuple[int, int, bytes]  # number, kind or DONE or REFUSED, body
 
 
 class Kind(IntEnum):
-    """What a request asks for. Writes are applied in the order of their arrival; reads may overtake them."""
+    """The kind of a request. Writes are applied in the order of their arrival; reads may overtake them."""
 
     QUERY = 0
     RETRIEVE = 1
@@ -111,7 +111,7 @@ class Connection:
                 size, number, code = HEAD.unpack(await self._reader.readexactly(HEAD.size))
                 body = await self._reader.readexactly(size)
                 reply = self._waiting.pop(number)
-                if not reply.done():  # cancelled if the caller has gone
+                if not reply.done():  # cancelled if the caller has disconnected
                     _settle(reply, code, body)
         except (asyncio.IncompleteReadError, ConnectionError):
             self._ended()
@@ -142,7 +142,7 @@ class Inbox:
         self._buffer = bytearray()
 
     def receive(self, seconds: float | None) -> list[Message] | None:
-        """Wait so long for messages (None: until one arrives) and return those that are complete; None at the end."""
+        """Wait so long for messages (None: until one arrives) and return the complete ones; None at the end."""
         readable, _, _ = select.select([self._end], [], [], seconds)
         if not readable:
             return []

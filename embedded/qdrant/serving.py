@@ -60,7 +60,7 @@ class Serving:
     def _read(self, number: int, kind: int, body: bytes) -> None:
         try:
             self._reply(number, self._shard.read(Kind(kind), body))
-        except BaseException as error:  # noqa: BLE001  the engine's panics are no `Exception`s
+        except BaseException as error:  # noqa: BLE001  a panic of the engine is not an `Exception`
             self._refuse(number, error)
 
     def _write(self) -> None:

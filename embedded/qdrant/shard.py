@@ -103,7 +103,7 @@ class Shard:
     def hold(self) -> None:
         """Change no file until `release` or the next write, so that the files can be copied as they are.
 
-        The copy is like the files of a process that was killed: its write-ahead log has what was not flushed.
+        The copy is like the files of a process that was killed: its write-ahead log has all that was not flushed.
         """
         self._held = True
         if self._syncing is not None:

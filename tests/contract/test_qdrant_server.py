@@ -542,7 +542,7 @@ async def test_full_segments_are_not_merged_again_when_idle(collection, monkeypa
 
 
 async def test_writes_continue_during_replay(collection, monkeypatch):
-    """Only for the last replay do writes wait; the replay before it is of those that arrived during the one before."""
+    """Only for the last replay do writes wait; each replay is of the writes during the one before."""
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(collection_module, "REPLAYED_LAST_BYTES", 0)
     replayed_bytes, replay = [], Recorder.replay

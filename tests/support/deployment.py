@@ -341,7 +341,7 @@ def _tail(path: Path) -> str:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor seconds of a process with its children, also of those that have ended."""
+    """Return the processor seconds of a process with its children, also of the ended ones."""
     process = psutil.Process(pid)
     times = [process.cpu_times()]
     for child in process.children(recursive=True):
