@@ -28,8 +28,9 @@ import structlog
 
 from embedded.guarded import guarded
 from embedded.qdrant import schema
+from embedded.qdrant.connection import Connection
 from embedded.qdrant.errors import ErrorReply, engine_errors
-from embedded.qdrant.messages import Connection, Kind, packed
+from embedded.qdrant.messages import Kind, packed
 from embedded.qdrant.schema import Json
 from embedded.qdrant.shard import IDLE_SECONDS
 
