@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import qdrant_edge as engine
 
 from embedded.qdrant.errors import malformed, unsupported, wrong_input
@@ -16,9 +15,13 @@ MAX_NUMBER = 2**64 - 1
 
 
 def _match_value(value: Any) -> engine.MatchValue:
-    # The engine takes Python's True for the number 1, but not NumPy's.
-    taken: Any = np.bool_(value) if isinstance(value, bool) else value
-    return engine.MatchValue(taken)
+    if isinstance(value, bool):
+        # The engine takes Python's True for the number 1, but not NumPy's, whose import takes 0.2 s.
+        import numpy as np  # noqa: PLC0415
+
+        taken: Any = np.bool_(value)
+        return engine.MatchValue(taken)
+    return engine.MatchValue(value)
 
 
 _MATCHES: dict[str, Callable[[Any], Any]] = {
