@@ -567,6 +567,18 @@ async def test_writes_continue_during_replay(collection, monkeypatch):
     assert (await collection.info())["points_count"] == 500 + 1280 + 1
 
 
+async def test_copy_has_every_write_that_is_not_recorded(collection):
+    await write(collection, points(1, 500))
+    early = asyncio.create_task(write(collection, points(10_000, 5000)))
+    await asyncio.sleep(0)  # it is sent, and takes about a second
+
+    collection._start_optimization(schema.SEGMENTS)
+    await early
+    await maintained(collection, lambda: collection._number == 1)
+
+    assert (await collection.info())["points_count"] == 5500
+
+
 async def test_fast_writes_end_replay(collection, monkeypatch):
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(collection_module, "REPLAYED_LAST_BYTES", -1)

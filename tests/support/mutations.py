@@ -82,6 +82,7 @@ class Run:
 WORKERS = "tests/faults/test_workers_die.py::"
 BROKER = "tests/faults/test_broker_fails.py::"
 QDRANT = "tests/faults/test_qdrant_fails.py::"
+ENGINE = "tests/contract/test_qdrant_server.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
 BUILDS = "tests/faults/test_builds.py::test_kills_at_each_build_step_lose_nothing"
@@ -317,10 +318,46 @@ BUGS = (
         (("if self._unavailable:", "if False:"),),
     ),
     Bug(
+        "chunks are claimed for the index while Qdrant rejects writes",
+        QDRANT + "test_qdrant_rejecting_writes_loses_nothing",
+        "shared/vectors/lifecycle.py",
+        (("if self._rejecting:", "if False:"),),
+    ),
+    Bug(
         "a full disk of Qdrant makes the chunk a dead letter",
         QDRANT + "test_qdrant_rejecting_writes_loses_nothing",
         "shared/vectors/connection.py",
         (("if 400 <= status < 500 and", "if 400 <= status < 600 and"),),
+    ),
+    Bug(
+        "writes during an optimization are not repeated",
+        ENGINE + "test_writes_during_optimization_survive_kill_9",
+        "embedded/qdrant/collection.py",
+        (("self._replayed_bytes, end]", "self._replayed_bytes, self._replayed_bytes]"),),
+    ),
+    Bug(
+        "files of a collection change while they are copied",
+        ENGINE + "test_held_shard_changes_no_file",
+        "embedded/qdrant/shard.py",
+        (("if self._unflushed_since is None or self._held:", "if self._unflushed_since is None:"),),
+    ),
+    Bug(
+        "a copy is made while a write is applied",
+        ENGINE + "test_copy_has_every_write_that_is_not_recorded",
+        "embedded/qdrant/collection.py",
+        (("await self._process.ask(Kind.HOLD)", "pass"),),
+    ),
+    Bug(
+        "writes wait until no query is left",
+        ENGINE + "test_queries_overtake_writes_which_end_nevertheless",
+        "embedded/qdrant/serving.py",
+        (("(overtaken < READS_AN_OPERATION or not is_writing)", "True"),),
+    ),
+    Bug(
+        "queries wait until a write is complete",
+        ENGINE + "test_queries_overtake_writes_which_end_nevertheless",
+        "embedded/qdrant/serving.py",
+        (("READS_AN_OPERATION = 8", "READS_AN_OPERATION = 0"),),
     ),
     Bug(
         "questions get different ids at each claim",
