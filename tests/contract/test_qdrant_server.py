@@ -767,7 +767,7 @@ def test_queries_overtake_writes_which_end_nevertheless(shard):
     assert replies.codes == {DONE}
     assert sorted(replies.numbers) == list(range(1, 201))
     overtook = replies.numbers.index(1)
-    assert READS_AN_OPERATION <= overtook <= 11 * READS_AN_OPERATION  # and before the reply
+    assert 0 < READS_AN_OPERATION <= overtook <= 11 * READS_AN_OPERATION  # and before the reply
 
 
 class ReplyReader:
