@@ -3,6 +3,7 @@
 import asyncio
 import re
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,12 +15,14 @@ from structlog.testing import capture_logs
 
 from shared.domain.errors import Unavailable
 from shared.domain.verification import DifferingPoint
-from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.database import AdvisoryLock, Database, begin_alone
+from shared.ledger.postgres.roles import make_app_role
 from shared.ledger.postgres.schema import migrate
 from shared.maintenance.verification import Verification
 from shared.services import build, parts
 from tests.conftest import Library
 from tests.support.api import work
+from tests.support.waiting import eventually
 
 LEDGER = Path(__file__).resolve().parents[2] / "shared" / "ledger"
 # Parameters that poolers pass to the server or compare with the connection's parameters.
@@ -123,6 +126,42 @@ async def test_concurrent_migrations_release_locks_per_transaction(other):
         assert await value(database, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
     finally:
         await database.aclose()
+
+
+@pytest.mark.parametrize("waiting", [migrate, partial(make_app_role, password="secret")])
+async def test_process_that_waits_for_migrations_has_no_transaction(other, waiting):
+    """An index that is built `CONCURRENTLY` may wait for each of its transactions, so none may last."""
+    database, holder = Database(other, timeout=None), Database(other, timeout=None)
+    begun = """
+        SELECT coalesce(array_agg((pid, xact_start)::text), '{}') FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+    """
+    await migrate(holder.engine)
+    try:
+        async with begin_alone(holder.engine, AdvisoryLock.MIGRATION) as connection:
+            held = (
+                await connection.execute(
+                    text("SELECT (pid, xact_start)::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+                )
+            ).scalar_one()
+
+            async def transactions():
+                return set(await value(holder, begun)) - {held}
+
+            waiter = asyncio.create_task(waiting(database.engine))
+            await eventually(transactions)
+            for _ in range(5):
+                seen = await transactions()
+                await eventually(lambda seen=seen: has_ended(transactions, seen))
+            assert not waiter.done()
+        await waiter
+    finally:
+        await database.aclose()
+        await holder.aclose()
+
+
+async def has_ended(transactions, seen):
+    return not seen & await transactions()
 
 
 async def test_exhausted_postgresql_connections_are_reported(settings):

@@ -260,19 +260,37 @@ class Database:
             seconds.observe(time.perf_counter() - started)
 
 
-async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
-    """Wait for a lock and hold it until the transaction ends.
+@asynccontextmanager
+async def begin_alone(engine: AsyncEngine, which: AdvisoryLock) -> AsyncIterator[AsyncConnection]:
+    """Begin a transaction that holds a lock.
 
-    A waiting statement would hold a snapshot, and an index that is built `CONCURRENTLY` waits for the end of all
-    snapshots. If the lock's holder builds such an index, both would wait forever. Therefore this polls and releases
-    the snapshot of each poll, which PostgreSQL otherwise keeps until the connection's next statement.
+    While another transaction holds the lock, this waits without a transaction. Otherwise both could wait forever: an
+    index that the holder builds `CONCURRENTLY` waits for the end of every transaction that has a snapshot at that
+    moment, even if it only polls.
     """
     while True:
-        locked = (await connection.execute(_LOCK, {"number": which})).scalar_one()
-        await connection.execute(_NEEDS_NO_SNAPSHOT)
-        if locked:
-            return
+        async with engine.begin() as connection:
+            if await _try_lock(connection, which):
+                yield connection
+                return
         await asyncio.sleep(_POLL_SECONDS)
+
+
+async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
+    """Wait for a lock and hold it until the transaction ends; not for `MIGRATION`, which needs `begin_alone`."""
+    while not await _try_lock(connection, which):  # noqa: ASYNC110  another process releases it
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _try_lock(connection: AsyncConnection, which: AdvisoryLock) -> bool:
+    """Take a lock until the transaction ends, or return false if another transaction holds it.
+
+    This releases the statement's snapshot, for which an index that is built `CONCURRENTLY` waits. PostgreSQL would keep
+    it until the connection's next statement.
+    """
+    locked: bool = (await connection.execute(_LOCK, {"number": which})).scalar_one()
+    await connection.execute(_NEEDS_NO_SNAPSHOT)
+    return locked
 
 
 def _forget_values(error: exc.DBAPIError) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
-from shared.ledger.postgres.database import AdvisoryLock, lock
+from shared.ledger.postgres.database import AdvisoryLock, begin_alone
 
 # The rights of a parse worker on each table. It may find the rows of contents by key only.
 _GRANTS = {
@@ -112,8 +112,7 @@ def _grant_sequences(role: str) -> str:
 
 
 async def _make(engine: AsyncEngine, role: str, password: str, grants: Sequence[str]) -> None:
-    async with engine.begin() as connection:
-        await lock(connection, AdvisoryLock.MIGRATION)
+    async with begin_alone(engine, AdvisoryLock.MIGRATION) as connection:
         exists = (await connection.execute(_FIND, {"name": role})).one_or_none()
         parameters = {"verb": "ALTER" if exists else "CREATE", "name": role, "password": password}
         await connection.exec_driver_sql((await connection.execute(_STATEMENT, parameters)).scalar_one())

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, event, exc, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.domain.errors import Unavailable
-from shared.ledger.postgres.database import AdvisoryLock, lock
+from shared.ledger.postgres.database import AdvisoryLock, begin_alone
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK_TIMEOUT = "4s"
@@ -27,8 +27,9 @@ _RAISE_TOKENS = text("""
     WHERE f.last_value < c.microseconds
 """)
 
-# Allow this transaction to be idle as long as migrations take.
-_ALLOW_IDLE = text("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
+# Allow this transaction to be idle as long as migrations take. A SELECT would leave a snapshot, for which an index that
+# is built `CONCURRENTLY` waits.
+_ALLOW_IDLE = text("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
 def _configuration(connection: Connection) -> Config:
@@ -51,9 +52,8 @@ async def migrate(engine: AsyncEngine) -> None:
     """
     # The lock has its own transaction, because a migration that builds an index ends the transaction in which
     # migrations started.
-    async with engine.begin() as lock_connection:
+    async with begin_alone(engine, AdvisoryLock.MIGRATION) as lock_connection:
         await lock_connection.execute(_ALLOW_IDLE)
-        await lock(lock_connection, AdvisoryLock.MIGRATION)
         async with engine.connect() as connection:
             try:
                 await connection.run_sync(_upgrade)
