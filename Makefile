@@ -30,7 +30,7 @@ demo: $(VENV)/.installed ## start everything, ingest real documents, ask four qu
 up: $(VENV)/.installed ## start everything and keep it running
 	@$(IN) -m cli up
 
-PYTEST = --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15
+PYTEST = --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15 --timeout 900
 
 test: $(VENV)/.dev ## run the fast tests (about ten minutes): all except tests marked `slow`
 	$(IN) -m pytest $(PYTEST) -m 'not slow' --histories 10

@@ -262,7 +262,7 @@ class Database:
 
 @asynccontextmanager
 async def begin_alone(engine: AsyncEngine, which: AdvisoryLock) -> AsyncIterator[AsyncConnection]:
-    """Begin a transaction that holds a lock.
+    """Start a transaction that holds a lock.
 
     While another transaction holds the lock, this waits without a transaction. Otherwise both could wait forever: an
     index that the holder builds `CONCURRENTLY` waits for the end of every transaction that has a snapshot at that
