@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import qdrant_edge as engine
 
 from embedded.qdrant.errors import ErrorReply, malformed, unsupported, wrong_input
 from embedded.qdrant.filters import optional_filter, parse_filter, point_ids
-from embedded.qdrant.schema import Json, Shape
+from embedded.qdrant.schema import Json, Shape, index_params
 
 Operation = engine.UpdateOperation
 Counted = tuple[engine.UpdateOperation, int]  # with the number of points that it writes
+Read = Generator[None, None, Iterator[Counted]]  # reads a part of a request at each step, and returns its operations
 # The engine keeps the interpreter lock for a whole operation: larger operations would delay queries for longer.
 OPERATION_POINTS = 64
 OPERATION_POINTS_AMONG_QUERIES = 16
+_POINTS_READ_AT_ONCE = 32  # queries may be answered in between
 _MODES = {
     "upsert": engine.UpdateMode.Upsert,
     "insert_only": engine.UpdateMode.InsertOnly,
@@ -23,8 +25,8 @@ _MODES = {
 }
 
 
-def upsert(request: Json, shape: Shape, most: Callable[[], int] = lambda: OPERATION_POINTS) -> Iterator[Counted]:
-    """Return operations that insert or overwrite the points, in order.
+def upsert(request: Json, shape: Shape, most: Callable[[], int] = lambda: OPERATION_POINTS) -> Read:
+    """Read operations that insert or overwrite the points, in order.
 
     If a point is malformed or a vector has the wrong size, the entire request is refused. If a vector's name is not in
     the collection, the other points are written before the request is refused, as by Qdrant's server.
@@ -36,7 +38,7 @@ def upsert(request: Json, shape: Shape, most: Callable[[], int] = lambda: OPERAT
     """
     _refuse(request, "shard_key")
     _refuse(request, "batch")
-    points, refusal = _list_points(request["points"], shape)
+    points, refusal = yield from _list_points(request["points"], shape)
     condition = optional_filter(request.get("update_filter"))
     mode = _MODES[request.get("update_mode") or "upsert"]
     slices = _slices(points, most)
@@ -51,21 +53,29 @@ def _slices(points: list[engine.Point], most: Callable[[], int]) -> Iterator[lis
         start = end
 
 
-def delete(request: Json) -> Iterator[Counted]:
+def delete(request: Json) -> Read:
+    yield
     return _selected(request, Operation.delete_points, Operation.delete_points_by_filter)
 
 
-def set_payload(request: Json) -> Iterator[Counted]:
+def set_payload(request: Json) -> Read:
+    yield
     arguments = (_payload(request), request.get("key"))
     return _selected(request, Operation.set_payload, Operation.set_payload_by_filter, *arguments)
 
 
-def batch(request: Json, shape: Shape, most: Callable[[], int]) -> list[Iterator[Counted]]:
-    """Return the operations of `points/batch`, in order; all are read before the first is applied."""
+def create_index(request: Json) -> Read:
+    yield
+    parameters = index_params(request.get("field_schema"))
+    return iter([(Operation.create_field_index(request["field_name"], parameters), 0)])
+
+
+def batch(request: Json, shape: Shape, most: Callable[[], int]) -> list[Read]:
+    """Return the requests of `points/batch`, in order; all must be read before the first is applied."""
     return [_one(operation, shape, most) for operation in request["operations"]]
 
 
-def _one(operation: Json, shape: Shape, most: Callable[[], int]) -> Iterator[Counted]:
+def _one(operation: Json, shape: Shape, most: Callable[[], int]) -> Read:
     ((name, request),) = operation.items()
     if name == "upsert":
         return upsert(request, shape, most)
@@ -100,12 +110,14 @@ def _then_refuse(made: Iterator[Counted], refusal: ErrorReply | None) -> Iterato
         raise refusal
 
 
-def _list_points(points: Any, shape: Shape) -> tuple[list[engine.Point], ErrorReply | None]:
-    """Return the points to write, and an error if a point has a vector that the collection lacks."""
+def _list_points(points: Any, shape: Shape) -> Generator[None, None, tuple[list[engine.Point], ErrorReply | None]]:
+    """Read the points to write, and an error if a point has a vector that the collection lacks."""
     if not isinstance(points, list):
         raise malformed("`points` must be a list")
     listed, refusal = [], None
-    for point in points:
+    for number, point in enumerate(points):
+        if number % _POINTS_READ_AT_ONCE == 0:
+            yield
         try:
             found = vectors(point["vector"], shape)
         except _ForeignVectorError as error:

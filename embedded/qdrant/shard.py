@@ -11,7 +11,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -24,7 +24,6 @@ from embedded.qdrant import operations, queries, schema
 from embedded.qdrant.errors import ErrorReply, engine_errors
 from embedded.qdrant.filters import point_ids
 from embedded.qdrant.messages import HEAD, Kind
-from embedded.qdrant.operations import Counted
 from embedded.qdrant.schema import Json
 
 SYNC_EVERY_SECONDS = 5.0
@@ -34,7 +33,7 @@ LATEST_FLUSH_POINTS = 30_000
 QUIET_SECONDS = 2.0  # seconds without a query after which none is expected
 IDLE_SECONDS = 1.0  # seconds without a write
 _TICK_SECONDS = 0.25
-Writing = Generator[None, None, int]  # applies an operation at each step, and returns the number of requests
+Writing = Generator[None, None, int]  # reads or applies a part at each step, and returns the number of requests
 
 
 class Shard:
@@ -60,12 +59,12 @@ class Shard:
             Kind.COUNT: lambda body: {"count": self._engine.count(queries.count_request(body))},
             Kind.INFO: lambda _: self.info(),
         }
-        self._writes: dict[Kind, Callable[[Json], Iterable[Iterable[Counted]]]] = {
+        self._writes: dict[Kind, Callable[[Json], list[operations.Read]]] = {
             Kind.UPSERT: lambda body: [operations.upsert(body, shape, self._operation_points)],
             Kind.DELETE: lambda body: [operations.delete(body)],
             Kind.SET_PAYLOAD: lambda body: [operations.set_payload(body)],
             Kind.BATCH: lambda body: operations.batch(body, shape, self._operation_points),
-            Kind.CREATE_INDEX: lambda body: [_create_index(body)],
+            Kind.CREATE_INDEX: lambda body: [operations.create_index(body)],
         }
 
     def read(self, kind: Kind, body: bytes) -> Any:
@@ -76,7 +75,9 @@ class Shard:
     def write(self, kind: Kind, body: bytes) -> Writing:
         """Apply the operations of a request; after the last step they survive the death of this process."""
         with engine_errors():
-            requests = list(self._writes[kind](parse(body)))
+            requests = []
+            for request in self._writes[kind](parse(body)):
+                requests.append((yield from request))  # noqa: PERF401  a comprehension cannot yield
             for operation, points in chain.from_iterable(requests):
                 self._apply(operation, points)
                 yield
@@ -181,11 +182,6 @@ class Shard:
         self._engine.flush()
         self._unflushed_since = None
         self._unflushed_points = 0
-
-
-def _create_index(body: Json) -> list[Counted]:
-    parameters = schema.index_params(body.get("field_schema"))
-    return [(engine.UpdateOperation.create_field_index(body["field_name"], parameters), 0)]
 
 
 def _sync(directory: Path) -> None:

@@ -18,7 +18,7 @@ from shared.vectors.lifecycle import Lifecycle
 from shared.vectors.points import Point
 from shared.vectors.qdrant import models
 
-_REQUEST_POINTS = 512
+_REQUEST_POINTS = 128  # a server answers no query while it reads one
 _REQUEST_BYTES = 5_000_000  # larger requests are slower, and Qdrant rejects them from 32 MB on
 
 

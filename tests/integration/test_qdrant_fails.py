@@ -197,8 +197,8 @@ async def test_rejected_write_waits_for_its_other_requests(services, monkeypatch
 
     await index.ensure_collection("many", 3)
     monkeypatch.setattr(client, "request", slower)
-    points = [Point(str(UUID(int=n)), {"dense": [0.1] * 2}, {"version": 1, "token": 1}) for n in range(512)]
-    others = [Point(str(UUID(int=n)), {"dense": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(512, 520)]
+    points = [Point(str(UUID(int=n)), {"dense": [0.1] * 2}, {"version": 1, "token": 1}) for n in range(128)]
+    others = [Point(str(UUID(int=n)), {"dense": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(128, 136)]
 
     with pytest.raises(Permanent):
         await index.upsert("many", [*points, *others])
