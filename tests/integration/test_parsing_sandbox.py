@@ -445,6 +445,43 @@ async def test_child_has_kernel_limits(parse, sandbox):
     assert most_seconds == "630"
 
 
+LOW_PRIORITY = """
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import psutil
+
+from shared.ingest.parse.document import ChunkingOptions
+from shared.ingest.parse.sandbox import ParsingSandbox
+
+
+async def main() -> None:
+    os.nice(3)
+    async with ParsingSandbox(workers=1) as sandbox:
+        await sandbox.parse(Path(sys.argv[1]), filename="a.md", media_type=None, options=ChunkingOptions())
+        (child,) = psutil.Process().children()
+        session = Path(f"/proc/{child.pid}/autogroup")
+        print(child.nice(), session.read_text().split()[-1] if session.exists() else child.nice())
+
+
+asyncio.run(main())
+"""
+
+
+def test_low_priority_of_child_counts_among_all_sessions(tmp_path):
+    file = tmp_path / "a.md"
+    file.write_text("The harbour opens at six.")
+
+    printed = subprocess.run(
+        [sys.executable, "-c", LOW_PRIORITY, file], check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    ).stdout
+
+    lowered = min(19, os.nice(0) + 3)
+    assert printed.split() == [str(lowered)] * 2
+
+
 async def test_child_threads_cannot_gain_privileges(parse, sandbox):
     await parse(pdf("The ferry is late."))
 

@@ -324,6 +324,18 @@ BUGS = (
         (("if self._rejecting:", "if False:"),),
     ),
     Bug(
+        "parsers have the priority of queries",
+        "tests/integration/test_parsing_sandbox.py::test_low_priority_of_child_counts_among_all_sessions",
+        "shared/ingest/parse/child.py",
+        (('"/proc/self/autogroup"', '"/proc/self/no-autogroup"'),),
+    ),
+    Bug(
+        "a process that waits for migrations has a transaction",
+        "tests/integration/test_pooler.py::test_process_that_waits_for_migrations_has_no_transaction",
+        "shared/ledger/postgres/database.py",
+        (("if await _try_lock(connection, which):", "if await lock(connection, which) is None:"),),
+    ),
+    Bug(
         "a full disk of Qdrant makes the chunk a dead letter",
         QDRANT + "test_qdrant_rejecting_writes_loses_nothing",
         "shared/vectors/connection.py",

@@ -77,6 +77,7 @@ _UNPRIVILEGED = 65534
 def main() -> None:
     """Load the extractor, confine this process, then parse until the parent closes the socket."""
     memory_bytes, cpu_seconds, folder, profile = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+    _lower_session()
     channel = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)
@@ -97,6 +98,17 @@ def main() -> None:
                 channel.sendall(message)
             if reply["outcome"] == "memory":
                 return
+
+
+def _lower_session() -> None:
+    """Give the session of this process the low priority of the process.
+
+    If Linux groups processes by session ("autogroup", as on most machines without containers), the priority of a
+    process counts only within its session, and each child has its own. On two cores, another tenant's queries took 1.9
+    seconds while files were parsed, and 0.05 with the low priority.
+    """
+    with suppress(OSError):  # the kernel does not group processes
+        Path("/proc/self/autogroup").write_text(str(os.nice(0)), encoding="ascii")
 
 
 def _parser(folder: Path, profile: str) -> Load:
