@@ -95,7 +95,8 @@ class Collection:
     async def open(cls, directory: Path, died: Callable[[], None]) -> Collection:
         """Start the process of an existing collection."""
         collection = cls(directory, died)
-        collection._process = await ShardProcess.start(collection._shard_directory(), directory / CONFIGURATION, died)
+        collection._process = await ShardProcess.start(collection._shard_directory(), directory / CONFIGURATION)
+        collection._process.watch(died)
         points = collection._process.info["points_count"]
         collection._unindexed_before = max(0, points - collection._optimized_points)
         return collection
@@ -200,7 +201,7 @@ class Collection:
                 recorder = self._recorder = Recorder(target.with_suffix(".writes"))
                 self._unindexed_before = -before.written_points
             await self._optimize_copy(target, segments)
-            successor = await ShardProcess.start(target, self.directory / CONFIGURATION, self._died)
+            successor = await ShardProcess.start(target, self.directory / CONFIGURATION)
             points = successor.info["points_count"]
             for _ in range(REPLAY_ROUNDS):
                 if recorder.unreplayed_bytes <= REPLAYED_LAST_BYTES:
@@ -249,6 +250,7 @@ class Collection:
         self._optimized_points = points
         self._save()
         self._process = successor
+        self._process.watch(self._died)
         self._unindexed_before = 0
 
     def _stop_recording(self) -> None:
@@ -333,14 +335,18 @@ class ShardProcess:
         self.written_points = 0  # since its start, with deleted ones
 
     @classmethod
-    async def start(cls, directory: Path, configuration: Path, died: Callable[[], None]) -> ShardProcess:
-        """Start a process and wait until it has loaded the shard."""
+    async def start(cls, directory: Path, configuration: Path) -> ShardProcess:
+        """Start a process and wait until it has loaded the shard.
+
+        Raises:
+            ErrorReply: the process ended before.
+        """
         own, its = socket.socketpair()
         with its:
             arguments = [str(its.fileno()), str(directory), str(configuration)]
             command = [sys.executable, "-m", "embedded.qdrant.serving", *arguments]
             process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, pass_fds=[its.fileno()])
-        connection = await Connection.open(own, died)
+        connection = await Connection.open(own)
         try:
             info = orjson.loads(await connection.started)
         except BaseException:
@@ -348,6 +354,10 @@ class ShardProcess:
             await _killed(process)
             raise
         return cls(process, connection, info)
+
+    def watch(self, died: Callable[[], None]) -> None:
+        """Call a function if the process ends by itself, or if it has ended."""
+        self._connection.watch(died)
 
     async def ask(self, kind: Kind, body: bytes = b"") -> bytes:
         return await self._connection.ask(kind, body)

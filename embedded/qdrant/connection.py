@@ -19,24 +19,26 @@ class Connection:
     """A connection over a socket.
 
     Args:
-        ended: called when the other end is closed.
+        started: the reply 0, which answers no request.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ended: Callable[[], None]) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
         self._reader = reader
         self._writer = writer
-        self._ended = ended
         self._numbers = count(1)
-        self.started: asyncio.Future[bytes] = (
-            asyncio.get_running_loop().create_future()
-        )  # the reply 0, which answers no request
+        self.started: asyncio.Future[bytes] = loop.create_future()
         self._waiting: dict[int, asyncio.Future[bytes]] = {0: self.started}
-        self._receiving = asyncio.get_running_loop().create_task(self._receive())
+        self._receiving = loop.create_task(self._receive())
 
     @classmethod
-    async def open(cls, end: socket.socket, ended: Callable[[], None]) -> Connection:
+    async def open(cls, end: socket.socket) -> Connection:
         reader, writer = await asyncio.open_unix_connection(sock=end)
-        return cls(reader, writer, ended)
+        return cls(reader, writer)
+
+    def watch(self, ended: Callable[[], None]) -> None:
+        """Call a function if the other end closes the connection, or if it is closed."""
+        self._receiving.add_done_callback(lambda receiving: None if receiving.cancelled() else ended())
 
     async def ask(self, kind: Kind, body: bytes = b"") -> bytes:
         """Send a request, before anything else runs, and return its reply.
@@ -72,7 +74,7 @@ class Connection:
                 if not reply.done():  # cancelled if the caller has disconnected
                     _settle(reply, code, body)
         except (asyncio.IncompleteReadError, ConnectionError):
-            self._ended()
+            return
         finally:
             for reply in self._waiting.values():
                 if not reply.done():

@@ -611,6 +611,24 @@ async def test_full_disk_fails_optimization_but_no_write(collection, monkeypatch
     assert (await collection.info())["points_count"] == 700
 
 
+async def test_optimized_copy_that_cannot_be_loaded_is_not_served(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    optimize, damaged = collection._optimize_copy, []
+
+    async def optimize_and_damage(target, segments):
+        await optimize(target, segments)
+        damaged.extend(path.write_bytes(b"\xff" * 64) for path in target.rglob("*") if path.is_file())
+
+    monkeypatch.setattr(collection, "_optimize_copy", optimize_and_damage)
+    await write(collection, points(1, 500))
+
+    await maintained(collection, lambda: damaged and collection._optimization is None)
+
+    assert collection._number == 0
+    assert (await collection.info())["points_count"] == 500
+    await write(collection, points(501, 1))
+
+
 async def test_server_restarts_if_process_of_collection_dies(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http)
