@@ -611,7 +611,7 @@ async def test_full_disk_fails_optimization_but_no_write(collection, monkeypatch
     assert (await collection.info())["points_count"] == 700
 
 
-async def test_optimized_copy_that_cannot_be_loaded_is_not_served(collection, monkeypatch):
+async def test_copy_that_cannot_be_loaded_is_dropped(collection, monkeypatch):
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     optimize, damaged = collection._optimize_copy, []
 
