@@ -59,12 +59,13 @@ class Inbox:
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
+        self._poll = select.poll()  # unlike `select.select`, it takes every descriptor
+        self._poll.register(end, select.POLLIN)
         self._buffer = bytearray()
 
     def receive(self, seconds: float | None) -> list[Message] | None:
         """Wait so long for messages (None: until one arrives) and return the complete ones; None at the end."""
-        readable, _, _ = select.select([self._end], [], [], seconds)
-        if not readable:
+        if not self._poll.poll(None if seconds is None else seconds * 1000):
             return []
         received = self._end.recv(_RECEIVED_AT_ONCE)
         if not received:
