@@ -36,7 +36,7 @@ class Store:
         self._directory = data_dir / "collections"
         self._directory.mkdir(exist_ok=True)
         self._collections: dict[str, Collection] = {}
-        self._creating: set[str] = set()
+        self._creation = asyncio.Lock()
         self._maintenance: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -66,16 +66,13 @@ class Store:
         return collection
 
     async def create(self, name: str, request: Json) -> None:
-        if self.exists(name) or name in self._creating:
-            raise ErrorReply(409, f"Wrong input: Collection `{name}` already exists!")
         if not name or len(quote(name, safe="")) > MAX_NAME_BYTES or name in (".", ".."):
             raise wrong_input("a collection's name must have 1 to 200 characters")
-        self._creating.add(name)
-        try:
+        async with self._creation:  # a collection that "already exists" accepts writes
+            if self.exists(name):
+                raise ErrorReply(409, f"Wrong input: Collection `{name}` already exists!")
             Collection.create(self._path(name), schema.creation(request))
             self._collections[name] = await Collection.open(self._path(name), _die)
-        finally:
-            self._creating.discard(name)
 
     async def delete(self, name: str) -> bool:
         """Delete the collection; return false if it does not exist."""

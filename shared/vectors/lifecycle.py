@@ -76,7 +76,8 @@ class Lifecycle(QdrantConnection):
                 await self._complete(name, dimensions)
 
     async def _complete(self, name: str, dimensions: int) -> None:
-        with self._writing(name), self._errors():
+        # 404 after 409: another worker's creation is not complete, or the collection was deleted meanwhile.
+        with self._writing(name), self._errors(), self._recreated_if_missing(name):
             if not await self._client.collection_exists(name):
                 await self._create(name, dimensions)
             info = await self._client.get_collection(name)
@@ -91,7 +92,7 @@ class Lifecycle(QdrantConnection):
             log.warning("collection.differs", collection=name, differences=differences)
         # Indexes are created before the first point, because a later index is built over all existing points. An
         # interrupted creation is completed here.
-        with self._writing(name), self._errors():
+        with self._writing(name), self._errors(), self._recreated_if_missing(name):
             missing = _INDEXED.keys() - info.payload_schema.keys()
             await all_of(
                 self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)

@@ -307,6 +307,17 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
         assert len(reply.json()["result"]) == len(answered)
 
 
+async def test_collection_that_exists_for_second_creator_accepts_writes(server):
+    async def create_and_count():
+        async with httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT_SECONDS) as http:
+            reply = await http.put("/collections/c", json={"vectors": VECTORS})
+            return reply.status_code, (await http.post("/collections/c/points/count", json={})).status_code
+
+    replies = await asyncio.gather(*(create_and_count() for _ in range(4)))
+
+    assert sorted(replies) == [(200, 200), (409, 200), (409, 200), (409, 200)]
+
+
 async def test_incomplete_collection_is_removed_at_start(server):
     server.stop()
     (server.directory / "data" / "collections" / "half" / "shard-0").mkdir(parents=True)

@@ -98,6 +98,20 @@ async def test_worker_claims_nothing_until_writes_succeed(services, library, lin
     assert link.accepted == before
 
 
+async def test_collection_that_another_worker_creates_is_tried_again(index, monkeypatch):
+    """It is not there after "already exists"; a dead letter would be wrong."""
+
+    async def exists(_):
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index._client, "collection_exists", exists)
+        with pytest.raises(Unavailable):
+            await index.ensure_collection("late", 3)
+
+    await index.ensure_collection("late", 3)
+
+
 async def test_unwritable_collection_does_not_block_others(services, index, link):
     for name in ("full", "roomy"):
         await index.ensure_collection(name, 3)
