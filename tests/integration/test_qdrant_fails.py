@@ -99,7 +99,7 @@ async def test_worker_claims_nothing_until_writes_succeed(services, library, lin
 
 
 async def test_collection_that_another_worker_creates_is_tried_again(index, monkeypatch):
-    """It is not there after "already exists"; a dead letter would be wrong."""
+    """Qdrant answered that it exists, and then 404. A dead letter would be wrong."""
 
     async def exists(_):
         return True

@@ -336,7 +336,7 @@ BUGS = (
         (("if await _try_lock(connection, which):", "if await lock(connection, which) is None:"),),
     ),
     Bug(
-        "a collection of Qdrant that is not there yet makes the chunk a dead letter",
+        "a collection of Qdrant that does not exist yet makes the chunk a dead letter",
         "tests/integration/test_qdrant_fails.py::test_collection_that_another_worker_creates_is_tried_again",
         "shared/vectors/lifecycle.py",
         (("            if error.status_code != ABSENT:", "            if True:"),),
