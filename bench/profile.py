@@ -32,6 +32,13 @@ _SECTIONS = 5  # chunks of a document
 _SAMPLES_A_SECOND = 100
 _LISTED = 0.01  # of a process's time; smaller parts are summed up
 _FRAME = re.compile(r"(?P<function>.*) \((?P<file>[^()]*?)(?::\d+)?\)$")
+# Frames of threads that wait, which py-spy often takes for running.
+_WAITS = {
+    ("_worker", "concurrent/futures/thread.py"),
+    ("wait", "threading.py"),
+    ("accept", "socket.py"),
+    ("poll", "kombu/utils/eventio.py"),
+}
 _OURS = ("shared/", "api/", "workers/", "embedded/")
 
 
@@ -47,7 +54,7 @@ class Samples:
         for line in folded.splitlines():
             stack, _, count = line.rpartition(" ")
             frames = [match for frame in stack.split(";") if (match := _FRAME.match(frame))]
-            if frames:
+            if frames and (frames[-1]["function"].rpartition(".")[2], frames[-1]["file"]) not in _WAITS:
                 package = _package(frames[-1]["file"])
                 own = next((frame for frame in reversed(frames) if frame["file"].startswith(_OURS)), None)
                 self.by_function[f"{own['file']} {own['function']}" if own else f"({package})"] += int(count)
