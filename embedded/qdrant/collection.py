@@ -32,7 +32,7 @@ from embedded.qdrant.connection import Connection
 from embedded.qdrant.errors import ErrorReply, engine_errors
 from embedded.qdrant.messages import Kind, packed
 from embedded.qdrant.schema import Json
-from embedded.qdrant.shard import IDLE_SECONDS
+from embedded.qdrant.shard import IDLE_SECONDS, sync
 
 CONFIGURATION = "collection.json"
 BUSY_BACKLOG = 2  # indexing thresholds: a smaller backlog is not optimized before there is a pause
@@ -207,8 +207,10 @@ class Collection:
                 if recorder.unreplayed_bytes <= REPLAYED_LAST_BYTES:
                     break
                 await recorder.replay(successor)
+            await asyncio.to_thread(sync, target)
             async with self._writes_held():
                 await recorder.replay(successor)
+                await asyncio.to_thread(sync, target)  # the repeated writes were on disk in the shard that is deleted
                 self._take_over(successor, points)
         except (OptimizerError, ErrorReply, OSError) as error:
             log.error("optimizer.failed", directory=str(target), reason=str(error))  # noqa: TRY400  it is explained

@@ -175,7 +175,7 @@ class Shard:
     def _start_sync(self, now: float) -> None:
         """Write the files' changed pages to disk without the interpreter lock; a flush then has fewer to write."""
         self._last_sync = now
-        self._syncing = threading.Thread(target=_sync, args=(self._directory,), daemon=True)
+        self._syncing = threading.Thread(target=sync, args=(self._directory,), daemon=True)
         self._syncing.start()
 
     def _flush(self) -> None:
@@ -184,7 +184,8 @@ class Shard:
         self._unflushed_points = 0
 
 
-def _sync(directory: Path) -> None:
+def sync(directory: Path) -> None:
+    """Write the changed pages of all files to disk, which lets other threads run."""
     for path in directory.rglob("*"):
         with suppress(OSError):  # the engine may delete a file meanwhile
             if path.is_file():

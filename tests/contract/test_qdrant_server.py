@@ -590,6 +590,21 @@ async def test_copy_has_every_write_that_is_not_recorded(collection):
     assert (await collection.info())["points_count"] == 5500
 
 
+async def test_repeated_writes_are_on_disk_before_takeover(collection, monkeypatch):
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    states = []
+    monkeypatch.setattr(
+        collection_module, "sync", lambda _: states.append((collection._recorder.unreplayed_bytes, collection._number))
+    )
+    await write(collection, points(1, 500))
+    await maintained(collection, lambda: collection._recorder is not None)
+    await write(collection, points(10_000, 100))
+
+    await maintained(collection, lambda: collection._number == 1)
+
+    assert states[-1] == (0, 0)
+
+
 async def test_fast_writes_end_replay(collection, monkeypatch):
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(collection_module, "REPLAYED_LAST_BYTES", -1)
@@ -732,7 +747,7 @@ def test_flush_waits_while_queries_arrive(shard, monkeypatch, queried, latest_po
         query(shard)
     write_all(shard, points(1, 300))
     synced = []
-    monkeypatch.setattr(shard_module, "_sync", synced.append)
+    monkeypatch.setattr(shard_module, "sync", synced.append)
 
     assert shard.tend() is not None
     shard._syncing.join()
