@@ -242,8 +242,7 @@ class Collection:
         try:
             code = await process.wait()
         finally:
-            if process.returncode is None:
-                process.kill()
+            await _killed(process)
         if code:
             raise OptimizerError(f"it ended with code {code}")
 
@@ -394,7 +393,7 @@ class ShardProcess:
 async def _killed(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.kill()
-    await process.wait()
+    await process.communicate()  # also closes its standard input
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 
 import orjson
@@ -64,6 +65,8 @@ class Connection:
         self._receiving.cancel()
         await asyncio.wait([self._receiving])
         self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
     async def _receive(self) -> None:
         try:
