@@ -30,7 +30,7 @@ from embedded.guarded import guarded
 from embedded.qdrant import schema
 from embedded.qdrant.connection import Connection
 from embedded.qdrant.errors import ErrorReply, engine_errors
-from embedded.qdrant.messages import Kind, packed
+from embedded.qdrant.messages import RequestKind, packed
 from embedded.qdrant.schema import Json
 from embedded.qdrant.shard import IDLE_SECONDS, sync
 
@@ -50,7 +50,7 @@ REPLAY_ROUNDS = 8
 log = structlog.get_logger(__name__)
 
 
-class Collection:
+class ServedCollection:
     """An open collection.
 
     Args:
@@ -72,7 +72,7 @@ class Collection:
         self._unindexed_before = 0  # points without index that the process has not counted as written
         self._writable = asyncio.Event()
         self._writable.set()
-        self._recorder: Recorder | None = None
+        self._record: WriteRecord | None = None
         self._last_write = time.monotonic()
         self._joined = True  # since the last write
         self._joined_segments = JOINED_SEGMENTS  # segments after joining: more if the largest are full
@@ -92,7 +92,7 @@ class Collection:
         _write_configuration(directory, {"config": config, "indexes": {}, "shard": 0, "optimized_points": 0})
 
     @classmethod
-    async def open(cls, directory: Path, died: Callable[[], None]) -> Collection:
+    async def open(cls, directory: Path, died: Callable[[], None]) -> ServedCollection:
         """Start the process of an existing collection."""
         collection = cls(directory, died)
         collection._process = await ShardProcess.start(collection._shard_directory(), directory / CONFIGURATION)
@@ -101,11 +101,11 @@ class Collection:
         collection._unindexed_before = max(0, points - collection._optimized_points)
         return collection
 
-    async def read(self, kind: Kind, body: bytes) -> bytes:
+    async def read(self, kind: RequestKind, body: bytes) -> bytes:
         """Return the JSON of a read's result."""
         return await self._process.ask(kind, body)
 
-    async def write(self, kind: Kind, body: bytes) -> int:
+    async def write(self, kind: RequestKind, body: bytes) -> int:
         """Apply a request; after the return it survives the death of all processes.
 
         Returns:
@@ -114,12 +114,12 @@ class Collection:
         await self._writable.wait()
         self._last_write = time.monotonic()
         self._awaits_nudge = self._joined = False
-        if self._recorder is not None:
-            self._recorder.add(kind, body)
+        if self._record is not None:
+            self._record.add(kind, body)
         return await self._process.write(kind, body)
 
     async def create_index(self, body: bytes) -> None:
-        await self.write(Kind.CREATE_INDEX, body)
+        await self.write(RequestKind.CREATE_INDEX, body)
         request = orjson.loads(body)
         self.indexes[request["field_name"]] = request.get("field_schema")
         self._save()
@@ -198,18 +198,18 @@ class Collection:
         try:
             async with self._writes_held():
                 await asyncio.to_thread(_copy, source, target)
-                recorder = self._recorder = Recorder(target.with_suffix(".writes"))
+                record = self._record = WriteRecord(target.with_suffix(".writes"))
                 self._unindexed_before = -before.written_points
             await self._optimize_copy(target, segments)
             successor = await ShardProcess.start(target, self.directory / CONFIGURATION)
             points = successor.info["points_count"]
             for _ in range(REPLAY_ROUNDS):
-                if recorder.unreplayed_bytes <= REPLAYED_LAST_BYTES:
+                if record.unreplayed_bytes <= REPLAYED_LAST_BYTES:
                     break
-                await recorder.replay(successor)
+                await record.replay(successor)
             await asyncio.to_thread(sync, target)
             async with self._writes_held():
-                await recorder.replay(successor)
+                await record.replay(successor)
                 await asyncio.to_thread(sync, target)  # the repeated writes were on disk in the shard that is deleted
                 self._take_over(successor, points)
         except (OptimizerError, ErrorReply, OSError) as error:
@@ -228,12 +228,12 @@ class Collection:
         """Within the block all earlier writes are applied, later ones wait, and the shard's files do not change."""
         self._writable.clear()
         try:
-            await self._process.ask(Kind.HOLD)
+            await self._process.ask(RequestKind.HOLD)
             yield
         finally:
             self._writable.set()
             with suppress(ErrorReply):
-                await self._process.ask(Kind.RELEASE)
+                await self._process.ask(RequestKind.RELEASE)
 
     async def _optimize_copy(self, target: Path, segments: int) -> None:
         configuration = self.directory / CONFIGURATION
@@ -255,9 +255,9 @@ class Collection:
         self._unindexed_before = 0
 
     def _stop_recording(self) -> None:
-        if self._recorder is not None:
-            self._recorder.close()
-            self._recorder = None
+        if self._record is not None:
+            self._record.close()
+            self._record = None
 
     def _shard_directory(self) -> Path:
         return self.directory / f"shard-{self._number}"
@@ -283,7 +283,7 @@ class OptimizerError(Exception):
     """The optimizer's process failed."""
 
 
-class Recorder:
+class WriteRecord:
     """The writes that have arrived since a copy was made, in a file, because they may be larger than the memory."""
 
     def __init__(self, path: Path) -> None:
@@ -292,7 +292,7 @@ class Recorder:
         self._replayed_bytes = 0
         self._failure: OSError | None = None
 
-    def add(self, kind: Kind, body: bytes) -> None:
+    def add(self, kind: RequestKind, body: bytes) -> None:
         """Record a request. An error is raised by `replay`, because the request itself can be applied."""
         try:
             self._file.write(packed(0, kind, body))
@@ -313,7 +313,7 @@ class Recorder:
             raise self._failure
         self._file.flush()
         end = self._file.tell()
-        await process.write(Kind.REPLAY, orjson.dumps([str(self._path), self._replayed_bytes, end]))
+        await process.write(RequestKind.REPLAY, orjson.dumps([str(self._path), self._replayed_bytes, end]))
         self._replayed_bytes = end
 
     def close(self) -> None:
@@ -360,14 +360,14 @@ class ShardProcess:
         """Call a function if the process ends by itself, or if it has ended."""
         self._connection.watch(died)
 
-    async def ask(self, kind: Kind, body: bytes = b"") -> bytes:
+    async def ask(self, kind: RequestKind, body: bytes = b"") -> bytes:
         return await self._connection.ask(kind, body)
 
     async def ask_info(self) -> Json:
-        info: Json = orjson.loads(await self.ask(Kind.INFO))
+        info: Json = orjson.loads(await self.ask(RequestKind.INFO))
         return info
 
-    async def write(self, kind: Kind, body: bytes) -> int:
+    async def write(self, kind: RequestKind, body: bytes) -> int:
         """Return the number of operations in the request."""
         self.written_points, operations = orjson.loads(await self.ask(kind, body))
         return int(operations)
@@ -375,7 +375,7 @@ class ShardProcess:
     async def close(self) -> None:
         """Flush and end."""
         with suppress(ErrorReply):
-            await self.ask(Kind.CLOSE)
+            await self.ask(RequestKind.CLOSE)
         await self.kill()
 
     async def retire(self) -> None:

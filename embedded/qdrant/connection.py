@@ -11,7 +11,7 @@ from itertools import count
 import orjson
 
 from embedded.qdrant.errors import ErrorReply
-from embedded.qdrant.messages import HEAD, REFUSED, Kind
+from embedded.qdrant.messages import HEAD, REFUSED, RequestKind
 
 _NUMBERS = 2**32
 
@@ -41,7 +41,7 @@ class Connection:
         """Call a function if the other end closes the connection, or if it is closed."""
         self._receiving.add_done_callback(lambda receiving: None if receiving.cancelled() else ended())
 
-    async def ask(self, kind: Kind, body: bytes = b"") -> bytes:
+    async def ask(self, kind: RequestKind, body: bytes = b"") -> bytes:
         """Send a request, before anything else runs, and return its reply.
 
         Raises:

@@ -23,7 +23,7 @@ _RECEIVED_AT_ONCE = 2**20  # bytes
 Message = tuple[int, int, bytes]  # number, kind or DONE or REFUSED, body
 
 
-class Kind(IntEnum):
+class RequestKind(IntEnum):
     """The kind of a request. Writes are applied in the order of their arrival; reads may overtake them."""
 
     QUERY = 0
@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
     @property
     def is_read(self) -> bool:
-        return self < Kind.UPSERT
+        return self < RequestKind.UPSERT
 
 
 def packed(number: int, code: int, body: bytes) -> bytes:

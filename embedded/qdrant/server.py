@@ -16,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from embedded.qdrant.collection import Collection
+from embedded.qdrant.collection import ServedCollection
 from embedded.qdrant.errors import ErrorReply, engine_errors, unsupported
-from embedded.qdrant.messages import Kind
+from embedded.qdrant.messages import RequestKind
 from embedded.qdrant.schema import Json
 from embedded.qdrant.shard import parse
 from embedded.qdrant.store import Store
@@ -116,38 +116,38 @@ class Api:
         return _done(request)
 
     async def upsert(self, request: Request) -> Json:
-        return await self._update(request, Kind.UPSERT)
+        return await self._update(request, RequestKind.UPSERT)
 
     async def delete_points(self, request: Request) -> Json:
-        return await self._update(request, Kind.DELETE)
+        return await self._update(request, RequestKind.DELETE)
 
     async def set_payload(self, request: Request) -> Json:
-        return await self._update(request, Kind.SET_PAYLOAD)
+        return await self._update(request, RequestKind.SET_PAYLOAD)
 
     async def batch(self, request: Request) -> list[Json]:
-        count = await self._collection(request).write(Kind.BATCH, await request.body())
+        count = await self._collection(request).write(RequestKind.BATCH, await request.body())
         return [_done(request)] * count
 
     async def retrieve(self, request: Request) -> bytes:
-        return await self._read(request, Kind.RETRIEVE)
+        return await self._read(request, RequestKind.RETRIEVE)
 
     async def scroll(self, request: Request) -> bytes:
-        return await self._read(request, Kind.SCROLL)
+        return await self._read(request, RequestKind.SCROLL)
 
     async def count(self, request: Request) -> bytes:
-        return await self._read(request, Kind.COUNT)
+        return await self._read(request, RequestKind.COUNT)
 
     async def query_batch(self, request: Request) -> bytes:
-        return await self._read(request, Kind.QUERY)
+        return await self._read(request, RequestKind.QUERY)
 
-    async def _update(self, request: Request, kind: Kind) -> Json:
+    async def _update(self, request: Request, kind: RequestKind) -> Json:
         await self._collection(request).write(kind, await request.body())
         return _done(request)
 
-    async def _read(self, request: Request, kind: Kind) -> bytes:
+    async def _read(self, request: Request, kind: RequestKind) -> bytes:
         return await self._collection(request).read(kind, await request.body())
 
-    def _collection(self, request: Request) -> Collection:
+    def _collection(self, request: Request) -> ServedCollection:
         return self._store.collection(request.path_params["name"])
 
 

@@ -20,7 +20,7 @@ import orjson
 
 from embedded.qdrant import queries, schema
 from embedded.qdrant.errors import ErrorReply
-from embedded.qdrant.messages import DONE, REFUSED, Inbox, Kind, Message, refusal
+from embedded.qdrant.messages import DONE, REFUSED, Inbox, Message, RequestKind, refusal
 from embedded.qdrant.shard import Shard
 
 READS_AN_OPERATION = 8  # the most that overtake one, so that writes end
@@ -46,7 +46,7 @@ class Serving:
             if arrived is None:
                 return
             for message in arrived:
-                (self._reads if Kind(message[1]).is_read else self._writes).append(message)
+                (self._reads if RequestKind(message[1]).is_read else self._writes).append(message)
             is_writing = self._writes or self._writing
             if self._reads and (overtaken < READS_AN_OPERATION or not is_writing):
                 self._read(*self._reads.popleft())
@@ -59,7 +59,7 @@ class Serving:
 
     def _read(self, number: int, kind: int, body: bytes) -> None:
         try:
-            self._reply(number, self._shard.read(Kind(kind), body))
+            self._reply(number, self._shard.read(RequestKind(kind), body))
         except BaseException as error:  # noqa: BLE001  a panic of the engine is not an `Exception`
             self._refuse(number, error)
 
@@ -67,7 +67,7 @@ class Serving:
         """Apply the next operation of the first write."""
         if self._writing is None:
             number, kind, body = self._writes.popleft()
-            self._writing = number, self._steps(Kind(kind), body)
+            self._writing = number, self._steps(RequestKind(kind), body)
         number, steps = self._writing
         try:
             next(steps)
@@ -78,16 +78,16 @@ class Serving:
             self._writing = None
             self._refuse(number, error)
 
-    def _steps(self, kind: Kind, body: bytes) -> Generator[None, None, Any]:
+    def _steps(self, kind: RequestKind, body: bytes) -> Generator[None, None, Any]:
         match kind:
-            case Kind.HOLD:
+            case RequestKind.HOLD:
                 self._shard.hold()
-            case Kind.RELEASE:
+            case RequestKind.RELEASE:
                 self._shard.release()
-            case Kind.REPLAY:
+            case RequestKind.REPLAY:
                 path, start, end = orjson.loads(body)
                 yield from self._shard.replay(Path(path), start, end)
-            case Kind.CLOSE:
+            case RequestKind.CLOSE:
                 self._closed = True
                 self._shard.close()
             case _:

@@ -23,7 +23,7 @@ import qdrant_edge as engine
 from embedded.qdrant import operations, queries, schema
 from embedded.qdrant.errors import ErrorReply, engine_errors
 from embedded.qdrant.filters import point_ids
-from embedded.qdrant.messages import HEAD, Kind
+from embedded.qdrant.messages import HEAD, RequestKind
 from embedded.qdrant.schema import Json
 
 SYNC_EVERY_SECONDS = 5.0
@@ -52,27 +52,27 @@ class Shard:
         self._last_sync = time.monotonic()
         self._syncing: threading.Thread | None = None
         self._held = False
-        self._reads: dict[Kind, Callable[[Json], Any]] = {
-            Kind.QUERY: self._query,
-            Kind.RETRIEVE: self._retrieve,
-            Kind.SCROLL: self._scroll,
-            Kind.COUNT: lambda body: {"count": self._engine.count(queries.count_request(body))},
-            Kind.INFO: lambda _: self.info(),
+        self._reads: dict[RequestKind, Callable[[Json], Any]] = {
+            RequestKind.QUERY: self._query,
+            RequestKind.RETRIEVE: self._retrieve,
+            RequestKind.SCROLL: self._scroll,
+            RequestKind.COUNT: lambda body: {"count": self._engine.count(queries.count_request(body))},
+            RequestKind.INFO: lambda _: self.info(),
         }
-        self._writes: dict[Kind, Callable[[Json], list[operations.Read]]] = {
-            Kind.UPSERT: lambda body: [operations.upsert(body, shape, self._operation_points)],
-            Kind.DELETE: lambda body: [operations.delete(body)],
-            Kind.SET_PAYLOAD: lambda body: [operations.set_payload(body)],
-            Kind.BATCH: lambda body: operations.batch(body, shape, self._operation_points),
-            Kind.CREATE_INDEX: lambda body: [operations.create_index(body)],
+        self._writes: dict[RequestKind, Callable[[Json], list[operations.Read]]] = {
+            RequestKind.UPSERT: lambda body: [operations.upsert(body, shape, self._operation_points)],
+            RequestKind.DELETE: lambda body: [operations.delete(body)],
+            RequestKind.SET_PAYLOAD: lambda body: [operations.set_payload(body)],
+            RequestKind.BATCH: lambda body: operations.batch(body, shape, self._operation_points),
+            RequestKind.CREATE_INDEX: lambda body: [operations.create_index(body)],
         }
 
-    def read(self, kind: Kind, body: bytes) -> Any:
+    def read(self, kind: RequestKind, body: bytes) -> Any:
         """Return the result of a read, for JSON with `queries.encode`."""
         with engine_errors():
             return self._reads[kind](parse(body))
 
-    def write(self, kind: Kind, body: bytes) -> Writing:
+    def write(self, kind: RequestKind, body: bytes) -> Writing:
         """Apply the operations of a request; after the last step they survive the death of this process."""
         with engine_errors():
             requests = []
@@ -90,7 +90,7 @@ class Shard:
             while file.tell() < end:
                 size, _, kind = HEAD.unpack(file.read(HEAD.size))
                 with suppress(ErrorReply):  # requests that were refused before are refused again
-                    yield from self.write(Kind(kind), file.read(size))
+                    yield from self.write(RequestKind(kind), file.read(size))
 
     def info(self) -> Json:
         info = self._engine.info()

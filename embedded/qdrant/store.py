@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 import structlog
 
 from embedded.qdrant import schema
-from embedded.qdrant.collection import CONFIGURATION, Collection
+from embedded.qdrant.collection import CONFIGURATION, ServedCollection
 from embedded.qdrant.errors import ErrorReply, not_found, wrong_input
 from embedded.qdrant.schema import Json
 
@@ -35,14 +35,14 @@ class Store:
         self._lock = _owned(data_dir)
         self._directory = data_dir / "collections"
         self._directory.mkdir(exist_ok=True)
-        self._collections: dict[str, Collection] = {}
+        self._collections: dict[str, ServedCollection] = {}
         self._creation = asyncio.Lock()
         self._maintenance: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open the collections, and start to optimize in the background."""
         directories = self._collection_directories()
-        opened = await asyncio.gather(*(Collection.open(path, _die) for path in directories))
+        opened = await asyncio.gather(*(ServedCollection.open(path, _die) for path in directories))
         self._collections = {unquote(collection.directory.name): collection for collection in opened}
         self._maintenance = asyncio.get_running_loop().create_task(self._maintain())
 
@@ -58,7 +58,7 @@ class Store:
     def exists(self, name: str) -> bool:
         return name in self._collections
 
-    def collection(self, name: str) -> Collection:
+    def collection(self, name: str) -> ServedCollection:
         """Return the collection with that name; 404 if it does not exist."""
         collection = self._collections.get(name)
         if collection is None:
@@ -71,8 +71,8 @@ class Store:
         async with self._creation:  # a collection that "already exists" accepts writes
             if self.exists(name):
                 raise ErrorReply(409, f"Wrong input: Collection `{name}` already exists!")
-            Collection.create(self._path(name), schema.creation(request))
-            self._collections[name] = await Collection.open(self._path(name), _die)
+            ServedCollection.create(self._path(name), schema.creation(request))
+            self._collections[name] = await ServedCollection.open(self._path(name), _die)
 
     async def delete(self, name: str) -> bool:
         """Delete the collection; return false if it does not exist."""

@@ -22,8 +22,8 @@ from embedded.ports import free_port
 from embedded.qdrant import collection as collection_module
 from embedded.qdrant import process, schema
 from embedded.qdrant import shard as shard_module
-from embedded.qdrant.collection import Collection, Recorder
-from embedded.qdrant.messages import DONE, HEAD, Inbox, Kind, packed
+from embedded.qdrant.collection import ServedCollection, WriteRecord
+from embedded.qdrant.messages import DONE, HEAD, Inbox, RequestKind, packed
 from embedded.qdrant.serving import READS_AN_OPERATION, Serving
 from embedded.qdrant.shard import Shard
 from embedded.supervisor import Supervisor
@@ -556,18 +556,18 @@ async def test_writes_continue_during_replay(collection, monkeypatch):
     """Only for the last replay do writes wait; each replay is of the writes during the one before."""
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(collection_module, "REPLAYED_LAST_BYTES", 0)
-    replayed_bytes, replay = [], Recorder.replay
+    replayed_bytes, replay = [], WriteRecord.replay
 
-    async def replay_and_write(recorder, process):
-        replayed_bytes.append(recorder.unreplayed_bytes)
+    async def replay_and_write(record, process):
+        replayed_bytes.append(record.unreplayed_bytes)
         if len(replayed_bytes) < 3:
-            await asyncio.gather(replay(recorder, process), write(collection, points(20_000, 1)))
+            await asyncio.gather(replay(record, process), write(collection, points(20_000, 1)))
         else:
-            await replay(recorder, process)
+            await replay(record, process)
 
-    monkeypatch.setattr(Recorder, "replay", replay_and_write)
+    monkeypatch.setattr(WriteRecord, "replay", replay_and_write)
     await write(collection, points(1, 500))
-    await maintained(collection, lambda: collection._recorder is not None)
+    await maintained(collection, lambda: collection._record is not None)
     await write(collection, points(10_000, 1280))
 
     await maintained(collection, lambda: collection._number == 1)
@@ -594,10 +594,10 @@ async def test_repeated_writes_are_on_disk_before_takeover(collection, monkeypat
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     states = []
     monkeypatch.setattr(
-        collection_module, "sync", lambda _: states.append((collection._recorder.unreplayed_bytes, collection._number))
+        collection_module, "sync", lambda _: states.append((collection._record.unreplayed_bytes, collection._number))
     )
     await write(collection, points(1, 500))
-    await maintained(collection, lambda: collection._recorder is not None)
+    await maintained(collection, lambda: collection._record is not None)
     await write(collection, points(10_000, 100))
 
     await maintained(collection, lambda: collection._number == 1)
@@ -609,8 +609,8 @@ async def test_fast_writes_end_replay(collection, monkeypatch):
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(collection_module, "REPLAYED_LAST_BYTES", -1)
     monkeypatch.setattr(collection_module, "REPLAY_ROUNDS", 3)
-    rounds, replay = [], Recorder.replay
-    monkeypatch.setattr(Recorder, "replay", lambda *arguments: rounds.append(1) or replay(*arguments))
+    rounds, replay = [], WriteRecord.replay
+    monkeypatch.setattr(WriteRecord, "replay", lambda *arguments: rounds.append(1) or replay(*arguments))
     await write(collection, points(1, 500))
     await maintained(collection, lambda: collection._optimization is not None)
 
@@ -623,7 +623,7 @@ async def test_full_disk_fails_optimization_but_no_write(collection, monkeypatch
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     (collection.directory / "shard-1.writes").symlink_to("/dev/full")
     await write(collection, points(1, 500))
-    await maintained(collection, lambda: collection._recorder is not None)
+    await maintained(collection, lambda: collection._record is not None)
     optimization = collection._optimization
 
     for first in range(10_000, 10_100):
@@ -685,9 +685,9 @@ async def has_segments(collection, segments):
 @pytest.fixture
 async def collection(request, tmp_path):
     optimizers = getattr(request, "param", EAGER["optimizers_config"])
-    Collection.create(tmp_path / "c", {"vectors": VECTORS, **EAGER, "optimizers_config": optimizers})
+    ServedCollection.create(tmp_path / "c", {"vectors": VECTORS, **EAGER, "optimizers_config": optimizers})
     died = []
-    collection = await Collection.open(tmp_path / "c", lambda: died.append(True))
+    collection = await ServedCollection.open(tmp_path / "c", lambda: died.append(True))
     yield collection
     await collection.close()
     assert not died
@@ -697,7 +697,7 @@ VECTORS = {"v": {"size": DIMENSIONS, "distance": "Cosine"}}
 
 
 async def write(collection, batch):
-    await collection.write(Kind.UPSERT, orjson.dumps({"points": batch}))
+    await collection.write(RequestKind.UPSERT, orjson.dumps({"points": batch}))
 
 
 async def maintained(collection, condition):
@@ -716,7 +716,7 @@ NEVER, AT_ONCE = 1e9, -1.0  # seconds
 
 @pytest.fixture
 def shard(tmp_path):
-    Collection.create(tmp_path / "c", {"vectors": VECTORS})
+    ServedCollection.create(tmp_path / "c", {"vectors": VECTORS})
     shard = Shard(tmp_path / "c/shard-0", schema.shape({"vectors": VECTORS}))
     yield shard
     shard.close()
@@ -724,11 +724,11 @@ def shard(tmp_path):
 
 def write_all(shard, batch):
     """Return the number of steps."""
-    return len(list(shard.write(Kind.UPSERT, orjson.dumps({"points": batch}))))
+    return len(list(shard.write(RequestKind.UPSERT, orjson.dumps({"points": batch}))))
 
 
 def query(shard):
-    shard.read(Kind.QUERY, orjson.dumps(SEARCH))
+    shard.read(RequestKind.QUERY, orjson.dumps(SEARCH))
 
 
 SEARCH = {"searches": [{"query": [1.0] * DIMENSIONS, "using": "v", "limit": 1}]}
@@ -798,8 +798,8 @@ def test_queries_overtake_writes_which_end_nevertheless(shard):
     upsert = orjson.dumps(
         {"points": points(1, 160)}
     )  # five steps to read it, ten operations of 16 points, and the reply
-    messages = [packed(1, Kind.UPSERT, upsert)]
-    messages += [packed(number, Kind.QUERY, orjson.dumps(SEARCH)) for number in range(2, 201)]
+    messages = [packed(1, RequestKind.UPSERT, upsert)]
+    messages += [packed(number, RequestKind.QUERY, orjson.dumps(SEARCH)) for number in range(2, 201)]
     with server, process:
         sending = threading.Thread(target=server.sendall, args=(b"".join(messages),))
         sending.start()

@@ -132,7 +132,7 @@ async def test_concurrent_migrations_release_locks_per_transaction(other):
 async def test_process_that_waits_for_migrations_has_no_transaction(other, waiting):
     """An index that is built `CONCURRENTLY` may wait for each of its transactions, so none may last."""
     database, holder = Database(other, timeout=None), Database(other, timeout=None)
-    begun = """
+    transactions_now = """
         SELECT coalesce(array_agg((pid, xact_start)::text), '{}') FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
     """
@@ -146,7 +146,7 @@ async def test_process_that_waits_for_migrations_has_no_transaction(other, waiti
             ).scalar_one()
 
             async def transactions():
-                return set(await value(holder, begun)) - {held}
+                return set(await value(holder, transactions_now)) - {held}
 
             waiter = asyncio.create_task(waiting(database.engine))
             await eventually(transactions)

@@ -363,7 +363,7 @@ BUGS = (
         "a copy is made while a write is applied",
         ENGINE + "test_copy_has_every_write_that_is_not_recorded",
         "embedded/qdrant/collection.py",
-        (("await self._process.ask(Kind.HOLD)", "pass"),),
+        (("await self._process.ask(RequestKind.HOLD)", "pass"),),
     ),
     Bug(
         "writes wait until no query is left",
