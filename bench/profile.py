@@ -1,13 +1,14 @@
 """Where the processor time of a chunk and of a query is spent: `python -m bench profile [--chunks N] [--queries N]`.
 
 All processes of a deployment run while the corpus of `bench ingest` is ingested, and then while one client sends
-queries one after the other. py-spy takes samples of each Python process that is on a processor. The time of a process
-comes from the kernel; the samples only divide it. A sample belongs to the innermost function of ours in its stack, and
-so does the time of the libraries that this function calls; the second table divides the same time by the package of
-the innermost frame. Samples without a function of ours are named after their package.
+queries one after the other. The kernel counts the time of each thread, and py-spy's samples of the thread divide it, so
+threads that wait cost nothing. A sample belongs to the innermost function of ours in its stack, and so does the time of
+the libraries that this function calls. The time is divided three times: by thread, by function of ours, and by the
+package of the innermost frame. Samples without a function of ours are named after their package; threads without
+samples are those of libraries.
 
-py-spy stops a process for each sample (about 1 ms), so wall clock and rates differ from `bench ingest`. It needs
-the right to trace other processes: root, or `sudo sysctl kernel.yama.ptrace_scope=0`.
+py-spy needs the right to trace other processes: root, or `sudo sysctl kernel.yama.ptrace_scope=0`. It reads a process
+while it runs: stopping it for each sample would double its time.
 """
 
 from __future__ import annotations
@@ -19,46 +20,68 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.deployment import Deployment, ScriptedProvider, corpus
+import psutil
+
+from tests.support.deployment import Deployment, ScriptedProvider, corpus, processor_seconds
 
 LATENCY_SECONDS = 0.5
 _SECTIONS = 5  # chunks of a document
-_SAMPLES_A_SECOND = 100
+_SAMPLES_A_SECOND = 50
 _LISTED = 0.01  # of a process's time; smaller parts are summed up
 _FRAME = re.compile(r"(?P<function>.*) \((?P<file>[^()]*?)(?::\d+)?\)$")
-# Frames of threads that wait, which py-spy often takes for running.
-_WAITS = {
-    ("_worker", "concurrent/futures/thread.py"),
-    ("wait", "threading.py"),
-    ("accept", "socket.py"),
-    ("poll", "kombu/utils/eventio.py"),
-}
+_THREAD = re.compile(r"thread \((?P<id>\d+)\)(?:: (?P<name>.*))?$")
+_NUMBERED = re.compile(r"[-_]\d+(?:_\d+)?$")  # the end of the name of a pool's thread
 _OURS = ("shared/", "api/", "workers/", "embedded/")
+
+Threads = dict[int, tuple[str, float]]  # name in the kernel and processor seconds of each thread, by its id
 
 
 @dataclass(slots=True)
-class Samples:
-    """Samples of one process, by function of ours and by package."""
+class Parts:
+    """The processor seconds of one process and its children, divided in three ways."""
 
+    by_thread: Counter[str] = field(default_factory=Counter)
     by_function: Counter[str] = field(default_factory=Counter)
     by_package: Counter[str] = field(default_factory=Counter)
 
-    def add(self, folded: str) -> None:
-        """Add the lines of py-spy's format `raw`: frames from the outermost inwards, and a count."""
-        for line in folded.splitlines():
-            stack, _, count = line.rpartition(" ")
-            frames = [match for frame in stack.split(";") if (match := _FRAME.match(frame))]
-            if frames and (frames[-1]["function"].rpartition(".")[2], frames[-1]["file"]) not in _WAITS:
-                package = _package(frames[-1]["file"])
-                own = next((frame for frame in reversed(frames) if frame["file"].startswith(_OURS)), None)
-                self.by_function[f"{own['file']} {own['function']}" if own else f"({package})"] += int(count)
-                self.by_package[package] += int(count)
+    def add_ended(self, total: float) -> None:
+        """Add the rest of the total: the time of threads and children that ended meanwhile."""
+        rest = max(0.0, total - self.by_thread.total())
+        for counter in (self.by_thread, self.by_function, self.by_package):
+            counter["(ended)"] += rest
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Samples of one thread."""
+
+    name: str = ""
+    by_function: Counter[str] = field(default_factory=Counter)
+    by_package: Counter[str] = field(default_factory=Counter)
+
+
+def _read(folded: str) -> dict[int, _Samples]:
+    """Read the samples of each thread in py-spy's format `raw`: frames from the outermost inwards, and a count."""
+    samples: dict[int, _Samples] = defaultdict(_Samples)
+    for line in folded.splitlines():
+        stack, _, count = line.rpartition(" ")
+        parts = stack.split(";")
+        threads = [match for part in parts if (match := _THREAD.match(part))]
+        frames = [match for part in parts if (match := _FRAME.match(part))]
+        if threads and frames:
+            own = next((frame for frame in reversed(frames) if frame["file"].startswith(_OURS)), None)
+            package = _package(frames[-1]["file"])
+            thread = samples[int(threads[-1]["id"])]
+            thread.name = _NUMBERED.sub("", threads[-1]["name"] or "")
+            thread.by_function[f"{own['file']} {own['function']}" if own else f"({package})"] += int(count)
+            thread.by_package[package] += int(count)
+    return samples
 
 
 def _package(file: str) -> str:
@@ -68,42 +91,76 @@ def _package(file: str) -> str:
     return top.removesuffix(".py") if "/" in file else f"Python's {top.removesuffix('.py')}"
 
 
+def _threads(pid: int) -> Threads:
+    """Return the threads of a process and of its children."""
+    threads: Threads = {}
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for task in (
+            t for p in (process, *process.children(recursive=True)) for t in Path(f"/proc/{p.pid}/task").glob("*")
+        ):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                nanoseconds = int((task / "schedstat").read_text().split()[0])
+                threads[int(task.name)] = (_NUMBERED.sub("", (task / "comm").read_text().strip()), nanoseconds / 1e9)
+    return threads
+
+
+def _divided(before: Threads, now: Threads, samples: Mapping[int, _Samples]) -> Parts:
+    """Divide the time of each thread by its samples."""
+    parts = Parts()
+    for thread, (name, seconds) in now.items():
+        spent = seconds - before.get(thread, ("", 0.0))[1]
+        taken = samples.get(thread) or _Samples(
+            name, Counter({f"(thread {name})": 1}), Counter({f"(thread {name})": 1})
+        )
+        parts.by_thread[taken.name] += spent
+        for counter, counts in ((parts.by_function, taken.by_function), (parts.by_package, taken.by_package)):
+            for part, count in counts.items():
+                counter[part] += spent * count / counts.total()
+    return parts
+
+
 @contextmanager
-def sampling(py_spy: str, processes: Mapping[str, int], folder: Path) -> Iterator[dict[str, Samples]]:
-    """Sample processes; the mapping that is returned has the samples after the end of the block."""
-    samples = {name: Samples() for name in processes}
+def sampling(py_spy: str, processes: Mapping[str, int], folder: Path) -> Iterator[dict[str, Parts]]:
+    """Sample processes; the mapping that is returned has the parts of each after the end of the block."""
+    parts: dict[str, Parts] = {}
     recorders = {}
     for name, pid in processes.items():
         output = ["--format", "raw", "--output", str(folder / f"{name}.folded")]
-        rate = ["--rate", str(_SAMPLES_A_SECOND), "--subprocesses", "--function"]
+        rate = ["--rate", str(_SAMPLES_A_SECOND), "--subprocesses", "--function", "--threads", "--nonblocking"]
         command = [py_spy, "record", "--pid", str(pid), *rate, *output]
         recorders[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(1.0)  # py-spy prints nothing when it starts
+    before = {name: (_threads(pid), processor_seconds(pid)) for name, pid in processes.items()}
     try:
-        yield samples
+        yield parts
     finally:
+        now = {name: (_threads(pid), processor_seconds(pid)) for name, pid in processes.items()}
         for recorder in recorders.values():
             recorder.send_signal(signal.SIGINT)
         for name, recorder in recorders.items():
             recorder.wait(timeout=60)
-            samples[name].add((folder / f"{name}.folded").read_text())
+            samples = _read((folder / f"{name}.folded").read_text())
+            parts[name] = _divided(before[name][0], now[name][0], samples)
+            parts[name].add_ended(now[name][1] - before[name][1])
 
 
-def table(title: str, seconds: Mapping[str, float], samples: Mapping[str, Samples], count: int) -> None:
+def table(title: str, parts: Mapping[str, Parts], count: int) -> None:
     """Print the microseconds of each part of each process, divided by the number of chunks or queries."""
+    seconds = {name: own.by_thread.total() for name, own in parts.items()}
     print(f"\n{title}: {sum(seconds.values()) / count * 1e3:.2f} CPU ms each, without the other engines", flush=True)
-    for name, own in seconds.items():
-        print(f"  {name}: {own / count * 1e6:,.0f} µs")
-        for counter in (samples[name].by_function, samples[name].by_package):
-            _print_parts(counter, own / count * 1e6)
+    for name, own in parts.items():
+        print(f"  {name}: {seconds[name] / count * 1e6:,.0f} µs")
+        for counter in (own.by_thread, own.by_function, own.by_package):
+            _print_parts(counter, count)
 
 
-def _print_parts(counter: Counter[str], microseconds: float) -> None:
-    total = counter.total() or 1
-    listed = [(part, n) for part, n in counter.most_common() if n >= _LISTED * total]
-    for part, n in listed:
-        print(f"    {n / total * microseconds:8,.0f}  {part}")
-    print(f"    {(total - sum(n for _, n in listed)) / total * microseconds:8,.0f}  all others\n")
+def _print_parts(seconds: Counter[str], count: int) -> None:
+    total = seconds.total()
+    listed = [(part, spent) for part, spent in seconds.most_common() if spent >= _LISTED * total]
+    for part, spent in listed:
+        print(f"    {spent / count * 1e6:8,.0f}  {part}")
+    print(f"    {(total - sum(spent for _, spent in listed)) / count * 1e6:8,.0f}  all others\n")
 
 
 def main() -> None:
@@ -130,35 +187,26 @@ def _profiled(deployment: Deployment) -> dict[str, int]:
     return {**own, "qdrant": deployment.stack.pids()["qdrant"]}
 
 
-def _spent(deployment: Deployment) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the processor seconds of the Python processes, and of the other engines."""
-    engines = deployment.engine_cpu_seconds()
-    return deployment.cpu_seconds() | {"qdrant": engines.pop("qdrant")}, engines
-
-
 def _ingest(deployment: Deployment, py_spy: str, documents: int, folder: Path) -> None:
-    with sampling(py_spy, _profiled(deployment), folder) as samples:
-        before, engines_before = _spent(deployment)
+    engines = deployment.engine_cpu_seconds()
+    with sampling(py_spy, _profiled(deployment), folder) as parts:
         deployment.ingest(corpus(documents))
         settled = deployment.wait_until_settled(documents)
-        now, engines = _spent(deployment)
     chunks = sum(document["chunks"]["indexed"] for document in settled)
-    table(f"Ingest of {chunks:,} chunks", _since(before, now), samples, chunks)
-    _print_engines(_since(engines_before, engines), chunks)
+    table(f"Ingest of {chunks:,} chunks", parts, chunks)
+    _print_engines(_since(engines, deployment.engine_cpu_seconds()), chunks)
 
 
 def _query(deployment: Deployment, py_spy: str, queries: int, folder: Path) -> None:
     questions = [section.split("\n")[0] for text in corpus().values() for section in text.split("\n\n## ")[1:]]
     processes = {name: pid for name, pid in _profiled(deployment).items() if name in ("api", "qdrant")}
-    with sampling(py_spy, processes, folder) as samples:
-        before, engines_before = _spent(deployment)
+    engines = deployment.engine_cpu_seconds()
+    with sampling(py_spy, processes, folder) as parts:
         for number in range(queries):
             body = {"question": questions[number % len(questions)], "collection": "default"}
             deployment.client.post("/v1/retrieve", json=body).raise_for_status()
-        now, engines = _spent(deployment)
-    spent = _since(before, now)
-    table(f"{queries:,} queries", {name: spent[name] for name in processes}, samples, queries)
-    _print_engines(_since(engines_before, engines), queries)
+    table(f"{queries:,} queries", parts, queries)
+    _print_engines(_since(engines, deployment.engine_cpu_seconds()), queries)
 
 
 def _since(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
@@ -166,11 +214,9 @@ def _since(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, f
 
 
 def _print_engines(seconds: Mapping[str, float], count: int) -> None:
-    print(
-        "  other engines, ms:",
-        ", ".join(f"{name} {spent / count * 1e3:.2f}" for name, spent in seconds.items()),
-        flush=True,
-    )
+    others = {name: spent for name, spent in seconds.items() if name != "qdrant"}
+    listed = ", ".join(f"{name} {spent / count * 1e3:.2f}" for name, spent in others.items())
+    print("  other engines, ms:", listed, flush=True)
 
 
 if __name__ == "__main__":
