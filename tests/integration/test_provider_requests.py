@@ -96,9 +96,11 @@ async def test_silent_provider_times_out():
         await silence.wait()
 
     async with answering(silent) as address, connected(f"http://{address}/v1", timeout=0.2 * SECOND) as provider:
-        with pytest.raises(TimedOut):
-            await provider.post("/embeddings", {})
-        silence.set()
+        try:
+            with pytest.raises(TimedOut):
+                await provider.post("/embeddings", {})
+        finally:
+            silence.set()
 
 
 async def test_reply_that_breaks_off_is_unavailable():
