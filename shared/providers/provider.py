@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -123,7 +124,8 @@ class Provider:
             connector = aiohttp.TCPConnector(
                 limit=_CONNECTIONS, keepalive_timeout=_IDLE_SECONDS, ssl=_trusted(self._url)
             )
-            self._opened = aiohttp.ClientSession(connector=connector, headers=headers, trust_env=True)
+            # Not `trust_env`: it reads the environment and a file of passwords in two threads, for each request.
+            self._opened = aiohttp.ClientSession(connector=connector, headers=headers, proxy=_proxy_of(self._url))
         return self._opened
 
     async def stream_chat(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
@@ -169,6 +171,14 @@ def _trusted(url: str) -> Any:
     import httpx  # noqa: PLC0415 - a process without encrypted connections does not need it
 
     return httpx.create_ssl_context()
+
+
+def _proxy_of(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL."""
+    parts, proxies = urlsplit(url), getproxies()
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")
 
 
 def _headers() -> dict[str, str]:

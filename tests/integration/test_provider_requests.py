@@ -60,13 +60,20 @@ async def test_request_has_key_or_password_of_url(user, key, sent):
     }
 
 
-async def test_requests_use_proxy_of_environment(monkeypatch):
-    async with answering(echo) as proxy, connected("http://models.example/v1") as provider:
-        monkeypatch.setenv("http_proxy", f"http://{proxy}")
-        monkeypatch.setenv("no_proxy", "")
-        seen = await provider.post("/embeddings", {})
+@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
+async def test_requests_use_proxy_of_environment(monkeypatch, variable):
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with answering(echo) as proxy, answering(echo) as server:
+        monkeypatch.setenv(variable, f"http://{proxy}")
+        async with connected("http://models.example/v1") as provider:
+            seen = await provider.post("/embeddings", {})
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        async with connected(f"http://{server}/v1") as provider:
+            past = await provider.post("/embeddings", {})
 
     assert seen["url"] == "http://models.example/v1/embeddings"
+    assert past["url"] == f"http://{server}/v1/embeddings"
 
 
 async def test_certificates_of_environment_are_trusted(monkeypatch, tmp_path):
