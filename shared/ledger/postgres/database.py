@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import QueuePool
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
-from shared.ledger.postgres import plans
+from shared.ledger.postgres import driver, plans
 from shared.process import metrics, traces
 
 Pooler = Literal["none", "transaction"]
@@ -79,8 +79,7 @@ _NEEDS_NO_SNAPSHOT = text("SHOW lock_timeout")
 # Take a lock if it is free; the end of the transaction releases it.
 _LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
 
-# Use every array type of the statements once. The driver looks a type up when a connection first uses it, which takes
-# 10 ms of planning each time.
+# Use every array type of the statements once: the first connection of a process looks them all up together.
 _ELEMENTS = ("uuid", "text", "bytea", "bigint", "int", "float", "boolean", "timestamptz")
 _ARRAYS = text(f"SELECT {', '.join(f'CAST(NULL AS {element}[])' for element in _ELEMENTS)}")
 
@@ -147,6 +146,7 @@ class Database:
             hide_parameters=True,  # an error is logged, and texts of documents must not be
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             connect_args={
+                "connection_class": driver.Connection,
                 "timeout": 10,
                 "command_timeout": bound + 5 if bound else None,
                 **(_SESSION if pooler == "none" else _WITHOUT_SESSION),
