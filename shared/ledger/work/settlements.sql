@@ -347,11 +347,18 @@ WHERE id IN (
     FOR NO KEY UPDATE SKIP LOCKED)
 
 -- name: lock_advancing
--- Lock documents among these that may advance, in one order.
+-- Lock documents among these that may advance, in one order; return whether their texts are not shown yet.
 -- plan: generic
-SELECT d.id FROM documents d
+SELECT d.id, {SHOW.applies:d} AS opening FROM documents d
 WHERE d.id IN (SELECT d.id FROM documents d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {may_advance})
 ORDER BY d.id FOR UPDATE
+
+-- name: open_first
+-- Make the first version of locked documents live and searchable: queries see its points as soon as they are written.
+-- plan: generic
+UPDATE documents d SET {SHOW.sets}, live_version = d.version, due_at = now(), updated_at = now()
+WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {becomes_live} AND d.version = 1 AND {no_first_sweep}
+RETURNING d.id, {follows}
 
 -- name: make_live
 -- Make the newest version of locked documents live if all its texts are stored.
