@@ -15,12 +15,12 @@ def imports() -> Iterator[None]:
     """Import the modules of a long-running process in the block; before it, only modules of Python may be imported.
 
     Garbage collections are rare until `shared.process.gc.freeze`: imported modules are not garbage, and visiting them
-    again and again takes a tenth of the start. structlog would load rich for tracebacks, which no log line has.
+    again and again takes a tenth of the start. Rich is hidden, because structlog would load it for tracebacks, which no
+    log line has, and httpx for its command line.
     """
     gc.set_threshold(_IMPORTED)
     with without("rich"):
-        import structlog  # noqa: F401, PLC0415 - its first import decides
-    yield
+        yield
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 from pydantic import BaseModel, ConfigDict
 
+from shared.process.start import without
+
 
 @contextmanager
 def _built_when_used() -> Iterator[None]:
@@ -26,7 +28,7 @@ def _built_when_used() -> Iterator[None]:
         BaseModel.model_rebuild = rebuild  # type: ignore[method-assign]
 
 
-with _built_when_used():
+with _built_when_used(), without("rich"):  # httpx would load it for its command line
     from qdrant_client import AsyncQdrantClient, models
     from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
     from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
