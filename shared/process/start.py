@@ -27,7 +27,7 @@ def imports() -> Iterator[None]:
 def without(*modules: str) -> Iterator[None]:
     """Import libraries in the block as if some optional modules were not installed; imported ones stay available."""
     hidden = [name for name in modules if name not in sys.modules]
-    sys.modules |= dict.fromkeys(hidden)  # type: ignore[arg-type] - Python: an entry None makes its import fail
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # an import of None fails, as documented
     try:
         yield
     finally:
