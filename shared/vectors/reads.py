@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-
 from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
@@ -91,8 +89,7 @@ class Reads(QdrantConnection):
             Vectors of shape `(dimensions,)` and unit length; chunks without a vector are missing.
         """
         newest = await self._newest(where, chunk_search(where, chunks, text_vectors=True)) if chunks else {}
-        vectors = {chunk: hit.vectors["dense"] for chunk, hit in newest.items() if "dense" in hit.vectors}
-        return {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in vectors.items()}
+        return {chunk: _vector(hit.vectors["dense"]) for chunk, hit in newest.items() if "dense" in hit.vectors}
 
     async def stored_vectors(self, name: str, ids: Sequence[str]) -> dict[str, StoredVector]:
         """Return the embedded texts and their vectors by point id; empty if the collection does not exist.
@@ -195,8 +192,13 @@ def _is_reusable(point: Mapping[str, Any]) -> bool:
 
 
 def _stored_vector(point: Mapping[str, Any]) -> StoredVector:
-    vector = np.asarray(point["vector"]["dense"], dtype=np.float32)
-    return StoredVector((point.get("payload") or {}).get("question"), vector)
+    return StoredVector((point.get("payload") or {}).get("question"), _vector(point["vector"]["dense"]))
+
+
+def _vector(values: Sequence[float]) -> Vectors:
+    import numpy as np  # noqa: PLC0415 - the scheduler reads no vectors, and NumPy takes 10 MB
+
+    return np.asarray(values, dtype=np.float32)
 
 
 def _stored(record: _Record) -> StoredPoint:

@@ -114,7 +114,7 @@ async def open_client(services, settings):
 @pytest.fixture
 async def deliverer(services):
     sender = Sender(private=True, timeout=timedelta(seconds=5))
-    yield Deliverer(services.ledger.webhooks, sender)
+    yield Deliverer(services.ledger.webhooks, lambda: sender)
     await sender.aclose()
 
 
@@ -160,7 +160,7 @@ async def test_failing_message_does_not_delay_other_messages(open_client, servic
     await services.ledger.work.find_ended()
     sender = RaisingSender(private=True, timeout=timedelta(seconds=5))
 
-    assert await Deliverer(services.ledger.webhooks, sender).deliver()
+    assert await Deliverer(services.ledger.webhooks, lambda: sender).deliver()
 
     await sender.aclose()
     (odd,), (even,) = [await delivered_to(open_client, hook) for hook in hooks]
@@ -349,7 +349,7 @@ async def test_private_addresses_are_rejected_at_creation_and_delivery(
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
     sender = Sender(private=False)
-    await Deliverer(services.ledger.webhooks, sender).deliver()
+    await Deliverer(services.ledger.webhooks, lambda: sender).deliver()
     await sender.aclose()
     (delivery,) = await delivered_to(open_client, hook)
     assert "private address" in delivery["error"]

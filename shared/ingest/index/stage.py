@@ -12,7 +12,6 @@ plain text first, because the similarity filter compares questions with it, then
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -36,6 +35,7 @@ from shared.domain.vectors import Vectors
 from shared.domain.work import ChunkToIndex, Lease
 from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
+from shared.ingest.index import BATCH_CHUNKS
 from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher
 from shared.ingest.index.reuse import stored_vectors
@@ -46,7 +46,6 @@ from shared.providers.limiter.limiter import Limiter
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 
-BATCH_CHUNKS = 32
 _MISCONFIGURED_PAUSE = timedelta(minutes=1)
 
 log = structlog.get_logger()
@@ -432,7 +431,7 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
 def _indexed(graded: _FilteredChunk) -> IndexOutcome:
     """Return the outcome that the ledger records when the chunk's points are stored."""
     chunk, text = graded.chunk, graded.text
-    recorded = [dataclasses.asdict(question) for question in graded.filtered]
+    recorded = [question.as_json() for question in graded.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
     return IndexOutcome(
         chunk, recorded, len(graded.passed), error, [(question, _state(vector)) for question, vector in graded.accepted]
