@@ -237,7 +237,7 @@ async def test_message_of_killed_scheduler_is_delivered_by_another(open_client, 
     await work(services, "parse")
     hooks = services.ledger.webhooks
     (late,) = await hooks.claim(webhooks=10, of_one=10, lease=timedelta(seconds=0))  # killed here
-    attempt = await deliverer.sender.send(late)
+    attempt = await deliverer.sender().send(late)
 
     assert await deliverer.deliver()
 
@@ -478,7 +478,7 @@ async def test_connection_uses_checked_address(services, deliverer, receiver, ce
 
     monkeypatch.setattr("shared.maintenance.webhooks.sender.resolve", resolve_to_loopback)
     trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=certificate), trust_env=False)
-    monkeypatch.setattr(deliverer.sender, "_client", trusting)
+    monkeypatch.setattr(deliverer.sender(), "_client", trusting)
     library = Library(services)
     async with trusting, receiving(certificate) as encrypted:
         for server in (receiver, encrypted):

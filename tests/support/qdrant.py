@@ -7,7 +7,7 @@ from qdrant_client import AsyncQdrantClient
 
 def qdrant_client(services) -> AsyncQdrantClient:
     """Return a client that keeps no connection between requests, so that it need not be closed."""
-    return AsyncQdrantClient(url=services.settings.qdrant_url, timeout=60)
+    return AsyncQdrantClient(url=services.settings.qdrant_url, timeout=60, check_compatibility=False)
 
 
 def is_upsert(method, path) -> bool:
