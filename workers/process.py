@@ -78,7 +78,7 @@ def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
         "--loglevel",
         "WARNING",
     ]
-    # Nobody reads Celery's events: the ledger has the heartbeats of all processes.
+    # No program reads Celery's events: the ledger has the heartbeats of all processes.
     silent = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     app.worker_main([*arguments, *silent, "--hostname", f"{role}@%h"])
 

@@ -85,7 +85,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """An answer that is an error; the fields are what the provider's JSON says, of any type.
+    """An answer that is an error; the fields are values of the provider's JSON, of any type.
 
     Args:
         status: HTTP status; None if a reply was interrupted.

@@ -1,7 +1,7 @@
 """OpenAI's SDK, for streams, files and batches, and the conversion of its errors.
 
 Other calls bypass it (`shared.providers.provider`), and importing it takes 25 MB and up to a second: import this module
-where it is used.
+in the function that needs it.
 """
 
 from __future__ import annotations

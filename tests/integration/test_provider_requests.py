@@ -1,4 +1,4 @@
-"""Requests to providers: keys, proxies and certificates, and what a failure becomes."""
+"""Requests to providers: keys, proxies, certificates, and the errors of failed requests."""
 
 import asyncio
 import ssl
