@@ -1,4 +1,4 @@
-"""Qdrant's own client, with which tests look at points and change them behind the product's back."""
+"""Qdrant's own client, with which tests read points, and change them without the product."""
 
 from __future__ import annotations
 
