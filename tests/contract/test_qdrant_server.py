@@ -520,6 +520,7 @@ async def test_bulk_load_is_indexed_incrementally(http):
 
 
 async def test_idle_collection_merges_its_segments(collection, monkeypatch):
+    monkeypatch.setattr(schema, "JOINED_SEGMENTS", 2)
     monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.5)
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501):
@@ -536,13 +537,14 @@ async def test_idle_collection_merges_its_segments(collection, monkeypatch):
 # A segment of 150 KB holds the vectors of 600 points.
 @pytest.mark.parametrize("collection", [EAGER["optimizers_config"] | {"max_segment_size": 150}], indirect=True)
 async def test_full_segments_are_not_merged_again_when_idle(collection, monkeypatch):
+    monkeypatch.setattr(schema, "JOINED_SEGMENTS", 2)
     monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.2)
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501, 1001):
         await write(collection, points(first, 500))
         await maintained(collection, lambda first=first: indexed_at_least(collection, first + 400))
     await maintained(collection, lambda: collection._joined and collection._optimization is None)
-    assert (await collection.info())["segments_count"] > collection_module.JOINED_SEGMENTS
+    assert (await collection.info())["segments_count"] > schema.JOINED_SEGMENTS
     await write(collection, points(1, 1))
 
     started = []
@@ -717,7 +719,7 @@ NEVER, AT_ONCE = 1e9, -1.0  # seconds
 @pytest.fixture
 def shard(tmp_path):
     ServedCollection.create(tmp_path / "c", {"vectors": VECTORS})
-    shard = Shard(tmp_path / "c/shard-0", schema.shape({"vectors": VECTORS}))
+    shard = Shard(tmp_path / "c/shard-0", {"vectors": VECTORS})
     yield shard
     shard.close()
 
