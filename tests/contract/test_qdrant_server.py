@@ -531,7 +531,6 @@ async def test_bulk_load_is_indexed_incrementally(http):
 
 
 async def test_idle_collection_merges_its_segments(collection, monkeypatch):
-    monkeypatch.setattr(schema, "JOINED_SEGMENTS", 2)
     monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.5)
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501):
@@ -565,7 +564,6 @@ async def test_indexed_points_are_scored_by_full_vectors(collection, monkeypatch
 # A segment of 150 KB holds the vectors of 600 points.
 @pytest.mark.parametrize("collection", [EAGER["optimizers_config"] | {"max_segment_size": 150}], indirect=True)
 async def test_full_segments_are_not_merged_again_when_idle(collection, monkeypatch):
-    monkeypatch.setattr(schema, "JOINED_SEGMENTS", 2)
     monkeypatch.setattr(collection_module, "CALM_SECONDS", 0.2)
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501, 1001):
