@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         await asyncio.wait([self._lost])
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not derived from it
 
     def data_received(self, data: bytes) -> None:
         self._received += data
