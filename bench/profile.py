@@ -5,7 +5,7 @@ queries one after the other. The kernel counts the time of each thread, and py-s
 threads that wait cost nothing. A sample belongs to the innermost function of ours in its stack, and so does the time of
 the libraries that this function calls. The time is divided three times: by thread, by function of ours, and by the
 package of the innermost frame. Samples without a function of ours are named after their package; threads without
-samples are those of libraries.
+samples belong to libraries.
 
 py-spy needs the right to trace other processes: root, or `sudo sysctl kernel.yama.ptrace_scope=0`. It reads a process
 while it runs: stopping it for each sample would double its time.

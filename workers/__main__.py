@@ -78,7 +78,9 @@ def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
         "--loglevel",
         "WARNING",
     ]
-    app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{role}@%h"])
+    # No program reads Celery's events: the ledger has the heartbeats of all processes.
+    silent = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    app.worker_main([*arguments, *silent, "--hostname", f"{role}@%h"])
 
 
 if __name__ == "__main__":

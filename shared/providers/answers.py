@@ -7,13 +7,13 @@ logged, as `provider.answered`; an error has our sentence for the status, and th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
-import openai
+import orjson
 import structlog
 
 from shared.domain.errors import (
@@ -27,14 +27,11 @@ from shared.domain.errors import (
     UnsupportedTier,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 _QUOTA_PAUSE = timedelta(minutes=5)
 _UNAVAILABLE_PAUSE = timedelta(seconds=5)
 _MISCONFIGURED_PAUSE = timedelta(seconds=30)
 _TRANSIENT_STATUSES = {408, 409, 425}
-NO_KEY = "none"  # value for the SDK if no key is set
+NO_KEY = "none"  # value that is sent if no key is set
 _WORDS = 300  # characters for the log
 
 _IN_THE_LOG = "its message is logged as provider.answered"
@@ -86,54 +83,93 @@ _KEYS = re.compile(r"\bsk-\S+|\S*\*{3}\S*")  # the whole key, or its end after a
 log = structlog.get_logger()
 
 
-@contextmanager
-def provider_errors(component: str, api_key: str) -> Iterator[None]:
-    """Convert the SDK's errors, and log the provider's message.
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """An answer that is an error; the fields are values of the provider's JSON, of any type.
 
     Args:
-        component: the provider.
-        api_key: removed from everything that is shown or logged.
+        status: HTTP status; None if a reply was interrupted.
+        headers: header fields, whose names are in lower case or in any case.
     """
+
+    status: int | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    message: object = None
+    code: object = None
+    type: object = None
+    param: object = None
+
+    @classmethod
+    def of(cls, status: int | None, headers: Mapping[str, str], body: Any) -> Self:
+        """Read the body of an answer: an object with `error`, the error itself, or text."""
+        error = body.get("error", body) if isinstance(body, dict) else body
+        if not isinstance(error, dict):
+            return cls(status, headers, error)
+        return cls(status, headers, *(error.get(name) for name in ("message", "code", "type", "param")))
+
+
+def body_of(content: bytes) -> Any:
+    """Return the JSON value of an error's body, or its text."""
     try:
-        yield
-    except openai.APIStatusError as error:
-        converted = _from_status(error, component, has_key=api_key != NO_KEY)
-        level = "info" if isinstance(converted, NoCapacity) else "warning"
-        _log_words(error, component, api_key, level, status=error.status_code, provider_request_id=error.request_id)
-        raise converted from error
-    except openai.APITimeoutError as error:
-        raise TimedOut(
-            f"the {component} provider did not answer in time", component=component, answered=True
-        ) from error
-    except openai.APIConnectionError as error:
-        raise Unavailable(
-            f"the {component} provider cannot be reached", component=component, retry_after=_UNAVAILABLE_PAUSE
-        ) from error
-    except openai.APIError as error:
-        _log_words(error, component, api_key)
-        raise Unavailable(
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return content[:_WORDS].decode(errors="replace")
+
+
+def refusal(answer: ErrorAnswer, component: str, api_key: str) -> ForeaskError:
+    """Return the error of an answer, and log the provider's message.
+
+    Args:
+        answer: the answer.
+        component: the provider.
+        api_key: removed from everything that is logged.
+    """
+    if answer.status is None:
+        _log_words(answer, component, api_key)
+        return Unavailable(
             f"the {component} provider interrupted its reply; {_IN_THE_LOG}", component=component, answered=True
-        ) from error
+        )
+    converted = _from_status(answer, answer.status, component, has_key=api_key != NO_KEY)
+    level = "info" if isinstance(converted, NoCapacity) else "warning"
+    request_id = answer.headers.get("x-request-id")
+    _log_words(answer, component, api_key, level, status=answer.status, provider_request_id=request_id)
+    return converted
 
 
-def _log_words(error: openai.APIError, component: str, api_key: str, level: str = "warning", **fields: object) -> None:
-    said = error.body.get("message") if isinstance(error.body, dict) else error.body
-    words = _KEYS.sub("***", (said if isinstance(said, str) else "").replace(api_key, "***"))
-    getattr(log, level)(
-        "provider.answered", component=component, code=error.code, type=error.type, words=words[:_WORDS], **fields
+def interrupted(component: str) -> Unavailable:
+    """Return the error of a reply that ended too early."""
+    return Unavailable(f"the {component} provider interrupted its reply", component=component, answered=True)
+
+
+def no_answer(component: str) -> TimedOut:
+    """Return the error of a call that took too long."""
+    return TimedOut(f"the {component} provider did not answer in time", component=component, answered=True)
+
+
+def unreachable(component: str) -> Unavailable:
+    """Return the error of a broken connection."""
+    return Unavailable(
+        f"the {component} provider cannot be reached", component=component, retry_after=_UNAVAILABLE_PAUSE
     )
 
 
-def _from_status(error: openai.APIStatusError, component: str, *, has_key: bool = True) -> ForeaskError:
-    status = error.status_code
-    code = next((code for code in (error.code, error.type) if code in _OF_CODE), None)
+def _log_words(answer: ErrorAnswer, component: str, api_key: str, level: str = "warning", **fields: object) -> None:
+    said = answer.message
+    words = _KEYS.sub("***", (said if isinstance(said, str) else "").replace(api_key, "***"))
+    getattr(log, level)(
+        "provider.answered", component=component, code=answer.code, type=answer.type, words=words[:_WORDS], **fields
+    )
+
+
+def _from_status(answer: ErrorAnswer, status: int, component: str, *, has_key: bool) -> ForeaskError:
+    code = next((code for code in (answer.code, answer.type) if isinstance(code, str) and code in _OF_CODE), None)
     meaning = _OF_CODE[code] if code else _OF_STATUS.get(status, _FAILED if status >= 500 else _NOT_TAKEN)  # noqa: PLR2004
-    if _is_about_tier(error):
+    if _is_about_tier(answer):
         meaning = _NO_TIER
     named = f" ({code})" if code else ""
     said = meaning if has_key or meaning != _KEY else _NO_KEY_SET.format(component=component.upper())
     message = f"the {component} provider answered {status}{named}: {said}; {_IN_THE_LOG}"
-    wait = retry_after(error.response.headers)
+    wait = retry_after(answer.headers)
     if meaning == _NO_CAPACITY and status in {429, 498}:
         return NoCapacity(message, retry_after=wait)
     if status == 429 or meaning == _NO_QUOTA:  # noqa: PLR2004
@@ -148,13 +184,12 @@ def _from_status(error: openai.APIStatusError, component: str, *, has_key: bool 
     return Refused(message)
 
 
-def _is_about_tier(error: openai.APIStatusError) -> bool:
+def _is_about_tier(answer: ErrorAnswer) -> bool:
     """Return whether a request was rejected because of its service tier.
 
     OpenAI names the parameter, or only mentions it in the message ("Unsupported service_tier: flex"), as others do.
     """
-    said = error.body.get("message") if isinstance(error.body, dict) else error.body
-    return error.status_code in {400, 422} and "service_tier" in f"{error.param} {said}"
+    return answer.status in {400, 422} and "service_tier" in f"{answer.param} {answer.message}"
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:

@@ -11,19 +11,18 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import httpx2
-import openai
 import orjson
 
 from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
-from shared.providers.answers import NO_KEY, provider_errors
+from shared.providers.answers import ErrorAnswer, refusal
 from shared.providers.chat import Completion, completion_in
 from shared.providers.provider import Provider
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
+    from httpx2 import Response
 
 ENDPOINT = "/v1/chat/completions"
 MARK = "foreask"  # key of the metadata with the id of our row
@@ -116,9 +115,12 @@ class ResultLine:
 class BatchProvider(Provider):
     """The batch API of an OpenAI-compatible provider; close it with `aclose`."""
 
-    def __init__(self, *, component: str, base_url: str, api_key: SecretStr | None, timeout: timedelta) -> None:
-        super().__init__(component=component, base_url=base_url, api_key=api_key, timeout=timeout)
-        self._key = api_key.get_secret_value() if api_key else NO_KEY
+    @property
+    def _raw(self) -> type[Response]:
+        """The type of replies that the SDK does not read."""
+        from httpx2 import Response  # noqa: PLC0415 - as in `Provider._sdk`
+
+        return Response
 
     async def upload(self, name: str, content: BinaryIO) -> str:
         """Upload an input file; return its id. A file that is uploaded twice costs nothing.
@@ -128,9 +130,9 @@ class BatchProvider(Provider):
             NotThere: the server has no files.
         """
         with self._errors():
-            response = await self._client.post(
+            response = await self._sdk.post(
                 "/files",
-                cast_to=httpx2.Response,
+                cast_to=self._raw,
                 body={"purpose": "batch"},
                 files=[("file", (name, content, "application/jsonl"))],
                 options={"headers": {"Content-Type": "multipart/form-data"}},
@@ -145,7 +147,7 @@ class BatchProvider(Provider):
         """
         try:
             with self._errors():
-                await self._client.delete(f"/files/{file_id}", cast_to=httpx2.Response)
+                await self._sdk.delete(f"/files/{file_id}", cast_to=self._raw)
         except NotThere:
             return
 
@@ -164,7 +166,7 @@ class BatchProvider(Provider):
             "metadata": {MARK: mark},
         }
         with self._errors():
-            response = await self._client.post("/batches", cast_to=httpx2.Response, body=body)
+            response = await self._sdk.post("/batches", cast_to=self._raw, body=body)
         return _batch(self._object(response))
 
     async def get(self, batch_id: str) -> ProviderBatch:
@@ -175,7 +177,7 @@ class BatchProvider(Provider):
             NotThere: the provider has no such batch.
         """
         with self._errors():
-            response = await self._client.get(f"/batches/{batch_id}", cast_to=httpx2.Response)
+            response = await self._sdk.get(f"/batches/{batch_id}", cast_to=self._raw)
         return _batch(self._object(response))
 
     async def cancel(self, batch_id: str) -> None:
@@ -186,7 +188,7 @@ class BatchProvider(Provider):
             NotThere: the provider has no such batch.
         """
         with self._errors():
-            await self._client.post(f"/batches/{batch_id}/cancel", cast_to=httpx2.Response)
+            await self._sdk.post(f"/batches/{batch_id}/cancel", cast_to=self._raw)
 
     async def list_since(self, since: datetime) -> list[ProviderBatch]:
         """Return all batches that were created since a time, newest first: a complete list, or an error.
@@ -208,7 +210,7 @@ class BatchProvider(Provider):
     async def _page(self, after: str | None) -> tuple[list[ProviderBatch], bool]:
         query = {"limit": _PAGE} | ({"after": after} if after else {})
         with self._errors():
-            response = await self._client.get("/batches", cast_to=httpx2.Response, options={"params": query})
+            response = await self._sdk.get("/batches", cast_to=self._raw, options={"params": query})
         page = self._object(response)
         batches = page.get("data")
         if not isinstance(batches, list):
@@ -241,8 +243,8 @@ class BatchProvider(Provider):
         headers = {"Range": f"bytes={offset}-", "Accept-Encoding": "identity"} if offset else {}
         try:
             with self._errors():
-                async with self._client.files.with_streaming_response.content(file_id, extra_headers=headers) as reply:
-                    skipped = 0 if reply.status_code == httpx2.codes.PARTIAL_CONTENT else offset
+                async with self._sdk.files.with_streaming_response.content(file_id, extra_headers=headers) as reply:
+                    skipped = 0 if reply.status_code == HTTPStatus.PARTIAL_CONTENT else offset
                     async for block in reply.iter_bytes(_BLOCK_BYTES):
                         part, skipped = block[skipped:], max(0, skipped - len(block))
                         if part:
@@ -253,23 +255,20 @@ class BatchProvider(Provider):
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Convert errors as for other calls, but distinguish a missing object from a missing model."""
+        from shared.providers.sdk import sdk_errors, status_of  # noqa: PLC0415 - as in `Provider._sdk`
+
         try:
-            with provider_errors(self.component, self._key):
-                try:
-                    yield
-                except httpx2.HTTPError as error:  # while a reply is streamed, the SDK converts nothing
-                    raise Unavailable(
-                        f"the {self.component} provider interrupted its reply", component=self.component, answered=True
-                    ) from error
+            with sdk_errors(self.component, self._key):
+                yield
         except ForeaskError as error:
-            status = error.__cause__.status_code if isinstance(error.__cause__, openai.APIStatusError) else 0
-            if status == httpx2.codes.NOT_FOUND:
+            status = status_of(error)
+            if status == HTTPStatus.NOT_FOUND:
                 raise NotThere(f"the {self.component} provider has no such file or batch") from error
             if status == _BEYOND_THE_END:
                 raise _BeyondTheEnd(error.message) from error
             raise
 
-    def _object(self, response: httpx2.Response) -> Mapping[str, Any]:
+    def _object(self, response: Response) -> Mapping[str, Any]:
         try:
             value = orjson.loads(response.content)
         except orjson.JSONDecodeError:
@@ -293,7 +292,7 @@ class BatchProvider(Provider):
         """Return the error that a live call would have raised, and log the provider's message."""
         said = {"code": error.code, "message": error.message, "type": "invalid_request_error", "param": None}
         try:
-            self._completion(int(httpx2.codes.BAD_REQUEST), {"error": said})
+            self._completion(int(HTTPStatus.BAD_REQUEST), {"error": said})
         except ForeaskError as converted:
             return converted
         raise AssertionError("a status of 400 is an error")
@@ -310,14 +309,11 @@ class BatchProvider(Provider):
             return error
 
     def _completion(self, status: object, body: object) -> Completion:
-        if status == httpx2.codes.OK and isinstance(body, dict):
+        if status == HTTPStatus.OK and isinstance(body, dict):
             return completion_in(body)
-        if not isinstance(status, int) or status < httpx2.codes.BAD_REQUEST:
+        if not isinstance(status, int) or status < HTTPStatus.BAD_REQUEST:
             raise NotDone(f"the batch has no reply to this request (status {status})")
-        request = httpx2.Request("POST", ENDPOINT)
-        answer = httpx2.Response(status, content=orjson.dumps(body), request=request)
-        with provider_errors(self.component, self._key):
-            raise self._client._make_status_error_from_response(answer)  # noqa: SLF001 - one conversion for all errors
+        raise refusal(ErrorAnswer.of(status, {}, body), self.component, self._key)
 
 
 class NotDone(Transient):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
-from shared.providers.batches import BatchProvider
 from shared.providers.chat import ChatModel, OpenAIChat
 from shared.providers.embedding import Embedder, OpenAIEmbedder, Prefixes
 from shared.providers.limiter.limiter import Limiter, ProviderLimits, connect
@@ -16,6 +16,9 @@ from shared.providers.provider import Provider
 from shared.providers.reranking import Reranker
 from shared.services.limits import embedding_limits, llm_limits
 from shared.settings import Embedding, Settings, require
+
+if TYPE_CHECKING:
+    from shared.providers.batches import BatchProvider
 
 
 def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
@@ -37,6 +40,8 @@ def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
 
 def batch_api_of(settings: Settings, stack: AsyncExitStack) -> BatchProvider:
     """Create the client of the language model's batch API; the stack closes its connections."""
+    from shared.providers.batches import BatchProvider  # it loads OpenAI's SDK, which most processes do not need
+
     provider = BatchProvider(
         component="llm",
         base_url=settings.llm_url,

@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from shared.domain.errors import Misconfigured, NoCapacity, RateLimited, Refused, Unavailable, UnsupportedTier
-from shared.providers.answers import provider_errors
 from shared.providers.provider import Provider
+from shared.providers.sdk import sdk_errors
 from tests.support.api import events_of, serving, work
 from tests.support.waiting import TIMEOUT_SECONDS
 
@@ -92,7 +92,7 @@ async def test_missing_provider_key_names_its_setting(provider):
 
 
 def test_broken_stream_hides_provider_message():
-    with capture_logs() as logs, pytest.raises(Unavailable) as caught, provider_errors("llm", KEY):
+    with capture_logs() as logs, pytest.raises(Unavailable) as caught, sdk_errors("llm", KEY):
         raise openai.APIError(WORDS, Request("POST", "http://llm"), body={"message": WORDS, "code": "acme-code"})
 
     assert caught.value.message == "the llm provider interrupted its reply; its message is logged as provider.answered"

@@ -22,10 +22,10 @@ EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxrunt
 EVERY_ROLE |= {"shared.process.trace_export", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp", "requests"}
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
 NEVER = {
-    "api": {"shared.ingest.parse.sandbox", "shared.ingest.drain", "tokenizers"},
+    "api": {"openai", "shared.ingest.parse.sandbox", "shared.ingest.drain", "tokenizers"},
     "parse": WEB | {"qdrant_client", "grpc", "openai", "aiohttp", "tokenizers", "shared.query"},
-    "generate": WEB | {"qdrant_client", "grpc", "tokenizers", "shared.query", "shared.ingest.parse.sandbox"},
-    "index": WEB | {"tokenizers", "shared.ingest.parse.sandbox"},
+    "generate": WEB | {"openai", "qdrant_client", "grpc", "tokenizers", "shared.query", "shared.ingest.parse.sandbox"},
+    "index": WEB | {"openai", "tokenizers", "shared.ingest.parse.sandbox"},
     "scheduler": WEB | {"openai", "aiohttp", "tokenizers", "shared.query", "shared.ingest.parse.sandbox"},
 }
 NEEDS = {

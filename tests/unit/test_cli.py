@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -64,6 +65,12 @@ def test_every_command_has_help(command, capsys, monkeypatch):
     code, out, _ = foreask(capsys, monkeypatch, command, "--help")
     assert code == 0
     assert "Usage: foreask" in out
+
+
+def test_version_is_shown(capsys, monkeypatch):
+    code, out, _ = foreask(capsys, monkeypatch, "--version")
+
+    assert (code, out) == (0, f"foreask {version('foreask')}\n")
 
 
 def test_help_is_fast_without_heavy_imports():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,7 +46,8 @@ def document_vector(text: str, language: str | None = None) -> SparseVector:
     counts = _counts(text, language)
     length = _K1 * (1 - _B + _B * sum(counts.values()) / _AVERAGE_WORDS)
     weights = {n: round(n * (_K1 + 1) / (n + length), 6) for n in set(counts.values())}
-    return SparseVector(*_sorted({term: weights[n] for term, n in counts.items()}))
+    terms = sorted(counts)
+    return SparseVector(terms, [weights[counts[term]] for term in terms])
 
 
 def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
@@ -56,7 +57,7 @@ def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
     even if they have a meaning in other languages, and stems of other languages count half. Otherwise texts with a
     wrongly detected language would rank first, because their terms are rare in the collection.
     """
-    cuts = {language: list(words_of(text, language)) for language in (None, *languages)}
+    cuts = {language: words_of(text, language) for language in (None, *languages)}
     terms = {language: [terms_of(word, language) for word in words] for language, words in cuts.items()}
     unsaid = {language: sum(not of_word for of_word in of_words) for language, of_words in terms.items()}
     likely = max(unsaid, key=lambda language: unsaid[language])
@@ -67,23 +68,23 @@ def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
             for term in variants_of(word, language) if wanted else ():
                 weights[_id(term)] = max(weight, weights.get(_id(term), 0.0))
     own = {term for of_word in terms[likely] for term in of_word}
-    return QueryVector(*_sorted(weights), words=len(own))
+    ids = sorted(weights)
+    return QueryVector(ids, [weights[term] for term in ids], words=len(own))
 
 
 def _counts(text: str, language: str | None) -> dict[int, int]:
-    """Return the count of each term; the terms of a repeated word are computed once."""
-    counts: Counter[str] = Counter()
+    """Return the count of each term by its id."""
+    counts: dict[int, int] = {}
     for word, n in Counter(words_of(text, language)).items():
-        for term in terms_of(word, language):
-            counts[term] += n
-    return {_id(term): n for term, n in counts.items()}
+        for term in _ids_of(word, language):
+            counts[term] = counts.get(term, 0) + n
+    return counts
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=100_000)
+def _ids_of(word: str, language: str | None) -> tuple[int, ...]:
+    return tuple(map(_id, terms_of(word, language)))
+
+
 def _id(term: str) -> int:
     return zlib.crc32(term.encode())
-
-
-def _sorted(weights: Mapping[int, float]) -> tuple[list[int], list[float]]:
-    terms = sorted(weights)
-    return terms, [weights[term] for term in terms]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.text.words import WORD, is_unspaced
@@ -52,6 +53,9 @@ class FilteredQuestion:
     reason: str | None = None
     similarity: float | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        return {"text": self.text, "passed": self.passed, "reason": self.reason, "similarity": self.similarity}
+
 
 def normalise(question: str) -> str:
     """Normalise a question to one line without numbering, surrounding quotes and emphasis, with one question mark."""
@@ -92,30 +96,31 @@ def filter_by_text(questions: Sequence[str], content: ChunkContent) -> list[Filt
     passed: list[frozenset[str]] = []
     filtered = []
     for question in map(normalise, questions):
-        words = frozenset(_words(question))
-        reason = _fault(question, content) or _repetition(words, passed)
+        in_order = _words(question)
+        words = frozenset(in_order)
+        reason = _fault(question, in_order, content) or _repetition(words, passed)
         if reason is None:
             passed.append(words)
         filtered.append(FilteredQuestion(question, passed=reason is None, reason=reason))
     return filtered
 
 
-def _fault(question: str, content: ChunkContent) -> str | None:
+def _fault(question: str, words: Sequence[str], content: ChunkContent) -> str | None:
     if _is_short(question):
         return "too short"
     if len(question) > MAX_CHARS:
         return "too long"
     if not is_question(question):
         return "not a question"
-    return _emptiness(question, content)
+    return _emptiness(question, words, content)
 
 
-def _emptiness(question: str, content: ChunkContent) -> str | None:
+def _emptiness(question: str, words: Sequence[str], content: ChunkContent) -> str | None:
     if _ECHOES.search(question) and not _ECHOES.search(content.text):
         return "repeats the prompt"
     if _REFERENCE.search(question):
         return "speaks of the text, not of its subject"
-    if _has_repeated_run(list(_words(question))):
+    if _has_repeated_run(words):
         return "repeats itself"
     return None
 
@@ -135,8 +140,8 @@ def _repetition(words: frozenset[str], earlier: Sequence[frozenset[str]]) -> str
     return None
 
 
-def _words(text: str) -> Iterator[str]:
-    return (match[0] for match in WORD.finditer(text.casefold()))
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.casefold())
 
 
 # The lowest similarity of a question and its chunk, by embedding model. MiniLM: a fifth of a 135M model's questions

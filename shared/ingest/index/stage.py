@@ -12,7 +12,6 @@ plain text first, because the similarity filter compares questions with it, then
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -432,7 +431,7 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
 def _indexed(graded: _FilteredChunk) -> IndexOutcome:
     """Return the outcome that the ledger records when the chunk's points are stored."""
     chunk, text = graded.chunk, graded.text
-    recorded = [dataclasses.asdict(question) for question in graded.filtered]
+    recorded = [question.as_json() for question in graded.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
     return IndexOutcome(
         chunk, recorded, len(graded.passed), error, [(question, _state(vector)) for question, vector in graded.accepted]

@@ -44,7 +44,7 @@ _SPOKEN = frozenset(
         "vi",
     ]
 )
-_LETTER = re.compile(r"[^\W\d_]")
+_LETTERS = re.compile(r"[^\W\d_]+")
 
 _CODES = dict(
     pair.split("-")
@@ -129,7 +129,7 @@ def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
     Chunks that are mostly code, and documents with only short texts, have no language.
     """
     proses = [_NO_PROSE.sub(" ", chunk.text) for chunk in chunks]
-    letters = [len(_LETTER.findall(prose)) for prose in proses]
+    letters = [sum(map(len, _LETTERS.findall(prose))) for prose in proses]
     found = [language_of(prose) if n >= _LEAST_LETTERS else None for prose, n in zip(proses, letters, strict=True)]
     spoken: Counter[str] = Counter()
     for language, n in zip(found, letters, strict=True):

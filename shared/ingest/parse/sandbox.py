@@ -12,14 +12,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from math import ceil
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, Self
+from typing import IO, Literal, Self, TypeVar
 
 import orjson
 
@@ -43,6 +44,7 @@ from shared.ingest.parse.scans.language_data import folder as data_folder
 from shared.ingest.parse.scans.language_data import lacking, lacking_packages
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS, MAX_PAGES, PAGE_SECONDS
 
+T = TypeVar("T")
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
 """A child is replaced after native code has read this many files, because that code may leak memory."""
@@ -64,6 +66,7 @@ NEAR_LIMIT_AT_ABORT = 0.5
 
 _PAGE_WALL = 6  # times the processor time that a page may take
 _PIECE_CHARS = 100_000
+_SMALL_BYTES = 65_536  # of a reply: decoding it takes half a millisecond, and changing threads as long
 
 _ROOT = str(Path(__file__).resolve().parents[3])
 _OUT_OF_MEMORY = (b"memory allocation of", b"MemoryError", b"bad_alloc", b"out of memory")
@@ -531,8 +534,8 @@ class _ParserProcess:
         for _ in range(head.parts):
             body = await self._message(min(MAX_PART_BYTES, left))
             left -= len(body)
-            await asyncio.to_thread(chunks.add, body)  # the event loop must not block for a large document
-        return _Answer(head, await asyncio.to_thread(chunks.document))
+            await _decoded(partial(chunks.add, body), len(body))
+        return _Answer(head, await _decoded(chunks.document, limits.parts_bytes - left))
 
     async def _limit_threads(self, most: int) -> None:
         """Kill the child when it has more threads, even while it is idle; seccomp cannot count threads."""
@@ -608,6 +611,11 @@ def _folder() -> Iterator[str]:
 
 def _no_folder(error: OSError) -> Transient:
     return Transient(f"{error.strerror}: set TMPDIR to a folder in which this user may write files and run code")
+
+
+async def _decoded(decode: Callable[[], T], size: int) -> T:
+    """Call a function that decodes some bytes: many in a thread, because the event loop must not block."""
+    return decode() if size <= _SMALL_BYTES else await asyncio.to_thread(decode)
 
 
 def _head(file: IO[bytes]) -> bytes:

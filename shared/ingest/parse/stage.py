@@ -40,6 +40,7 @@ from shared.storage.fetching import fetched
 from shared.storage.references import Originals
 from shared.storage.uploads import Uploads
 
+_FEW_CHUNKS = 20  # their keys take less time than a change of threads
 log = structlog.get_logger()
 
 
@@ -124,8 +125,9 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Pag
             _log_refusal(document, error)
         return FailedAttempt(document.lease, decide(error, document.attempts, parser.policy, random.random))
     options = parser.defaults.generation_of(document.options)
-    # In a thread: the event loop must not block while the keys of many chunks are computed.
-    chunks = await asyncio.to_thread(new_chunks, document, parsed, options, parser.model)
+    make = partial(new_chunks, document, parsed, options, parser.model)
+    # The event loop must not block while the keys of many chunks are computed.
+    chunks = make() if len(parsed.chunks) <= _FEW_CHUNKS else await asyncio.to_thread(make)
     return ParseOutcome(document, parsed.title, parsed.media_type, chunks)
 
 

@@ -84,6 +84,7 @@ def _file(language: str) -> Path:
     return folder() / (language + _SUFFIX)
 
 
+@cache  # reading the metadata of three packages takes 2 ms, for each file with pages
 def _is_installed(package: str) -> bool:
     try:
         version(package)
