@@ -118,7 +118,7 @@ def edge_config(config: Json, segments: int = JOINED_SEGMENTS) -> engine.EdgeCon
         sparse_vectors={name: _sparse(parameters or {}) for name, parameters in _sparse_vectors(config).items()},
         on_disk_payload=config.get("on_disk_payload"),
         hnsw_config=hnsw({"full_scan_threshold": FULL_SCAN_KB, **_given(config, "hnsw_config")}),
-        quantization_config=_quantization(_given(config, "quantization_config") if is_quantized(config) else BYTES),
+        quantization_config=_quantization(config.get("quantization_config") if is_quantized(config) else BYTES),
         optimizers=engine.EdgeOptimizersConfig(
             **{name: value for name, value in _optimizers(config, segments).items() if name in _EDGE_OPTIMIZERS}
         ),
@@ -148,7 +148,7 @@ def _is_indexed(config: Json, parameters: Json) -> bool:
 def is_quantized(config: Json) -> bool:
     """Return whether the collection was created with quantized vectors, so that its searches choose their use."""
     parameters = [config, *named_vectors(config).values()]
-    return any(_given(each, "quantization_config") for each in parameters)
+    return any(each.get("quantization_config") is not None for each in parameters)
 
 
 def _given(fields: Json, name: str) -> Json:
@@ -245,8 +245,8 @@ def _vector_value(name: str, value: Any) -> Any:
 
 
 def _quantization(value: Any) -> Any:
-    """Return the engine's parameters for `{kind: parameters}`; None if they are missing."""
-    if not value:
+    """Return the engine's parameters for `{kind: parameters}`; None for None."""
+    if value is None:
         return None
     if not isinstance(value, dict) or len(value) != 1:
         raise malformed("`quantization_config` must hold exactly one of " + ", ".join(_QUANTIZATIONS))
