@@ -13,7 +13,7 @@ import structlog
 from pydantic import SecretStr
 
 from shared.domain.errors import Permanent, Unavailable
-from shared.vectors import fields
+from shared.vectors import definitions, fields
 from shared.vectors.connection import QdrantConnection, all_of
 from shared.vectors.errors import ABSENT, RETRY_AFTER, Refusal
 from shared.vectors.layout import Layout
@@ -111,12 +111,13 @@ class Lifecycle(QdrantConnection):
 
     async def _index(self, name: str, key: str, index: Mapping[str, Any]) -> None:
         """Create a payload index, and wait until it exists."""
-        body = {"field_name": key, "field_schema": index}
+        body = await asyncio.to_thread(definitions.payload_index, key, index)
         await self._requests.send("PUT", f"{of_collection(name)}/index?wait=true", body)
 
     async def _create(self, name: str, dimensions: int) -> None:
+        body = await asyncio.to_thread(definitions.collection, self._layout.creation(dimensions))
         try:
-            await self._requests.send("PUT", of_collection(name), self._layout.creation(dimensions))
+            await self._requests.send("PUT", of_collection(name), body)
         except Refusal as error:
             if error.status != 409:  # noqa: PLR2004  another worker created it
                 raise
