@@ -71,7 +71,7 @@ class Measured:
         return written, processor_seconds(self._pid)
 
     def _print(self, stage: str, before: tuple[int, float], after: tuple[int, float]) -> None:
-        written, seconds = ((now - earlier) / self._chunks for earlier, now in zip(before, after, strict=True))
+        written, seconds = (after[0] - before[0]) / self._chunks, (after[1] - before[1]) / self._chunks
         print(f"{stage:18}  {written:8,.0f} bytes of log  {seconds * 1e3:6.2f} CPU ms", flush=True)
 
     async def sizes(self) -> None:
