@@ -37,11 +37,6 @@ from embedded.qdrant.shard import IDLE_SECONDS, sync
 CONFIGURATION = "collection.json"
 BUSY_BACKLOG = 2  # indexing thresholds: a smaller backlog is not optimized before there is a pause
 CALM_SECONDS = 20.0  # seconds without a write before segments are joined
-# In a calm: one segment in addition to the one for writes. The channels of a query among 100,000 points take 3.4 to
-# 4.5 ms of CPU in two segments and 7.5 in four. Of the ten nearest of 20,800 sentences 99.75 and 99.95 % are found, of
-# the hundred nearest 96.5 and 99.5 %. To join 100,000 points takes 80 CPU seconds, at most once for an eighth more of
-# them.
-JOINED_SEGMENTS = 2
 # Recorded writes are repeated while others arrive, until few bytes are left; then later writes wait. If
 # writes arrive as fast as they are repeated, they wait after so many rounds.
 REPLAYED_LAST_BYTES = 2**20
@@ -75,7 +70,7 @@ class ServedCollection:
         self._record: WriteRecord | None = None
         self._last_write = time.monotonic()
         self._joined = True  # since the last write
-        self._joined_segments = JOINED_SEGMENTS  # segments after joining: more if the largest are full
+        self._fewest_segments = 0  # after joining: more than asked for if the largest are full
         self._optimization: asyncio.Task[None] | None = None
         # As on a server: segments that were not optimized before a shutdown stay so until a write or changed settings.
         self._awaits_nudge = True
@@ -141,10 +136,11 @@ class ServedCollection:
             if self._is_due(idle=since_write > IDLE_SECONDS):
                 self._start_optimization(schema.SEGMENTS)
             elif since_write > CALM_SECONDS and not self._joined:
-                self._joined = (await self._process.ask_info())["segments_count"] <= self._joined_segments
+                fewest = max(schema.JOINED_SEGMENTS, self._fewest_segments)
+                self._joined = (await self._process.ask_info())["segments_count"] <= fewest
                 if not self._joined:
                     self._joined = True
-                    self._start_optimization(schema.FEWEST_SEGMENTS)
+                    self._start_optimization(schema.JOINED_SEGMENTS)
 
     async def close(self) -> None:
         """Flush and close; a running optimization is aborted, because no data depends on it."""
@@ -220,8 +216,8 @@ class ServedCollection:
             if unused is not None:
                 await unused.retire()
             shutil.rmtree(target if self._process is before else source, ignore_errors=True)
-        if segments == schema.FEWEST_SEGMENTS:
-            self._joined_segments = max(JOINED_SEGMENTS, (await self._process.ask_info())["segments_count"])
+        if segments == schema.JOINED_SEGMENTS:
+            self._fewest_segments = (await self._process.ask_info())["segments_count"]
 
     @asynccontextmanager
     async def _writes_held(self) -> AsyncIterator[None]:

@@ -5,41 +5,42 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import count
+from typing import cast
 
 import orjson
 
 from embedded.qdrant.errors import ErrorReply
-from embedded.qdrant.messages import HEAD, REFUSED, RequestKind
+from embedded.qdrant.messages import HEAD, REFUSED, RequestKind, taken_messages
 
 _NUMBERS = 2**32
 
 
-class Connection:
-    """A connection over a socket.
+class Connection(asyncio.Protocol):
+    """A connection over a socket, without streams, which would wake a task for each part of a reply.
 
     Args:
         started: the reply 0, which answers no request.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self._reader = reader
-        self._writer = writer
         self._numbers = count(1)
+        self._received = bytearray()
         self.started: asyncio.Future[bytes] = loop.create_future()
         self._waiting: dict[int, asyncio.Future[bytes]] = {0: self.started}
-        self._receiving = loop.create_task(self._receive())
+        self._lost: asyncio.Future[None] = loop.create_future()
+        self._closed = False
+        self._transport: asyncio.Transport
 
     @classmethod
     async def open(cls, end: socket.socket) -> Connection:
-        reader, writer = await asyncio.open_unix_connection(sock=end)
-        return cls(reader, writer)
+        _, connection = await asyncio.get_running_loop().create_unix_connection(cls, sock=end)
+        return connection
 
     def watch(self, ended: Callable[[], None]) -> None:
-        """Call a function if the other end closes the connection, or if it is closed."""
-        self._receiving.add_done_callback(lambda receiving: None if receiving.cancelled() else ended())
+        """Call a function if the other end closes the connection, or if it has closed it."""
+        self._lost.add_done_callback(lambda _: None if self._closed else ended())
 
     async def ask(self, kind: RequestKind, body: bytes = b"") -> bytes:
         """Send a request, before anything else runs, and return its reply.
@@ -47,13 +48,13 @@ class Connection:
         Raises:
             ErrorReply: the request was refused, or the process ended.
         """
-        if self._receiving.done():
+        if self._closed or self._lost.done():
             raise _gone()
         number = next(self._numbers) % _NUMBERS
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
-        self._writer.write(HEAD.pack(len(body), number, kind))
-        self._writer.write(body)
+        # In one write: two would wake the other end twice.
+        self._transport.writelines((HEAD.pack(len(body), number, kind), body))
         return await reply
 
     async def answered(self) -> None:
@@ -62,27 +63,26 @@ class Connection:
             await asyncio.wait(list(self._waiting.values()))
 
     async def close(self) -> None:
-        self._receiving.cancel()
-        await asyncio.wait([self._receiving])
-        self._writer.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
+        self._closed = True
+        self._transport.abort()
+        await asyncio.wait([self._lost])
 
-    async def _receive(self) -> None:
-        try:
-            while True:
-                size, number, code = HEAD.unpack(await self._reader.readexactly(HEAD.size))
-                body = await self._reader.readexactly(size)
-                reply = self._waiting.pop(number)
-                if not reply.done():  # cancelled if the caller has disconnected
-                    _settle(reply, code, body)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            for reply in self._waiting.values():
-                if not reply.done():
-                    reply.set_exception(_gone())
-            self._waiting.clear()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not derived from it
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        for number, code, body in taken_messages(self._received):
+            reply = self._waiting.pop(number)
+            if not reply.done():  # cancelled if the caller has disconnected
+                _settle(reply, code, body)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._lost.set_result(None)
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(_gone())
+        self._waiting.clear()
 
 
 def _settle(reply: asyncio.Future[bytes], code: int, body: bytes) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import select
 import socket
 import struct
-from collections.abc import Iterator
 from enum import IntEnum
 
 import orjson
@@ -54,6 +53,22 @@ def refusal(error: ErrorReply) -> bytes:
     return orjson.dumps([error.status, error.message])
 
 
+def taken_messages(received: bytearray) -> list[Message]:
+    """Remove the complete messages from the bytes that have arrived, and return them."""
+    messages: list[Message] = []
+    position = 0
+    with memoryview(received) as view:
+        while len(view) - position >= HEAD.size:
+            size, number, code = HEAD.unpack_from(view, position)
+            end = position + HEAD.size + size
+            if len(view) < end:
+                break
+            messages.append((number, code, bytes(view[position + HEAD.size : end])))
+            position = end
+    del received[:position]
+    return messages
+
+
 class Inbox:
     """The collection's end, without an event loop, because the engine is used by one thread."""
 
@@ -61,28 +76,18 @@ class Inbox:
         self._end = end
         self._poll = select.poll()  # unlike `select.select`, it takes every descriptor
         self._poll.register(end, select.POLLIN)
-        self._buffer = bytearray()
+        self._part = memoryview(bytearray(_RECEIVED_AT_ONCE))
+        self._received = bytearray()
 
     def receive(self, seconds: float | None) -> list[Message] | None:
         """Wait so long for messages (None: until one arrives) and return the complete ones; None at the end."""
         if not self._poll.poll(None if seconds is None else seconds * 1000):
             return []
-        received = self._end.recv(_RECEIVED_AT_ONCE)
-        if not received:
+        size = self._end.recv_into(self._part)
+        if not size:
             return None
-        self._buffer += received
-        return list(self._messages())
+        self._received += self._part[:size]
+        return taken_messages(self._received)
 
     def reply(self, number: int, code: int, body: bytes) -> None:
         self._end.sendall(packed(number, code, body))
-
-    def _messages(self) -> Iterator[Message]:
-        position = 0
-        while len(self._buffer) - position >= HEAD.size:
-            size, number, code = HEAD.unpack_from(self._buffer, position)
-            end = position + HEAD.size + size
-            if len(self._buffer) < end:
-                break
-            yield number, code, bytes(self._buffer[position + HEAD.size : end])
-            position = end
-        del self._buffer[:position]

@@ -8,14 +8,21 @@ from typing import Any
 import qdrant_edge as engine
 
 from embedded.qdrant.errors import malformed, unsupported
-from embedded.qdrant.filters import optional_filter, parse_filter, point_id
-from embedded.qdrant.schema import Json
+from embedded.qdrant.filters import optional_filter, point_id, recurring_filter
+from embedded.qdrant.schema import OVERSAMPLING, Json
 
 DEFAULT_LIMIT = 10
+_CANDIDATES = engine.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
 
 
-def query_request(request: Json) -> engine.QueryRequest:
-    """Return the engine's request for one search, an element of `points/query/batch`."""
+def query_request(request: Json, *, quantized: bool = False) -> engine.QueryRequest:
+    """Return the engine's request for one search, an element of `points/query/batch`.
+
+    Args:
+        request: the search.
+        quantized: whether the collection was created with quantized vectors. If not, the vectors of a byte per number
+            that the engine has anyway (`schema.BYTES`) select candidates, and never a score.
+    """
     for name in ("lookup_from", "shard_key", "prefetch"):
         if request.get(name):
             raise unsupported(f"`{name}` in a query")
@@ -26,7 +33,7 @@ def query_request(request: Json) -> engine.QueryRequest:
         prefetches=None,
         filter=optional_filter(request.get("filter")),
         score_threshold=request.get("score_threshold"),
-        params=_params(request.get("params")),
+        params=_params(request.get("params") or {}, quantized=quantized),
         with_vector=with_vector(request),
         with_payload=with_payload(request, default=False),
     )
@@ -54,22 +61,22 @@ def _query(value: Any, using: str) -> Any:
     raise unsupported(f"the query `{', '.join(sorted(value)) if isinstance(value, dict) else value}`")
 
 
-def _params(value: Json | None) -> engine.SearchParams | None:
-    if not value:
-        return None
+def _params(value: Json, *, quantized: bool) -> engine.SearchParams:
     params = {name: item for name, item in value.items() if item is not None}
     for name in params.keys() - {"hnsw_ef", "exact", "indexed_only", "idf", "quantization"}:
         raise unsupported(f"the search parameter `{name}`")
     if "idf" in params:
         params["idf"] = _idf(params["idf"])
-    if "quantization" in params:
+    if not quantized:
+        params["quantization"] = _CANDIDATES
+    elif "quantization" in params:
         params["quantization"] = engine.QuantizationSearchParams(**params["quantization"])
     return engine.SearchParams(**params)
 
 
 def _idf(value: Any) -> engine.IdfParams:
     """Return the points over which the rarity of a term is computed: all, or a group of them."""
-    return engine.IdfParams(None if value == "global" else parse_filter(value["corpus"]))
+    return engine.IdfParams(None if value == "global" else recurring_filter(value["corpus"]))
 
 
 def scroll_request(request: Json) -> engine.ScrollRequest:
@@ -106,16 +113,15 @@ def with_payload(request: Json, *, default: bool) -> Any:
 
 def records(points: Iterable[Any]) -> list[Json]:
     """Convert records to REST JSON."""
-    return [_record(point) for point in points]
+    return [_with_content({"id": point.id}, point) for point in points]
 
 
 def scored(points: Iterable[Any]) -> list[Json]:
     """Convert scored points to REST JSON, best first."""
-    return [{**_record(point), "version": point.version, "score": point.score} for point in points]
+    return [_with_content({"id": point.id, "version": point.version, "score": point.score}, point) for point in points]
 
 
-def _record(point: Any) -> Json:
-    record = {"id": point.id}
+def _with_content(record: Json, point: Any) -> Json:
     payload, vector = point.payload, point.vector
     if payload is not None:
         record["payload"] = payload

@@ -25,7 +25,26 @@ OPTIMIZERS = {
 # only the new ones should be indexed. Each 15,000 points more took 8, 16 and 20 CPU seconds as a collection grew to
 # 45,000 in one segment, and 9, 8 and 9 in several.
 SEGMENTS = 8
-FEWEST_SEGMENTS = 0  # the engine's own choice: one segment in addition to the one for writes
+# In a calm: one segment in addition to the one for writes. The channels of a query among 100,000 points take 4.6 ms of
+# CPU in two segments and 7.9 in three. To join 100,000 points takes 40 CPU seconds, at most once for an eighth more of
+# them.
+JOINED_SEGMENTS = 2
+# Indexed segments have a byte for each number of a vector, too. With it a graph of 17,000 sentences takes 4.5 seconds
+# of CPU instead of 8.3, and a search 0.6 ms instead of 1.1. The scores of a third more points than requested are
+# computed with the full vectors: of the ten nearest points 99.87 % are found instead of 99.80, of the hundred nearest
+# 98.3 % as before.
+BYTES = {"scalar": {"type": "int8", "quantile": 0.99, "always_ram": True}}
+OVERSAMPLING = 1.3
+# KB of vectors up to which a group is searched without a graph: of 13,600 points with 384 dimensions a search takes
+# 1.5 ms instead of 0.6, and their graph would take two seconds.
+FULL_SCAN_KB = 20_000
+# Groups of fewer texts are searched without the lists of their words. By default 5,000: eight words among 2,000 texts
+# of 150 words took 0.5 ms instead of 0.2. The lists contain the texts of all groups, so a small group is read faster.
+SPARSE_FULL_SCAN_POINTS = 1_000
+# With one thread a search runs in the thread of its caller. By default eight threads divide the segments, of which one
+# has almost all points, and look for work meanwhile: three searches among 12,000 points took 3.5 to 4.6 ms of CPU
+# instead of 2.7, and twice as much while an optimization used the other core.
+SEARCH_THREADS = 1
 WAL = {"wal_capacity_mb": 32, "wal_segments_ahead": 0}
 _COPIES = ("shard_number", "replication_factor", "write_consistency_factor")  # one process has one of each
 _CREATED = frozenset(
@@ -92,17 +111,18 @@ def shape(config: Json) -> Shape:
     )
 
 
-def edge_config(config: Json, segments: int = FEWEST_SEGMENTS) -> engine.EdgeConfig:
+def edge_config(config: Json, segments: int = JOINED_SEGMENTS) -> engine.EdgeConfig:
     """Convert a collection's configuration to the engine's, with `segments` segments unless it sets a number."""
     return engine.EdgeConfig(
         vectors={name: _dense(parameters) for name, parameters in named_vectors(config).items()},
         sparse_vectors={name: _sparse(parameters or {}) for name, parameters in _sparse_vectors(config).items()},
         on_disk_payload=config.get("on_disk_payload"),
-        hnsw_config=hnsw(config.get("hnsw_config") or {}),
-        quantization_config=_quantization(config.get("quantization_config")),
+        hnsw_config=hnsw({"full_scan_threshold": FULL_SCAN_KB, **_given(config, "hnsw_config")}),
+        quantization_config=_quantization(config.get("quantization_config") if is_quantized(config) else BYTES),
         optimizers=engine.EdgeOptimizersConfig(
             **{name: value for name, value in _optimizers(config, segments).items() if name in _EDGE_OPTIMIZERS}
         ),
+        max_search_threads=SEARCH_THREADS,
     )
 
 
@@ -123,6 +143,12 @@ def _is_indexed(config: Json, parameters: Json) -> bool:
     graph = {**HNSW, **_given(config, "hnsw_config"), **_given(parameters, "hnsw_config")}
     quantization = _given(config, "quantization_config") or _given(parameters, "quantization_config")
     return bool(graph["m"] or graph.get("payload_m") or quantization)
+
+
+def is_quantized(config: Json) -> bool:
+    """Return whether the collection was created with quantized vectors, so that its searches choose their use."""
+    parameters = [config, *named_vectors(config).values()]
+    return any(each.get("quantization_config") is not None for each in parameters)
 
 
 def _given(fields: Json, name: str) -> Json:
@@ -239,7 +265,7 @@ def _sparse(parameters: Json) -> engine.EdgeSparseVectorParams:
     fields = _without_nulls(parameters)
     for name in fields.keys() - _SPARSE:
         raise unsupported(f"`{name}` of a sparse vector")
-    index = _without_nulls(fields.get("index") or {})
+    index = {"full_scan_threshold": SPARSE_FULL_SCAN_POINTS, **_without_nulls(fields.get("index") or {})}
     modifier = fields.get("modifier")
     return engine.EdgeSparseVectorParams(
         modifier=engine.Modifier.Idf if modifier == "idf" else None,

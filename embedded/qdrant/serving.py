@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from embedded.qdrant import queries, schema
+from embedded.qdrant import queries
 from embedded.qdrant.errors import ErrorReply
 from embedded.qdrant.messages import DONE, REFUSED, Inbox, Message, RequestKind, refusal
 from embedded.qdrant.shard import Shard
@@ -111,8 +111,7 @@ def main(descriptor: str, directory: str, configuration: str) -> None:
     inbox = Inbox(socket.socket(fileno=int(descriptor)))
     folder = os.open(directory, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)  # the process of a server that was killed may still write
-    shape = schema.shape(orjson.loads(Path(configuration).read_bytes())["config"])
-    shard = Shard(Path(directory), shape)
+    shard = Shard(Path(directory), orjson.loads(Path(configuration).read_bytes())["config"])
     inbox.reply(0, DONE, orjson.dumps(shard.info()))
     Serving(inbox, shard).run()
 

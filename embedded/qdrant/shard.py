@@ -37,13 +37,19 @@ Writing = Generator[None, None, int]  # reads or applies a part at each step, an
 
 
 class Shard:
-    """An open engine."""
+    """An open engine.
 
-    def __init__(self, directory: Path, shape: schema.Shape) -> None:
+    Args:
+        directory: its files.
+        config: the collection's configuration.
+    """
+
+    def __init__(self, directory: Path, config: Json) -> None:
         self._directory = directory
-        self._shape = shape
+        self._is_quantized = schema.is_quantized(config)
+        shape = schema.shape(config)
         with engine_errors():
-            self._engine = engine.EdgeShard.load(str(directory))
+            self._engine = engine.EdgeShard.load(str(directory), schema.edge_config(config))
         self.written_points = 0  # since the start, with deleted ones
         self._last_write = time.monotonic()
         self._last_query = -math.inf
@@ -136,7 +142,7 @@ class Shard:
 
     def _query(self, body: Json) -> list[Json]:
         self._last_query = time.monotonic()
-        requests = [queries.query_request(search) for search in body["searches"]]
+        requests = [queries.query_request(search, quantized=self._is_quantized) for search in body["searches"]]
         found = self._engine.query_batch(engine.QueryBatchRequest(requests))
         return [{"points": queries.scored(points)} for points in found]
 

@@ -100,7 +100,6 @@ def points_of(
         "chunk_id": str(context.chunk_id),
         "version": context.version,
         "token": context.token,
-        "heading_path": content.heading_path,
         "metadata": context.metadata,
         **indexed_values(context.filterable, context.metadata),
     }

@@ -507,6 +507,17 @@ async def until_optimizing(server):
     return children
 
 
+async def test_closing_client_gets_whole_reply(server):
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+
+    reply = await reader.read()
+
+    writer.close()
+    assert reply.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert reply.endswith(b"\r\n\r\nhealthz check passed")
+
+
 async def test_bulk_load_is_indexed_incrementally(http):
     await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 4, "ef_construct": 4})
     written, segments, deadline = 0, 0, time.monotonic() + 60
@@ -533,6 +544,23 @@ async def test_idle_collection_merges_its_segments(collection, monkeypatch):
     assert info["points_count"] == info["indexed_vectors_count"] == 1000
 
 
+async def test_indexed_points_are_scored_by_full_vectors(collection, monkeypatch):
+    """Vectors of a byte per number select candidates; their scores would be off by up to 0.006."""
+    monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
+    vectors = np.random.default_rng(7).standard_normal((1001, DIMENSIONS))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    *stored, asked = vectors.tolist()
+    await write(collection, [{"id": number, "vector": {"v": vector}} for number, vector in enumerate(stored)])
+    await maintained(collection, lambda: indexed_at_least(collection, 1000))
+
+    search = {"query": asked, "using": "v", "limit": 10}
+    (found,) = orjson.loads(await collection.read(RequestKind.QUERY, orjson.dumps({"searches": [search]})))
+
+    nearest = sorted(enumerate((vectors[:-1] @ vectors[-1]).tolist()), key=lambda item: -item[1])[:10]
+    assert [point["id"] for point in found["points"]] == [number for number, _ in nearest]
+    assert [point["score"] for point in found["points"]] == pytest.approx([score for _, score in nearest], abs=1e-5)
+
+
 # A segment of 150 KB holds the vectors of 600 points.
 @pytest.mark.parametrize("collection", [EAGER["optimizers_config"] | {"max_segment_size": 150}], indirect=True)
 async def test_full_segments_are_not_merged_again_when_idle(collection, monkeypatch):
@@ -542,7 +570,7 @@ async def test_full_segments_are_not_merged_again_when_idle(collection, monkeypa
         await write(collection, points(first, 500))
         await maintained(collection, lambda first=first: indexed_at_least(collection, first + 400))
     await maintained(collection, lambda: collection._joined and collection._optimization is None)
-    assert (await collection.info())["segments_count"] > collection_module.JOINED_SEGMENTS
+    assert (await collection.info())["segments_count"] > schema.JOINED_SEGMENTS
     await write(collection, points(1, 1))
 
     started = []
@@ -717,7 +745,7 @@ NEVER, AT_ONCE = 1e9, -1.0  # seconds
 @pytest.fixture
 def shard(tmp_path):
     ServedCollection.create(tmp_path / "c", {"vectors": VECTORS})
-    shard = Shard(tmp_path / "c/shard-0", schema.shape({"vectors": VECTORS}))
+    shard = Shard(tmp_path / "c/shard-0", {"vectors": VECTORS})
     yield shard
     shard.close()
 

@@ -366,6 +366,18 @@ BUGS = (
         (("await self._process.ask(RequestKind.HOLD)", "pass"),),
     ),
     Bug(
+        "scores are of vectors of a byte per number",
+        ENGINE + "test_indexed_points_are_scored_by_full_vectors",
+        "embedded/qdrant/queries.py",
+        (("rescore=True", "rescore=False"),),
+    ),
+    Bug(
+        "a reply is lost if its connection is closed",
+        ENGINE + "test_closing_client_gets_whole_reply",
+        "embedded/asgi.py",
+        (("        self._flush()\n        self._transport.close()", "        self._transport.close()"),),
+    ),
+    Bug(
         "writes wait until no query is left",
         ENGINE + "test_queries_overtake_writes_which_end_nevertheless",
         "embedded/qdrant/serving.py",
