@@ -2,89 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import signal
-import sys
-import time
-from datetime import timedelta
-from types import FrameType
-
-import structlog
-import uvicorn
-import uvloop
-
-from api.app import create
-from api.http.protocol import BoundedProtocol
-from api.progress.readiness import Shutdown
-from shared.domain.errors import ForeaskError
-from shared.process import gc, hardening, logging
-from shared.services import build
-from shared.services.start import check_start
-from shared.settings import Settings, load
-
-
-class _ApiServer(uvicorn.Server):
-    """A server that stops in three steps: it reports that it is not ready, refuses connections, and waits for requests.
-
-    A load balancer that polls `/health/ready` redirects requests before connections are refused. The application is
-    notified at the second step, so that clients that follow events do not delay the exit.
-    """
-
-    def __init__(self, config: uvicorn.Config, shutdown: Shutdown, drain: timedelta | None) -> None:
-        super().__init__(config)
-        self._shutdown = shutdown
-        self._drain_seconds = drain.total_seconds() if drain else 0.0
-        self._close_at = math.inf
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._drain_seconds and not self._shutdown.draining:
-            self._shutdown.draining = True
-            self._close_at = time.monotonic() + self._drain_seconds
-            return
-        self._shutdown.draining = self._shutdown.stopping = True
-        super().handle_exit(sig, frame)
-
-    async def on_tick(self, counter: int) -> bool:
-        if time.monotonic() >= self._close_at and not self.should_exit:
-            self.handle_exit(signal.SIGTERM, None)
-        return await super().on_tick(counter)
-
-
-def main() -> None:
-    """Serve until a signal stops the process."""
-    hardening.close_memory()
-    settings = load()
-    logging.configure("api", level=settings.log_level, line_format=settings.log_format)
-    shutdown = Shutdown()
-    app = create(settings, shutdown=shutdown)
-    uvloop.run(_require_complete(settings))
-    config = uvicorn.Config(
-        app,
-        host=settings.api_host,
-        port=settings.api_port,
-        loop="asyncio" if sys.platform == "win32" else "uvloop",
-        http=BoundedProtocol,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=1024,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=math.ceil(settings.grace.total_seconds()),
-    )
-    gc.freeze()
-    structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)
-    _ApiServer(config, shutdown, settings.api_drain).run()
-
-
-async def _require_complete(settings: Settings) -> None:
-    # Uvicorn prints an error of the lifespan as a traceback, but a missing setting should print one sentence.
-    async with build("api", settings):
-        await check_start(settings, "api")
-
+from shared.process import start
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ForeaskError as error:
-        sys.exit(error.message)
+    with start.imports():
+        from api.server import run
+
+    run()

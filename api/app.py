@@ -102,7 +102,9 @@ _TAGS = [
     {"name": "health", "description": "Probes for the operator; no key is required."},
 ]
 
+# Each request is compared with the parts in this order: queries and uploads come first.
 _PARTS = (
+    queries,
     documents,
     chunks,
     contents,
@@ -116,7 +118,6 @@ _PARTS = (
     erasures,
     estimates,
     trials,
-    queries,
     similarity,
     chat,
     feedback,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import httpx
 from fastapi import FastAPI, Request
-from foreask_client import AsyncClient
 from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -24,6 +23,7 @@ from api.http.problems import reply_to
 from shared.domain.errors import Forbidden, ForeaskError
 
 if TYPE_CHECKING:
+    from foreask_client import AsyncClient
     from foreask_mcp.server import HttpServer
 
 PATH = "/mcp"
@@ -73,6 +73,8 @@ class McpEndpoint:
 
     async def _caller_of(self, request: Request) -> tuple[AsyncClient, AbstractSet[str]]:
         """Return a client with the request's key, which need not be closed, and the scopes of the key."""
+        from foreask_client import AsyncClient  # noqa: PLC0415  `_load` has imported it
+
         headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
         client = AsyncClient(
             "http://127.0.0.1",

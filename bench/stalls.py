@@ -26,7 +26,7 @@ import httpx
 import orjson
 from fastapi import FastAPI
 
-import api.__main__ as api
+import api.server as api
 from tests.support.deployment import Deployment, Process, ScriptedProvider, corpus, execute
 from tests.support.loopwatch import LoopWatch
 

@@ -22,7 +22,7 @@ from shared.domain.lanes import Lane
 from shared.domain.queues import WORK_QUEUES
 from shared.domain.runs import RUNS_OF_PARSERS
 from shared.ledger.postgres.election import LEASE
-from shared.process import metrics
+from shared.process import gc, metrics
 from shared.services import build
 from shared.services.scheduler import SchedulerServices
 from shared.services.start import check_start
@@ -75,6 +75,7 @@ async def run(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with build("scheduler", settings) as services:
         await check_start(settings, "scheduler")
+        gc.freeze()
         beating = services.ledger.heartbeats.beating("scheduler", lambda: 0)
         async with metrics.serving("scheduler", settings.metrics_host, settings.metrics_port), beating:
             await work_while_elected(services, steps_of(services), stopping)

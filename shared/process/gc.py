@@ -11,8 +11,7 @@ def freeze() -> None:
     """Exclude all existing objects from garbage collection; call it once, after all imports and the start.
 
     A full collection visits every object of every library, which takes some 50 ms. With Python's defaults it runs every
-    few hundred calls of a provider.
+    few hundred calls of a provider. The garbage of imports stays: 3,000 of 370,000 objects, found in 0.3 s.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, 20, 50)

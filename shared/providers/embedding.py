@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NewType, Protocol
 
-import numpy as np
-
-from shared.domain.errors import Conflict, Permanent, Refused, Unavailable
+from shared.domain.errors import Conflict, Permanent, Refused
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.metrics import EMBEDDED_INPUTS
@@ -167,44 +164,18 @@ class OpenAIEmbedder:
         return self._seen
 
     async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+        # Generate workers embed nothing, and NumPy takes 10 MB and 0.1 s.
+        from shared.providers.embedding_replies import vectors_in  # noqa: PLC0415
+
         body: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "base64"}
         if self._shortened is not None:
             body["dimensions"] = self._shortened
         EMBEDDED_INPUTS.observe(len(texts))
         reply = await self._provider.post("/embeddings", body)
         billed(usage_of(reply.get("usage")))
-        vectors = _vectors(reply, len(texts))
+        vectors = vectors_in(reply, len(texts))
         self._seen = vectors.shape[1]
         return vectors
-
-
-def _vectors(reply: dict[str, Any], count: int) -> Vectors:
-    try:
-        rows = sorted(reply["data"], key=lambda row: row["index"])
-        vectors = np.stack([_decode(row["embedding"]) for row in rows])
-    except (KeyError, TypeError, ValueError) as error:
-        raise Unavailable(
-            "the embedding provider sent a reply without vectors", component="embedding", answered=True
-        ) from error
-    if len(vectors) != count:
-        raise Unavailable(
-            f"the embedding provider sent {len(vectors)} vectors for {count} texts", component="embedding"
-        )
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not np.all(np.isfinite(norms)):
-        raise Unavailable(
-            "the embedding provider sent a vector that is not finite", component="embedding", answered=True
-        )
-    norms[norms == 0] = 1
-    scaled: Vectors = vectors / norms
-    return scaled
-
-
-def _decode(value: str | list[float]) -> Vectors:
-    # An endpoint that does not know `encoding_format` answers with lists.
-    if isinstance(value, str):
-        return np.frombuffer(base64.b64decode(value), dtype="<f4")
-    return np.asarray(value, dtype=np.float32)
 
 
 def estimated_tokens(text: str) -> int:

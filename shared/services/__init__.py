@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from shared.domain.queues import WORK_QUEUES, WorkQueue
+from shared.process.start import without
 from shared.services.parts import Parts
 from shared.settings import Settings
 
@@ -49,7 +50,9 @@ async def build(role: Role, settings: Settings) -> AsyncIterator[Any]:
         InvalidInput: a setting required by the role is missing.
     """
     async with AsyncExitStack() as stack:
-        yield _assemble(role, Parts(settings, stack, pool_size=_POOL_SIZES.get(role, _POOL_SIZE)))
+        with without("rich"):  # httpx would load it for its command line
+            assembled = _assemble(role, Parts(settings, stack, pool_size=_POOL_SIZES.get(role, _POOL_SIZE)))
+        yield assembled
 
 
 def _assemble(role: Role, parts: Parts) -> object:  # noqa: PLR0911 - one per role

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import structlog
 
 from shared.domain.errors import InvalidInput, Permanent
 from shared.domain.runs import RunKind
+from shared.domain.sources import SourceDefinition
 from shared.ingest.parse import confinement
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser, parse_stage
@@ -23,13 +25,15 @@ from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.process.temporary_folders import remove_leftovers
 from shared.services.ingest import slots_of_parser
 from shared.services.ocr import log_if_off, ocr_of
-from shared.services.pages import web_of
 from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
 from shared.settings import Settings, require
 from shared.sources.opening import FOLDER_PREFIXES
 from shared.storage.uploads import FOLDER_PREFIX as OF_UPLOADS
+
+if TYPE_CHECKING:
+    from shared.sources.pages.source import Web
 
 log = structlog.get_logger()
 _NO_PICTURES = "the parse workers cannot read pictures: install the extra, pip install 'foreask[ocr]'."
@@ -39,7 +43,7 @@ def assemble(parts: Parts) -> WorkerServices:
     require_isolation(parts.settings)
     log_if_off(parts.settings)
     parser = parser_of(parts)
-    web = partial(web_of, parts.settings, parser.sandbox, parts.ledger.notes)
+    web = partial(_web_of, parts, parser.sandbox)
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
@@ -49,6 +53,12 @@ def assemble(parts: Parts) -> WorkerServices:
         runner=sync_runner_of(parts, SourceAccess(parts.settings, web).open),
         runs_queue="syncs",
     )
+
+
+def _web_of(parts: Parts, sandbox: ParsingSandbox, source: SourceDefinition) -> Web:
+    from shared.services.pages import web_of  # most workers never read pages
+
+    return web_of(parts.settings, sandbox, parts.ledger.notes, source)
 
 
 async def remove_temporary_files() -> None:

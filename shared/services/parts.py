@@ -71,6 +71,7 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.maintenance.orphans import Orphans
     from shared.maintenance.unowned_points import PointCheck
     from shared.maintenance.webhooks.delivery import Deliverer
+    from shared.maintenance.webhooks.sender import Sender
     from shared.providers.batches import BatchProvider
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
@@ -226,11 +227,16 @@ class Parts:
     @cached_property
     def deliverer(self) -> Deliverer:
         from shared.maintenance.webhooks.delivery import Deliverer
+
+        return Deliverer(self.ledger.webhooks, lambda: self._webhook_sender)
+
+    @cached_property
+    def _webhook_sender(self) -> Sender:
         from shared.maintenance.webhooks.sender import Sender
 
         sender = Sender(private=self.settings.webhooks_private)
         self.stack.push_async_callback(sender.aclose)
-        return Deliverer(self.ledger.webhooks, sender)
+        return sender
 
     @cached_property
     def ingest_defaults(self) -> IngestDefaults:

@@ -10,7 +10,7 @@ from shared.broker.wakeups import Wakeups
 from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Rates
 from shared.domain.tiers import Tier
-from shared.ingest.index.stage import BATCH_CHUNKS
+from shared.ingest.index import BATCH_CHUNKS
 from shared.ledger import Ledger
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.postgres.election import Election

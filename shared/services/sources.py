@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.domain.sources import SourceDefinition
 from shared.settings import Settings
 from shared.sources.opening import check, open_source
-from shared.sources.pages.source import Web
 from shared.sources.roots import Roots
 from shared.sources.source import Source
+
+if TYPE_CHECKING:
+    from shared.sources.pages.source import Web
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from shared.domain.errors import Misconfigured
 from shared.sources.addresses import Address
 from shared.sources.files import COMPONENT, FileSource, OpenFile, not_found, too_large, unavailable
 from shared.sources.keys import problem_of, stand_in
-from shared.sources.options import FileOptions, Options
+from shared.sources.options import FileOptions, ObjectOptions, Options
 from shared.sources.s3_names import S3Names, is_representable
 from shared.sources.source import Entry, Item
 
@@ -46,18 +46,6 @@ _OUT_OF_ORDER = (
 
 class _Unrepresentable(Misconfigured):
     """obstore refuses a page of a listing because of a name in it."""
-
-
-class BucketOptions(Options):
-    """Location of a bucket."""
-
-    region: str | None = Field(
-        None, pattern=r"^[a-z0-9-]{1,40}$", description="region of a public bucket in S3; default: us-east-1"
-    )
-
-
-class ObjectOptions(FileOptions, BucketOptions):
-    """Selection of objects, and the location of their bucket."""
 
 
 class _Secret(Options):

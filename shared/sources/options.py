@@ -53,6 +53,18 @@ class FileOptions(Options):
         return any(fnmatchcase(folder, pattern) for pattern in self.exclude if pattern.endswith("*"))
 
 
+class BucketOptions(Options):
+    """Location of a bucket."""
+
+    region: str | None = Field(
+        None, pattern=r"^[a-z0-9-]{1,40}$", description="region of a public bucket in S3; default: us-east-1"
+    )
+
+
+class ObjectOptions(FileOptions, BucketOptions):
+    """Selection of objects, and the location of their bucket."""
+
+
 def read_options(kind: type[O], given: Mapping[str, Any]) -> O:
     """Return the options of a source.
 

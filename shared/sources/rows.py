@@ -13,8 +13,7 @@ from pydantic import Field
 
 from shared.domain.errors import InvalidInput, Misconfigured
 from shared.sources.files import COMPONENT, FileSource, OpenFile, not_found, too_large
-from shared.sources.objects import BucketOptions
-from shared.sources.options import Texts
+from shared.sources.options import BucketOptions, Texts
 from shared.sources.source import Entry, Item, Source
 from shared.sources.spool import Spool
 from shared.sources.tables import (

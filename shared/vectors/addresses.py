@@ -8,9 +8,8 @@ from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import structlog
-from httpx import ConnectTimeout, Request, Response, TimeoutException
 
-from shared.vectors.qdrant import ResponseHandlingException
+from shared.vectors.errors import NoAnswer
 
 CONNECT_SECONDS = 3.0  # a lost machine sends no reply
 IDLE_SECONDS = 4.0  # a server closes connections that are idle for five
@@ -52,31 +51,19 @@ class Addresses:
         A request that was accepted and not answered in time is not sent elsewhere, because it may be running.
 
         Raises:
-            ResponseHandlingException: no address answers.
+            NoAnswer: no address answers.
         """
         *earlier, last = self._in_order()
         for url in earlier:
             try:
                 status, answer = await self._send_to(url, send)
-            except ResponseHandlingException as error:
-                if _may_have_arrived(error):
+            except NoAnswer as error:
+                if error.may_have_arrived:
                     raise
             else:
                 if status not in _UNAVAILABLE:
                     return answer
         return (await self._send_to(last, send))[1]
-
-    async def middleware(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Choose the address of a request of Qdrant's client."""
-
-        async def send(url: SplitResult) -> tuple[int, Response]:
-            request.url = request.url.copy_with(scheme=url.scheme, host=url.hostname, port=url.port)
-            request.headers["host"] = request.url.netloc.decode()
-            request.extensions["timeout"] = request.extensions["timeout"] | {"connect": CONNECT_SECONDS}
-            response = await call_next(request)
-            return response.status_code, response
-
-        return await self.answer(send)
 
     async def _send_to(self, url: SplitResult, send: Send[Answer]) -> tuple[int, Answer]:
         """Send a request to one address, and switch to the next if no answer arrives while the caller waits."""
@@ -105,8 +92,3 @@ class Addresses:
 
 def _with_port(url: SplitResult) -> SplitResult:
     return url if url.port else url._replace(netloc=f"{url.netloc.rstrip(':')}:{_PORT}")
-
-
-def _may_have_arrived(error: ResponseHandlingException) -> bool:
-    reason = error.source
-    return isinstance(reason, (TimeoutException, TimeoutError)) and not isinstance(reason, ConnectTimeout)

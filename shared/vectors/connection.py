@@ -1,54 +1,28 @@
-"""The connection to Qdrant: its client, and the conversion of its errors."""
+"""The connection to Qdrant: its requests, and whether Qdrant answers."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
-import httpx
-import structlog
 from pydantic import SecretStr
 
-from shared.domain.errors import Permanent, Unavailable
-from shared.process.metrics import QDRANT_SECONDS
-from shared.vectors.addresses import IDLE_SECONDS, Addresses
-from shared.vectors.qdrant import (
-    ApiException,
-    AsyncQdrantClient,
-    ResourceExhaustedResponse,
-    ResponseHandlingException,
-    UnexpectedResponse,
-    models,
-)
-from shared.vectors.spans import request_span
+from shared.domain.errors import Unavailable
+from shared.vectors.addresses import Addresses
+from shared.vectors.errors import ABSENT, RETRY_AFTER, Refusal, index_errors
+from shared.vectors.filters import Filter
+from shared.vectors.requests import Body, Requests, of_collection
 
-if TYPE_CHECKING:
-    from shared.vectors.read_pool import ReadPool
-
-RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
-# By default the client opens a new connection per request if Qdrant is on the same machine.
-_CONNECTIONS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=IDLE_SECONDS)
-_REFUSED = 400
-ABSENT = 404
-_OK_SECONDS = QDRANT_SECONDS.labels("ok")
-_REFUSED_SECONDS = QDRANT_SECONDS.labels("refused")
-_FAILED_SECONDS = QDRANT_SECONDS.labels("failed")
-_NOTHING_LEFT = httpx.ByteStream(b"")
-log = structlog.get_logger()
 
 
 class QdrantConnection:
-    """Qdrant's client, whether Qdrant answers, and which collections reject writes.
+    """Requests to Qdrant, whether Qdrant answers, and which collections reject writes.
 
-    Every method of a subclass converts the client's errors: `Unavailable` if Qdrant does not answer, does not confirm a
-    write or asks for a pause; `Permanent` if Qdrant rejects a request.
+    Every method of a subclass converts the errors of requests: `Unavailable` if Qdrant does not answer, does not
+    confirm a write or asks for a pause; `Permanent` if Qdrant rejects a request.
 
     Args:
         url: address of Qdrant or of one of its nodes.
@@ -57,35 +31,47 @@ class QdrantConnection:
     """
 
     def __init__(self, url: str, *others: str, api_key: SecretStr | None = None) -> None:
-        key = self._key = api_key.get_secret_value() if api_key else None
-        with warnings.catch_warnings():  # about a key without TLS: the API warns once, at a better time
-            warnings.simplefilter("ignore", UserWarning)
-            self._client = AsyncQdrantClient(
-                url=url,
-                api_key=key,
-                timeout=_TIMEOUT_SECONDS,
-                check_compatibility=False,
-                trust_env=False,
-                limits=_CONNECTIONS,
-            )
-        self._addresses = Addresses([url, *others])
-        self._client.http.client.add_middleware(_release_response)
-        if others:
-            self._client.http.client.add_middleware(self._addresses.middleware)
+        key = api_key.get_secret_value() if api_key else None
+        self._requests = Requests(Addresses([url, *others]), key, _TIMEOUT_SECONDS)
         self._unavailable = False  # whether the last request got no answer
         self._rejecting: set[str] = set()  # collections that rejected their last write
         self._last_searched: str | None = None  # collection of the last search
 
-    @cached_property
-    def _read_pool(self) -> ReadPool:
-        from shared.vectors.read_pool import ReadPool  # noqa: PLC0415  not imported by roles that never search
-
-        return ReadPool(self._addresses, self._key, _TIMEOUT_SECONDS)
-
     async def aclose(self) -> None:
-        if "_read_pool" in self.__dict__:
-            await self._read_pool.aclose()
-        await self._client.close()
+        await self._requests.aclose()
+
+    async def _read(self, name: str, path: str, body: Mapping[str, Any]) -> Any:
+        """Read points of a collection; return the result.
+
+        Args:
+            name: the collection.
+            path: the path below its points.
+            body: the request.
+        """
+        return await self._requests.send("POST", f"{of_collection(name)}/points{path}", body)
+
+    async def _write(self, name: str, path: str, body: Body, method: str = "POST") -> None:
+        """Write points of a collection, and wait until searches find the change.
+
+        Raises:
+            Unavailable: Qdrant did not confirm a change.
+        """
+        result = await self._requests.send(method, f"{of_collection(name)}/points{path}?wait=true", body)
+        for each in result if isinstance(result, list) else [result]:
+            _require_completed(each)
+
+    async def _change(self, name: str, operations: Sequence[Mapping[str, Any]]) -> None:
+        """Change points of a collection by several operations, in their order, in one request."""
+        await self._write(name, "/batch", {"operations": operations})
+
+    async def _delete(self, name: str, selected: Filter) -> None:
+        """Delete the points that a filter selects."""
+        await self._write(name, "/delete", {"filter": selected})
+
+    async def _count(self, name: str, selected: Filter) -> int:
+        """Count the points that a filter selects."""
+        result = await self._read(name, "/count", {"filter": selected, "exact": True})
+        return int(result["count"])
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
@@ -103,13 +89,13 @@ class QdrantConnection:
         with self._errors():
             try:
                 yield
-            except UnexpectedResponse as error:
-                if error.status_code != ABSENT:
+            except Refusal as error:
+                if error.status != ABSENT:
                     raise
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Convert the client's errors, and record whether Qdrant answers."""
+        """Convert the errors of requests, and record whether Qdrant answers."""
         try:
             with index_errors():
                 yield
@@ -119,29 +105,6 @@ class QdrantConnection:
         self._unavailable = False
 
 
-async def _release_response(
-    request: httpx.Request, send: Callable[[httpx.Request], Awaitable[httpx.Response]]
-) -> httpx.Response:
-    """Send a request of the client, and break the reference cycle of its response.
-
-    A response and its stream refer to each other and to the request. Without this, half a megabyte of points per
-    request would wait for the garbage collector, which runs rarely.
-    """
-    started, taken = time.perf_counter(), _FAILED_SECONDS
-    try:
-        with request_span(request.method, request.url.path) as span:
-            response = await send(request)
-            # A collection does not exist before its first points, so 404 is not a failure.
-            answers = response.status_code < _REFUSED or response.status_code == ABSENT
-            if not answers:
-                span.fail(str(response.status_code))
-        taken = _OK_SECONDS if answers else _REFUSED_SECONDS
-    finally:
-        taken.observe(time.perf_counter() - started)
-    response.stream = _NOTHING_LEFT
-    return response
-
-
 async def all_of(requests: Iterable[Awaitable[object]]) -> None:
     """Run requests concurrently, and wait for all of them even if one fails."""
     for result in await asyncio.gather(*requests, return_exceptions=True):
@@ -149,30 +112,11 @@ async def all_of(requests: Iterable[Awaitable[object]]) -> None:
             raise result
 
 
-def require_completed(status: models.UpdateStatus | None) -> None:
+def _require_completed(result: Any) -> None:
     """Raise `Unavailable` unless Qdrant has applied a write."""
     # `acknowledged` covers the write-ahead log only; `wait_timeout` not even that.
-    if status != models.UpdateStatus.COMPLETED:
+    status = result.get("status") if isinstance(result, dict) else None
+    if status != "completed":
         raise Unavailable(
             f"Qdrant did not confirm a write (status {status})", component="qdrant", retry_after=RETRY_AFTER
         )
-
-
-@contextmanager
-def index_errors() -> Iterator[None]:
-    """Convert the client's errors."""
-    try:
-        yield
-    except ResourceExhaustedResponse as error:
-        wait = timedelta(seconds=float(error.retry_after_s))
-        raise Unavailable("Qdrant asks for fewer requests", component="qdrant", retry_after=wait) from error
-    except UnexpectedResponse as error:
-        status = error.status_code or 0
-        # Qdrant's message names nodes, folders and collections of other tenants, so it is logged but not returned.
-        log.warning("qdrant.answered", status=status, words=error.content[:300].decode(errors="replace"))
-        message = f"Qdrant answered {status}; its message is logged as qdrant.answered"
-        if 400 <= status < 500 and status not in {401, 403, 408, 429}:  # noqa: PLR2004
-            raise Permanent(message) from error
-        raise Unavailable(message, component="qdrant", retry_after=RETRY_AFTER) from error
-    except (ResponseHandlingException, ApiException, OSError) as error:
-        raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=RETRY_AFTER) from error

@@ -30,18 +30,19 @@ from shared.domain.filterable import FilterableField
 from shared.domain.index_location import IndexLocation, index_location_of
 from shared.vectors.fields import BOUNDS, indexed_condition
 from shared.vectors.groups import KINDS, PointKind, group
-from shared.vectors.qdrant import models
 
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date}, {text: '...'} or {exists: true}"
 _PLAIN = re.compile(r"[\w-]+(\[\d{0,9}\])*", re.ASCII)
 _MAX_CONDITIONS = 64  # of a whole filter
 _MAX_DEPTH = 8  # of filters within each other
 _LISTS = {"all": "must", "any": "should"}
+_CLAUSES = frozenset({"must", "should", "must_not"})
 _MAX_VALUES = 1000
 
-SearchFilter = Mapping[str, Any]
-"""A filter as Qdrant's REST API takes it: searches bypass the client's models, which cost more than the search."""
-Condition = models.Condition
+Filter = Mapping[str, Any]
+"""A filter as Qdrant's REST API takes it."""
+Condition = Mapping[str, Any]
+"""A condition of a filter; a filter is one, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,18 @@ class VisiblePoints:
     """
 
     location: IndexLocation
-    questions: SearchFilter
-    texts: SearchFilter
-    corpus: SearchFilter
+    questions: Filter
+    texts: Filter
+    corpus: Filter
 
 
 def visible_points(location: IndexLocation, conditions: Sequence[Condition] = ()) -> VisiblePoints:
     """Select the visible points of a collection: points of complete versions, under further conditions."""
 
-    def of(kind: PointKind) -> SearchFilter:
-        return _dumped(must=[*_of_kind(location, kind), *conditions], must_not=[_equals("hidden", value=True)])
+    def of(kind: PointKind) -> Filter:
+        return {"must": [*_of_kind(location, kind), *conditions], "must_not": [_equals("hidden", value=True)]}
 
-    corpus = _dumped(must=[_equals("group", group(location, "t"))])
+    corpus = {"must": [_equals("group", group(location, "t"))]}
     return VisiblePoints(location, of("q"), of("t"), corpus)
 
 
@@ -92,90 +93,83 @@ def caller_conditions(
     conditions = [condition for each in given for condition in metadata_conditions(each, fields)]
     if document_ids is not None:
         ids = [str(document_id) for document_id in document_ids]
-        conditions.append(models.FieldCondition(key="document_id", match=models.MatchAny(any=ids)))
+        conditions.append(_any_of("document_id", ids))
     return conditions
 
 
 def of_chunks(chunk_ids: Sequence[str]) -> Condition:
     """Select the points of some chunks."""
-    return models.FieldCondition(key="chunk_id", match=models.MatchAny(any=list(chunk_ids)))
+    return _any_of("chunk_id", chunk_ids)
 
 
 def held_out(point_ids: Sequence[str]) -> Condition:
     """Exclude these points and all users' questions: a question must not find itself."""
     of_users = _equals("source", "user")
-    return models.Filter(must_not=[models.HasIdCondition(has_id=list(point_ids)), of_users])
+    return {"must_not": [{"has_id": list(point_ids)}, of_users]}
 
 
-def collection_points(location: IndexLocation) -> models.Filter:
+def collection_points(location: IndexLocation) -> Filter:
     """Select a collection's points, hidden ones too."""
-    return models.Filter(must=[*_of(location)])
+    return {"must": [*_of(location)]}
 
 
-def named_points(field: str, value: str) -> models.Filter:
+def named_points(field: str, value: str) -> Filter:
     """Select the points with a field value, in any group."""
-    return models.Filter(must=[_equals(field, value)])
+    return {"must": [_equals(field, value)]}
 
 
-def points_of_ids(collection_ids: Sequence[UUID], document_ids: Sequence[UUID]) -> models.Filter:
+def points_of_ids(collection_ids: Sequence[UUID], document_ids: Sequence[UUID]) -> Filter:
     """Select the points of collections and documents in any group. Their ids are unique, so no owner is needed."""
     groups = [group(index_location_of("", "", each), kind) for each in collection_ids for kind in KINDS]
     documents = [str(each) for each in document_ids]
-    return models.Filter(
-        should=[
-            models.FieldCondition(key="group", match=models.MatchAny(any=groups)),
-            models.FieldCondition(key="document_id", match=models.MatchAny(any=documents)),
-        ]
-    )
+    return {"should": [_any_of("group", groups), _any_of("document_id", documents)]}
 
 
-def points_by_id(location: IndexLocation, ids: Sequence[str]) -> models.Filter:
+def points_by_id(location: IndexLocation, ids: Sequence[str]) -> Filter:
     """Select the points among these ids that belong to a collection, including hidden ones."""
-    return models.Filter(must=[*_of(location), models.HasIdCondition(has_id=list(ids))])
+    return {"must": [*_of(location), {"has_id": list(ids)}]}
 
 
 def document_points(
     location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
-) -> models.Filter:
+) -> Filter:
     """Select a document's points, including hidden ones: of all versions, of one, or of versions below `below`."""
     must = [*_of(location), _equals("document_id", str(document_id))]
     if version is not None:
         must.append(_equals("version", version))
     if below is not None:
         must.append(_below("version", below))
-    return models.Filter(must=[*must])
+    return {"must": [*must]}
 
 
-def document_texts(location: IndexLocation, document_id: UUID, version: int) -> models.Filter:
+def document_texts(location: IndexLocation, document_id: UUID, version: int) -> Filter:
     """Select the texts of a document's version, hidden ones too."""
     must = [*_of_kind(location, "t"), _equals("document_id", str(document_id)), _equals("version", version)]
-    return models.Filter(must=[*must])
+    return {"must": [*must]}
 
 
 def hidden_points(
     location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
-) -> models.Filter:
+) -> Filter:
     """Select a document's hidden points: of one version, or of versions below `below`."""
     of_document = document_points(location, document_id, version=version, below=below)
-    return models.Filter(must=[*(of_document.must or []), _equals("hidden", value=True)])
+    return {"must": [*of_document["must"], _equals("hidden", value=True)]}
 
 
-def leftover_points(location: IndexLocation, chunk_ids: Sequence[str], version: int, token: int) -> models.Filter:
+def leftover_points(location: IndexLocation, chunk_ids: Sequence[str], version: int, token: int) -> Filter:
     """Select the points of chunks in one version that claims before `token` have written."""
-    return models.Filter(
-        must=[*_of(location), of_chunks(chunk_ids), _equals("version", version), _below("token", token)]
-    )
+    return {"must": [*_of(location), of_chunks(chunk_ids), _equals("version", version), _below("token", token)]}
 
 
-def replaceable_points(token: int) -> models.Filter:
+def replaceable_points(token: int) -> Filter:
     """Select points that a writer may replace: points of claims up to its own.
 
     A point's id contains the writer's version.
     """
-    return models.Filter(must=[models.FieldCondition(key="token", range=models.Range(lte=token))])
+    return {"must": [{"key": "token", "range": {"lte": token}}]}
 
 
-def section_points(location: IndexLocation, document_id: str, version: int, start: int, end: int) -> SearchFilter:
+def section_points(location: IndexLocation, document_id: str, version: int, start: int, end: int) -> Filter:
     """Select the texts of one section of a document's version, hidden ones too."""
     values: dict[str, str | int] = {
         "document_id": document_id,
@@ -183,43 +177,43 @@ def section_points(location: IndexLocation, document_id: str, version: int, star
         "section.start": start,
         "section.end": end,
     }
-    return _dumped(must=[*_of_kind(location, "t"), *(_equals(key, value) for key, value in values.items())])
+    return {"must": [*_of_kind(location, "t"), *(_equals(key, value) for key, value in values.items())]}
 
 
-def text_points(location: IndexLocation) -> models.Filter:
+def text_points(location: IndexLocation) -> Filter:
     """Select one point of each chunk in each version, hidden ones too."""
-    return models.Filter(must=[*_of_kind(location, "t")])
+    return {"must": [*_of_kind(location, "t")]}
 
 
-def nothing() -> SearchFilter:
+def nothing() -> Filter:
     """Select no point of any tenant."""
-    return _dumped(must=[_equals("group", "")])
+    return {"must": [_equals("group", "")]}
 
 
-def _of(location: IndexLocation) -> list[models.FieldCondition]:
+def _of(location: IndexLocation) -> list[Condition]:
     """Return the conditions of every filter: the collection's groups, and its owner as a second safeguard."""
     groups = [group(location, kind) for kind in KINDS]
     return [
-        models.FieldCondition(key="group", match=models.MatchAny(any=[*groups])),
+        _any_of("group", groups),
         _equals("tenant", location.tenant),
     ]
 
 
-def _of_kind(location: IndexLocation, kind: PointKind) -> list[models.FieldCondition]:
+def _of_kind(location: IndexLocation, kind: PointKind) -> list[Condition]:
     """Return the conditions of `_of` for one group, so that a search uses the graph of the group."""
     return [_equals("group", group(location, kind)), _equals("tenant", location.tenant)]
 
 
-def _dumped(**clauses: list[Condition]) -> SearchFilter:
-    return models.Filter(**clauses).model_dump(mode="json", exclude_none=True)
+def _below(key: str, value: int) -> Condition:
+    return {"key": key, "range": {"lt": value}}
 
 
-def _below(key: str, value: int) -> models.FieldCondition:
-    return models.FieldCondition(key=key, range=models.Range(lt=value))
+def _equals(key: str, value: str | bool | int) -> Condition:
+    return {"key": key, "match": {"value": value}}
 
 
-def _equals(key: str, value: str | bool | int) -> models.FieldCondition:
-    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+def _any_of(key: str, values: Sequence[Any]) -> Condition:
+    return {"key": key, "match": {"any": list(values)}}
 
 
 def metadata_conditions(filter_: object, fields: tuple[FilterableField, ...] = ()) -> list[Condition]:
@@ -244,12 +238,12 @@ def _conditions(filter_: object, fields: tuple[FilterableField, ...], depth: int
     parts: list[Condition] = []
     for name, value in filter_.items():
         if name == "not":
-            parts.append(models.Filter(must_not=[_nested(value, fields, depth, "not")]))
+            parts.append({"must_not": [_nested(value, fields, depth, "not")]})
         elif name in _LISTS:
             if not isinstance(value, list) or not value:
                 raise InvalidInput(f"`{name}` takes a list of filters, at least one.", field=f"filter.{name}")
             nested = [_nested(each, fields, depth, f"{name}.{location}") for location, each in enumerate(value)]
-            parts.append(models.Filter(**{_LISTS[name]: nested}))
+            parts.append({_LISTS[name]: nested})
         else:
             parts.append(_condition(str(name), value, fields))
     return parts
@@ -264,14 +258,13 @@ def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, lo
     except InvalidInput as error:
         inside = (error.field or "filter").removeprefix("filter")
         raise InvalidInput(error.message, field=f"filter.{location}{inside}") from None
-    return parts[0] if len(parts) == 1 else models.Filter(must=parts)
+    return parts[0] if len(parts) == 1 else {"must": parts}
 
 
 def _count(parts: Sequence[Condition]) -> int:
     """Return the number of conditions on fields."""
-    nested = [each for each in parts if isinstance(each, models.Filter)]
-    clauses = [clause for each in nested for clause in (each.must, each.should, each.must_not) if clause]
-    return len(parts) - len(nested) + sum(_count(clause) for clause in clauses if isinstance(clause, list))
+    nested = [each for each in parts if each.keys() <= _CLAUSES]
+    return len(parts) - len(nested) + sum(_count(clause) for each in nested for clause in each.values())
 
 
 def _condition(name: str, value: object, fields: tuple[FilterableField, ...]) -> Condition:
@@ -281,9 +274,9 @@ def _condition(name: str, value: object, fields: tuple[FilterableField, ...]) ->
     if isinstance(value, Mapping):
         return _operator(name, key, value)
     if isinstance(value, (bool, int, str)):
-        return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+        return _equals(key, value)
     if isinstance(value, float):
-        return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
+        return {"key": key, "range": {"gte": value, "lte": value}}
     raise _not_a_condition(name)
 
 
@@ -298,22 +291,22 @@ def _key(name: str) -> str:
 def _operator(name: str, key: str, value: Mapping[str, Any]) -> Condition:
     operators = set(value)
     if operators == {"any"}:
-        return models.FieldCondition(key=key, match=models.MatchAny(any=_values(name, value["any"])))
+        return _any_of(key, _values(name, value["any"]))
     if operators == {"none"}:
         # Not `except`: it matches a list with any other value, and nothing if the field is missing.
-        any_of = models.FieldCondition(key=key, match=models.MatchAny(any=_values(name, value["none"])))
-        return models.Filter(must_not=[any_of])
+        any_of = _any_of(key, _values(name, value["none"]))
+        return {"must_not": [any_of]}
     if operators == {"text"} and isinstance(value["text"], str) and value["text"].strip():
-        return models.FieldCondition(key=key, match=models.MatchText(text=value["text"]))
+        return {"key": key, "match": {"text": value["text"]}}
     if operators == {"exists"} and isinstance(value["exists"], bool):
-        return models.Filter(must_not=[_is_empty(key)]) if value["exists"] else _is_empty(key)
+        return {"must_not": [_is_empty(key)]} if value["exists"] else _is_empty(key)
     if operators and operators <= BOUNDS:
         return _range(name, key, value)
     raise _not_a_condition(name)
 
 
 def _is_empty(key: str) -> Condition:
-    return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+    return {"is_empty": {"key": key}}
 
 
 def _values(name: str, values: object) -> list[Any]:
@@ -327,16 +320,16 @@ def _values(name: str, values: object) -> list[Any]:
 
 def _range(name: str, key: str, bounds: Mapping[str, Any]) -> Condition:
     if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in bounds.values()):
-        return models.FieldCondition(key=key, range=models.Range(**bounds))
+        return {"key": key, "range": {k: float(v) for k, v in bounds.items()}}
     if all(isinstance(v, str) for v in bounds.values()):
         try:
-            dates = {k: datetime.fromisoformat(v) for k, v in bounds.items()}
+            dates = {k: datetime.fromisoformat(v).isoformat() for k, v in bounds.items()}
         except ValueError:
             raise InvalidInput(
                 f"The filter on '{name}' has a bound that is neither a number nor an ISO 8601 date.",
                 field=f"filter.{name}",
             ) from None
-        return models.FieldCondition(key=key, range=models.DatetimeRange(**dates))
+        return {"key": key, "range": dates}
     raise _not_a_condition(name)
 
 

@@ -7,37 +7,41 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from typing import Any
 
+import structlog
 from pydantic import SecretStr
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.vectors import fields
-from shared.vectors.connection import ABSENT, RETRY_AFTER, QdrantConnection, all_of, log
+from shared.vectors.connection import QdrantConnection, all_of
+from shared.vectors.errors import ABSENT, RETRY_AFTER, Refusal
 from shared.vectors.layout import Layout
-from shared.vectors.qdrant import UnexpectedResponse, models
 from shared.vectors.readiness import SharedCheck
+from shared.vectors.requests import of_collection
 from shared.vectors.searches import probe
 
 _READY_SECONDS = 3.0  # below the interval of an orchestrator's probes
 _CHECK_SECONDS = 1.5
 _NO_POINT = "00000000-0000-0000-0000-000000000000"
 # By default Qdrant builds graphs for the values of a field, which took five times the CPU.
-_KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
-_INTEGER = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, enable_hnsw=False)
-_INDEXED: Mapping[str, models.PayloadSchemaParams] = {
-    "group": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+_KEYWORD = {"type": "keyword", "enable_hnsw": False}
+_INTEGER = {"type": "integer", "enable_hnsw": False}
+_INDEXED: Mapping[str, Mapping[str, Any]] = {
+    "group": {"type": "keyword", "is_tenant": True},
     "tenant": _KEYWORD,
     "document_id": _KEYWORD,
     "chunk_id": _KEYWORD,
     "version": _INTEGER,
     "token": _INTEGER,
-    "hidden": models.BoolIndexParams(type=models.BoolIndexType.BOOL, enable_hnsw=False),
+    "hidden": {"type": "bool", "enable_hnsw": False},
 }
-_FIELD_INDEXES: Mapping[str, models.PayloadSchemaParams] = {
+_FIELD_INDEXES: Mapping[str, Mapping[str, Any]] = {
     "keyword": _KEYWORD,
-    "float": models.FloatIndexParams(type=models.FloatIndexType.FLOAT, enable_hnsw=False),
-    "datetime": models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME, enable_hnsw=False),
+    "float": {"type": "float", "enable_hnsw": False},
+    "datetime": {"type": "datetime", "enable_hnsw": False},
 }
+log = structlog.get_logger()
 
 
 class Lifecycle(QdrantConnection):
@@ -78,11 +82,10 @@ class Lifecycle(QdrantConnection):
     async def _complete(self, name: str, dimensions: int) -> None:
         # 404 after 409: another worker's creation is not complete, or the collection was deleted meanwhile.
         with self._writing(name), self._errors(), self._recreated_if_missing(name):
-            if not await self._client.collection_exists(name):
+            if not await self._exists(name):
                 await self._create(name, dimensions)
-            info = await self._client.get_collection(name)
-        vectors = info.config.params.vectors
-        size = vectors["dense"].size if isinstance(vectors, dict) and "dense" in vectors else None
+            info = await self._info(name)
+        size = info["config"]["params"].get("vectors", {}).get("dense", {}).get("size")
         if size != dimensions:
             raise Permanent(
                 f"The collection was built with {size} dimensions and the embedding model returns {dimensions}:"
@@ -93,18 +96,29 @@ class Lifecycle(QdrantConnection):
         # Indexes are created before the first point, because a later index is built over all existing points. An
         # interrupted creation is completed here.
         with self._writing(name), self._errors(), self._recreated_if_missing(name):
-            missing = _INDEXED.keys() - info.payload_schema.keys()
-            await all_of(
-                self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
-                for field in missing
-            )
+            missing = _INDEXED.keys() - info["payload_schema"].keys()
+            await all_of(self._index(name, field, _INDEXED[field]) for field in missing)
         self._existing.add(name)
+
+    async def _exists(self, name: str) -> bool:
+        result = await self._requests.send("GET", f"{of_collection(name)}/exists")
+        return bool(result["exists"])
+
+    async def _info(self, name: str) -> Mapping[str, Any]:
+        """Return Qdrant's description of a collection."""
+        info: Mapping[str, Any] = await self._requests.send("GET", of_collection(name))
+        return info
+
+    async def _index(self, name: str, key: str, index: Mapping[str, Any]) -> None:
+        """Create a payload index, and wait until it exists."""
+        body = {"field_name": key, "field_schema": index}
+        await self._requests.send("PUT", f"{of_collection(name)}/index?wait=true", body)
 
     async def _create(self, name: str, dimensions: int) -> None:
         try:
-            await self._client.create_collection(name, **self._layout.creation(dimensions))
-        except UnexpectedResponse as error:
-            if error.status_code != 409:  # noqa: PLR2004  another worker created it
+            await self._requests.send("PUT", of_collection(name), self._layout.creation(dimensions))
+        except Refusal as error:
+            if error.status != 409:  # noqa: PLR2004  another worker created it
                 raise
 
     async def _index_keys(self, name: str, required: AbstractSet[str]) -> None:
@@ -112,11 +126,9 @@ class Lifecycle(QdrantConnection):
         if not keys:
             return
         with self._writing(name), self._errors(), self._recreated_if_missing(name):
-            info = await self._client.get_collection(name)
-            for key in sorted(keys - info.payload_schema.keys()):
-                await self._client.create_payload_index(
-                    name, key, field_schema=_FIELD_INDEXES[fields.KEYS[key]], wait=True
-                )
+            info = await self._info(name)
+            for key in sorted(keys - info["payload_schema"].keys()):
+                await self._index(name, key, _FIELD_INDEXES[fields.KEYS[key]])
         self._indexed[name] |= keys
 
     @contextmanager
@@ -124,8 +136,8 @@ class Lifecycle(QdrantConnection):
         """Mark a deleted collection, so that the next attempt recreates it."""
         try:
             yield
-        except UnexpectedResponse as error:
-            if error.status_code != ABSENT:
+        except Refusal as error:
+            if error.status != ABSENT:
                 raise
             self._forget(name)
             raise Unavailable(
@@ -140,12 +152,13 @@ class Lifecycle(QdrantConnection):
         """Delete a collection of Qdrant with the points of all builds in it."""
         self._forget(name)
         with self._errors():
-            await self._client.delete_collection(name)
+            await self._requests.send("DELETE", of_collection(name))
 
     async def names(self) -> list[str]:
         """Return the names of all collections in Qdrant, including other deployments' collections."""
         with self._errors():
-            return sorted(collection.name for collection in (await self._client.get_collections()).collections)
+            result = await self._requests.send("GET", "/collections")
+            return sorted(collection["name"] for collection in result["collections"])
 
     async def nudge(self, name: str) -> bool:
         """Start the optimization of a collection that has been pending since Qdrant's start; return whether it was.
@@ -154,10 +167,10 @@ class Lifecycle(QdrantConnection):
         of its settings.
         """
         with self._if_exists():
-            if (await self._client.get_collection(name)).status != models.CollectionStatus.GREY:
+            if (await self._info(name))["status"] != "grey":
                 return False
             # An empty change is the documented nudge.
-            return await self._client.update_collection(name, optimizers_config=models.OptimizersConfigDiff())
+            return bool(await self._requests.send("PATCH", of_collection(name), {"optimizers_config": {}}))
         return False
 
     async def ready(self) -> None:
@@ -196,14 +209,12 @@ class Lifecycle(QdrantConnection):
 
     async def _can_search(self, name: str) -> bool:
         with self._if_exists():
-            await self._read_pool.read(name, "/query/batch", {"searches": [probe()]})
+            await self._read(name, "/query/batch", {"searches": [probe()]})
             return True
         return False
 
     async def _any_collection(self) -> str | None:
-        with self._errors():
-            collections = (await self._client.get_collections()).collections
-        return min((collection.name for collection in collections), default=None)
+        return min(await self.names(), default=None)
 
     async def _take_a_write(self) -> None:
         """Send an empty write to a collection that rejected a write, and to another one if that fails.
@@ -225,4 +236,4 @@ class Lifecycle(QdrantConnection):
 
     async def _write_nothing(self, name: str) -> None:
         with self._writing(name), self._if_exists():
-            await self._client.delete(name, models.PointIdsList(points=[_NO_POINT]), wait=True)
+            await self._requests.send("POST", f"{of_collection(name)}/points/delete?wait=true", {"points": [_NO_POINT]})

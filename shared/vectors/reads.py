@@ -6,23 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-
 from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
 from shared.vectors.connection import QdrantConnection
-from shared.vectors.filters import VisiblePoints
+from shared.vectors.filters import Filter, VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
 from shared.vectors.points import PREPENDED
-from shared.vectors.qdrant import models
 from shared.vectors.searches import Search, chunk_search, section_search
 
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
 _DESCRIPTION = ["title", "metadata"]
 _OWNER = ["tenant", "group", "document_id"]
+
+_Record = Mapping[str, Any]
 
 
 class Reads(QdrantConnection):
@@ -35,7 +34,7 @@ class Reads(QdrantConnection):
             The hits of each search, best first; None if the collection does not exist.
         """
         with self._if_exists():
-            result = await self._read_pool.read(name, "/query/batch", {"searches": searches})
+            result = await self._read(name, "/query/batch", {"searches": searches})
             self._last_searched = name
             return [[_hit(point) for point in one["points"]] for one in result]
         return None
@@ -75,7 +74,7 @@ class Reads(QdrantConnection):
         ids = [*(chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()), *questions]
         points = []
         with self._if_exists():
-            points = await self._read_pool.read(location.index_name, "", {"ids": ids, "with_payload": True})
+            points = await self._read(location.index_name, "", {"ids": ids, "with_payload": True})
         visible = [(point["id"], point["payload"]) for point in points if not point["payload"].get("hidden")]
         texts, asked = group(location, "t"), group(location, "q")
         return ChunkPayloads(
@@ -90,8 +89,7 @@ class Reads(QdrantConnection):
             Vectors of shape `(dimensions,)` and unit length; chunks without a vector are missing.
         """
         newest = await self._newest(where, chunk_search(where, chunks, text_vectors=True)) if chunks else {}
-        vectors = {chunk: hit.vectors["dense"] for chunk, hit in newest.items() if "dense" in hit.vectors}
-        return {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in vectors.items()}
+        return {chunk: _vector(hit.vectors["dense"]) for chunk, hit in newest.items() if "dense" in hit.vectors}
 
     async def stored_vectors(self, name: str, ids: Sequence[str]) -> dict[str, StoredVector]:
         """Return the embedded texts and their vectors by point id; empty if the collection does not exist.
@@ -105,7 +103,7 @@ class Reads(QdrantConnection):
         """
         with self._if_exists():
             body = {"ids": ids, "with_payload": ["question", PREPENDED], "with_vector": ["dense"]}
-            points = await self._read_pool.read(name, "", body)
+            points = await self._read(name, "", body)
             return {str(p["id"]): _stored_vector(p) for p in points if _is_reusable(p)}
         return {}
 
@@ -136,18 +134,14 @@ class Reads(QdrantConnection):
     async def _scroll(
         self,
         location: IndexLocation,
-        selected: models.Filter,
+        selected: Filter,
         *,
         limit: int,
         after: str | None = None,
         fields: Sequence[str] = _CLAIM,
     ) -> tuple[list[StoredPoint], str | None]:
-        with self._if_exists():
-            records, following = await self._client.scroll(
-                location.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=list(fields)
-            )
-            return [_stored(record) for record in records], None if following is None else str(following)
-        return [], None
+        records, following = await self._page(location.index_name, fields, after, limit, {"filter": selected})
+        return [_stored(record) for record in records], following
 
     async def scroll_owners(
         self, name: str, *, after: str | None = None, limit: int = 1000
@@ -157,27 +151,35 @@ class Reads(QdrantConnection):
         Returns:
             The owners by point, and the `after` of the next page; None on the last page.
         """
+        records, following = await self._page(name, _OWNER, after, limit, {})
+        return {str(record["id"]): _owner(record) for record in records}, following
+
+    async def _page(
+        self, name: str, fields: Sequence[str], after: str | None, limit: int, selected: Mapping[str, Filter]
+    ) -> tuple[list[_Record], str | None]:
+        """Return the ids of points with some fields of their payloads, and the start of the next page."""
+        page = {"limit": limit, "with_payload": fields, "with_vector": False, **selected}
         with self._if_exists():
-            records, following = await self._client.scroll(name, offset=after, limit=limit, with_payload=list(_OWNER))
-            owners = {str(record.id): _owner(record) for record in records}
-            return owners, None if following is None else str(following)
-        return {}, None
+            result = await self._read(name, "/scroll", page if after is None else page | {"offset": after})
+            following = result.get("next_page_offset")
+            return result["points"], None if following is None else str(following)
+        return [], None
 
     async def count_points(self, location: IndexLocation) -> int:
         """Count a collection's points."""
-        return await self._count(location.index_name, filters.collection_points(location))
+        return await self._count_if_exists(location.index_name, filters.collection_points(location))
 
     async def count_chunks(self, location: IndexLocation) -> int:
         """Count the chunks of a collection in all versions."""
-        return await self._count(location.index_name, filters.text_points(location))
+        return await self._count_if_exists(location.index_name, filters.text_points(location))
 
     async def count_named(self, name: str, field: str, value: str) -> int:
         """Count the points of a Qdrant collection with a field value, in all groups."""
-        return await self._count(name, filters.named_points(field, value))
+        return await self._count_if_exists(name, filters.named_points(field, value))
 
-    async def _count(self, name: str, selected: models.Filter) -> int:
+    async def _count_if_exists(self, name: str, selected: Filter) -> int:
         with self._if_exists():
-            return (await self._client.count(name, count_filter=selected, exact=True)).count
+            return await self._count(name, selected)
         return 0
 
 
@@ -190,15 +192,20 @@ def _is_reusable(point: Mapping[str, Any]) -> bool:
 
 
 def _stored_vector(point: Mapping[str, Any]) -> StoredVector:
-    vector = np.asarray(point["vector"]["dense"], dtype=np.float32)
-    return StoredVector((point.get("payload") or {}).get("question"), vector)
+    return StoredVector((point.get("payload") or {}).get("question"), _vector(point["vector"]["dense"]))
 
 
-def _stored(record: models.Record) -> StoredPoint:
-    payload = record.payload or {}
+def _vector(values: Sequence[float]) -> Vectors:
+    import numpy as np  # noqa: PLC0415 - the scheduler reads no vectors, and NumPy takes 10 MB
+
+    return np.asarray(values, dtype=np.float32)
+
+
+def _stored(record: _Record) -> StoredPoint:
+    payload = record.get("payload") or {}
     version = payload.get("version")
     return StoredPoint(
-        str(record.id),
+        str(record["id"]),
         _uuid(payload.get("document_id")),
         _uuid(payload.get("chunk_id")),
         version if isinstance(version, int) else None,
@@ -208,8 +215,8 @@ def _stored(record: models.Record) -> StoredPoint:
     )
 
 
-def _owner(record: models.Record) -> PointOwner:
-    payload = record.payload or {}
+def _owner(record: _Record) -> PointOwner:
+    payload = record.get("payload") or {}
     tenant, build = payload.get("tenant"), str(payload.get("group")).partition("/")[0]
     return PointOwner(tenant if isinstance(tenant, str) else None, _uuid(build), _uuid(payload.get("document_id")))
 

@@ -13,7 +13,7 @@ from typing import Any
 from shared.domain.index_location import IndexLocation
 from shared.domain.text.bm25 import SparseVector
 from shared.domain.vectors import Vectors
-from shared.vectors.filters import SearchFilter, VisiblePoints, nothing, section_points
+from shared.vectors.filters import Filter, VisiblePoints, nothing, section_points
 
 Search = Mapping[str, Any]
 
@@ -80,5 +80,5 @@ def section_search(location: IndexLocation, document_id: str, version: int, star
     return {"filter": where, "limit": _SECTION_CHUNKS, "with_payload": _SECTION_PAYLOAD}
 
 
-def _search(query: object, using: str, where: SearchFilter, limit: int) -> dict[str, Any]:
+def _search(query: object, using: str, where: Filter, limit: int) -> dict[str, Any]:
     return {"query": query, "using": using, "filter": where, "limit": limit, "params": SEARCH_PARAMS}

@@ -13,13 +13,15 @@ from shared.domain.documents import Description
 from shared.domain.index_location import IndexLocation
 from shared.domain.work import ChunkToIndex, Sweep
 from shared.vectors import fields, filters
-from shared.vectors.connection import all_of, require_completed
+from shared.vectors.connection import all_of
+from shared.vectors.filters import Filter
 from shared.vectors.lifecycle import Lifecycle
 from shared.vectors.points import Point
-from shared.vectors.qdrant import models
 
 _REQUEST_POINTS = 128  # a server answers no query while it reads one
 _REQUEST_BYTES = 5_000_000  # larger requests are slower, and Qdrant rejects them from 32 MB on
+
+_Operation = Mapping[str, Any]
 
 
 class Writes(Lifecycle):
@@ -36,10 +38,9 @@ class Writes(Lifecycle):
             Permanent: Qdrant rejected a point; others may have been written.
         """
         replaceable = filters.replaceable_points(max((point.payload["token"] for point in points), default=0))
-        condition = replaceable.model_dump(mode="json", exclude_none=True)
         await self._index_fields(name, points)
         # Wait for all requests: a request that outlives the attempt would write points of dead chunks.
-        await all_of(self._upsert(name, body) for body in _bodies(points, condition))
+        await all_of(self._upsert(name, body) for body in _bodies(points, replaceable))
 
     async def _index_fields(self, name: str, points: Sequence[Point]) -> None:
         """Create missing payload indexes of declared fields that these points have.
@@ -50,18 +51,8 @@ class Writes(Lifecycle):
         await self._index_keys(name, {key for point in points for key in point.payload.keys() & fields.KEYS.keys()})
 
     async def _upsert(self, name: str, body: bytes) -> None:
-        # Not through the typed methods: building and encoding their models costs seven times the CPU of orjson.
         with self._writing(name), self._errors(), self._recreated_if_missing(name):
-            reply = await self._client.http.client.request(
-                type_=models.InlineResponse2008,
-                method="PUT",
-                url="/collections/{collection_name}/points",
-                path_params={"collection_name": name},
-                params={"wait": "true"},
-                headers={"content-type": "application/json"},
-                content=body,
-            )
-        require_completed(reply.result.status if reply.result else None)
+            await self._write(name, "", body, "PUT")
 
     async def sweep(self, sweep: Sweep) -> None:
         """Update a document's points to the ledger's state, in one idempotent request.
@@ -71,8 +62,7 @@ class Writes(Lifecycle):
         """
         operations = list(_operations(sweep))
         with self._if_exists():
-            for result in await self._client.batch_update_points(sweep.location.index_name, operations, wait=True):
-                require_completed(result.status)
+            await self._change(sweep.location.index_name, operations)
 
     async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex], *, own: bool = False) -> None:
         """Delete points of chunks that earlier claims wrote and this claim did not rewrite, in one request.
@@ -89,15 +79,13 @@ class Writes(Lifecycle):
             for location, version, same in _by_version(chunks)
         ]
         with self._if_exists():
-            for result in await self._client.batch_update_points(name, operations, wait=True):
-                require_completed(result.status)
+            await self._change(name, operations)
 
     async def show(self, location: IndexLocation, ids: Sequence[str]) -> None:
         """Make hidden points of a collection visible."""
         hidden = filters.points_by_id(location, ids)
         with self._errors():
-            result = await self._client.set_payload(location.index_name, {"hidden": False}, points=hidden, wait=True)
-        require_completed(result.status)
+            await self._write(location.index_name, "/payload", {"payload": {"hidden": False}, "filter": hidden})
 
     async def describe(self, description: Description) -> None:
         """Update the title and the metadata of a document's points in one request; vectors are not touched.
@@ -105,7 +93,7 @@ class Writes(Lifecycle):
         If the collection does not exist, the document has no points.
         """
         location, document_id = description.location, description.document_id
-        operations: list[models.UpdateOperation] = []
+        operations: list[_Operation] = []
         with self._if_exists():
             for version in description.versions:
                 indexed = fields.indexed_values(description.filterable, version.metadata)
@@ -116,51 +104,42 @@ class Writes(Lifecycle):
                 if version.title is not None:
                     texts = filters.document_texts(location, document_id, version.version)
                     operations.append(_setting({"title": version.title}, texts))
-            for result in await self._client.batch_update_points(location.index_name, operations, wait=True):
-                require_completed(result.status)
+            await self._change(location.index_name, operations)
 
     async def delete_document(self, location: IndexLocation, document_id: UUID) -> None:
         """Delete a document's points, if any."""
-        selector = models.FilterSelector(filter=filters.document_points(location, document_id))
         with self._if_exists():
-            result = await self._client.delete(location.index_name, selector, wait=True)
-            require_completed(result.status)
+            await self._delete(location.index_name, filters.document_points(location, document_id))
 
     async def delete_build(self, location: IndexLocation) -> None:
         """Delete all points of a build, if any."""
-        selector = models.FilterSelector(filter=filters.collection_points(location))
         with self._if_exists():
-            result = await self._client.delete(location.index_name, selector, wait=True)
-            require_completed(result.status)
+            await self._delete(location.index_name, filters.collection_points(location))
 
     async def delete_all_of(self, name: str, collection_ids: Sequence[UUID], document_ids: Sequence[UUID]) -> int:
         """Delete the points of these collections and documents in a Qdrant collection; return their number."""
         selected = filters.points_of_ids(collection_ids, document_ids)
         with self._if_exists():
-            count = (await self._client.count(name, count_filter=selected, exact=True)).count
+            count = await self._count(name, selected)
             if count:
-                result = await self._client.delete(name, models.FilterSelector(filter=selected), wait=True)
-                require_completed(result.status)
+                await self._delete(name, selected)
             return count
         return 0
 
     async def delete_points(self, name: str, ids: Sequence[str]) -> None:
         """Delete points of a Qdrant collection by id, of all owners."""
         with self._if_exists():
-            result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
-            require_completed(result.status)
+            await self._write(name, "/delete", {"points": list(ids)})
 
     async def delete_by_id(self, location: IndexLocation, ids: Sequence[str]) -> None:
         """Delete points of a collection by id, if they exist."""
         if not ids:
             return
-        selector = models.FilterSelector(filter=filters.points_by_id(location, ids))
         with self._if_exists():
-            result = await self._client.delete(location.index_name, selector, wait=True)
-            require_completed(result.status)
+            await self._delete(location.index_name, filters.points_by_id(location, ids))
 
 
-def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:
+def _operations(sweep: Sweep) -> Iterator[_Operation]:
     location, document_id, live = sweep.location, sweep.document_id, sweep.live_version
     if sweep.deleted:
         yield _deletion(filters.document_points(location, document_id))
@@ -172,8 +151,7 @@ def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:
         yield _deletion(filters.document_points(location, document_id, below=sweep.below_version))
         return
     hidden = filters.hidden_points(location, document_id, version=live)
-    shown = models.SetPayload(payload={"hidden": False}, filter=hidden)
-    yield models.SetPayloadOperation(set_payload=shown)
+    yield _setting({"hidden": False}, hidden)
     yield _deletion(filters.document_points(location, document_id, below=live))
     if sweep.below_version > live:  # versions in between were discarded and never become visible
         yield _deletion(filters.hidden_points(location, document_id, below=sweep.below_version))
@@ -188,12 +166,12 @@ def _by_version(chunks: Sequence[ChunkToIndex]) -> Iterator[tuple[IndexLocation,
         yield location, version, same
 
 
-def _setting(payload: Mapping[str, Any], selected: models.Filter) -> models.SetPayloadOperation:
-    return models.SetPayloadOperation(set_payload=models.SetPayload(payload=dict(payload), filter=selected))
+def _setting(payload: Mapping[str, Any], selected: Filter) -> _Operation:
+    return {"set_payload": {"payload": payload, "filter": selected}}
 
 
-def _deletion(selected: models.Filter) -> models.DeleteOperation:
-    return models.DeleteOperation(delete=models.FilterSelector(filter=selected))
+def _deletion(selected: Filter) -> _Operation:
+    return {"delete": {"filter": selected}}
 
 
 def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:

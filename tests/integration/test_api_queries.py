@@ -168,6 +168,14 @@ async def test_empty_result_answers_without_model_call(client, indexed, provider
     assert provider.stats()["calls"] == 0
 
 
+async def test_repeated_question_is_embedded_once(client, indexed, provider):
+    first = await retrieve(client)
+    again = await retrieve(client, top_k=1)
+
+    assert again.chunks[0] == first.chunks[0]
+    assert provider.stats()["embedded_inputs"] == 1
+
+
 async def test_query_does_not_create_missing_collection(client, provider):
     await client.post("/v1/query", json=QUESTION | {"collection": "nowhere"})
 

@@ -13,6 +13,7 @@ from shared.maintenance.verification import Verification
 from shared.services import build
 from tests.support.api import running, serving, work
 from tests.support.backups import commands, run
+from tests.support.qdrant import qdrant_client
 
 CHUNKS = 2  # number of chunks of each document
 
@@ -28,7 +29,7 @@ def text_of(name, edition="first"):
 async def stored_points(services):
     """Return the name of the collection in Qdrant, and its points with payloads and vectors."""
     collection = await services.ledger.collections.get("default", "default")
-    client = services.index._client
+    client = qdrant_client(services)
     records, _ = await client.scroll(collection.index_name, limit=10_000, with_payload=True, with_vectors=True)
     return collection.index_name, records
 
@@ -187,9 +188,9 @@ async def test_restoring_only_index_is_repaired_from_ledger(hour, services, sett
     await work(services, "parse", "index")  # `unread` is found by its text, but has no questions yet
     calls = hour.provider.stats()["calls"]
 
-    await services.index._client.delete(name, models.FilterSelector(filter=models.Filter()), wait=True)
+    await qdrant_client(services).delete(name, models.FilterSelector(filter=models.Filter()), wait=True)
     points = [models.PointStruct(id=r.id, vector=r.vector, payload=r.payload) for r in records]
-    await services.index._client.upsert(name, points, wait=True)
+    await qdrant_client(services).upsert(name, points, wait=True)
     async with serving(settings, services) as client:
         await work(services)
         await repair(client, services, settings)

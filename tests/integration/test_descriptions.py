@@ -9,6 +9,7 @@ from shared.ingest.index.stage import index_batch
 from shared.ledger.documents.descriptions import Descriptions
 from shared.vectors.index import Index
 from tests.support.api import work
+from tests.support.qdrant import qdrant_client
 
 TEXT = "# Harbour\n\nThe harbour opens at six and closes at nine."
 FIELDS = {"department": "keyword", "year": "integer", "at": "datetime"}
@@ -168,7 +169,7 @@ async def test_metadata_change_reaches_every_build(client, services, provider):
 async def stored_departments(services):
     """Return the group and the department of every point."""
     collection = await services.ledger.collections.get("default", "c")
-    points, _ = await services.index._client.scroll(collection.index_name, limit=100)
+    points, _ = await qdrant_client(services).scroll(collection.index_name, limit=100)
     return [(point.payload["group"], point.payload["metadata"]["department"]) for point in points]
 
 

@@ -3,6 +3,7 @@
 from sqlalchemy import text
 
 from tests.support.api import left_behind, work
+from tests.support.qdrant import qdrant_client
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 PILOT = "The pilot boards the ships in the mouth of the river every morning."
@@ -31,7 +32,7 @@ async def document(client, document_id):
 async def departments(services):
     """Return the departments in the metadata of the collection's points."""
     collection = await services.ledger.collections.get("default", "default")
-    points, _ = await services.index._client.scroll(collection.index_name, limit=100, with_payload=True)
+    points, _ = await qdrant_client(services).scroll(collection.index_name, limit=100, with_payload=True)
     return {point.payload["metadata"]["department"] for point in points}
 
 

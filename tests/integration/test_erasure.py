@@ -39,6 +39,7 @@ from tests.conftest import Library
 from tests.support.api import as_tenant, calling, serving, with_keys, work
 from tests.support.counters import DIFFERENCES
 from tests.support.pages import commands_of, foreask_with_background
+from tests.support.qdrant import qdrant_client
 from tests.support.tables import columns
 from tests.support.waiting import eventually
 
@@ -88,7 +89,7 @@ async def keys(services):
 async def empty_qdrant(services):
     """Delete the Qdrant collections of earlier tests, because the check reads every collection."""
     for name in await services.index.names():
-        await services.index._client.delete_collection(name)
+        await qdrant_client(services).delete_collection(name)
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_evaluation_files_are_private(foreask, tmp_path):
 async def test_evaluation_deletes_its_points_from_qdrant(foreask_once, stack):
     index = Index(stack.settings.qdrant_url)
     try:
-        names = [collection.name for collection in (await index._client.get_collections()).collections]
+        names = await index.names()
     finally:
         await index.aclose()
     assert foreask_once == 0

@@ -15,6 +15,7 @@ from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.qdrant import qdrant_client
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
 PAY = {"text": "# Pay\n\nSalaries are paid on the last working day.", "filename": "pay.md"}
@@ -63,7 +64,7 @@ async def accepted(client, **more):
 async def points(services, collection="default", tenant="default"):
     """Return the payloads of users' questions in Qdrant, by point id."""
     found = await services.ledger.collections.get(tenant, collection)
-    records, _ = await services.index._client.scroll(
+    records, _ = await qdrant_client(services).scroll(
         found.index_name, collection_points(found.location), limit=10_000, with_payload=True
     )
     return {str(r.id): r.payload for r in records if r.payload.get("source") == "user"}

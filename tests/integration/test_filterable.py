@@ -20,6 +20,7 @@ from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of
 from tests.support.api import work
+from tests.support.qdrant import qdrant_client
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 FIELDS = (
@@ -264,8 +265,8 @@ async def test_key_index_is_created_before_points_only_once(services):
     location, documents = IndexLocation(name, "a", uuid4().hex), {uuid4(): {"year": 2026, "at": "2026-05-01"}}
 
     async def indexed():
-        schema = (await index._client.get_collection(name)).payload_schema
-        return {key: (field.points, field.params.enable_hnsw) for key, field in schema.items() if key in KEYS}
+        schema = (await index._info(name))["payload_schema"]
+        return {key: (field["points"], field["params"]["enable_hnsw"]) for key, field in schema.items() if key in KEYS}
 
     await index.upsert(name, list(points(location, documents, ())))
     assert await indexed() == {}
@@ -273,25 +274,25 @@ async def test_key_index_is_created_before_points_only_once(services):
     assert await indexed() == {"terms": (1, False), "number_0": (1, False), "datetime_0": (1, False)}
     with requests_to_qdrant(index) as sent:
         await index.upsert(name, list(points(location, documents, FIELDS)))
-    assert sent == [("PUT", f"/collections/{name}/points")]
+    assert sent == [("PUT", f"/collections/{name}/points?wait=true")]
     await index.drop_collection(name)
 
 
 @contextmanager
 def requests_to_qdrant(index):
     """Record the requests to Qdrant in this context."""
-    client, sent = index._client.http.client, []
-    send = client.send
+    requests, sent = index._requests, []
+    send = requests.send
 
-    async def recorded(request, type_):
-        sent.append((request.method, request.url.path))
-        return await send(request, type_)
+    async def recorded(method, path, body=None):
+        sent.append((method, path))
+        return await send(method, path, body)
 
-    client.send = recorded
+    requests.send = recorded
     try:
         yield sent
     finally:
-        client.send = send
+        requests.send = send
 
 
 async def put(client, **options):
@@ -316,7 +317,7 @@ async def test_documents_are_found_by_declared_fields(client, services, provider
         reply = await client.post("/v1/retrieve", json=query | {"filter": filter_})
         assert {chunk["external_id"] for chunk in reply.json()["chunks"]} == expected
     collection = await services.ledger.collections.get("default", "a")
-    stored, _ = await services.index._client.scroll(collection.index_name, limit=100)
+    stored, _ = await qdrant_client(services).scroll(collection.index_name, limit=100)
     assert {tuple(point.payload["terms"]) for point in stored} == {
         ("department=hr", "year=2025"),
         ("department=hr", "year=2026"),

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
-from shared.sources.git.repositories import GitOptions, GitSource
+from shared.sources.git.options import GitOptions
+from shared.sources.git.repositories import GitSource
 from shared.sources.source import Entry
 from tests.support.corpora import GitCorpus, listed
 from tests.support.git_server import GitFolder, GitServer

@@ -6,7 +6,6 @@ from datetime import timedelta
 import orjson
 import pytest
 from qdrant_client import models
-from qdrant_client.http.exceptions import UnexpectedResponse
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
@@ -16,8 +15,10 @@ from shared.domain.retry import Dead
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch, index_stage
 from shared.ledger import Work
+from shared.vectors.errors import Refusal
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.qdrant import is_upsert, qdrant_client
 
 
 async def states(services, table):
@@ -60,19 +61,19 @@ async def test_chunks_of_many_collections_share_embedding_requests(services, pro
 @pytest.fixture
 def refuse_writes(services, monkeypatch):
     """Return a function that makes Qdrant answer a number of writes as with a full disk."""
-    client = services.index._client.http.client
-    request = client.request
+    requests = services.index._requests
+    send = requests.send
 
     def refuse(times):
         remaining = [None] * times
 
-        async def answer(**arguments):
-            if remaining and arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
+        async def answer(method, path, body=None):
+            if remaining and is_upsert(method, path):
                 remaining.pop()
-                raise UnexpectedResponse(507, "Insufficient Storage", b"{}", {})
-            return await request(**arguments)
+                raise Refusal(507, b"{}")
+            return await send(method, path, body)
 
-        monkeypatch.setattr(client, "request", answer)
+        monkeypatch.setattr(requests, "send", answer)
         return remaining
 
     monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
@@ -147,15 +148,15 @@ class OddEmbedder:
 @pytest.fixture
 def upserts(services, monkeypatch):
     """Return a list that receives the upserts sent to Qdrant."""
-    client, sent = services.index._client.http.client, []
-    request = client.request
+    requests, sent = services.index._requests, []
+    send = requests.send
 
-    async def counted(**arguments):
-        if arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
-            sent.append(arguments)
-        return await request(**arguments)
+    async def counted(method, path, body=None):
+        if is_upsert(method, path):
+            sent.append(body)
+        return await send(method, path, body)
 
-    monkeypatch.setattr(client, "request", counted)
+    monkeypatch.setattr(requests, "send", counted)
     return sent
 
 
@@ -163,7 +164,7 @@ async def collection_with(services, library, *names):
     """Create a Qdrant collection with the named vectors only, and return its name."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
     name = (await library.collection()).index_name
-    await services.index._client.create_collection(
+    await qdrant_client(services).create_collection(
         name,
         vectors_config={each: vector for each in names if each != "bm25"},
         sparse_vectors_config={"bm25": models.SparseVectorParams()} if "bm25" in names else None,
@@ -173,7 +174,7 @@ async def collection_with(services, library, *names):
 
 async def texts_of_points(services, library):
     name = (await library.collection()).index_name
-    points, _ = await services.index._client.scroll(name, limit=1000)
+    points, _ = await qdrant_client(services).scroll(name, limit=1000)
     return {point.payload["text"] for point in points if "text" in point.payload}, len(points)
 
 
@@ -205,20 +206,19 @@ async def test_rejected_chunk_does_not_fail_others(services, library, provider, 
 
 async def test_partially_written_points_of_dead_chunk_are_deleted(services, library, provider, monkeypatch):
     """Qdrant may write the other points of a request in which it refuses one."""
-    client = services.index._client.http.client
-    request = client.request
+    requests = services.index._requests
+    send = requests.send
 
-    async def misnamed(**arguments):
+    async def misnamed(method, path, body=None):
         """Send the keeper's question with a vector name that does not exist in the collection."""
-        if arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
-            body = orjson.loads(arguments["content"])
+        if is_upsert(method, path):
+            body = orjson.loads(body)
             for point in body["points"]:
                 if "question" in point["payload"]:
                     point["vector"] = {"another": point["vector"]["dense"]}
-            arguments["content"] = orjson.dumps(body)
-        return await request(**arguments)
+        return await send(method, path, body)
 
-    monkeypatch.setattr(client, "request", misnamed)
+    monkeypatch.setattr(requests, "send", misnamed)
     for number in range(7):
         await library.add(f"Text number {number}.", questions=[])
     refused = await library.add("The keeper lives alone.", questions=["Who lives alone?"])

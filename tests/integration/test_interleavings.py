@@ -25,6 +25,7 @@ from shared.vectors.index import Index
 from shared.vectors.lifecycle import _INDEXED
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
 from tests.support.api import work
+from tests.support.qdrant import qdrant_client
 
 SEVEN = "The harbour opens at seven in the morning for all ships."
 NINE = "The harbour opens at nine in the morning for all boats."
@@ -62,20 +63,19 @@ async def indexed(indexer, batch):
 
 def during(monkeypatch, services, action, *, before):
     """Run an action before or after the first request that changes points with several operations."""
-    request = services.index._client.batch_update_points
+    change = services.index._change
     done = []
 
-    async def interrupted_request(*arguments, **named):
+    async def interrupted_change(*arguments):
         first = not done
         done.append(True)
         if first and before:
             await action()
-        result = await request(*arguments, **named)
+        await change(*arguments)
         if first and not before:
             await action()
-        return result
 
-    monkeypatch.setattr(services.index._client, "batch_update_points", interrupted_request)
+    monkeypatch.setattr(services.index, "_change", interrupted_change)
 
 
 # --- successive versions ---
@@ -215,7 +215,7 @@ async def test_document_stays_searchable_after_kill_during_show(services, librar
 async def whole_points(services, library):
     """Return the payload and vectors of every point, by id."""
     name = (await library.collection()).index_name
-    records, _ = await services.index._client.scroll(name, limit=10_000, with_payload=True, with_vectors=True)
+    records, _ = await qdrant_client(services).scroll(name, limit=10_000, with_payload=True, with_vectors=True)
     return {record.id: (record.payload, record.vector) for record in records}
 
 
@@ -253,17 +253,17 @@ async def test_version_is_shown_before_older_is_deleted(services, library, provi
     await work(services)
     await library.add(NINE, "a.md")
     requests = []
-    request = services.index._client.batch_update_points
+    change = services.index._change
 
-    async def counting(name, operations, **named):
-        requests.append([type(operation).__name__ for operation in operations])
-        return await request(name, operations, **named)
+    async def counting(name, operations):
+        requests.append([kind for operation in operations for kind in operation])
+        await change(name, operations)
 
-    monkeypatch.setattr(services.index._client, "batch_update_points", counting)
+    monkeypatch.setattr(services.index, "_change", counting)
     await work(services)
 
     (operations,) = requests
-    assert operations.index("SetPayloadOperation") < operations.index("DeleteOperation")
+    assert operations.index("set_payload") < operations.index("delete")
     assert await run(services, "SELECT again, due_at > now() FROM sweeps") == [(False, True)]
 
 
@@ -372,8 +372,8 @@ async def test_first_version_is_written_without_deletion_requests(services, libr
     async def unwanted(*_, **__):
         raise AssertionError
 
-    monkeypatch.setattr(services.index._client, "delete", unwanted)
-    monkeypatch.setattr(services.index._client, "batch_update_points", unwanted)
+    monkeypatch.setattr(services.index, "_delete", unwanted)
+    monkeypatch.setattr(services.index, "_change", unwanted)
     await work(services)
 
     assert await differences(services, library) == []
@@ -510,21 +510,21 @@ async def test_point_of_question_retracted_during_write_is_deleted(services, lib
 
 async def test_missing_payload_indexes_are_created_on_next_use(services, monkeypatch):
     name = f"interrupted-{uuid4().hex}"
-    create = services.index._client.create_payload_index
+    create = services.index._index
     calls = []
 
-    async def failing(*arguments, **named):
+    async def failing(*arguments):
         calls.append(arguments)
         if len(calls) == 2:
             raise OSError
-        return await create(*arguments, **named)
+        await create(*arguments)
 
-    monkeypatch.setattr(services.index._client, "create_payload_index", failing)
+    monkeypatch.setattr(services.index, "_index", failing)
     with pytest.raises(ForeaskError):
         await services.index.ensure_collection(name, 3)
     await services.index.ensure_collection(name, 3)
 
-    schema = (await services.index._client.get_collection(name)).payload_schema
+    schema = (await qdrant_client(services).get_collection(name)).payload_schema
     assert schema.keys() == _INDEXED.keys()
     await services.index.drop_collection(name)
 

@@ -15,6 +15,7 @@ from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.hits import SectionKey
 from tests.conftest import Library, empty
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.qdrant import qdrant_client
 
 WORDS = st.sampled_from(["harbour", "tide", "keeper", "lighthouse", "rope", "anchor", "storm", "gull"])
 TEXTS = st.lists(st.lists(WORDS, min_size=3, max_size=12).map(" ".join), min_size=1, max_size=3)
@@ -141,21 +142,17 @@ def requests_of(path, body):
 @pytest.fixture
 def sent(services, monkeypatch):
     """Return a list that receives the path and groups of every request about points."""
-    client, reads, sent = services.index._client.http.client, services.index._read_pool, []
-    send, read = client.send, reads.read
+    requests, sent = services.index._requests, []
+    send = requests.send
 
-    async def recorded(request, type_):
-        if "/points" in request.url.path:
-            body = orjson.loads(request.content)
-            sent.append((request.url.path.rpartition("/points")[2], list(requests_of(request.url.path, body))))
-        return await send(request, type_)
+    async def recorded(method, address, body=None):
+        path = address.partition("?")[0]
+        if "/points" in path:
+            content = orjson.loads(body) if isinstance(body, bytes) else body
+            sent.append((path.rpartition("/points")[2], list(requests_of(path, content))))
+        return await send(method, address, body)
 
-    async def recorded_read(name, path, body):
-        sent.append((path, list(requests_of(f"/points{path}", body))))
-        return await read(name, path, body)
-
-    monkeypatch.setattr(client, "send", recorded)
-    monkeypatch.setattr(reads, "read", recorded_read)
+    monkeypatch.setattr(requests, "send", recorded)
     return sent
 
 
@@ -193,7 +190,7 @@ async def test_every_qdrant_request_stays_within_one_collection(services, settin
 
 async def test_qdrant_builds_graphs_per_group_only(services):
     await services.index.ensure_collection("graphs", 3)
-    info = await services.index._client.get_collection("graphs")
+    info = await qdrant_client(services).get_collection("graphs")
     graphs = info.config.hnsw_config
 
     assert (graphs.m, graphs.payload_m) == (0, 16)

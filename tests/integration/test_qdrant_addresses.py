@@ -4,7 +4,7 @@ import asyncio
 import gc
 from uuid import UUID
 
-import httpx
+import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
@@ -57,7 +57,7 @@ async def write(cluster, number, count=1):
 
 
 async def count(cluster):
-    return (await cluster._client.count(NAME, exact=True)).count
+    return await cluster._count(NAME, {})
 
 
 @pytest.mark.parametrize("mode", ["cut", "reset"])
@@ -160,7 +160,7 @@ async def test_processes_start_with_different_nodes(settings):
     first = set()
     for _ in range(8):
         async with build("scheduler", settings.model_copy(update={"qdrant_url": ", ".join(urls)})) as services:
-            first.add(services.cleaner.index._client.http.client.host)
+            first.add(services.cleaner.index._requests._addresses._urls[0].geturl())
 
     assert len(first) > 1
     assert first <= set(urls)
@@ -180,4 +180,4 @@ async def test_requests_reuse_connection_and_release_memory(cluster, nodes):
 
 
 def requests_in_memory():
-    return sum(type(each) is httpx.Request for each in gc.get_objects())
+    return sum(type(each) is aiohttp.ClientResponse for each in gc.get_objects())

@@ -9,7 +9,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from qdrant_client import AsyncQdrantClient, models
+from qdrant_client import models
 from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
@@ -23,9 +23,11 @@ from shared.ingest.index.stage import index_batch
 from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 from shared.vectors.points import Point
+from shared.vectors.requests import Requests
 from tests.conftest import Library
 from tests.support.api import calling, work
 from tests.support.proxy import REFUSAL, Fault, Link
+from tests.support.qdrant import qdrant_client
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers import scheduler
 
@@ -105,7 +107,7 @@ async def test_collection_that_another_worker_creates_is_tried_again(index, monk
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(index._client, "collection_exists", exists)
+        patch.setattr(index, "_exists", exists)
         with pytest.raises(Unavailable):
             await index.ensure_collection("late", 3)
 
@@ -200,17 +202,17 @@ async def test_cancelled_waiter_does_not_cancel_shared_probe(services, index):
 
 async def test_rejected_write_waits_for_its_other_requests(services, monkeypatch):
     """A request that finishes later would write points of abandoned chunks."""
-    index, client, finished = services.index, services.index._client.http.client, []
-    request = client.request
+    index, requests, finished = services.index, services.index._requests, []
+    send = requests.send
 
-    async def slower(**arguments):
-        if b"[0.2," in arguments["content"]:
+    async def slower(method, path, body=None):
+        if b"[0.2," in body:
             await asyncio.sleep(0.2)
-            finished.append(arguments)
-        return await request(**arguments)
+            finished.append(body)
+        return await send(method, path, body)
 
     await index.ensure_collection("many", 3)
-    monkeypatch.setattr(client, "request", slower)
+    monkeypatch.setattr(requests, "send", slower)
     points = [Point(str(UUID(int=n)), {"dense": [0.1] * 2}, {"version": 1, "token": 1}) for n in range(128)]
     others = [Point(str(UUID(int=n)), {"dense": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(128, 136)]
 
@@ -224,7 +226,7 @@ async def without_bm25(services, library):
     """Create a collection that rejects the points of chunks and accepts the points of questions."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
     name = (await library.collection()).index_name
-    await services.index._client.create_collection(name, vectors_config={"dense": vector})
+    await qdrant_client(services).create_collection(name, vectors_config={"dense": vector})
 
 
 async def test_points_of_chunk_rejected_by_qdrant_are_deleted(services, library, provider):
@@ -298,19 +300,16 @@ async def test_optimization_request_skips_missing_collections(services, library)
 @pytest.fixture
 def nudged(monkeypatch):
     """Return the list of nudged collections; names that start with `grey` are reported as waiting."""
-    get, update, nudged = AsyncQdrantClient.get_collection, AsyncQdrantClient.update_collection, []
+    send, nudged = Requests.send, []
 
-    async def waiting(client, name):
-        info = await get(client, name)
-        waits = name.startswith("grey") and name not in nudged
-        return info.model_copy(update={"status": models.CollectionStatus.GREY}) if waits else info
+    async def answer(requests, method, path, body=None):
+        result, name = await send(requests, method, path, body), path.removeprefix("/collections/")
+        if method == "PATCH":
+            nudged.append(name)
+        waits = method == "GET" and name.startswith("grey") and "/" not in name and name not in nudged
+        return result | {"status": "grey"} if waits else result
 
-    async def update_collection(client, name, **change):
-        nudged.append(name)
-        return await update(client, name, **change)
-
-    monkeypatch.setattr(AsyncQdrantClient, "get_collection", waiting)
-    monkeypatch.setattr(AsyncQdrantClient, "update_collection", update_collection)
+    monkeypatch.setattr(Requests, "send", answer)
     return nudged
 
 

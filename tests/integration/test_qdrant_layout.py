@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from qdrant_client.http.exceptions import ResponseHandlingException
 from structlog.testing import capture_logs
 
 from embedded.stack import Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.services import build
 from shared.settings import Settings
+from shared.vectors.errors import NoAnswer
 from shared.vectors.index import Index
 from shared.vectors.layout import Layout
 from shared.vectors.lifecycle import _INDEXED
@@ -35,7 +35,7 @@ async def made(settings, services):
         index = Index(settings.qdrant_url, layout=layout)
         opened.append(index)
         await index.ensure_collection(name, 3)
-        return await index._client.get_collection(name)
+        return await index._info(name)
 
     yield make
     await opened[0].drop_collection("laid-out")
@@ -46,21 +46,22 @@ async def made(settings, services):
 async def test_new_collection_follows_layout_settings(made):
     info = await made("laid-out", EVERYTHING)
 
-    config = info.config
-    scalar = config.quantization_config.scalar
-    assert (scalar.type, scalar.always_ram) == ("int8", True)
-    assert config.params.vectors["dense"].on_disk is True
-    assert config.params.on_disk_payload is True
-    assert (config.hnsw_config.m, config.hnsw_config.payload_m, config.hnsw_config.ef_construct) == (0, 8, 64)
+    config = info["config"]
+    scalar, graphs = config["quantization_config"]["scalar"], config["hnsw_config"]
+    assert (scalar["type"], scalar["always_ram"]) == ("int8", True)
+    assert config["params"]["vectors"]["dense"]["on_disk"] is True
+    assert config["params"]["on_disk_payload"] is True
+    assert (graphs["m"], graphs["payload_m"], graphs["ef_construct"]) == (0, 8, 64)
     assert EVERYTHING.differences(info) == {}
 
 
 async def test_default_layout_uses_qdrant_defaults(made):
     info = await made("laid-out")
 
-    assert info.config.quantization_config is None
-    assert not info.config.params.vectors["dense"].on_disk
-    assert (info.config.hnsw_config.m, info.config.hnsw_config.payload_m) == (0, 16)
+    config = info["config"]
+    assert config.get("quantization_config") is None
+    assert not config["params"]["vectors"]["dense"].get("on_disk")
+    assert (config["hnsw_config"]["m"], config["hnsw_config"]["payload_m"]) == (0, 16)
     assert Layout().differences(info) == {}
 
 
@@ -78,42 +79,46 @@ async def test_differing_layout_is_reported_once_and_kept(made):
         "FOREASK_QDRANT_ON_DISK": "set True, is False",
         "FOREASK_QDRANT_HNSW_M": "set 32, is 16",
     }
-    assert after.config == before.config
+    assert after["config"] == before["config"]
 
 
 @pytest.mark.parametrize("done", range(1, _REQUESTS))
 async def test_interrupted_creation_is_completed_later(made, settings, done):
     dying, sent = Index(settings.qdrant_url), []
 
-    async def die(request, call_next):
+    send = dying._requests.send
+
+    async def die(*request):
         sent.append(request)
         if len(sent) > done:
-            raise ResponseHandlingException(ConnectionError())
-        return await call_next(request)
+            raise NoAnswer("the connection is lost")
+        return await send(*request)
 
-    dying._client.http.client.add_middleware(die)
+    dying._requests.send = die
     with pytest.raises(Unavailable):
         await dying.ensure_collection("laid-out", 3)
     await dying.aclose()
 
     info = await made("laid-out")
 
-    assert info.payload_schema.keys() == _INDEXED.keys()
+    assert info["payload_schema"].keys() == _INDEXED.keys()
 
 
 async def test_concurrent_batches_create_collection_once(made, settings):
     index, sent = Index(settings.qdrant_url), []
 
-    async def note(request, call_next):
-        sent.append(request)
-        return await call_next(request)
+    send = index._requests.send
 
-    index._client.http.client.add_middleware(note)
+    async def note(*request):
+        sent.append(request)
+        return await send(*request)
+
+    index._requests.send = note
     await asyncio.gather(*(index.ensure_collection("laid-out", 3) for _ in range(4)))
     await index.aclose()
 
     assert len(sent) == _REQUESTS
-    assert (await made("laid-out")).payload_schema.keys() == _INDEXED.keys()
+    assert (await made("laid-out"))["payload_schema"].keys() == _INDEXED.keys()
 
 
 async def test_process_layout_follows_settings(settings):

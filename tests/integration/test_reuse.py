@@ -13,6 +13,7 @@ from shared.ingest.index import reuse
 from tests.conftest import Library
 from tests.support.api import work
 from tests.support.provider import Script, ScriptedEndpoints
+from tests.support.qdrant import qdrant_client
 
 NAME = ("default", "default")
 PROMPT = "Ask what a child would ask about {title}.\nNumber of questions: {count}\n\n{text}"
@@ -58,7 +59,7 @@ async def dropped(services, build):
 
 async def vectors(services, collection):
     """Return the question or None, the text, and the vector of each point of a build."""
-    records, _ = await services.index._client.scroll(
+    records, _ = await qdrant_client(services).scroll(
         collection.index_name,
         scroll_filter=models.Filter(
             must=[

@@ -18,15 +18,18 @@ from shared.settings import TenantLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
-# Traces are off. The Redis client imports the SDK's metrics wherever they are installed.
-EVERY_ROLE |= {"shared.process.trace_export", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp", "requests"}
+EVERY_ROLE |= {"rich", "openai", "httpx2", "qdrant_client", "grpc", "dulwich", "urllib3", "foreask_client"}
+# Traces are off, and nothing uses OpenTelemetry's metrics.
+EVERY_ROLE |= {"shared.process.trace_export", "opentelemetry.sdk", "opentelemetry.exporter", "requests"}
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
+WORKERS = WEB | {"httpx", "anyio", "opentelemetry", "tokenizers"}
 NEVER = {
-    "api": {"openai", "shared.ingest.parse.sandbox", "shared.ingest.drain", "tokenizers"},
-    "parse": WEB | {"qdrant_client", "grpc", "openai", "aiohttp", "tokenizers", "shared.query"},
-    "generate": WEB | {"openai", "qdrant_client", "grpc", "tokenizers", "shared.query", "shared.ingest.parse.sandbox"},
-    "index": WEB | {"openai", "tokenizers", "shared.ingest.parse.sandbox"},
-    "scheduler": WEB | {"openai", "aiohttp", "tokenizers", "shared.query", "shared.ingest.parse.sandbox"},
+    "api": {"shared.ingest.parse.sandbox", "shared.ingest.drain", "tokenizers"},
+    "parse": WORKERS | {"aiohttp", "numpy", "shared.query"},
+    "read": WORKERS | {"aiohttp", "numpy", "shared.query"},
+    "generate": WORKERS | {"numpy", "shared.query", "shared.vectors", "shared.ingest.parse.sandbox"},
+    "index": WORKERS | {"shared.ingest.parse.sandbox"},
+    "scheduler": WORKERS | {"numpy", "shared.query", "shared.ingest.parse.sandbox"},
 }
 NEEDS = {
     "api": ["REDIS_URL", "DATABASE_URL", "QDRANT_URL", "LLM_MODEL", "EMBEDDING_MODEL"],
@@ -45,8 +48,10 @@ VALUES = {
 # The start of a process: it imports its modules and builds the services of its role. Then it removes each required
 # setting in turn and prints the error.
 PROGRAM = """
+from shared.process import start
+with start.imports():
+    import {entry}
 import asyncio, os, sys
-import {entry}
 from shared.domain.errors import InvalidInput
 from shared.services import build
 from shared.settings import load
@@ -130,7 +135,7 @@ async def test_limit_in_money_without_prices_stops_start(settings, limits):
 def test_roles_need_only_their_libraries_and_settings(role, tmp_path):
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
     variables |= {f"FOREASK_{name}": VALUES[name] for name in NEEDS[role]} | {"PYTHONPATH": str(ROOT)}
-    entry = "api.__main__" if role == "api" else "workers.__main__"
+    entry = {"api": "api.server", "scheduler": "workers.process, workers.scheduler"}.get(role, "workers.process")
     program = PROGRAM.format(role=role, entry=entry, needs=NEEDS[role])
 
     done = subprocess.run(

@@ -22,6 +22,7 @@ from shared.vectors.points import Point
 from tests.conftest import Library
 from tests.support.api import work
 from tests.support.provider import Script, ScriptedEndpoints
+from tests.support.qdrant import qdrant_client
 
 HARBOUR = "The harbour opens at seven in the morning for all ships."
 TWO_SECTIONS = "\n\n".join(
@@ -33,10 +34,11 @@ TWO_SECTIONS = "\n\n".join(
 async def points(services, library, **payload):
     """Return all points of the tenant, including hidden ones, as {id: payload}."""
     collection = await library.collection()
-    conditions = [models.FieldCondition(key=k, match=models.MatchValue(value=v)) for k, v in payload.items()]
-    conditions += collection_points(collection.location).must
-    records, _ = await services.index._client.scroll(
-        collection.index_name, scroll_filter=models.Filter(must=conditions), limit=10_000, with_payload=True
+    conditions = [{"key": key, "match": {"value": value}} for key, value in payload.items()]
+    conditions += collection_points(collection.location)["must"]
+    selected = models.Filter.model_validate({"must": conditions})
+    records, _ = await qdrant_client(services).scroll(
+        collection.index_name, scroll_filter=selected, limit=10_000, with_payload=True
     )
     return {record.id: record.payload for record in records}
 
@@ -182,18 +184,18 @@ async def test_query_sends_two_requests_and_reads_by_id(services, library, provi
     collection, stored = await library.collection(), await points(services, library)
     query = Query(next(payload["question"] for payload in stored.values() if "question" in payload))
     assert (await services.retriever.retrieve(collection, query)).chunks  # now the collection's size is cached
-    reads, sent = services.index._read_pool, []
-    read = reads.read
+    requests, sent = services.index._requests, []
+    send = requests.send
 
-    async def recorded(name, path, body):
-        sent.append((path, body))
-        return await read(name, path, body)
+    async def recorded(method, path, body=None):
+        sent.append((path.rpartition("/points")[2], body))
+        return await send(method, path, body)
 
-    monkeypatch.setattr(reads, "read", recorded)
+    monkeypatch.setattr(requests, "send", recorded)
 
     found = (await services.retriever.retrieve(collection, query)).chunks
 
-    (_, searched), (path, read) = sent
+    (_, searched), (path, read) = [each for each in sent if each[0] != "/count"]  # which no query waits for
     assert len(searched["searches"]) == 3
     assert not any("with_payload" in search for search in searched["searches"])
     questions = [chunk for chunk in found if chunk.matched_question]
@@ -308,7 +310,7 @@ async def test_upsert_does_not_replace_point_of_later_claim(services, library):
     async def written(token):
         payload = {"version": 2, "token": token, "tenant": "t"}
         await services.index.upsert("fencing", [Point(identity, vector, payload)])
-        (stored,) = await services.index._client.retrieve("fencing", [identity])
+        (stored,) = await qdrant_client(services).retrieve("fencing", [identity])
         return stored.payload["token"]
 
     assert await written(5) == 5

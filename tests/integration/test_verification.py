@@ -24,6 +24,7 @@ from shared.ledger.runs.verifications import Verifications
 from shared.maintenance.runs.verifying import Verifying
 from shared.maintenance.verification import Verification
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
+from tests.support.qdrant import qdrant_client
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 NAMES = ("alpha", "beta", "gamma")
@@ -49,7 +50,7 @@ class IndexedCollection:
 
     @property
     def client(self):
-        return self.services.index._client
+        return qdrant_client(self.services)
 
     async def points(self):
         """Return every stored point with its payload and vectors, by id."""

@@ -15,7 +15,7 @@ from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.web_pages import SandboxExtractor
 from shared.outside import addresses
 from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
-from shared.sources.pages.source import Web, open_crawl, open_feed, open_list, open_sitemap
+from shared.sources.pages.source import Web, open_pages
 from shared.sources.pages.visitor import Manners
 from shared.sources.source import Entry
 from tests.support.site import ROBOTS, Site, SqliteMemory, html, redirect, serving_site, text_of
@@ -86,7 +86,7 @@ async def paths_of(site, source):
 
 
 def crawl(site, web, **options):
-    return open_crawl(site.start, CrawlOptions(**options), web)
+    return open_pages(site.start, CrawlOptions(**options), web)
 
 
 def whole(site, web):
@@ -424,7 +424,7 @@ async def test_redirect_to_private_address_sends_no_request(small, extractor, me
         add_pages(small, {"/docs/a": []})
         small.replies["/docs/b"] = redirect(f"{private.url}/docs/")
 
-        found, refused = await listed(open_list(f"{small.url}/list", ListOptions(), public_only))
+        found, refused = await listed(open_pages(f"{small.url}/list", ListOptions(), public_only))
 
         assert private.requests == []
     assert set(found) == {f"{small.url}/docs/a"}
@@ -469,11 +469,11 @@ async def test_list_reads_text_and_json(small, web):
         '{"urls": ["/docs/a", {"url": "docs/b"}]}',
     ):
         small.replies["/list"] = Response(text=content)
-        assert await paths_of(small, open_list(f"{small.url}/list", ListOptions(), web)) == {"/docs/a", "/docs/b"}
+        assert await paths_of(small, open_pages(f"{small.url}/list", ListOptions(), web)) == {"/docs/a", "/docs/b"}
 
     small.replies["/list"] = Response(text="/docs/a\nmailto:office@host.invalid\n")
     with pytest.raises(Misconfigured, match="line 2 is not an address"):
-        await listed(open_list(f"{small.url}/list", ListOptions(), web))
+        await listed(open_pages(f"{small.url}/list", ListOptions(), web))
 
 
 async def test_other_unavailable_host_refuses_only_its_pages(small, web):
@@ -481,7 +481,7 @@ async def test_other_unavailable_host_refuses_only_its_pages(small, web):
         add_pages(small, {"/docs/a": []})
         small.replies["/list"] = Response(text=f"/docs/a\n{other.url}/docs/p/1.html\n{other.url}/docs/p/2.html\n")
 
-        found, refused = await listed(open_list(f"{small.url}/list", ListOptions(), web))
+        found, refused = await listed(open_pages(f"{small.url}/list", ListOptions(), web))
 
         assert other.requests == ["/robots.txt"]
     assert set(found) == {f"{small.url}/docs/a"}
@@ -499,12 +499,12 @@ async def test_sitemap_index_is_read_from_robots_txt(small, web):
     small.replies["/one.xml.gz"] = Response(body=packed, content_type="application/gzip")
     small.robots, small.robots_status = f"Sitemap: {small.url}/index.xml\n", 200
 
-    assert await paths_of(small, open_sitemap(small.url, SitemapOptions(), web)) == {"/docs/a", "/docs/b"}
+    assert await paths_of(small, open_pages(small.url, SitemapOptions(), web)) == {"/docs/a", "/docs/b"}
 
 
 async def test_unusable_sitemap_fails_the_run(small, web):
     with pytest.raises(Unavailable, match=r"sitemap\.xml answers with status 404"):
-        await listed(open_sitemap(f"{small.url}/sitemap.xml", SitemapOptions(), web))
+        await listed(open_pages(f"{small.url}/sitemap.xml", SitemapOptions(), web))
     for text, problem in {
         "<!DOCTYPE a [<!ENTITY b 'c'>]><urlset>&b;</urlset>": "declares entities",
         "<urlset><url>": "not well-formed XML in line 1",
@@ -512,22 +512,22 @@ async def test_unusable_sitemap_fails_the_run(small, web):
     }.items():
         small.replies["/sitemap.xml"] = Response(text=text)
         with pytest.raises(Misconfigured, match=problem):
-            await listed(open_sitemap(f"{small.url}/sitemap.xml", SitemapOptions(), web))
+            await listed(open_pages(f"{small.url}/sitemap.xml", SitemapOptions(), web))
 
 
 async def test_entries_that_left_a_feed_stay(small, web):
     add_pages(small, {"/docs/1": [], "/docs/2": [], "/docs/3": []})
     small.replies["/feed"] = feed("/docs/1", "/docs/2")
-    await listed(open_feed(f"{small.url}/feed", FeedOptions(), web))
+    await listed(open_pages(f"{small.url}/feed", FeedOptions(), web))
     small.replies["/feed"] = feed("/docs/2", "/docs/3")
 
-    assert await paths_of(small, open_feed(f"{small.url}/feed", FeedOptions(), web)) == {
+    assert await paths_of(small, open_pages(f"{small.url}/feed", FeedOptions(), web)) == {
         "/docs/1",
         "/docs/2",
         "/docs/3",
     }
     del small.replies["/docs/1"]
-    assert await paths_of(small, open_feed(f"{small.url}/feed", FeedOptions(), web)) == {"/docs/2", "/docs/3"}
+    assert await paths_of(small, open_pages(f"{small.url}/feed", FeedOptions(), web)) == {"/docs/2", "/docs/3"}
 
 
 def feed(*paths):

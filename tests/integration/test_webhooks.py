@@ -114,7 +114,7 @@ async def open_client(services, settings):
 @pytest.fixture
 async def deliverer(services):
     sender = Sender(private=True, timeout=timedelta(seconds=5))
-    yield Deliverer(services.ledger.webhooks, sender)
+    yield Deliverer(services.ledger.webhooks, lambda: sender)
     await sender.aclose()
 
 
@@ -160,7 +160,7 @@ async def test_failing_message_does_not_delay_other_messages(open_client, servic
     await services.ledger.work.find_ended()
     sender = RaisingSender(private=True, timeout=timedelta(seconds=5))
 
-    assert await Deliverer(services.ledger.webhooks, sender).deliver()
+    assert await Deliverer(services.ledger.webhooks, lambda: sender).deliver()
 
     await sender.aclose()
     (odd,), (even,) = [await delivered_to(open_client, hook) for hook in hooks]
@@ -237,7 +237,7 @@ async def test_message_of_killed_scheduler_is_delivered_by_another(open_client, 
     await work(services, "parse")
     hooks = services.ledger.webhooks
     (late,) = await hooks.claim(webhooks=10, of_one=10, lease=timedelta(seconds=0))  # killed here
-    attempt = await deliverer.sender.send(late)
+    attempt = await deliverer.sender().send(late)
 
     assert await deliverer.deliver()
 
@@ -349,7 +349,7 @@ async def test_private_addresses_are_rejected_at_creation_and_delivery(
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
     sender = Sender(private=False)
-    await Deliverer(services.ledger.webhooks, sender).deliver()
+    await Deliverer(services.ledger.webhooks, lambda: sender).deliver()
     await sender.aclose()
     (delivery,) = await delivered_to(open_client, hook)
     assert "private address" in delivery["error"]
@@ -478,7 +478,7 @@ async def test_connection_uses_checked_address(services, deliverer, receiver, ce
 
     monkeypatch.setattr("shared.maintenance.webhooks.sender.resolve", resolve_to_loopback)
     trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=certificate), trust_env=False)
-    monkeypatch.setattr(deliverer.sender, "_client", trusting)
+    monkeypatch.setattr(deliverer.sender(), "_client", trusting)
     library = Library(services)
     async with trusting, receiving(certificate) as encrypted:
         for server in (receiver, encrypted):

@@ -12,7 +12,8 @@ from uuid import uuid4
 
 import asyncpg
 
-from shared.sources.git.repositories import GitOptions, GitSource
+from shared.sources.git.options import GitOptions
+from shared.sources.git.repositories import GitSource
 from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
 from shared.sources.source import Entry, Source

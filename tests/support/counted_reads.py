@@ -14,7 +14,7 @@ from typing import Any
 
 from shared.domain.pages import PageText
 from shared.ingest.parse.sandbox import ParsingSandbox
-from workers.__main__ import main
+from workers.process import main
 
 
 def count_reads(log: Path) -> None:

@@ -27,7 +27,7 @@ from shared.maintenance.syncing.work import _Entries
 from shared.maintenance.verification import Verification
 from shared.providers.batches import BatchProvider
 from shared.vectors.index import Index
-from workers.__main__ import main
+from workers.process import main
 
 
 @dataclass(frozen=True)

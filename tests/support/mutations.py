@@ -262,7 +262,7 @@ BUGS = (
         "points are fenced only by their version",
         WORKERS + "test_stalled_indexing_worker_cannot_damage_live_version",
         "shared/vectors/filters.py",
-        (("models.Range(lte=token)", "models.Range(lte=token + 1_000_000)"),),
+        (('{"lte": token}', '{"lte": token + 1_000_000}'),),
     ),
     Bug(
         "a parse is recorded without its fencing token",
@@ -303,7 +303,7 @@ BUGS = (
     Bug(
         "an unavailable Qdrant makes the chunk a dead letter",
         QDRANT + "test_qdrant_outage_delays_but_loses_nothing",
-        "shared/vectors/connection.py",
+        "shared/vectors/errors.py",
         (
             (
                 'raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=RETRY_AFTER)',
@@ -339,13 +339,13 @@ BUGS = (
         "a collection of Qdrant that does not exist yet makes the chunk a dead letter",
         "tests/integration/test_qdrant_fails.py::test_collection_that_another_worker_creates_is_tried_again",
         "shared/vectors/lifecycle.py",
-        (("            if error.status_code != ABSENT:", "            if True:"),),
+        (("            if error.status != ABSENT:", "            if True:"),),
     ),
     Bug(
         "a full disk of Qdrant makes the chunk a dead letter",
         QDRANT + "test_qdrant_rejecting_writes_loses_nothing",
-        "shared/vectors/connection.py",
-        (("if 400 <= status < 500 and", "if 400 <= status < 600 and"),),
+        "shared/vectors/errors.py",
+        (("if 400 <= error.status < 500 and", "if 400 <= error.status < 600 and"),),
     ),
     Bug(
         "writes during an optimization are not repeated",
@@ -465,7 +465,7 @@ BUGS = (
         "a new version stays hidden",
         "tests/integration/test_interleavings.py::test_edit_is_searchable_once_qdrant_shows_it",
         "shared/vectors/writes.py",
-        (("yield models.SetPayloadOperation(set_payload=shown)", "pass"),),
+        (('yield _setting({"hidden": False}, hidden)', "pass"),),
     ),
     Bug(
         "a connection refused by PostgreSQL is treated as a bug",

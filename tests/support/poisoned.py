@@ -11,7 +11,7 @@ from typing import Any
 import shared.ingest.generate.stage
 from shared.domain.chunks import ChunkContent
 from shared.ingest.parse.sandbox import ParsingSandbox
-from workers.__main__ import main
+from workers.process import main
 
 
 def poison(text: str) -> None:

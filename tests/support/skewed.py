@@ -11,7 +11,7 @@ import structlog
 import time_machine
 
 from shared.ledger.work.work import Work
-from workers.__main__ import main
+from workers.process import main
 
 
 def skew(hours: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import shared.ledger.builds.builds
-from workers.__main__ import main
+from workers.process import main
 
 if __name__ == "__main__":
     shared.ledger.builds.builds._SLICE = int(sys.argv[1])

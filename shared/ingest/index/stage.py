@@ -35,6 +35,7 @@ from shared.domain.vectors import Vectors
 from shared.domain.work import ChunkToIndex, Lease
 from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
+from shared.ingest.index import BATCH_CHUNKS
 from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher
 from shared.ingest.index.reuse import stored_vectors
@@ -45,7 +46,6 @@ from shared.providers.limiter.limiter import Limiter
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 
-BATCH_CHUNKS = 32
 _MISCONFIGURED_PAUSE = timedelta(minutes=1)
 
 log = structlog.get_logger()

@@ -77,8 +77,7 @@ class QueryLog:
             "best_scores": [entry.best_score for entry in entries],
             "keys": [entry.key_id for entry in entries],
         }
-        async with self._database.begin() as connection:
-            await connection.execute(SQL.insert, parameters)
+        await self._database.rows(SQL.insert, parameters)
 
     async def not_found(self, query_id: UUID) -> None:
         """Record that the documents did not answer a query, though chunks were returned."""

@@ -10,6 +10,7 @@ FROM soon, unnest(CAST(:ids AS uuid[]), CAST(:tenants AS text[]), CAST(:collecti
            AS v(id, tenant, collection_id, question, chunks, best_score, key_id)
 WHERE EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id)
 ON CONFLICT DO NOTHING
+RETURNING id
 
 -- name: record_not_found
 -- Record that the documents did not answer a query.

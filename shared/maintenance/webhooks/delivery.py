@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import structlog
 
 from shared.domain.webhooks import DeliveryAttempt, DueDelivery
 from shared.ledger.tenants.webhooks import Webhooks
-from shared.maintenance.webhooks.sender import Sender
+
+if TYPE_CHECKING:
+    from shared.maintenance.webhooks.sender import Sender
 
 _WEBHOOKS = 20  # concurrently: hanging ones delay the others by at most one attempt
 _OF_ONE = 20
@@ -21,8 +25,15 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Deliverer:
+    """Sends the messages of webhooks.
+
+    Args:
+        webhooks: the messages.
+        sender: returns the sender, which is made for the first message: most deployments have no webhooks.
+    """
+
     webhooks: Webhooks
-    sender: Sender
+    sender: Callable[[], Sender]
 
     async def deliver(self) -> bool:
         """Send a slice of the due messages; return whether more may be left.
@@ -48,7 +59,7 @@ class Deliverer:
 
     async def _attempt(self, due: DueDelivery) -> DeliveryAttempt:
         try:
-            return await self.sender.send(due)
+            return await self.sender().send(due)
         except Exception as error:  # one message must not stop other tenants' messages
             log.exception("delivery.raised", delivery_id=str(due.delivery.id))
             return DeliveryAttempt(error=f"not sent: {type(error).__name__}")

@@ -23,6 +23,7 @@ from shared.query.retrieve.diversity import CANDIDATES, diversified
 from shared.query.retrieve.fusion import Match, fuse
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 from shared.query.retrieve.query import Channel, Query
+from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.query.retrieve.rank_probe import ExpectedChunk, Scopes, expected_ranks, settled
 from shared.query.retrieve.scale import rescale
 from shared.query.retrieve.searching import Searcher
@@ -143,6 +144,7 @@ class Retriever:
         tokens: TokenCounter | None = None,
     ) -> None:
         self._embedders = embedders
+        self._vectors = QuestionVectors(embedders)
         self._index = index
         self._searcher = Searcher(index)
         self._rewriter = rewriter
@@ -264,7 +266,7 @@ class Retriever:
     async def _search_original(self, search: _Search) -> dict[Channel, ChannelHits]:
         question, retrieval = search.query.question, search.retrieval
         with search.trace.timed("embed"):
-            search.vector = (await self._embed_queries([question], search))[0]
+            search.vector = (await self._vectors.of([question], search.collection))[0]
         search.trace.record("embed", EmbedFacts(1))
         channel_query = ChannelQuery(search.vector, query_vector(question, search.collection.languages))
         with search.trace.timed("search"):
@@ -273,10 +275,6 @@ class Retriever:
             retrieval.matched_questions = channels["questions"].points
         search.trace.record("search", SearchFacts({channel: len(hits.scores) for channel, hits in channels.items()}))
         return channels
-
-    async def _embed_queries(self, texts: Sequence[str], search: _Search) -> Vectors:
-        embedder = self._embedders.of(search.collection.embedding_model)
-        return await embedder.embed(embedder.prefixes.queries(texts))
 
     async def _search_rewritten(self, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
         """Return the hits of the rewritten question; none if rewriting fails or takes too long."""
@@ -309,7 +307,7 @@ class Retriever:
         search.trace.record("rewrite", RewriteFacts(len(texts)))
         if not texts:
             return []
-        vectors = await self._embed_queries(texts, search)
+        vectors = await self._vectors.of(texts, search.collection)
         languages = search.collection.languages
         terms = [query_vector(text, languages) for text in texts]
         queries = [ChannelQuery(*each) for each in zip(vectors, terms, strict=True)]

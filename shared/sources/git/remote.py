@@ -19,6 +19,7 @@ from shared.domain.errors import Misconfigured, TooLarge, Unavailable
 from shared.process.temporary_folders import TemporaryFolder
 from shared.sources.files import COMPONENT
 from shared.sources.git.address import Login
+from shared.sources.git.options import FOLDER_PREFIX
 from shared.sources.git.packs import TooLargePack, require_bounded
 from shared.sources.git.repository import SMALL_BYTES, Refs, Repository, chosen, commit_of, unknown
 from shared.sources.git.server import ServerPool
@@ -26,7 +27,6 @@ from shared.sources.git.server import ServerPool
 if TYPE_CHECKING:
     from dulwich.client import DetermineWantsFunc  # defined for type checkers only
 
-FOLDER_PREFIX = "foreask-git-"
 _MAX_PACK_BYTES = 2 << 30  # of a reply; twice as many are on disk for a moment
 _MAX_OBJECT_BYTES = 512 << 20  # dulwich unpacks an object in memory
 _MAX_SECONDS = 1_800.0  # of a reply

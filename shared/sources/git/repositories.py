@@ -12,16 +12,15 @@ from typing import TypeVar
 
 from dulwich.lfs import LFSPointer
 from dulwich.objects import ObjectID
-from pydantic import Field, field_validator
 
 from shared.domain.errors import Misconfigured, Unreadable
 from shared.sources.files import COMPONENT, not_found, too_large
 from shared.sources.git.address import GitAddress, Login
 from shared.sources.git.local import LocalRepository
+from shared.sources.git.options import GitOptions
 from shared.sources.git.remote import RemoteRepository
 from shared.sources.git.repository import SMALL_BYTES, Repository
 from shared.sources.git.tree import Node, TreeWalk
-from shared.sources.options import FileOptions
 from shared.sources.source import Entry, Item, Source
 
 _PAGE = 1_000  # entries that one call in a thread lists
@@ -30,21 +29,6 @@ _NAMED = 10  # folders that an error names
 _LFS = "Git LFS stores its content, and the repository has only a pointer: add the file itself to Git, or exclude it."
 
 T = TypeVar("T")
-
-
-class GitOptions(FileOptions):
-    """Options of a repository. Patterns are compared with the path below the folder."""
-
-    ref: str = Field("HEAD", min_length=1, max_length=500, description="a branch, a tag or the complete id of a commit")
-    path: str = Field("", max_length=1_000, description="a folder of the repository, of which the files are read")
-    link: str | None = Field(
-        None, max_length=1_000, description="address of a file for people, with {commit} and {path}"
-    )
-
-    @field_validator("path")
-    @classmethod
-    def _without_slashes(cls, value: str) -> str:
-        return value.strip("/")
 
 
 class GitSource(Source):

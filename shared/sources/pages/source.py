@@ -13,7 +13,7 @@ from shared.sources.pages.crawl_state import CrawlState, Visit
 from shared.sources.pages.examination import MARKDOWN, Examiner, filename_of
 from shared.sources.pages.extraction import Extractor
 from shared.sources.pages.memory import Memory, NoMemory, Outcome
-from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
+from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, PageOptions, SitemapOptions
 from shared.sources.pages.plans import CrawlPlan, FeedPlan, ListPlan, Plan, SitemapPlan, start_of
 from shared.sources.pages.reading.addresses import normal
 from shared.sources.pages.texts import Texts
@@ -125,28 +125,31 @@ class PageSource(Source):
         raise _error(key, visit)
 
 
-def open_list(uri: str, options: ListOptions, web: Web) -> Source:
-    """Return the pages of a list at this address.
+def open_pages(uri: str, options: PageOptions, web: Web) -> Source:
+    """Return the pages of a list, a sitemap or a feed at this address, or those to which links lead from it.
+
+    Args:
+        uri: the address.
+        options: the options of one of these kinds.
+        web: dependencies of the source.
 
     Raises:
         InvalidInput: the address or an option is wrong.
     """
-    return PageSource(ListPlan(start_of(uri), options), web)
+    return PageSource(_plan(start_of(uri), options), web)
 
 
-def open_sitemap(uri: str, options: SitemapOptions, web: Web) -> Source:
-    """Return the pages of a sitemap, or of the sitemaps of a site; raises as `open_list`."""
-    return PageSource(SitemapPlan(start_of(uri), options), web)
-
-
-def open_feed(uri: str, options: FeedOptions, web: Web) -> Source:
-    """Return the pages of a feed; raises as `open_list`."""
-    return PageSource(FeedPlan(start_of(uri), options), web)
-
-
-def open_crawl(uri: str, options: CrawlOptions, web: Web) -> Source:
-    """Return the pages to which links lead from this address; raises as `open_list`."""
-    return PageSource(CrawlPlan(start_of(uri), options), web)
+def _plan(start: str, options: PageOptions) -> Plan:
+    match options:
+        case ListOptions():
+            return ListPlan(start, options)
+        case SitemapOptions():
+            return SitemapPlan(start, options)
+        case FeedOptions():
+            return FeedPlan(start, options)
+        case CrawlOptions():
+            return CrawlPlan(start, options)
+    raise AssertionError(f"no plan has {options!r}")
 
 
 def _has_failed(task: asyncio.Task[None]) -> bool:

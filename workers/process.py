@@ -1,0 +1,93 @@
+"""A process of a worker or of the scheduler: its start, and its exit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Literal
+
+import structlog
+import uvloop
+from celery import Celery, signals
+
+from shared.broker.wakeups import celery_app
+from shared.domain.errors import ForeaskError
+from shared.domain.queues import WORK_QUEUES, WorkQueue
+from shared.process import gc, hardening, logging
+from shared.services import ocr
+from shared.services.start import check_start
+from shared.settings import Settings, load, require
+from workers.idle import idle
+from workers.loop import WorkerLoop
+from workers.tasks import register
+
+# If workers share processors with queries and their engines, these take precedence. Measured with `python -m
+# bench.migration --chunks 20000 --sections 2 --questions 2` on two processors: the 95th percentile of queries while a
+# build is filled, relative to that before, is 2.3 instead of 3.0, and the build takes 3 % longer.
+_NICENESS = 10
+
+ROLES = (*WORK_QUEUES, "scheduler")
+
+
+def main(role: WorkQueue | Literal["scheduler"]) -> None:
+    """Run until asked to stop; a read worker is idle if OCR is off."""
+    hardening.close_memory()
+    settings = load()
+    logging.configure(role, level=settings.log_level, line_format=settings.log_format)
+    if role == "scheduler":
+        from workers import scheduler  # noqa: PLC0415 - it imports modules that no worker needs
+
+        uvloop.run(scheduler.run(settings))
+    elif role == "read" and (reason := ocr.off_because(settings)):
+        uvloop.run(idle(role, settings, reason))
+    else:
+        work(role, settings)
+
+
+def work(role: WorkQueue, settings: Settings) -> None:
+    os.nice(_NICENESS)
+    url = require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
+    uvloop.run(check_start(settings, role))  # before there are threads, which a process that exits would have to end
+    loop = WorkerLoop(role, settings)
+    try:
+        _serve(role, loop, celery_app(url, timeout=settings.tuning.broker_timeout))
+    finally:
+        loop.close()
+
+
+def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
+    queues = register(app, loop)
+
+    @signals.worker_shutting_down.connect(weak=False)
+    def stop(**_: Any) -> None:
+        loop.stop()
+
+    loop.run(loop.services.start())
+    gc.freeze()
+    structlog.get_logger().info("worker.started", queue=role)
+    # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
+    arguments = [
+        "--quiet",
+        "worker",
+        "--queues",
+        ",".join(queues),
+        "--pool",
+        "threads",
+        "--concurrency",
+        "1",
+        "--loglevel",
+        "WARNING",
+    ]
+    # No program reads Celery's events: the ledger has the heartbeats of all processes.
+    silent = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    app.worker_main([*arguments, *silent, "--hostname", f"{role}@%h"])
+
+
+def run() -> None:
+    """Run the role that the command names; an expected error is printed as one sentence."""
+    if len(sys.argv) != 2 or sys.argv[1] not in ROLES:  # noqa: PLR2004
+        sys.exit(f"usage: python -m workers {'|'.join(ROLES)}")
+    try:
+        main(sys.argv[1])  # type: ignore[arg-type]  # one of ROLES
+    except ForeaskError as error:
+        sys.exit(error.message)
