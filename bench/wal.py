@@ -1,4 +1,4 @@
-"""The bytes that the ledger writes for a chunk: `python -m bench wal [CHUNKS]`.
+"""The bytes that the ledger writes for a chunk, and PostgreSQL's processor time: `python -m bench wal [CHUNKS]`.
 
 Each chunk passes all stages, through the ledger's own claims and settlements over a real PostgreSQL: parsed, text
 indexed, generated and indexed. A chunk has 1,640 characters and 8 questions. No lease is extended. The log is counted
@@ -28,6 +28,7 @@ from shared.ledger import Collections, Documents, Work
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
 from shared.settings import Settings
+from tests.support.deployment import processor_seconds
 
 _CHUNKS = 3_000
 _OF_DOCUMENT = 15
@@ -44,30 +45,34 @@ _WORDS = [f"{start}{end}" for start in ("har", "ligh", "sto", "ma", "ves", "cap"
 
 
 class Measured:
-    """The bytes that PostgreSQL has written for each chunk."""
+    """The bytes that PostgreSQL has written for each chunk, and its processor time."""
 
-    def __init__(self, database: Database, chunks: int) -> None:
+    def __init__(self, database: Database, pid: int, chunks: int) -> None:
         self._database = database
+        self._pid = pid
         self._chunks = chunks
-        self._start = self._last = 0
+        self._start = self._last = (0, 0.0)
 
     async def begin(self) -> None:
-        self._start = self._last = await self._written()
+        self._start = self._last = await self._used()
 
     async def end(self, stage: str) -> None:
-        at = await self._written()
-        self._print(stage, at - self._last)
-        self._last = at
+        used = await self._used()
+        self._print(stage, self._last, used)
+        self._last = used
 
     async def together(self) -> None:
-        self._print("together", await self._written() - self._start)
+        self._print("together", self._start, await self._used())
 
-    async def _written(self) -> int:
+    async def _used(self) -> tuple[int, float]:
+        """Return the bytes of the log and the processor seconds until now."""
         async with self._database.begin() as connection:
-            return int((await connection.exec_driver_sql(_WAL)).scalar_one())
+            written = int((await connection.exec_driver_sql(_WAL)).scalar_one())
+        return written, processor_seconds(self._pid)
 
-    def _print(self, stage: str, written: int) -> None:
-        print(f"{stage:18}  {written / self._chunks:8,.0f} bytes of log", flush=True)
+    def _print(self, stage: str, before: tuple[int, float], after: tuple[int, float]) -> None:
+        written, seconds = ((now - earlier) / self._chunks for earlier, now in zip(before, after, strict=True))
+        print(f"{stage:18}  {written:8,.0f} bytes of log  {seconds * 1e3:6.2f} CPU ms", flush=True)
 
     async def sizes(self) -> None:
         async with self._database.begin() as connection:
@@ -76,11 +81,11 @@ class Measured:
                     print(f"{name:18}  {size / self._chunks:8,.0f} bytes of table and indexes", flush=True)
 
 
-async def run(url: str, count: int) -> None:
+async def run(url: str, pid: int, count: int) -> None:
     database = Database(url)
     await migrate(database.engine)
     work = Work(database, worker="bench:1", lease=timedelta(seconds=30), embeddings=[_MODEL])
-    measured = Measured(database, count)
+    measured = Measured(database, pid, count)
     print(f"{count:,} chunks; of each:")
     await measured.begin()
     collection = await Collections(database, IndexNames("bench")).ensure("default", "default", embedding_model=_MODEL)
@@ -115,7 +120,9 @@ async def _questions(work: Work) -> None:
     while claimed := await work.claim_to_index(_BATCH):
         outcomes = []
         for chunk in claimed:
-            judged = [{"text": question, "passed": True, "reason": None} for question in chunk.questions]
+            judged = [
+                {"text": question, "passed": True, "reason": None, "similarity": 0.8} for question in chunk.questions
+            ]
             outcomes.append(IndexOutcome(chunk, judged, len(judged)))
         await work.settle_indexed(outcomes)
 
@@ -153,7 +160,7 @@ def main() -> None:
         Stack(Settings(_env_file=None), Path(folder), engines=["postgres"]) as stack,
     ):
         assert stack.settings.database_url is not None
-        asyncio.run(run(stack.settings.database_url.get_secret_value(), count))
+        asyncio.run(run(stack.settings.database_url.get_secret_value(), stack.pids()["postgres"], count))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ _FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may read 
 _EXTEND_EVERY = LEASE / 5
 _GIVE_UP_SECONDS = 2
 _LONGEST_PAUSE = timedelta(seconds=30)  # after failures
+_APART_SECONDS = 0.05  # between the first runs of two steps
 _REST = 4  # pause of an idle step as a multiple of its working time
 
 NO_READER = (
@@ -227,7 +228,10 @@ async def work_while_elected(services: SchedulerServices, steps: Iterable[Step],
             metrics.ELECTED.set(elected)
             if elected and not tasks:
                 log.info("scheduler.elected")
-                tasks = [asyncio.create_task(repeat(step, stopping), name=step.name) for step in steps]
+                tasks = [
+                    asyncio.create_task(repeat(step, stopping, number * _APART_SECONDS), name=step.name)
+                    for number, step in enumerate(steps)
+                ]
             elif tasks and not elected:
                 log.warning("scheduler.replaced")
                 tasks = await _ended(tasks)
@@ -261,12 +265,14 @@ async def _elected(services: SchedulerServices, *, before: bool) -> bool:
         return before
 
 
-async def repeat(step: Step, stopping: asyncio.Event) -> None:
+async def repeat(step: Step, stopping: asyncio.Event, first_pause_seconds: float = 0.0) -> None:
     """Repeat a step; after a failure, the next run catches up.
 
-    While more work is left, it pauses as long as it works; otherwise it pauses longer.
+    While more work is left, it pauses as long as it works; otherwise it pauses longer. Steps that start together would
+    poll together for ever: each would need a connection of its own to the ledger, which plans its statements again.
     """
     failures = 0
+    await _pause(stopping, first_pause_seconds)
     while not stopping.is_set():
         started = time.monotonic()
         try:

@@ -623,6 +623,24 @@ BUGS = (
         (("d.live_version = d.version AND {no_first_sweep}", "d.live_version = d.version"),),
     ),
     Bug(
+        "an edit is live without a sweep of the older version",
+        "tests/integration/test_interleavings.py::test_edit_is_searchable_once_qdrant_shows_it",
+        "shared/ledger/work/settlements.sql",
+        (("{becomes_live} AND d.version = 1 AND", "{becomes_live} AND"),),
+    ),
+    Bug(
+        "a connection keeps plans of an empty ledger",
+        "tests/unit/test_plans.py::test_plans_expire_before_a_table_triples",
+        "shared/ledger/postgres/plans.py",
+        (("if now < self.fresh_until:", "if self.fresh_until > self.since:"),),
+    ),
+    Bug(
+        "a rollback leaves a connection in another mode than recorded",
+        "tests/integration/test_plans.py::test_mode_is_set_again_after_rollback",
+        "shared/ledger/postgres/plans.py",
+        (("_plans(connection).generic = None", "pass"),),
+    ),
+    Bug(
         "points written hidden stay hidden after their version became live",
         HIDDEN,
         "shared/ledger/work/work.py",

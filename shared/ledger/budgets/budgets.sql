@@ -60,6 +60,7 @@ UPDATE budgets b SET needs = 1 WHERE b.needs > 1 AND {budget_has_no_room:b}
 -- Book the reservations of leases that have expired: the provider may have charged for these calls. The rows are kept,
 -- because a late bill corrects them. A line of a batch keeps its reservation until it is settled, even if its lease has
 -- ended: its bill may be a day late.
+-- plan: generic
 WITH lost AS MATERIALIZED (
     SELECT h.token, h.budget_id, h.held FROM budget_holds h
     WHERE h.held > 0

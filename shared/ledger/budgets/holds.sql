@@ -6,6 +6,7 @@ ORDER BY b.id FOR NO KEY UPDATE
 -- Reserve the highest cost of calls in every budget that covers them, as many calls as fit, in the order of their
 -- positions; return the tokens of the others. Nothing is reserved if a budget of the settings is missing: its tenant is
 -- returned. A row of the settings counts only if they still have that budget.
+-- plan: generic
 WITH calls AS MATERIALIZED (
     SELECT v.*, l.name AS collection, d.job_id
     FROM jsonb_to_recordset(CAST(:calls AS jsonb))
@@ -58,6 +59,7 @@ CASE l.unit WHEN 'tokens' THEN {argument}.tokens ELSE {argument}.money END
 
 -- name: renew
 -- Book the bill of an attempt until now, and reserve its next call if that fits in every budget; return whether it does.
+-- plan: generic
 WITH bill AS (
     SELECT CAST(:token AS bigint) AS token, CAST(:tokens AS bigint) AS tokens, CAST(:money AS bigint) AS money,
            CAST(:next_tokens AS bigint) AS next_tokens, CAST(:next_money AS bigint) AS next_money
@@ -95,6 +97,7 @@ SELECT fits FROM fits
 -- name: settle
 -- Replace the reservations of ended leases by their bills. The whole reservation is booked if a bill is incomplete or
 -- its price is unknown.
+-- plan: generic
 WITH bills AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
         AS v(token bigint, tokens bigint, money bigint, incomplete boolean)

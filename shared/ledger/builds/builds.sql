@@ -77,6 +77,7 @@ UPDATE collections SET {DROP_BUILD.sets}, filled_until = NULL WHERE id = :id RET
 
 -- name: lock_dropping
 -- Lock a build to delete if no query or upload can have it cached any more.
+-- plan: generic
 SELECT id FROM collections
 WHERE {is_dropping} AND emptied_at IS NULL
   AND (live_until IS NULL OR live_until <= now() - CAST(:after AS interval))

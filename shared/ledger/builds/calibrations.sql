@@ -24,6 +24,7 @@ WHERE d.collection_id = :id AND {exists:d} AND c.state = {ChunkState.INDEXED}
 
 -- name: due
 -- Return whether a collection may be claimed.
+-- plan: generic
 SELECT EXISTS (SELECT 1 {claimable})
 
 -- name: claim

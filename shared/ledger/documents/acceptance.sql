@@ -69,6 +69,7 @@ WHERE id = ANY(CAST(:ids AS uuid[])) AND {RETRACT.applies}
 
 -- name: chunks_with_waiting
 -- Find indexed chunks of live versions with a question whose point is not written yet.
+-- plan: generic
 SELECT DISTINCT c.id
 FROM accepted_questions a
 JOIN documents d ON d.id = a.document_id
@@ -78,12 +79,14 @@ WHERE a.document_id = ANY(CAST(:ids AS uuid[])) AND a.state = {AcceptedState.WAI
 
 -- name: hold
 -- Prevent versions of documents from starting, failing or finishing until the transaction ends.
+-- plan: generic
 SELECT 1 FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR SHARE
 
 -- name: settle
 -- Record the questions whose points are written and the questions that the embedding model rejected. A question that
 -- was retracted meanwhile stays retracted. A question keeps waiting while the next version of its document is
 -- processed: that version may have been written without the question, and may be discarded.
+-- plan: generic
 UPDATE accepted_questions a SET {SETTLE_ACCEPTED.sets:v.refused}
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:refused AS boolean[])) AS v(id, version, refused)
 JOIN accepted_questions w ON w.id = v.id JOIN documents d ON d.id = w.document_id
@@ -101,6 +104,7 @@ WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND c.state = {ChunkState.DEAD} AND a.
 -- name: retract_late
 -- Delete points that a late writer may have written after their questions were retracted and deleted, or during their
 -- deletion; that deletion's claim ends.
+-- plan: generic
 INSERT INTO accepted_questions AS a (id, tenant, collection_id, document_id, chunk_id, question, state)
 SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {RETRACT_LATE.target}
 FROM unnest(CAST(:ids AS uuid[]), CAST(:questions AS text[]), CAST(:chunks AS uuid[]), CAST(:versions AS int[]))

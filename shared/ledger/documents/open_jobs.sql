@@ -57,6 +57,7 @@ EXISTS (SELECT 1 FROM syncs s WHERE s.id = j.id AND s.refused > 0)
 -- name: finish
 -- Finish the closed jobs, or one of them, that have no unfinished documents, and keep the numbers of their documents.
 -- The condition is evaluated again for a job that was reopened meanwhile.
+-- plan: generic
 WITH closed AS (
     SELECT j.id, j.tenant FROM jobs j
     WHERE j.ended_at IS NULL AND {is_closed} AND (CAST(:id AS uuid) IS NULL OR j.id = :id)

@@ -43,6 +43,7 @@ l.id = :collection_id AND {is_live:l} AND NOT l.followed
 -- name: insert_alone
 -- Insert new documents into a live build without followers; otherwise return no row. PostgreSQL reads the build's row
 -- again if it had to wait for it.
+-- plan: generic
 {insert_into:in_only_build}
 
 -- name: lock_same_names

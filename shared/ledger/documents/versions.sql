@@ -5,6 +5,7 @@ jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int)
 -- name: insert_sweeps
 -- Sweep documents now, and again when all leases on lower versions have expired. This replaces earlier sweeps of these
 -- documents.
+-- plan: generic
 WITH earlier AS (
     DELETE FROM sweeps s USING {version_rows} WHERE s.document_id = v.id AND s.chunk_id IS NULL
 )
@@ -50,6 +51,7 @@ WHERE {exists:d} AND EXISTS (
 
 -- name: lock_obsolete
 -- Lock obsolete versions that no other process is deleting.
+-- plan: generic
 SELECT document_id, version FROM document_versions WHERE obsolete LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- part: versions
@@ -70,6 +72,7 @@ SELECT 1 FROM deleted
 
 -- name: delete_ended_calls
 -- Delete calls whose workers must be dead.
+-- plan: generic
 DELETE FROM abandoned_calls WHERE due_at <= now()
 
 -- name: delete
@@ -96,6 +99,7 @@ SELECT DISTINCT {stored_in} FROM document_versions WHERE {stored_in} = ANY(CAST(
 
 -- name: half_written
 -- Find documents whose newest version has some chunks.
+-- plan: generic
 SELECT d.id FROM documents d
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
   AND EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version)

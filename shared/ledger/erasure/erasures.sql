@@ -83,6 +83,7 @@ FROM erasures e WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant 
 -- name: lock_due
 -- Lock an erasure whose documents are deleted with their points and bytes, and which has no calls in flight. Batches
 -- without its documents continue.
+-- plan: generic
 SELECT {erasure_columns} FROM erasures e
 WHERE e.finished_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = ANY(e.collection_ids))

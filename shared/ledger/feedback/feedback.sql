@@ -73,6 +73,7 @@ EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {TO_INDEX:c})
 
 -- name: claim_removals
 -- Claim retracted questions, longest due first. Points of deleted versions are swept.
+-- plan: generic
 UPDATE accepted_questions a SET due_at = now() + :claim
 FROM (
     SELECT id FROM accepted_questions WHERE state = {AcceptedState.REMOVING} AND due_at <= now()

@@ -44,6 +44,7 @@ UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNIN
 
 -- name: find
 -- Read a collection by its name: its live build.
+-- plan: generic
 SELECT {collection_columns} FROM collections WHERE tenant = :tenant AND name = :name AND {is_live}
 
 -- name: page

@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import QueuePool
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
+from shared.ledger.postgres import driver, plans
 from shared.process import metrics, traces
 
 Pooler = Literal["none", "transaction"]
@@ -53,9 +54,7 @@ SELECT set_config(name, value, $2)
 FROM (VALUES ('transaction_timeout', $1), ('idle_in_transaction_session_timeout', '15s')) AS bound (name, value)
 WHERE name <> 'transaction_timeout' OR current_setting('server_version_num')::int >= 170000
 """
-# Settings of a new connection. Plans depend on the number of due rows, which changes by orders of magnitude within
-# minutes.
-_SESSION = {"server_settings": {"plan_cache_mode": "force_custom_plan"}}
+_SESSION = {"server_settings": plans.EACH_TIME}
 # A prepared statement belongs to a connection of the server. Without a cache the driver uses unnamed statements, which
 # are parsed and planned again on each execution.
 _WITHOUT_SESSION = {"statement_cache_size": 0}
@@ -80,8 +79,7 @@ _NEEDS_NO_SNAPSHOT = text("SHOW lock_timeout")
 # Take a lock if it is free; the end of the transaction releases it.
 _LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
 
-# Use every array type of the statements once. The driver looks a type up when a connection first uses it, which takes
-# 10 ms of planning each time.
+# Use every array type of the statements once: the first connection of a process looks them all up together.
 _ELEMENTS = ("uuid", "text", "bytea", "bigint", "int", "float", "boolean", "timestamptz")
 _ARRAYS = text(f"SELECT {', '.join(f'CAST(NULL AS {element}[])' for element in _ELEMENTS)}")
 
@@ -148,6 +146,7 @@ class Database:
             hide_parameters=True,  # an error is logged, and texts of documents must not be
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             connect_args={
+                "connection_class": driver.Connection,
                 "timeout": 10,
                 "command_timeout": bound + 5 if bound else None,
                 **(_SESSION if pooler == "none" else _WITHOUT_SESSION),
@@ -157,6 +156,7 @@ class Database:
         event.listen(sync, "connect", _detect_silence)
         if pooler == "none":
             event.listen(sync, "connect", partial(_bound_session, bound))
+            plans.follow_statements(sync)
             # A single statement needs no transaction block: its `BEGIN` and `COMMIT` are two of three round trips.
             self._for_one = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         else:

@@ -6,6 +6,8 @@ A file consists of blocks, which have a name, a comment with the purpose, and th
     -- Claim documents to be parsed.
     UPDATE documents d SET {CLAIM_DOCUMENT.sets} WHERE {TO_PARSE:d} AND {is_due}
 
+A comment line `-- plan: generic` keeps the statement's plan (`shared.ledger.postgres.plans`).
+
 A block that starts with `-- part:` is not a statement, but is included in others. A placeholder is replaced by the part
 or the value of its name. The text after a colon replaces `{argument}` in a part, or is the argument of a function:
 `{{argument}_table}` in a part `due` becomes `{parse_table}` if a statement includes `{due:parse}`.
@@ -23,6 +25,7 @@ from sqlalchemy import TextClause, text
 Value = str | Callable[..., str]
 
 _HEAD = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
+_GENERIC = re.compile(r"^-- plan: generic\n", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{([\w.]+)(?::([^{}]+))?\}")
 
@@ -73,7 +76,13 @@ def load(module: str | Path, vocabulary: Mapping[str, Value] | None = None, /, *
             filled = value(argument) if argument else value()
         return _PLACEHOLDER.sub(fill, filled).strip()
 
-    filled = {name: text(_PLACEHOLDER.sub(fill, bodies[name]).strip()) for kind, name, _ in blocks if kind == "name"}
+    filled = {
+        name: text(_PLACEHOLDER.sub(fill, bodies[name]).strip()).execution_options(
+            generic_plan=_GENERIC.search(body) is not None
+        )
+        for kind, name, body in blocks
+        if kind == "name"
+    }
     if unused := names.keys() - filled.keys() - used:
         raise ValueError(f"{path}: no statement uses {', '.join(sorted(unused))}")
     return Statements(filled)

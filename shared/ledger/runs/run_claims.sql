@@ -28,6 +28,7 @@ WHERE (r.leased_until IS NULL OR r.leased_until <= now())
 
 -- name: due
 -- Return the kinds of the runs that may be claimed, of the given ones.
+-- plan: generic
 WITH {held} SELECT DISTINCT r.kind {claimable} AND r.kind = ANY(CAST(:kinds AS text[]))
 
 -- name: claim

@@ -34,6 +34,7 @@ ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, ended_at = NULL
 
 -- name: due
 -- List sources with hints that no run looks up, except after a failure a short time ago.
+-- plan: generic
 SELECT s.id FROM sources s
 WHERE s.removed_at IS NULL AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = s.id)
   AND NOT EXISTS (SELECT 1 FROM source_looks l WHERE l.id = s.id AND l.phase = {FAILED}

@@ -66,6 +66,7 @@ WHERE s.id = :id RETURNING {columns}
 
 -- name: due
 -- List the sources whose next scheduled sync is due.
+-- plan: generic
 SELECT {columns} FROM sources s WHERE s.next_at <= now() AND {not_removed} ORDER BY s.next_at LIMIT :limit
 
 -- name: schedule

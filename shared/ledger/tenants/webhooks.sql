@@ -55,6 +55,7 @@ WHERE tenant = :tenant AND webhook_id = :webhook_id AND id = :id RETURNING {deli
 -- name: claim
 -- Claim due deliveries, the oldest of some webhooks; a single one of a failing webhook, as a probe. The number of
 -- attempts and the end of the claim are the token of the claim: a delivery that is sent again starts at attempt 1.
+-- plan: generic
 WITH chosen AS (
     SELECT id, url, secret, failing_since FROM webhooks w
     WHERE disabled_at IS NULL

@@ -24,6 +24,7 @@ WHERE {is_batch_lane:p} AND NOT {is_paused:p} AND {lane_has_room:p}
 
 -- name: due
 -- Return whether a batch is due, or chunks wait for one.
+-- plan: generic
 WITH RECURSIVE {open_lanes}
 SELECT EXISTS (SELECT 1 FROM batches b WHERE {OPEN_BATCHES:b} AND b.due_at <= now())
     OR EXISTS ({waiting_tenants}) AS due
@@ -276,6 +277,7 @@ RETURNING id
 -- name: yield_to_uploads
 -- End the leases of lines whose content an upload in the interactive lane needs: an upload does not wait for a batch.
 -- The late reply of such a line is still counted, and its questions are used if they arrive first.
+-- plan: generic
 WITH RECURSIVE {open_lanes}, needed AS MATERIALIZED (
     SELECT w.content_key FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.content_key FROM chunks w

@@ -94,11 +94,13 @@ RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, 
 
 -- name: claim_documents
 -- Claim documents to be parsed.
+-- plan: generic
 WITH RECURSIVE {fair:parse}
 {lease_documents}
 
 -- name: claim_suspect_documents
 -- Claim suspects among the documents to be parsed.
+-- plan: generic
 {suspects:parse}
 {lease_documents}
 
@@ -142,11 +144,13 @@ RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_
 
 -- name: claim_pages
 -- Claim pages to be read.
+-- plan: generic
 WITH RECURSIVE {fair:read}
 {lease_pages}
 
 -- name: claim_suspect_pages
 -- Claim suspects among the pages to be read.
+-- plan: generic
 {suspects:read}
 {lease_pages}
 
@@ -208,11 +212,13 @@ RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_
 
 -- name: claim_to_generate
 -- Claim chunks to generate.
+-- plan: generic
 WITH RECURSIVE {fair:generate}, {rooms}
 {lease_to_generate}
 
 -- name: claim_suspects_to_generate
 -- Claim suspects among the chunks to generate.
+-- plan: generic
 {suspects:generate}
 {lease_to_generate}
 
@@ -276,6 +282,7 @@ JOIN document_versions v ON v.document_id = w.document_id AND v.version = w.vers
 
 -- name: claim_to_index
 -- Claim chunks to index with their questions, if these exist, and with users' questions.
+-- plan: generic
 WITH RECURSIVE {fair:texts}, {fair:questions}, due AS (
     (SELECT id, version, may_have_points, text_only FROM due_texts ORDER BY turn, lane, due_at
      LIMIT {limit} - (SELECT count(*)::int FROM due_questions))
@@ -286,6 +293,7 @@ WITH RECURSIVE {fair:texts}, {fair:questions}, due AS (
 
 -- name: claim_suspects_to_index
 -- Claim suspects among the chunks to index.
+-- plan: generic
 {suspects:index}
 {lease_to_index}
 
@@ -315,6 +323,7 @@ SELECT stage, lane, now() - min(due_at) AS age FROM (
 
 -- name: due
 -- Return the stages with claimable rows.
+-- plan: generic
 SELECT EXISTS ({oldest_in_lane:parse}) AS parse, EXISTS ({oldest_in_lane:read}) AS read,
        EXISTS ({oldest_in_lane:generate}) AS generate,
        EXISTS ({oldest_in_lane:texts}) OR EXISTS ({oldest_in_lane:questions}) AS index

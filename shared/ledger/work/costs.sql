@@ -1,6 +1,7 @@
 -- name: insert
 -- Record the costs of attempts until now. An attempt with several calls is recorded repeatedly, and so is a repeated
 -- settlement: the row has the latest sum. Costs of a tenant that was erased since the claim are not recorded.
+-- plan: generic
 INSERT INTO spent AS s (token, tenant, collection_id, document_id, kind, model, tier, job_id, prompt_tokens,
                         completion_tokens, cached_tokens, written_tokens, calls)
 SELECT v.token, v.tenant, v.collection_id, v.document_id, v.kind, v.model, v.tier, v.job_id, v.prompt_tokens,
@@ -19,6 +20,7 @@ WHERE excluded.calls > s.calls
 -- name: hold_erasures
 -- Prevent running erasures of tenants from advancing until the transaction ends. An erasure must see all rows that were
 -- written before it drew its token, and later writers must see that token.
+-- plan: generic
 SELECT 1 FROM erasures WHERE tenant = ANY(CAST(:tenants AS text[])) AND finished_at IS NULL ORDER BY id FOR SHARE
 
 -- name: add_up

@@ -4,6 +4,7 @@
 
 -- name: settle_parsed
 -- Record documents as parsed.
+-- plan: generic
 WITH parsed AS (
     UPDATE documents d
     SET {SETTLE_PARSED.sets}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL,
@@ -19,20 +20,24 @@ RETURNING p.id
 
 -- name: add_languages
 -- Add languages to the languages of a collection.
+-- plan: generic
 UPDATE collections
 SET languages = ARRAY(SELECT DISTINCT l FROM unnest(languages || CAST(:languages AS text[])) l ORDER BY l)
 WHERE id = :id AND NOT languages @> CAST(:languages AS text[])
 
 -- name: lock_parsing
 -- Lock a document whose chunks are being inserted, if the claim holds.
+-- plan: generic
 SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {SETTLE_PARSED.applies} FOR UPDATE
 
 -- name: share_completions
 -- Lock the completions of these keys until the transaction ends, because chunks that need them are being inserted.
+-- plan: generic
 SELECT 1 FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[])) ORDER BY content_key FOR KEY SHARE
 
 -- name: insert_chunks
 -- Insert the chunks of parsed documents with their contents. Pictures do not wait for batches, whose lines are texts.
+-- plan: generic
 WITH v AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
         AS v(document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[],
@@ -58,6 +63,7 @@ SELECT i.id, i.version, v.content, v.ready_questions, v.content_key, v.picture F
 -- Set the keys of claimed chunks to the keys of the requests about to be sent, because the prompt or the model may have
 -- changed since they were parsed. If another chunk of the new key is in progress, the lease ends, so that no content is
 -- paid twice.
+-- plan: generic
 WITH contents AS (
     UPDATE chunk_contents t SET content_key = r.content_key
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id uuid, version int, token bigint, content_key bytea)
@@ -112,6 +118,7 @@ tier_tokens = CASE WHEN v.calls > {argument}.calls THEN v.tier_tokens ELSE {argu
 
 -- name: keep_replies
 -- Store the replies of a chunk that needs more calls, and add their costs.
+-- plan: generic
 WITH kept AS (
     {store_replies:reply_rows}
 )
@@ -128,6 +135,7 @@ WHERE c.content_key = ANY(CAST(:keys AS bytea[])) AND {SETTLE_GENERATED.applies:
 
 -- name: settle_paid_before
 -- Advance claimed chunks with paid questions, and a limited number of unclaimed chunks with the same content.
+-- plan: generic
 UPDATE chunks SET {generated}
 WHERE (id, version) IN (
     {paid_chunks} AND c.leased_by = :worker
@@ -142,6 +150,7 @@ jsonb_to_recordset(CAST(:rows AS jsonb))
 
 -- name: insert_completions
 -- Store paid questions, and delete their single replies.
+-- plan: generic
 WITH complete AS (
     DELETE FROM paid_replies p USING {completion_rows} WHERE p.content_key = v.content_key
 )
@@ -152,6 +161,7 @@ ON CONFLICT DO NOTHING
 
 -- name: settle_paid
 -- Advance chunks whose questions were paid now, and add their costs.
+-- plan: generic
 UPDATE chunks c
 SET {generated},
     {spent:c}
@@ -162,6 +172,7 @@ WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {SET
 -- name: settle_same_content
 -- Advance a limited number of other chunks with the same content, claimed or not; the others advance when they are
 -- claimed. Chunks locked by another transaction are skipped.
+-- plan: generic
 UPDATE chunks SET {generated}
 WHERE (id, version) IN (
     SELECT id, version FROM chunks
@@ -170,6 +181,7 @@ WHERE (id, version) IN (
 
 -- name: settle_text
 -- Record chunks whose texts Qdrant has confirmed; they wait for their questions.
+-- plan: generic
 UPDATE chunks c
 SET {SETTLE_TEXT.sets}, points_token = v.token, leased_by = NULL, due_at = now(), attempts = 0,
     lost_leases = 0
@@ -181,6 +193,7 @@ RETURNING c.id, c.version
 -- Record chunks whose points Qdrant has confirmed, with the results of the question filter; a chunk that could not be
 -- generated is dead, with its reason. The description of a picture becomes its text, and the picture is not needed any
 -- more.
+-- plan: generic
 WITH settled AS (
     UPDATE chunks c
     SET {SETTLE_INDEXED.sets:v.error IS NULL}, error = v.error, questions_passed = v.passed,
@@ -227,6 +240,7 @@ CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END
 
 -- name: fail_documents
 -- Record failed attempts to parse.
+-- plan: generic
 UPDATE documents t
 SET {FAIL_PARSING.sets:v.dead}, error = v.error, attempts = t.attempts + v.burned,
     history = {history}, due_at = {next_attempt}, leased_by = NULL, lost_leases = {lost_leases}, updated_at = now()
@@ -245,6 +259,7 @@ jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(token bigint, content_key bytea, t
 -- Record failed attempts to generate. A chunk without questions is still indexed by its text and ends dead there, with
 -- the reason that is recorded here. Its replies are deleted, so that a retry makes new calls. The replies of other
 -- attempts are kept, even if the claim has expired.
+-- plan: generic
 WITH kept AS (
     {store_replies:useful_replies}
 ), useless AS (
@@ -258,6 +273,7 @@ SET {FAIL_GENERATING.sets:v.dead}, error = v.error,
 
 -- name: fail_indexing
 -- Record failed attempts to index.
+-- plan: generic
 UPDATE chunks t
 SET {end_indexing},
     error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
@@ -322,6 +338,7 @@ SELECT id FROM checked WHERE may_advance
 -- name: touch
 -- Mark documents whose chunks have changed, for listeners. Once per 5 s suffices: a mark is read for 25 s, and a
 -- transaction takes at most 20 s. Documents locked by another transaction are skipped.
+-- plan: generic
 UPDATE documents SET updated_at = now()
 WHERE id IN (
     SELECT id FROM documents
@@ -330,13 +347,22 @@ WHERE id IN (
     FOR NO KEY UPDATE SKIP LOCKED)
 
 -- name: lock_advancing
--- Lock documents among these that may advance, in one order.
-SELECT d.id FROM documents d
+-- Lock documents among these that may advance, in one order; return whether their texts are not shown yet.
+-- plan: generic
+SELECT d.id, {SHOW.applies:d} AS opening FROM documents d
 WHERE d.id IN (SELECT d.id FROM documents d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {may_advance})
 ORDER BY d.id FOR UPDATE
 
+-- name: open_first
+-- Make the first version of locked documents live and searchable: queries see its points as soon as they are written.
+-- plan: generic
+UPDATE documents d SET {SHOW.sets}, live_version = d.version, due_at = now(), updated_at = now()
+WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {becomes_live} AND d.version = 1 AND {no_first_sweep}
+RETURNING d.id, {follows}
+
 -- name: make_live
 -- Make the newest version of locked documents live if all its texts are stored.
+-- plan: generic
 UPDATE documents d SET live_version = d.version, due_at = now(), updated_at = now()
 WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {becomes_live}
 RETURNING d.id, d.version
@@ -350,6 +376,7 @@ AS leads
 
 -- name: show
 -- Record locked documents as searchable once Qdrant shows their live version: until then queries see the one before.
+-- plan: generic
 UPDATE documents d SET {SHOW.sets}, due_at = now(), updated_at = now()
 WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_shown}
 RETURNING d.id, {follows}
@@ -357,6 +384,7 @@ RETURNING d.id, {follows}
 -- name: hidden_of_live
 -- Find the documents whose live version contains chunks that were written hidden: their sweep may have preceded these
 -- points.
+-- plan: generic
 SELECT DISTINCT d.id, d.version
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(document_id uuid, version int)
 JOIN documents d ON d.id = v.document_id
@@ -364,6 +392,7 @@ WHERE d.live_version = v.version AND {exists:d}
 
 -- name: finish
 -- Finish locked documents that show their newest version in Qdrant too.
+-- plan: generic
 UPDATE documents d
 SET {finish_state}, updated_at = now()
 WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_finished}
@@ -371,6 +400,7 @@ RETURNING d.id, d.tenant, d.collection_id, d.state, {follows}
 
 -- name: insert_late_sweeps
 -- Sweep chunks that a late writer has written or may still write. A version without the chunk is used by no worker.
+-- plan: generic
 INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, chunk_id, due_at)
 SELECT v.collection_id, v.tenant, v.index_name, v.document_id, v.version + (c.id IS NULL)::int, c.id,
        CASE WHEN v.later THEN now() + :after ELSE now() END
@@ -409,14 +439,17 @@ ORDER BY s.due_at LIMIT :limit
 
 -- name: postpone_sweeps
 -- Postpone sweeps that Qdrant rejected.
+-- plan: generic
 UPDATE sweeps SET due_at = now() WHERE id = ANY(CAST(:ids AS bigint[])) AND due_at <= now()
 
 -- name: delete_sweeps
 -- Delete sweeps that need no repetition.
+-- plan: generic
 DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))
 
 -- name: repeat_sweeps
 -- Postpone sweeps that were done once until all older leases have expired.
+-- plan: generic
 UPDATE sweeps SET again = false, due_at = now() + :after WHERE id = ANY(CAST(:ids AS bigint[])) AND again
 
 -- part: valid_leases
@@ -426,26 +459,32 @@ WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.le
 
 -- name: extend_documents
 -- Extend leases on documents; return the tokens of valid leases.
+-- plan: generic
 UPDATE documents t SET due_at = now() + :lease {valid_leases} RETURNING t.lease_token
 
 -- name: extend_chunks
 -- Extend leases on chunks; return the tokens of valid leases.
+-- plan: generic
 UPDATE chunks t SET due_at = now() + :lease {valid_leases} RETURNING t.lease_token
 
 -- name: release_documents
 -- End leases on documents without an attempt.
+-- plan: generic
 UPDATE documents t SET {RELEASE_DOCUMENT.sets}, due_at = now(), leased_by = NULL {valid_leases}
 
 -- name: release_chunks
 -- End leases on chunks without an attempt.
+-- plan: generic
 UPDATE chunks t SET due_at = now(), leased_by = NULL {valid_leases}
 
 -- name: expire_documents
 -- End leases on documents as if their worker had died: the next claim counts them as lost.
+-- plan: generic
 UPDATE documents t SET due_at = now() {valid_leases}
 
 -- name: expire_chunks
 -- End leases on chunks in the same way.
+-- plan: generic
 UPDATE chunks t SET due_at = now() {valid_leases}
 
 -- name: delete_old_replies
@@ -456,10 +495,12 @@ RETURNING 1
 
 -- name: extend_calls
 -- Extend the calls of discarded chunks: other workers wait for their replies.
+-- plan: generic
 UPDATE abandoned_calls SET due_at = now() + :lease WHERE lease_token = ANY(CAST(:tokens AS bigint[]))
 
 -- name: end_calls
 -- Delete calls of discarded chunks: the reply arrived, or none will. Return the tokens that have reserved something.
+-- plan: generic
 WITH ended AS (
     DELETE FROM abandoned_calls WHERE lease_token = ANY(CAST(:tokens AS bigint[]))
 )

@@ -376,14 +376,12 @@ class Work:
             The sweeps to do now.
         """
         async with self._database.begin() as connection:
-            ended = (await connection.execute(SQL.lock_advancing, {"ids": list(document_ids)})).scalars().all()
+            ended = (await connection.execute(SQL.lock_advancing, {"ids": list(document_ids)})).all()
             if not ended:
                 return []
-            live = (await connection.execute(SQL.make_live, {"ids": ended})).all()
-            replacing = [(row.id, row.version) for row in live if row.version > 1]
-            sweeps = await _replace_older(connection, replacing) if replacing else []
-            moved = [*await connection.execute(SQL.show, {"ids": ended})]
-            finished = (await connection.execute(SQL.finish, {"ids": ended})).all()
+            sweeps, moved = await _open(connection, [row.id for row in ended if row.opening])
+            searchable = [row.id for row in ended if not row.opening] + [row.id for row in moved]
+            finished = (await connection.execute(SQL.finish, {"ids": searchable})).all() if searchable else []
             moved += finished
             leading = sorted({row.id for row in moved if row.leads})
             if leading:
@@ -612,6 +610,22 @@ async def _touch(connection: AsyncConnection, documents: Sequence[UUID]) -> None
     """Mark documents whose chunks have changed, without taking locks that another transaction waits for."""
     if documents:
         await connection.execute(SQL.touch, {"ids": sorted(set(documents))})
+
+
+async def _open(connection: AsyncConnection, ids: Sequence[UUID]) -> tuple[list[Sweep], list[Row[Any]]]:
+    """Make the newest versions of locked documents live; return the sweeps to do now, and the searchable documents."""
+    if not ids:
+        return [], []
+    searchable = [*await connection.execute(SQL.open_first, {"ids": ids})]
+    opened = {row.id for row in searchable}
+    others = [document_id for document_id in ids if document_id not in opened]
+    if not others:
+        return [], searchable
+    live = (await connection.execute(SQL.make_live, {"ids": others})).all()
+    replacing = [(row.id, row.version) for row in live if row.version > 1]
+    sweeps = await _replace_older(connection, replacing) if replacing else []
+    searchable += await connection.execute(SQL.show, {"ids": others})
+    return sweeps, searchable
 
 
 async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:

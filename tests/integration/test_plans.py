@@ -1,0 +1,82 @@
+"""Hot statements keep their plans for some seconds; PostgreSQL plans all others at each execution."""
+
+import pytest
+from sqlalchemy import text
+
+from shared.ledger.postgres import driver
+from shared.ledger.postgres.database import Database
+from shared.ledger.work.work import SQL
+
+MARKED, UNMARKED = (SQL.lock_advancing, {"ids": []}), (SQL.check_open, {"limit": 1})
+ARRAYS = text("SELECT CAST('{a}' AS text[]) AS texts, CAST('{1}' AS bigint[]) AS numbers")
+EXECUTED = text("""
+    SELECT coalesce(sum(generic_plans), 0)::int AS generic, coalesce(sum(custom_plans), 0)::int AS custom
+    FROM pg_prepared_statements WHERE starts_with(statement, :start)
+""")
+
+
+@pytest.fixture
+async def database(services, settings):
+    """Yield a pool with one connection."""
+    database = Database(settings.database_url.get_secret_value(), pool_size=1)
+    yield database
+    await database.aclose()
+
+
+async def executed(database, start):
+    """Return the number of executions of a statement with a kept plan, and with a plan of its own."""
+    (row,) = await database.rows(EXECUTED, {"start": start})
+    return row["generic"], row["custom"]
+
+
+async def mode(database):
+    (row,) = await database.rows(text("SHOW plan_cache_mode"))
+    return row["plan_cache_mode"]
+
+
+async def test_only_marked_statements_keep_plans(database):
+    for _ in range(3):
+        await database.rows(*MARKED)
+        await database.rows(*UNMARKED)
+
+    assert await executed(database, str(MARKED[0])[:50]) == (3, 0)
+    assert await executed(database, str(UNMARKED[0])[:50]) == (0, 3)
+
+
+async def test_mode_is_set_again_after_rollback(database):
+    async with database.engine.connect() as connection:
+        await connection.execute(*MARKED)
+        await connection.rollback()
+    assert await mode(database) == "force_custom_plan"
+
+    await database.rows(*MARKED)
+    assert await mode(database) == "force_generic_plan"
+
+
+async def test_consecutive_marked_statements_change_mode_once(database):
+    for _ in range(3):
+        await database.rows(*MARKED)
+        await database.ping()
+
+    assert sum(await executed(database, "SELECT set_config('plan_cache_mode'")) == 1
+
+
+async def test_second_connection_looks_up_no_types(settings, services, monkeypatch):
+    monkeypatch.setattr(driver.Connection, "_found", {})
+    for lookups in (1, 0):
+        database, sent = Database(settings.database_url.get_secret_value(), pool_size=1), []
+        async with database.engine.connect() as connection:
+            pooled = (await connection.get_raw_connection()).driver_connection
+        pooled.add_query_logger(lambda query, sent=sent: sent.append(query.query))
+        await database.warm()
+        (row,) = await database.rows(ARRAYS)
+        assert list(row.values()) == [["a"], [1]]
+        assert len([query for query in sent if "typeinfo_tree" in query]) == lookups
+        await database.aclose()
+
+
+async def test_expired_plans_are_discarded_once(database):
+    for _ in range(3):
+        await database.rows(*MARKED)
+
+    assert sum(await executed(database, "DISCARD PLANS")) == 1
