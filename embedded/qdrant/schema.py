@@ -26,8 +26,8 @@ OPTIMIZERS = {
 # 45,000 in one segment, and 9, 8 and 9 in several.
 SEGMENTS = 8
 # In a calm: one segment in addition to the one for writes. The channels of a query among 100,000 points take 4.6 ms of
-# CPU in two segments and 7.9 in three. To join 100,000 points takes 40 CPU seconds, at most once for an eighth more of
-# them.
+# CPU in two segments and 7.9 in three. To join 100,000 points took 80 CPU seconds with full vectors, and takes about
+# half of it with the bytes below; at most once for an eighth more of them.
 JOINED_SEGMENTS = 2
 # Indexed segments have a byte for each number of a vector, too. With it a graph of 17,000 sentences takes 4.5 seconds
 # of CPU instead of 8.3, and a search 0.6 ms instead of 1.1. The scores of a third more points than requested are

@@ -271,7 +271,7 @@ class Deployment:
 
     def stored_points(self, location: IndexLocation) -> dict[str, dict[str, Any]]:
         """Return the payload of every point of a collection, hidden ones included, by id."""
-        selected = collection_points(location).model_dump(mode="json", exclude_none=True)
+        selected = collection_points(location)
         stored, offset = {}, None
         with httpx.Client(base_url=str(self.stack.settings.qdrant_url), trust_env=False, timeout=60) as qdrant:
             while True:

@@ -436,13 +436,31 @@ BUGS = (
     Bug(
         "a query uses a different embedding than its build",
         ONE_BUILD,
-        "shared/query/retrieve/retriever.py",
+        "shared/query/retrieve/question_vectors.py",
         (
             (
-                "embedder = self._embedders.of(search.collection.embedding_model)",
+                "embedder = self._embedders.of(collection.embedding_model)",
                 "embedder = self._embedders.of(self._embedders.names[0])",
             ),
         ),
+    ),
+    Bug(
+        "a tenant learns from the time of an answer that another has asked the same",
+        "tests/integration/test_question_vectors.py::test_collections_remember_separately",
+        "shared/query/retrieve/question_vectors.py",
+        (("keys = [(collection.id, ", "keys = [(UUID(int=0), "),),
+    ),
+    Bug(
+        "a repeated question is paid for again",
+        "tests/integration/test_question_vectors.py::test_each_question_is_embedded_once",
+        "shared/query/retrieve/question_vectors.py",
+        (("if key not in self._remembered]", "if key]"),),
+    ),
+    Bug(
+        "calls of models ignore the proxy",
+        "tests/integration/test_provider_requests.py::test_requests_use_proxy_of_environment",
+        "shared/providers/provider.py",
+        ((", proxy=_proxy_of(self._url)", ""),),
     ),
     Bug(
         "a query is logged in the build that is live at its end",
