@@ -159,6 +159,7 @@ async def forget(services: AllServices) -> None:
         assert await limiter._client.refresh(timeout_seconds=5)
     for indexer in services.indexers.values():
         indexer.embedder.seen = None
+    services.retriever._vectors._remembered.clear()
     services.index._rejecting.clear()
     services.index._unavailable = False
 
