@@ -20,6 +20,8 @@ from shared.services.parts import Parts
 from shared.services.providers import reranker_of
 from shared.settings import EMBEDDED_LLM
 
+_REMEMBERED = 1_000  # questions: 1.5 MB with 384 dimensions, 12 MB with 3,072
+
 
 def retriever_of(parts: Parts) -> Retriever:
     return Retriever(
@@ -28,6 +30,7 @@ def retriever_of(parts: Parts) -> Retriever:
         rewriter=_rewriter(parts),
         reranker=reranker_of(parts.settings, parts.stack),
         tokens=token_counter(parts.settings.llm_tokenizer),
+        remembered=_REMEMBERED,
     )
 
 

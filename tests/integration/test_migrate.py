@@ -13,7 +13,7 @@ from api.access.collection_cache import CollectionCache
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
-from shared.providers.batching import BatchingEmbedder
+from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.services import build
 from shared.settings import Embedding
 from shared.vectors.index import Index
@@ -294,7 +294,7 @@ async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, 
     live = 1
     interruptions = (
         (Collections, "find", True),
-        (BatchingEmbedder, "embed", False),
+        (QuestionVectors, "of", False),
         (Index, "search", False),
         (Index, "chunk_payloads", False),
         (QueryLog, "append", False),
@@ -350,7 +350,7 @@ async def test_query_over_dropped_build_is_repeated_on_live(two_builds, two_embe
 
     monkeypatch.setattr("shared.query.retrieve.live._LONG_SECONDS", 0.0)
     (document,) = (await two_builds.get("/v1/documents", params={"external_id": "7.md"})).json()["items"]
-    once(monkeypatch, BatchingEmbedder, "embed", drop)
+    once(monkeypatch, QuestionVectors, "of", drop)
     body = {"question": "Which beta7 was it?", "document_ids": [document["id"]]}
     reply = (await two_builds.post("/v1/retrieve", json=body)).raise_for_status().json()
 

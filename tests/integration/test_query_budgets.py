@@ -212,7 +212,7 @@ async def test_unlimited_queries_do_not_call_the_broker(client, settings):
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
         assert [name async for name in redis.scan_iter("foreask:use:*:queries:*")] == []
         limited = await key(client, "limited", tokens_per_day=1_000)
-        await retrieve(client, limited)
+        await retrieve(client, limited, question="How many days are free?")
         await settled(client)
         spent = accounts_of(client)
         await retrieve(client, website)

@@ -22,7 +22,7 @@ async def collection(library):
 
 
 async def test_each_question_is_embedded_once(embedder, collection, provider):
-    vectors = QuestionVectors(Embedders([embedder]))
+    vectors = QuestionVectors(Embedders([embedder]), most=10)
 
     first = await vectors.of(["Who?", "When?", "Who?"], collection)
     again = await vectors.of(["When?", "Where?", "Who?"], collection)
@@ -34,7 +34,7 @@ async def test_each_question_is_embedded_once(embedder, collection, provider):
 
 
 async def test_collections_remember_separately(embedder, collection, provider):
-    vectors = QuestionVectors(Embedders([embedder]))
+    vectors = QuestionVectors(Embedders([embedder]), most=10)
 
     await vectors.of(["Who?"], collection)
     await vectors.of(["Who?"], replace(collection, id=uuid4()))
@@ -44,7 +44,7 @@ async def test_collections_remember_separately(embedder, collection, provider):
 
 async def test_embeddings_of_builds_remember_separately(services, embedder, collection, provider):
     other = OpenAIEmbedder(embedder.embedder._provider, "scripted-embedding", 8, name="other")
-    vectors = QuestionVectors(Embedders([embedder, other]))
+    vectors = QuestionVectors(Embedders([embedder, other]), most=10)
 
     await vectors.of(["Who?"], collection)
     shorter = await vectors.of(["Who?"], replace(collection, embedding_model="other"))

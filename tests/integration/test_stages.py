@@ -209,6 +209,7 @@ async def test_concurrent_queries_are_embedded_in_one_request(services, library,
     collection = await library.collection()
     questions = [Query(f"What is about {name} number {number}?") for name in ("alpha", "beta") for number in range(8)]
     alone = [(await services.retriever.retrieve(collection, question)).chunks for question in questions]
+    services.retriever._vectors._remembered.clear()
     provider.reset()
 
     together = await asyncio.gather(*(services.retriever.retrieve(collection, question) for question in questions))

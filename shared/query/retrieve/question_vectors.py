@@ -12,8 +12,6 @@ from shared.domain.collections import Collection
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedders
 
-_MOST = 1_000  # questions: 1.5 MB with 384 dimensions, 12 MB with 3,072
-
 _Key = tuple[UUID, str, str]
 
 
@@ -27,7 +25,7 @@ class QuestionVectors:
         most: maximum number of remembered questions; the longest unused ones are forgotten.
     """
 
-    def __init__(self, embedders: Embedders, most: int = _MOST) -> None:
+    def __init__(self, embedders: Embedders, most: int) -> None:
         self._embedders = embedders
         self._most = most
         self._remembered = OrderedDict[_Key, Vectors]()

@@ -133,6 +133,7 @@ class Retriever:
         rewriter: rewrites questions; None skips rewriting.
         reranker: orders the best chunks; None keeps the fused order.
         tokens: counts tokens of returned texts.
+        remembered: number of questions whose vectors are remembered; 0 for measurements of costs.
     """
 
     def __init__(
@@ -142,9 +143,11 @@ class Retriever:
         rewriter: Rewriter | None = None,
         reranker: Reranker | None = None,
         tokens: TokenCounter | None = None,
+        *,
+        remembered: int = 0,
     ) -> None:
         self._embedders = embedders
-        self._vectors = QuestionVectors(embedders)
+        self._vectors = QuestionVectors(embedders, remembered)
         self._index = index
         self._searcher = Searcher(index)
         self._rewriter = rewriter
