@@ -111,11 +111,13 @@ class Lifecycle(QdrantConnection):
 
     async def _index(self, name: str, key: str, index: Mapping[str, Any]) -> None:
         """Create a payload index, and wait until it exists."""
-        body = await asyncio.to_thread(definitions.payload_index, key, index)
+        body = {"field_name": key, "field_schema": index}
         await self._requests.send("PUT", f"{of_collection(name)}/index?wait=true", body)
 
     async def _create(self, name: str, dimensions: int) -> None:
-        body = await asyncio.to_thread(definitions.collection, self._layout.creation(dimensions))
+        body = self._layout.creation(dimensions)
+        if self._layout != Layout():
+            await asyncio.to_thread(definitions.check_collection, body)
         try:
             await self._requests.send("PUT", of_collection(name), body)
         except Refusal as error:
