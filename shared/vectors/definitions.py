@@ -1,8 +1,8 @@
 """Checks of the definitions of collections and payload indexes, by the models of Qdrant's client.
 
-The models know every option of Qdrant and its type, so that a wrong one fails with its name. Tests check our definitions.
-A process checks a layout with settings of the operator, and only when it creates a collection, because importing the
-models takes 35 MB and up to a second of processor time.
+The models know every option of Qdrant and its type, so that a wrong one fails with its name. Tests check our
+definitions. A process checks a layout with settings of the operator, and only when it creates a collection, because
+importing the models takes 35 MB and up to a second of processor time.
 """
 
 from __future__ import annotations
