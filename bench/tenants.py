@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import random
 import statistics
 import subprocess
@@ -34,6 +35,7 @@ from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 SECONDS = 60.0
 _UPLOADS, _QUERIES = 2.0, 10.0  # a second, of the quiet tenant
 _DOCUMENTS, _SECTIONS = 100, 5  # documents of the quiet tenant, ingested before the measurement
+_ASKED = itertools.count()
 _POLL_SECONDS = 0.05
 _TIMEOUT_SECONDS = 60.0
 _KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789abcdef" for tenant in ("quiet", "loud")}
@@ -82,7 +84,8 @@ class Quiet:
     async def _query(self, session: aiohttp.ClientSession, number: int, due: float) -> None:
         chance = random.Random(number)
         topic = f"{chance.randrange(_DOCUMENTS)}x{chance.randrange(_SECTIONS)}"
-        await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": f"What is topic{topic}?"})
+        question = f"What is topic{topic}, question {next(_ASKED)}?"  # the API remembers questions of the first part
+        await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": question})
 
     async def _upload(self, session: aiohttp.ClientSession, name: str, due: float) -> None:
         body = {"external_id": name, "text": f"# Report {name}\n\n" + f"The ferry {name} leaves at noon. " * 30}
