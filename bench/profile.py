@@ -43,7 +43,7 @@ Threads = dict[int, tuple[str, float]]  # name in the kernel and processor secon
 
 
 @dataclass(slots=True)
-class Parts:
+class CpuTime:
     """The processor seconds of one process and its children, divided in three ways."""
 
     by_thread: Counter[str] = field(default_factory=Counter)
@@ -105,9 +105,9 @@ def _threads(pid: int) -> Threads:
     return threads
 
 
-def _divided(before: Threads, now: Threads, samples: Mapping[int, _Samples]) -> Parts:
+def _divided(before: Threads, now: Threads, samples: Mapping[int, _Samples]) -> CpuTime:
     """Divide the time of each thread by its samples."""
-    parts = Parts()
+    parts = CpuTime()
     for thread, (name, seconds) in now.items():
         spent = seconds - before.get(thread, ("", 0.0))[1]
         taken = samples.get(thread) or _Samples(
@@ -121,9 +121,9 @@ def _divided(before: Threads, now: Threads, samples: Mapping[int, _Samples]) -> 
 
 
 @contextmanager
-def sampling(py_spy: str, processes: Mapping[str, int], folder: Path) -> Iterator[dict[str, Parts]]:
+def sampling(py_spy: str, processes: Mapping[str, int], folder: Path) -> Iterator[dict[str, CpuTime]]:
     """Sample processes; the mapping that is returned has the parts of each after the end of the block."""
-    parts: dict[str, Parts] = {}
+    parts: dict[str, CpuTime] = {}
     recorders = {}
     for name, pid in processes.items():
         output = ["--format", "raw", "--output", str(folder / f"{name}.folded")]
@@ -145,7 +145,7 @@ def sampling(py_spy: str, processes: Mapping[str, int], folder: Path) -> Iterato
             parts[name].add_ended(now[name][1] - before[name][1])
 
 
-def table(title: str, parts: Mapping[str, Parts], count: int) -> None:
+def table(title: str, parts: Mapping[str, CpuTime], count: int) -> None:
     """Print the microseconds of each part of each process, divided by the number of chunks or queries."""
     seconds = {name: own.by_thread.total() for name, own in parts.items()}
     print(f"\n{title}: {sum(seconds.values()) / count * 1e3:.2f} CPU ms each, without the other engines", flush=True)

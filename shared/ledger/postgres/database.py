@@ -146,7 +146,7 @@ class Database:
             hide_parameters=True,  # an error is logged, and texts of documents must not be
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             connect_args={
-                "connection_class": driver.Connection,
+                "connection_class": driver.InformedConnection,
                 "timeout": 10,
                 "command_timeout": bound + 5 if bound else None,
                 **(_SESSION if pooler == "none" else _WITHOUT_SESSION),

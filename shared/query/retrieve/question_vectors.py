@@ -18,7 +18,7 @@ _Key = tuple[UUID, str, str]
 class QuestionVectors:
     """Embeds questions with the embedding of their collection.
 
-    Each collection remembers its own, so that the time of an answer tells no tenant what other tenants have asked.
+    Each collection remembers its own questions: the time of an answer must not disclose the questions of other tenants.
 
     Args:
         embedders: the embeddings.
