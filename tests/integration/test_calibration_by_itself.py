@@ -128,9 +128,25 @@ async def test_calibration_is_not_checked_again_before_interval(services, librar
     assert (await calibration(library))["chunks"] == FEW
 
 
-async def test_only_first_calibration_ignores_unfinished_documents(services, library, grow):
+async def test_first_calibration_during_load_searches_nothing(services, library, provider, grow):
     await grow(0, FEW)
     await library.add("Not parsed yet.", "next.md")
+    embedded = provider.stats()["embedded_inputs"]
+    await calibrate_due(services)
+    first = await calibration(library)
+    assert (first["source"], first["chunks"], "channels" in first) == ("texts", FEW, False)
+    assert provider.stats()["embedded_inputs"] == embedded
+    await make_due(services)
+    assert not await services.ledger.calibrations.due()
+
+    await work(services)
+    await make_due(services)
+    await calibrate_due(services)
+    assert (await calibration(library))["source"] == "generated"
+
+
+async def test_only_first_calibration_ignores_unfinished_documents(services, library, grow):
+    await grow(0, FEW)
     await calibrate_due(services)
     assert (await calibration(library))["chunks"] == FEW
 
@@ -143,7 +159,7 @@ async def test_only_first_calibration_ignores_unfinished_documents(services, lib
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() - interval '10 minutes'")
     await calibrate_due(services)
-    assert (await calibration(library))["chunks"] == 2 * FEW + 1
+    assert (await calibration(library))["chunks"] == 2 * FEW
 
 
 async def test_small_collection_is_not_calibrated(services, library, grow):

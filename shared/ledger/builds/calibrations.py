@@ -29,10 +29,11 @@ SQL = statements.load(
 
 @dataclass(frozen=True, slots=True)
 class CalibrationClaim:
-    """A collection, claimed until a time by PostgreSQL's clock."""
+    """A collection, claimed until a time by PostgreSQL's clock, and whether documents of it are being processed."""
 
     collection: Collection
     until: datetime
+    is_loading: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Calibrations:
                 .mappings()
                 .one_or_none()
             )
-        return CalibrationClaim(collection_of(row), row["calibrating_until"]) if row else None
+        return CalibrationClaim(collection_of(row), row["calibrating_until"], row["is_loading"]) if row else None
 
     async def release(self, claim: CalibrationClaim) -> None:
         """End a claim. A later claim of another process is not affected."""

@@ -2,13 +2,15 @@
 -- The collection was never calibrated with labelled questions.
 calibration ->> 'source' IS DISTINCT FROM 'labelled'
 
+-- part: is_loading
+-- A document of a collection is being processed.
+EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id AND {UNFINISHED_DOCUMENTS:d})
+
 -- part: is_quiet
 -- No document of a collection is being processed, or some have been for a while. A collection that is still being
 -- loaded would be calibrated again soon, and its calibration would compete with the load. The first calibration does
 -- not wait, so that scores have the same meaning from then on.
-(calibration IS NULL OR calibration_due_at <= now() - CAST('{timeout}' AS interval)
- OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id
-                AND {UNFINISHED_DOCUMENTS:d}))
+(calibration IS NULL OR calibration_due_at <= now() - CAST('{timeout}' AS interval) OR NOT {is_loading})
 
 -- part: claimable
 -- Collections that may be claimed; none while another one is claimed. A completely filled build is calibrated before it
@@ -36,7 +38,7 @@ UPDATE collections SET calibrating_until = now() + :lease,
     ELSE least(CAST(:every AS interval), greatest(now() - created_at, CAST('{shortest_pause}' AS interval))) END
 WHERE id = (SELECT id {claimable} AND embedding_model = ANY(CAST(:embeddings AS text[]))
             ORDER BY calibration_due_at LIMIT 1)
-RETURNING {collection_columns}
+RETURNING {collection_columns}, {is_loading} AS is_loading
 
 -- name: release
 -- End a claim unless it has expired: `calibrating_until` is the claim's token.

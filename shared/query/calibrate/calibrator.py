@@ -25,7 +25,7 @@ from shared.domain.collections import Baseline, Collection
 from shared.domain.errors import ForeaskError, InvalidInput, Transient
 from shared.domain.ids import question_point_id
 from shared.domain.vectors import Vectors
-from shared.ledger.builds.calibrations import Calibrations, PassedQuestion
+from shared.ledger.builds.calibrations import CalibrationClaim, Calibrations, PassedQuestion
 from shared.ledger.feedback.feedback import Feedback
 from shared.providers.embedding import Embedders
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
@@ -134,7 +134,7 @@ class Calibrator:
                 return False
             try:
                 if await self._has_grown(claim.collection):
-                    await self._calibrate_automatically(claim.collection)
+                    await self._calibrate_automatically(claim)
                     return True
             except Transient:
                 raise
@@ -163,15 +163,27 @@ class Calibrator:
         accepted = min(len(await self._feedback.accepted(collection.id)), _MAX_ACCEPTED)
         return bool(accepted >= max(_MIN_ACCEPTED, _GROWTH * used))
 
-    async def _calibrate_automatically(self, collection: Collection) -> None:
-        """Calibrate; after a failure the collection is due again later."""
+    async def _calibrate_automatically(self, claim: CalibrationClaim) -> None:
+        """Calibrate; after a failure the collection is due again later.
+
+        A first calibration during a load measures texts only: 200 searches take as much time as indexing hundreds of
+        chunks, and are done when the load ends.
+        """
+        collection, is_first = claim.collection, claim.collection.calibration is None
         ids = {"collection": str(collection.id), "tenant": collection.tenant}
         try:
-            changed = await self.calibrate_unlabelled(collection)
+            if is_first and claim.is_loading:
+                changed = await self._calibrate_texts(collection)
+            else:
+                changed = await self.calibrate_unlabelled(collection)
         except ForeaskError as error:
             log.warning("calibration.failed", **ids, reason=error.message)
         else:
             log.info("calibration.saved", **ids, **dataclasses.asdict(changed.baseline))
+
+    async def _calibrate_texts(self, collection: Collection) -> Collection:
+        baseline = await self._baseline_of_texts(collection)
+        return await self._save(collection, None, "texts", baseline) if baseline else collection
 
     async def _sample(self, collection: Collection) -> list[PassedQuestion]:
         return await self._calibrations.sample_questions(collection, MAX_PAIRS)
@@ -184,6 +196,10 @@ class Calibrator:
             embedder = self._embedders.of(collection.embedding_model)
             questions = await embedder.embed(embedder.prefixes.queries(passed.question for passed in pairs))
             return measure_baseline(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
+        return await self._baseline_of_texts(collection)
+
+    async def _baseline_of_texts(self, collection: Collection) -> Baseline | None:
+        """Return the cosines of texts with each other; None if they are too few."""
         texts = await self._texts(collection, await self._calibrations.sample_chunks(collection, MAX_PAIRS))
         alone = np.array(list(texts.values()), dtype=np.float32)
         return measure_baseline(alone, alone) if len(alone) >= MIN_PAIRS else None
