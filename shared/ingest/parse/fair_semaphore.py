@@ -18,8 +18,8 @@ class _Turn:
 class FairSemaphore:
     """Slots for files. A free slot is given to the tenant with the fewest slots, and to its longest-waiting file.
 
-    While one tenant holds every slot, the first file of another tenant gets an additional one, so that a tenant's slow
-    files do not delay it. Further files wait for at most one file.
+    While one tenant holds every slot, there is an additional one for the files of others, one after the other, so that
+    the slow files of a tenant delay none of them.
 
     Args:
         count: number of slots without the additional one.
@@ -40,9 +40,8 @@ class FairSemaphore:
             self._release(tenant)
 
     async def _take(self, tenant: str | None) -> None:
-        if self._free > 0 or self._may_exceed(tenant):
-            self._free -= 1
-            self._taken[tenant] += 1
+        if self._is_free_for(tenant):
+            self._give(tenant)
             return
         turn = _Turn(tenant, asyncio.get_running_loop().create_future())
         self._waiting.append(turn)
@@ -55,17 +54,23 @@ class FairSemaphore:
                 self._release(tenant)
             raise
 
-    def _may_exceed(self, tenant: str | None) -> bool:
-        return self._free == 0 and len(self._taken) == 1 and tenant not in self._taken
+    def _is_free_for(self, tenant: str | None) -> bool:
+        held_by_one_other = len(self._taken) == 1 and tenant not in self._taken
+        return self._free > 0 or (self._free == 0 and held_by_one_other)
+
+    def _give(self, tenant: str | None) -> None:
+        self._free -= 1
+        self._taken[tenant] += 1
 
     def _release(self, tenant: str | None) -> None:
         self._taken[tenant] -= 1
         if not self._taken[tenant]:
             del self._taken[tenant]
-        if not self._waiting or self._free < 0:
-            self._free += 1
-            return
-        turn = min(self._waiting, key=lambda waiting: self._taken[waiting.tenant])  # the first of equal ones
-        self._waiting.remove(turn)
-        self._taken[turn.tenant] += 1
-        turn.comes.set_result(None)
+        self._free += 1
+        while self._waiting:
+            turn = min(self._waiting, key=lambda waiting: self._taken[waiting.tenant])  # the first of equal ones
+            if not self._is_free_for(turn.tenant):
+                break
+            self._waiting.remove(turn)
+            self._give(turn.tenant)
+            turn.comes.set_result(None)
