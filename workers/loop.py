@@ -26,7 +26,7 @@ class WorkerLoop:
     """The thread of the loop, and the services that belong to it.
 
     `stopping` is set when the process is asked to stop: from then on a drain claims nothing. `drain` is the newest
-    drain.
+    drain, whose items may run between two tasks.
 
     Raises:
         InvalidInput: a setting required by the role is missing.
@@ -73,7 +73,10 @@ class WorkerLoop:
         self._loop.call_soon_threadsafe(self.services.stop)
 
     def close(self) -> None:
-        """Shut down; work that is still running after the timeout is lost with the process."""
+        """Shut down: end the drain, whose items have the grace, then all else, which is lost after a timeout."""
+        self._loop.call_soon_threadsafe(self.stopping.set)
+        if self.drain is not None:
+            self.run(self.drain.close())
         self._watchdog.close()
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(self._aclose(), self._loop).result(_CLOSE_SECONDS)

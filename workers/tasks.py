@@ -81,13 +81,15 @@ async def _work_on_batches(loop: WorkerLoop, lane: BatchLane) -> None:
 
 async def _drain(loop: WorkerLoop, polls: SuspectPolls) -> bool:
     """Drain the stage; return whether more work is due than this drain could finish in its time."""
-    services = loop.services
-    tuning = services.settings.tuning
-    limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.grace)
-    drain = loop.drain = Drain(services.stage, limits, loop.stopping, polls)
+    drain = loop.drain
+    if drain is None or drain.has_ended:
+        services = loop.services
+        tuning = services.settings.tuning
+        limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.grace)
+        drain = loop.drain = Drain(services.stage, limits, loop.stopping, polls)
     try:
         return await drain.run()
     except Transient as error:
         # The scheduler wakes the worker again; until then the worker has nothing better to do than to wait.
-        log.warning("drain.interrupted", stage=services.stage.name, reason=error.message)
+        log.warning("drain.interrupted", stage=loop.services.stage.name, reason=error.message)
         return False

@@ -2,8 +2,13 @@
 
 Three loops run concurrently, so that neither the ledger nor the provider waits for the other. Claim: when slots are
 free, or are about to be. Work: one task per item. Commit: everything that finished during the previous commit, or
-shortly after, in one transaction. A slot is free again only when its outcome is committed, so a kill never costs more
-than the slots: items claimed during a commit start after it.
+shortly after, in one transaction; outcomes that take seconds are committed separately, and delay no others. A slot is
+free again only when its outcome is committed, so a kill never costs more than the slots: items claimed during a commit
+start after it.
+
+A drain runs for a limited time, because the thread that waits for it has other tasks. The items that are then running
+continue, and the next run claims for the other slots: if each run waited for its slowest items, calls of 1 to 8 s
+would use the slots for three quarters of the time only.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ _MOST_RAISES = (
     10  # settlements that raise one after another: the fault is not in one item, and work would be paid in vain
 )
 _COLLISION_PAUSE_SECONDS = 0.1
+_IDLE_SECONDS = 0.2  # a free slot waits no longer for others
 _GATHER_SECONDS = 0.01  # chunks that were claimed together finish within this time of each other
 _POLL_SECONDS = 1.0  # between two polls for suspects; the lost lease of a suspect lasted longer
 log = structlog.get_logger()
@@ -61,8 +67,8 @@ class Stage(Generic[ItemT, OutcomeT]):
         name: name in logs.
         slots: maximum number of concurrent items.
         linger: pause after a claim that returned fewer items than requested, so that more work becomes due.
-        claim: claims up to a number of items; returns None if it only advanced rows that need no work, so that more may
-            be due.
+        claim: claims up to a number of items; its second argument is the number of items of each tenant that the drain
+            holds. Returns None if it only advanced rows that need no work, so that more may be due.
         claim_suspect: claims at most one suspect, which is processed separately.
         work: processes one item; a failure is an outcome, an exception is a bug. Its second argument raises `LeaseLost`
             if the item's lease may have expired; the work calls it before each payment.
@@ -74,12 +80,13 @@ class Stage(Generic[ItemT, OutcomeT]):
         release: releases leases without an attempt.
         expire: ends leases at once, as if their worker had died: they count as lost.
         full: called if more work is due than there are slots, so that another worker may help.
+        is_large: whether an outcome takes seconds to commit.
     """
 
     name: str
     slots: int
     linger: timedelta
-    claim: Callable[[int], Awaitable[Sequence[ItemT] | None]]
+    claim: Callable[[int, Mapping[str, int]], Awaitable[Sequence[ItemT] | None]]
     claim_suspect: Callable[[], Awaitable[Sequence[ItemT] | None]]
     work: Callable[[ItemT, Callable[[], None]], Awaitable[OutcomeT]]
     settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
@@ -90,6 +97,7 @@ class Stage(Generic[ItemT, OutcomeT]):
     release: Release
     expire: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
+    is_large: Callable[[OutcomeT], bool] = lambda _: False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +107,7 @@ class DrainLimits:
     Args:
         lease: duration of a claim; the drain extends it three times within that time, and retries a failed extension
             every half second.
-        budget: time for which the drain claims items.
+        budget: time for which a run of the drain claims items.
         grace: time for running items after the process is asked to stop.
     """
 
@@ -143,7 +151,7 @@ class SuspectPolls:
 
 
 class Drain(Generic[ItemT, OutcomeT]):
-    """One run of a stage.
+    """A running stage: runs, one after the other, until nothing is due.
 
     Args:
         stage: the stage.
@@ -164,12 +172,18 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._stopping = stopping
         self._polls = polls or SuspectPolls()
         self._free = stage.slots  # slots for claims; outcomes that are being committed count as free
+        self._free_since = -math.inf  # since when there has been one
         self._slots = asyncio.Semaphore(stage.slots)
         self._freed = asyncio.Event()
         self._in_work: dict[asyncio.Task[OutcomeT], ItemT] = {}
         self._held: dict[int, HeldLeases] = {}  # by the identity of the item, until it is committed
-        self._deadline = time.monotonic() + limits.budget.total_seconds()
+        self._tenants = Counter[str]()  # of the items that are held
+        self._deadline = -math.inf
+        self._settling: asyncio.Task[None] | None = None
+        self._extending: asyncio.Task[None] | None = None
+        self.has_ended = False
         self._finished: asyncio.Queue[tuple[ItemT, OutcomeT]] = asyncio.Queue()
+        self._large: asyncio.Queue[tuple[ItemT, OutcomeT]] = asyncio.Queue()  # finished, too
         self._raises = 0  # settlements that raised since the last success
         self.settled = 0
 
@@ -181,31 +195,48 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def run(self) -> bool:
         """Work until nothing is due or the budget is used up; return whether more may be due.
 
+        If more may be due, items are still running: call `run` again, or `close`. Otherwise the drain has ended.
+
         Raises:
             Transient: the ledger was unavailable for a claim. Running items were settled anyway.
         """
-        settling, extending = asyncio.create_task(self._settle_all()), asyncio.create_task(self._extend_all())
+        if self._settling is None:
+            self._settling = asyncio.create_task(self._settle_all())
+            self._extending = asyncio.create_task(self._extend_all(self._settling))
+        self._deadline = time.monotonic() + self._limits.budget.total_seconds()
+        continues = False
         try:
-            return await self._claim_all(settling)
+            more = await self._claim_all(self._settling)
+            continues = more and not self._stopping.is_set()
+            return more
         finally:
-            await self._wind_down(settling)
-            for task in (settling, extending):
-                task.cancel()
-            await asyncio.gather(settling, extending, return_exceptions=True)
+            if not continues:
+                await self.close()
+
+    async def close(self) -> None:
+        """Wait for running items and commit them; after a stop, release unfinished items when the grace ends."""
+        if self._settling is None or self._extending is None or self.has_ended:
+            return
+        self.has_ended = True
+        await self._wind_down(self._settling)
+        for task in (self._settling, self._extending):
+            task.cancel()
+        await asyncio.gather(self._settling, self._extending, return_exceptions=True)
 
     async def _claim_all(self, settling: asyncio.Task[None]) -> bool:
-        enough = max(1, self._stage.slots // 8)  # a claim costs a round trip, so it waits for a few slots
+        enough = max(1, self._stage.slots // 8)  # a claim costs a round trip, so it waits a little for a few slots
         reported_full = False
+        _raise_settling_error(settling)
         await self._work_alone(settling)
         while self._may_claim():
             _raise_settling_error(settling)
-            if self._free < min(enough, self._stage.slots):
-                await self._wait_for_slots()
+            if self._free < enough and (not self._free or time.monotonic() - self._free_since < _IDLE_SECONDS):
+                await self._wait_for_slots(_IDLE_SECONDS if self._free else 1)
                 continue
-            limit = self._free
-            items = await self._claim(partial(self._stage.claim, limit))
+            limit, is_idle = self._free, not self._held
+            items = await self._claim(partial(self._stage.claim, limit, self._tenants))
             if len(items) < limit:
-                if not items and not self._held:
+                if not items and is_idle:  # otherwise a tenant may have held all that it may hold
                     if not await self._work_alone(settling) and self._may_claim():
                         return False
                     continue
@@ -218,14 +249,14 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _work_alone(self, settling: asyncio.Task[None]) -> bool:
         """Process one suspect without other items, so that a crash affects no other item; return whether there was one.
 
-        Each drain starts with one suspect, so that suspects do not wait for the end of all other work. The drain claims
-        more suspects when nothing else is due.
+        Each run starts with one suspect, so that suspects do not wait for the end of all other work: it starts when the
+        running items have ended. The drain claims more suspects when nothing else is due.
         """
         if not self._polls.is_due():
             return False
-        items = await self._claim(self._stage.claim_suspect)
+        items = await self._claim(self._stage.claim_suspect, alone=True)
         self._polls.found(some=bool(items))
-        while self._held and not self._stopping.is_set():
+        while items and self._held and not self._stopping.is_set():
             _raise_settling_error(settling)
             await self._wait_for_slots()
         return bool(items)
@@ -233,7 +264,9 @@ class Drain(Generic[ItemT, OutcomeT]):
     def _may_claim(self) -> bool:
         return not self._stopping.is_set() and time.monotonic() < self._deadline
 
-    async def _claim(self, claim: Callable[[], Awaitable[Sequence[ItemT] | None]]) -> Sequence[ItemT]:
+    async def _claim(
+        self, claim: Callable[[], Awaitable[Sequence[ItemT] | None]], *, alone: bool = False
+    ) -> Sequence[ItemT]:
         """Claim items and start them; repeat the claim if it collided or found only rows that need no work.
 
         In both cases more work may be due, so only a stop or the budget ends the repetition.
@@ -246,34 +279,40 @@ class Drain(Generic[ItemT, OutcomeT]):
                 await asyncio.sleep(random.uniform(0, _COLLISION_PAUSE_SECONDS))  # noqa: S311 - no secret
                 continue
             if items is not None:
-                return await self._start_all(items, requested_at + self._limits.lease.total_seconds())
+                return await self._start_all(items, requested_at + self._limits.lease.total_seconds(), alone=alone)
         return []
 
-    async def _start_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
+    async def _start_all(self, items: Sequence[ItemT], until: float, *, alone: bool) -> Sequence[ItemT]:
         """Start items. If the claim took longer than a lease, release them instead.
 
         Other workers may have claimed them since, so a stalled process would repeat their calls.
         """
         if time.monotonic() < until:
             for item in items:
-                self._start(item, until)
+                self._start(item, until, alone=alone)
             return items
         leases = [lease for item in items for lease in self._stage.leases_of(item)]
         log.warning("claim.late", **self._named(items))
         await self._stage.release(leases)
         return []
 
-    def _start(self, item: ItemT, until: float) -> None:
+    def _start(self, item: ItemT, until: float, *, alone: bool) -> None:
         self._free -= 1
+        self._tenants[self._tenant_of(item)] += 1
         held = self._held[id(item)] = HeldLeases(self._stage.leases_of(item), until)
-        task = asyncio.create_task(self._work(item, held))
+        task = asyncio.create_task(self._work(item, held, alone=alone))
         self._in_work[task] = item
         task.add_done_callback(self._ended)
 
-    async def _work(self, item: ItemT, held: HeldLeases) -> OutcomeT:
+    def _tenant_of(self, item: ItemT) -> str:
+        return str(self._stage.describe(item).get("tenant"))
+
+    async def _work(self, item: ItemT, held: HeldLeases, *, alone: bool) -> OutcomeT:
         structlog.contextvars.bind_contextvars(
             stage=self._stage.name, **self._stage.describe(item)
         )  # only in this task
+        while alone and len(self._held) > 1:
+            await self._wait_for_slots()
         await self._slots.acquire()
         with traces.work(self._stage.name, self._stage.traced(item)) as span:
             outcome = await self._stage.work(item, held.require)
@@ -292,23 +331,34 @@ class Drain(Generic[ItemT, OutcomeT]):
             self._claim_again(1)
             self._release(item)
         else:
-            self._finished.put_nowait((item, task.result()))
+            outcome = task.result()
+            (self._large if self._stage.is_large(outcome) else self._finished).put_nowait((item, outcome))
 
     def _claim_again(self, slots: int) -> None:
+        if not self._free:
+            self._free_since = time.monotonic()
         self._free += slots
         self._freed.set()
 
     def _release(self, item: ItemT) -> None:
         del self._held[id(item)]
+        self._tenants[self._tenant_of(item)] -= 1
         self._slots.release()
         self._freed.set()
 
-    async def _wait_for_slots(self) -> None:
+    async def _wait_for_slots(self, most_seconds: float = 1) -> None:
         self._freed.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._freed.wait(), timeout=1)
+            await asyncio.wait_for(self._freed.wait(), timeout=most_seconds)
 
     async def _settle_all(self) -> None:
+        large = asyncio.create_task(self._settle_large())
+        try:
+            await asyncio.gather(large, self._settle_groups())
+        finally:
+            large.cancel()
+
+    async def _settle_groups(self) -> None:
         while True:
             group = [await self._finished.get()]
             if self._in_work:  # outcomes that follow shortly share the transaction
@@ -316,11 +366,23 @@ class Drain(Generic[ItemT, OutcomeT]):
             while not self._finished.empty():
                 group.append(self._finished.get_nowait())
             self._claim_again(len(group))
-            await self._commit(group)
-            for item, _ in group:
-                self._release(item)
-                self._finished.task_done()
-            self.settled += len(group)
+            await self._settle(self._finished, group)
+
+    async def _settle_large(self) -> None:
+        """Settle large outcomes one by one; items that were claimed meanwhile would wait for seconds."""
+        while True:
+            member = await self._large.get()
+            await self._settle(self._large, [member])
+            self._claim_again(1)
+
+    async def _settle(
+        self, finished: asyncio.Queue[tuple[ItemT, OutcomeT]], group: Sequence[tuple[ItemT, OutcomeT]]
+    ) -> None:
+        await self._commit(group)
+        for member, _ in group:
+            self._release(member)
+            finished.task_done()
+        self.settled += len(group)
 
     async def _commit(self, group: Sequence[tuple[ItemT, OutcomeT]]) -> None:
         """Settle, and retry while the ledger is unavailable, because these outcomes are paid.
@@ -383,10 +445,11 @@ class Drain(Generic[ItemT, OutcomeT]):
         if self._raises >= _MOST_RAISES:
             raise error
 
-    async def _extend_all(self) -> None:
+    async def _extend_all(self, settling: asyncio.Task[None]) -> None:
+        """Extend the leases until settlements fail; then they expire, and other workers settle the items."""
         term = self._limits.lease.total_seconds()
         pause = term / 3
-        while True:
+        while not settling.done():
             await asyncio.sleep(pause)
             confirmed = await self._extend(term)
             pause = term / 3 if confirmed else min(_LEDGER_PAUSE_SECONDS, term / 3)
@@ -445,7 +508,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _finish(self) -> None:
         while self._in_work:
             await asyncio.wait(list(self._in_work))
-        await self._finished.join()
+        await asyncio.gather(self._finished.join(), self._large.join())
 
 
 def _parts(outcome: object) -> Sequence[object]:

@@ -38,7 +38,7 @@ def similarity_floor(settings: Settings, embedding: Embedding) -> float | None:
 
 
 def slots_of_parser(settings: Settings) -> int:
-    """Return the number of documents in progress of a parse worker."""
+    """Return the number of one tenant's documents that a parse worker has in progress."""
     return settings.parse_workers * 4  # some wait for a free child while others are committed
 
 

@@ -35,6 +35,7 @@ from shared.storage.uploads import FOLDER_PREFIX as OF_UPLOADS
 if TYPE_CHECKING:
     from shared.sources.pages.source import Web
 
+_RESERVED_SLOTS = 2  # for other tenants
 log = structlog.get_logger()
 _NO_PICTURES = "the parse workers cannot read pictures: install the extra, pip install 'foreask[ocr]'."
 
@@ -137,7 +138,8 @@ def parser_of(parts: Parts) -> Parser:
     )
     parts.stack.push_async_callback(sandbox.close)
     return Parser(
-        slots=slots_of_parser(settings),
+        slots=slots_of_parser(settings) + _RESERVED_SLOTS,
+        slots_of_tenant=slots_of_parser(settings),
         max_chunks=settings.tuning.parse_max_chunks,
         defaults=parts.ingest_defaults,
         work=parts.ledger.work,

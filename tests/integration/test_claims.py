@@ -130,6 +130,17 @@ async def test_documents_are_claimed_in_turn_between_tenants(services):
     assert tenants(await services.ledger.work.claim_documents(4)) == {"big": 3, "small": 1}
 
 
+async def test_tenant_holds_not_all_documents_of_worker(services):
+    work = services.ledger.work
+    for number in range(10):
+        await Library(services, "big").add(f"text {number}")
+    assert tenants(await work.claim_documents(6, most=4)) == {"big": 4}
+    assert await work.claim_documents(2, held={"big": 4}, most=4) == []
+
+    await Library(services, "small").add("late")
+    assert tenants(await work.claim_documents(3, held={"big": 3}, most=4)) == {"big": 1, "small": 1}
+
+
 async def test_questions_are_indexed_in_turn_between_tenants(services):
     work = services.ledger.work
     await chunks_due(services, "big", 10)

@@ -298,7 +298,7 @@ async def test_embeddings_of_released_batch_are_charged(services, library, provi
     await work(services, "parse")
     interrupted = InterruptedEmbedder(services.indexer.embedder)
     stage = index_stage(replace(unbatched_indexer, embedder=interrupted))
-    (batch,) = await stage.claim(1)
+    (batch,) = await stage.claim(1, {})
     running = asyncio.create_task(stage.work(batch, lambda: None))
     await interrupted.billed.wait()
     running.cancel()

@@ -218,7 +218,7 @@ async def test_slow_embedding_does_not_block_another_embedding(serving, other, p
         stage = index_stage(*built.indexers.values())
 
         wakes.clear()
-        claimed = await stage.claim(stage.slots)
+        claimed = await stage.claim(stage.slots, {})
         assert embeddings_of(claimed) == ["scripted-embedding", *["e5"] * slow.slots]
         assert wakes == ["index"]  # another worker may help
 
@@ -226,14 +226,14 @@ async def test_slow_embedding_does_not_block_another_embedding(serving, other, p
         working = [asyncio.create_task(stage.work(batch, lambda: None)) for batch in claimed[1:]]
         await upload(client, "default", "another")
         await work(built, "parse")
-        again = await stage.claim(stage.slots)
+        again = await stage.claim(stage.slots, {})
         assert embeddings_of(again) == ["scripted-embedding"]
 
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
         await stage.release([lease for batch in [*claimed, *again] for lease in stage.leases_of(batch)])
-        assert embeddings_of(await stage.claim(stage.slots)).count("e5") == slow.slots
+        assert embeddings_of(await stage.claim(stage.slots, {})).count("e5") == slow.slots
 
 
 async def test_uploads_precede_bulk_work_of_other_embedding(serving, provider):
@@ -248,11 +248,11 @@ async def test_uploads_precede_bulk_work_of_other_embedding(serving, provider):
         await work(built, "parse")
         stage = index_stage(*built.indexers.values())
 
-        claimed = embeddings_of(await stage.claim(stage.slots))
+        claimed = embeddings_of(await stage.claim(stage.slots, {}))
         assert (claimed.count("scripted-embedding"), claimed.count("e5")) == (slots, 1)
-        while "scripted-embedding" in embeddings_of(await stage.claim(slots)):
+        while "scripted-embedding" in embeddings_of(await stage.claim(slots, {})):
             pass  # claims the remaining chunks of the uploads
-        assert embeddings_of(await stage.claim(stage.slots)) == ["e5"] * slots
+        assert embeddings_of(await stage.claim(stage.slots, {})) == ["e5"] * slots
 
 
 def embeddings_of(batches):

@@ -166,7 +166,7 @@ async def test_kill_between_calls_repeats_only_inflight_call(services, library, 
     await work(services, "parse", "index")
     interrupted = InterruptedModel(services.generator.model, 4)
     stage = generate_stage(replace(per_question_generator, model=interrupted))
-    (chunk,) = await stage.claim(1)
+    (chunk,) = await stage.claim(1, {})
     killed = asyncio.create_task(stage.work(chunk, lambda: None))
     await interrupted.reached.wait()
     killed.cancel()
@@ -175,7 +175,7 @@ async def test_kill_between_calls_repeats_only_inflight_call(services, library, 
 
     await make_due(services)
     stage = generate_stage(per_question_generator)
-    (chunk,) = await stage.claim(1)
+    (chunk,) = await stage.claim(1, {})
     outcome = await stage.work(chunk, lambda: None)
     await stage.settle([outcome])
     done = await row(services)
@@ -188,7 +188,7 @@ async def test_edit_between_calls_reuses_paid_replies(services, library, provide
     await work(services, "parse", "index")
     interrupted = InterruptedModel(services.generator.model, 3)
     stage = generate_stage(replace(per_question_generator, model=interrupted))
-    (chunk,) = await stage.claim(1)
+    (chunk,) = await stage.claim(1, {})
     running = asyncio.create_task(stage.work(chunk, lambda: None))
     await interrupted.reached.wait()
     await library.add(f"{KEEPER}\n", "a.md")
@@ -197,7 +197,7 @@ async def test_edit_between_calls_reuses_paid_replies(services, library, provide
 
     await work(services, "parse", "index")
     stage = generate_stage(per_question_generator)
-    (again,) = await stage.claim(1)
+    (again,) = await stage.claim(1, {})
     outcome = await stage.work(again, lambda: None)
 
     assert again.lease.version == 2
@@ -209,7 +209,7 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, pr
     await work(services, "parse", "index")
     interrupted = InterruptedModel(services.generator.model, 3, RateLimited("429"))
     stage = generate_stage(replace(per_question_generator, model=interrupted))
-    (chunk,) = await stage.claim(1)
+    (chunk,) = await stage.claim(1, {})
     outcome = await stage.work(chunk, lambda: None)
     await library.add(f"{KEEPER}\n", "a.md")
     async with services.database.begin() as connection:
@@ -218,7 +218,7 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, pr
 
     await work(services, "parse", "index")
     stage = generate_stage(per_question_generator)
-    (again,) = await stage.claim(1)
+    (again,) = await stage.claim(1, {})
     outcome = await stage.work(again, lambda: None)
 
     assert provider.stats()["calls"] == len(outcome.questions)
@@ -286,7 +286,7 @@ async def test_replies_to_another_prompt_are_not_reused(services, library, provi
     await set_prompt(services, "PROMPT-B")
     await make_due(services)
     stage = generate_stage(per_question_generator)
-    (chunk,) = await stage.claim(1)
+    (chunk,) = await stage.claim(1, {})
     outcome = await stage.work(chunk, lambda: None)
 
     calls = provider.stats(containing="PROMPT-B")["calls"]

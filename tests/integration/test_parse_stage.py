@@ -1,5 +1,6 @@
-"""Parse stage: a large document does not block the event loop, and a missing folder fails no document."""
+"""Parse stage: a large document blocks no event loop, a tenant no other, and a missing folder fails no document."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,8 @@ from shared.domain.errors import Unavailable
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.states import DocumentState
 from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.stage import parse_stage
+from tests.conftest import Library
 from tests.support.api import work
 from tests.support.loopwatch import watched_loop
 
@@ -132,3 +135,15 @@ async def test_document_with_too_many_chunks_fails_without_calls(services, libra
     shown = await services.ledger.documents.get("default", document.id)
     assert (shown.state, provider.stats()["calls"]) == (DocumentState.FAILED, 0)
     assert shown.error.startswith("The document has 3 chunks, more than the 2 allowed: divide it")
+
+
+async def test_tenant_leaves_slots_to_others(services, library):
+    stage = parse_stage(services.parser)
+    for number in range(stage.slots + 1):
+        await library.add(f"Text {number}.")
+    held = Counter(document.tenant for document in await stage.claim(stage.slots, {}))
+    assert 0 < held["default"] < stage.slots
+    assert await stage.claim(stage.slots - held.total(), held) == []
+
+    await Library(services, "quiet").add("A note.")
+    assert [document.tenant for document in await stage.claim(1, held)] == ["quiet"]

@@ -1,12 +1,14 @@
-"""Messages of other releases, whose content differs, also wake workers."""
+"""Tasks of a worker: any message wakes it, and work in progress outlives a task but not the worker."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
 from shared.broker.wakeups import celery_app
 from shared.domain.queues import WORK_QUEUES
 from shared.domain.states import DocumentState
+from tests.support.api import work
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
@@ -32,3 +34,24 @@ async def test_message_wakes_worker_regardless_of_content(services, settings, li
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
     assert not await services.ledger.heartbeats.seen()  # a worker that stops cleanly deletes its row
+
+
+async def test_stopped_worker_settles_calls_of_ended_task(services, settings, library, provider):
+    document = await library.add("A text about a lighthouse and its keeper.")
+    await work(services, "parse", "index")
+    provider.script(latency_seconds=2.0)
+    tuning = settings.tuning.model_copy(update={"drain": timedelta(seconds=0.3)})
+    loop = await asyncio.to_thread(WorkerLoop, "generate", settings.model_copy(update={"tuning": tuning}))
+    app = celery_app(settings.redis_url.get_secret_value())
+    register(app, loop)
+    try:
+        await asyncio.to_thread(app.tasks["foreask.generate"])
+        assert loop.drain.in_work == 1  # the task has ended before its call
+        loop.stop()
+    finally:
+        await asyncio.to_thread(loop.close)
+        app.close()
+
+    await work(services, "generate", "index")
+    assert provider.stats()["calls"] == 1
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY

@@ -411,7 +411,7 @@ class Histories(RuleBasedStateMachine):
         for earlier in STAGES[:stage_index]:
             self.run(_do_due_work(self.stages[earlier]))
         stage = self.stages[STAGES[stage_index]]
-        for item in self.run(stage.claim(2)) or ():
+        for item in self.run(stage.claim(2, {})) or ():
             self.claims.append(Claim(stage, item))
 
     @rule(stage_index=st.integers(0, len(STAGES) - 1))
@@ -636,7 +636,7 @@ async def _settled(claim: Claim) -> bool:
 async def _do_due_work(stage: Stage[Any, Any]) -> None:
     """Do all due work of a stage, one item at a time."""
     while True:
-        claimed = await stage.claim(50)
+        claimed = await stage.claim(50, {})
         if claimed is not None and not claimed:
             claimed = await stage.claim_suspect()
             if claimed is not None and not claimed:

@@ -207,7 +207,7 @@ BUGS = (
                 "await self._commit(group)",
                 "[self._release(i) for i, _ in group]; await asyncio.sleep(1); await self._commit(group)",
             ),
-            ("                self._release(item)", "                pass"),
+            ("self._release(member)", "pass"),
         ),
     ),
     Bug(
@@ -529,6 +529,42 @@ BUGS = (
         LEDGER + "test_ledger_outage_delays_but_loses_nothing",
         "api/http/problems.py",
         (('Unavailable: ProblemKind(503, "unavailable"', 'Unavailable: ProblemKind(500, "unavailable"'),),
+    ),
+    Bug(
+        "a run of a drain waits for its slowest item",
+        "tests/unit/test_drain.py::test_next_run_does_not_wait_for_running_items",
+        "shared/ingest/drain.py",
+        (("continues = more and not self._stopping.is_set()", "continues = False"),),
+    ),
+    Bug(
+        "the commit of a large document delays the others",
+        "tests/unit/test_drain.py::test_large_outcome_delays_no_other_commit",
+        "shared/ingest/drain.py",
+        (("if self._stage.is_large(outcome)", "if False"),),
+    ),
+    Bug(
+        "a worker that is stopped between two tasks abandons its calls",
+        "tests/integration/test_tasks.py::test_stopped_worker_settles_calls_of_ended_task",
+        "workers/loop.py",
+        (("self.run(self.drain.close())", "pass"),),
+    ),
+    Bug(
+        "files of a quiet tenant wait for the slow files of another",
+        "tests/unit/test_fair_semaphore.py::test_slow_file_does_not_delay_other_tenant",
+        "shared/ingest/parse/fair_semaphore.py",
+        (("while self._waiting:", "while self._waiting and self._free > 0:"),),
+    ),
+    Bug(
+        "one tenant's files take all slots of a parse worker",
+        "tests/integration/test_parse_stage.py::test_tenant_leaves_slots_to_others",
+        "shared/services/parse.py",
+        (("slots_of_parser(settings) + _RESERVED_SLOTS", "slots_of_parser(settings)"),),
+    ),
+    Bug(
+        "the first calibration of a collection searches during a load",
+        "tests/integration/test_calibration_by_itself.py::test_first_calibration_during_load_searches_nothing",
+        "shared/query/calibrate/calibrator.py",
+        (("if is_first and claim.is_loading:", "if False:"),),
     ),
     Bug(
         "replies are discarded while the ledger is unavailable",

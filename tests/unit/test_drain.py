@@ -57,7 +57,7 @@ class Shop:
             full=self.full,
         )
 
-    async def claim(self, limit):
+    async def claim(self, limit, _):
         return [self.due.popleft() for _ in range(min(limit, len(self.due)))]
 
     async def claim_suspect(self):
@@ -99,7 +99,10 @@ class Shop:
 
 
 async def drain(shop, limits=LIMITS, stopping=None):
-    return await Drain(shop.stage(), limits, stopping or asyncio.Event()).run()
+    drain = Drain(shop.stage(), limits, stopping or asyncio.Event())
+    more = await drain.run()
+    await drain.close()
+    return more
 
 
 async def test_due_work_is_processed_and_settled_once():
@@ -238,10 +241,10 @@ async def test_failed_claim_ends_drain_after_running_work():
     stage = shop.stage()
     first = stage.claim
 
-    async def claim_once(limit):
+    async def claim_once(limit, held):
         if not shop.due:
             raise Unavailable("unavailable", component="ledger")
-        return await first(limit)
+        return await first(limit, held)
 
     object.__setattr__(stage, "claim", claim_once)
 
@@ -456,6 +459,182 @@ async def test_items_claimed_during_commit_start_after_it():
     assert (sorted(shop.settled), shop.peak) == (list(range(8)), 4)
 
 
+BRIEF = DrainLimits(lease=LIMITS.lease, budget=timedelta(seconds=0.05), grace=LIMITS.grace)
+
+
+async def test_next_run_does_not_wait_for_running_items():
+    shop = Shop(4, slots=4)
+    slow = asyncio.Event()
+
+    async def work(item, _):
+        if item == 0:
+            await slow.wait()
+        return item
+
+    drain = Drain(replace(shop.stage(), work=work), BRIEF, asyncio.Event())
+    assert await asyncio.wait_for(drain.run(), timeout=TIMEOUT_SECONDS)
+    assert (sorted(shop.settled), drain.in_work, drain.has_ended) == ([1, 2, 3], 1, False)
+
+    shop.due.extend(range(4, 8))
+    assert await asyncio.wait_for(drain.run(), timeout=TIMEOUT_SECONDS)
+    assert (sorted(shop.settled), drain.in_work) == ([1, 2, 3, 4, 5, 6, 7], 1)
+
+    slow.set()
+    assert not await asyncio.wait_for(drain.run(), timeout=TIMEOUT_SECONDS)
+    assert (sorted(shop.settled), drain.has_ended) == (list(range(8)), True)
+
+
+async def test_running_items_keep_their_slots_in_next_run():
+    shop = Shop(10, slots=4)
+    shop.blocker = asyncio.Event()
+    drain = Drain(shop.stage(), BRIEF, asyncio.Event())
+    assert await drain.run()
+    assert await drain.run()
+    assert (shop.started, len(shop.due)) == (4, 6)
+
+    shop.blocker.set()
+    await drain.close()
+    assert (len(shop.settled), shop.peak, drain.has_ended) == (4, 4, True)
+
+
+async def test_close_after_stop_releases_unfinished_items():
+    shop, stopping = Shop(2, slots=2), asyncio.Event()
+    shop.blocker = asyncio.Event()
+    drain = Drain(shop.stage(), BRIEF, stopping)
+    assert await drain.run()
+    stopping.set()
+    await asyncio.wait_for(drain.close(), timeout=TIMEOUT_SECONDS)
+
+    assert (sorted(shop.released), shop.expired, shop.settled) == ([0, 1], [], [])
+
+
+async def test_suspect_waits_for_running_items():
+    shop = Shop(1, slots=4)
+    shop.blocker = asyncio.Event()
+    polls = SuspectPolls()
+    drain = Drain(shop.stage(), BRIEF, asyncio.Event(), polls)
+    assert await drain.run()
+    shop.suspects.append(100)
+    shop.due.append(1)
+    polls._next = 0  # as after a second
+    running = asyncio.create_task(drain.run())
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while shop.suspects:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        assert (shop.started, len(shop.due)) == (1, 1)
+        shop.blocker.set()
+        await running
+        await drain.close()
+    assert (shop.settled[:2], shop.peak) == ([0, 100], 1)
+
+
+async def test_failed_settlement_between_runs_ends_leases():
+    shop = Shop(12, slots=12)
+    shop.blocker = asyncio.Event()
+    failed = asyncio.Event()
+
+    async def settle(outcomes):
+        if len(outcomes) == 1:
+            failed.set()
+        raise ZeroDivisionError
+
+    polls = SuspectPolls()
+    limits = DrainLimits(lease=timedelta(seconds=0.06), budget=BRIEF.budget, grace=BRIEF.grace)
+    drain = Drain(replace(shop.stage(), settle=settle), limits, asyncio.Event(), polls)
+    assert await drain.run()
+    shop.blocker.set()
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await failed.wait()
+        while not drain._extending.done():
+            await asyncio.sleep(0.01)
+    shop.suspects.append(100)
+    polls._next = 0
+
+    with pytest.raises(ZeroDivisionError):
+        await drain.run()
+
+    assert list(shop.suspects) == [100]  # a suspect that is claimed now would lose another lease
+    assert shop.expired
+    assert drain.has_ended
+
+
+async def test_claim_knows_items_of_each_tenant():
+    shop = Shop(4, slots=4)
+    shop.blocker = asyncio.Event()
+    seen = []
+
+    async def claim(limit, held):
+        seen.append({tenant: count for tenant, count in held.items() if count})
+        return await shop.claim(min(limit, 2), held)
+
+    describe = {"describe": lambda item: {"tenant": "odd" if item % 2 else "even"}}
+    drain = Drain(replace(shop.stage(), claim=claim, **describe), BRIEF, asyncio.Event())
+    assert await drain.run()
+    assert seen[:2] == [{}, {"even": 1, "odd": 1}]
+
+    shop.blocker.set()
+    shop.due.clear()
+    assert not await drain.run()
+    assert seen[-1] == {}
+
+
+async def test_claim_refused_because_of_held_items_is_repeated():
+    shop = Shop(4, slots=4)
+    claiming, settled = asyncio.Event(), asyncio.Event()
+
+    async def claim(limit, held):
+        if not held["None"]:
+            return await shop.claim(2, held)
+        claiming.set()
+        await settled.wait()  # the held items are settled while the ledger refuses to give it more
+        return []
+
+    async def settle(outcomes):
+        await claiming.wait()
+        await shop.settle(outcomes)
+        asyncio.get_running_loop().call_later(0.01, settled.set)
+
+    stage = replace(shop.stage(), claim=claim, settle=settle)
+
+    assert not await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+
+    assert sorted(shop.settled) == [0, 1, 2, 3]
+
+
+async def test_large_outcome_delays_no_other_commit():
+    shop = Shop(8, slots=4)
+    shop.due.appendleft(1000)
+    others = asyncio.Event()
+
+    async def settle(outcomes):
+        if 1000 in outcomes:
+            assert len(outcomes) == 1
+            await others.wait()
+        await shop.settle(outcomes)
+        if len(shop.settled) == 8:
+            others.set()
+
+    stage = replace(shop.stage(), settle=settle, is_large=lambda outcome: outcome == 1000)
+
+    more = await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+
+    assert not more
+    assert (sorted(shop.settled[:8]), shop.settled[8:], shop.peak) == (list(range(8)), [1000], 4)
+
+
+async def test_failure_of_large_commit_ends_drain():
+    shop = Shop(100, slots=4)
+
+    async def settle(outcomes):
+        raise ZeroDivisionError
+
+    stage = replace(shop.stage(), settle=settle, is_large=lambda _: True)
+
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(Drain(stage, LOGGING, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+
+
 async def test_suspect_search_repeats_after_a_second(monkeypatch):
     polls = SuspectPolls()
     shop = Shop(4)
@@ -475,8 +654,8 @@ async def test_claim_older_than_lease_is_not_started():
     shop = Shop(4)
     stage = shop.stage()
 
-    async def late_claim(limit):
-        items = await shop.claim(limit)
+    async def late_claim(limit, held):
+        items = await shop.claim(limit, held)
         await asyncio.sleep(0.1)
         return items
 
@@ -492,12 +671,12 @@ async def test_colliding_claims_are_retried():
     stage = shop.stage()
     collisions = 0
 
-    async def claim(limit):
+    async def claim(limit, held):
         nonlocal collisions
         if collisions < 6 and len(shop.due) <= 12:
             collisions += 1
             raise Collided("another claim", component="ledger")
-        return await shop.claim(limit)
+        return await shop.claim(limit, held)
 
     object.__setattr__(stage, "claim", claim)
 
@@ -510,8 +689,8 @@ async def test_claim_that_only_advances_rows_is_repeated():
     stage = shop.stage()
     answers = [None, None]
 
-    async def claim(limit):
-        return answers.pop() if answers else await shop.claim(limit)
+    async def claim(limit, held):
+        return answers.pop() if answers else await shop.claim(limit, held)
 
     object.__setattr__(stage, "claim", claim)
 
@@ -523,7 +702,7 @@ async def test_stop_ends_claims_that_only_advance_rows():
     stage = Shop(0).stage()
     stopping = asyncio.Event()
 
-    async def claim(limit):
+    async def claim(limit, held):
         await asyncio.sleep(0.001)
 
     object.__setattr__(stage, "claim", claim)

@@ -63,7 +63,7 @@ def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutco
         name="generate",
         slots=generator.slots,
         linger=timedelta(milliseconds=100),
-        claim=partial(_claim, generator),
+        claim=lambda limit, _: _claim(generator, limit),
         claim_suspect=partial(_claim, generator, 1, suspects=True),
         work=partial(generate, generator),
         settle=partial(_settle, generator),

@@ -117,7 +117,7 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
         name="index",
         slots=sum(indexer.slots for indexer in indexers),
         linger=timedelta(milliseconds=200),
-        claim=shares.claim,
+        claim=lambda slots, _: shares.claim(slots),
         claim_suspect=shares.claim_suspect,
         work=shares.work,
         settle=partial(_settle, any_indexer),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -34,7 +34,7 @@ from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.pages import Pages, ReadPages
-from shared.ledger.work.work import Work
+from shared.ledger.work.work import Work, is_large
 from shared.process.metrics import PARSE_SECONDS, timed
 from shared.storage.fetching import fetched
 from shared.storage.references import Originals
@@ -54,6 +54,7 @@ class Parser:
 
     Args:
         slots: maximum documents in progress.
+        slots_of_tenant: maximum documents in progress of one tenant, whose slow files then delay no other tenant.
         max_chunks: maximum chunks of a document.
         defaults: default options of collections.
         originals: reads uploads whose bytes remain in their source.
@@ -65,6 +66,7 @@ class Parser:
     """
 
     slots: int
+    slots_of_tenant: int
     max_chunks: int
     defaults: IngestDefaults
     work: Work
@@ -86,7 +88,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | PagesOu
         slots=parser.slots,
         linger=timedelta(milliseconds=50),
         claim=partial(_claim, parser),
-        claim_suspect=partial(_claim, parser, 1, suspects=True),
+        claim_suspect=partial(_claim_suspect, parser),
         work=lambda document, _: parse(parser, document),
         settle=partial(_settle, parser),
         leases_of=lambda document: [document.lease],
@@ -96,6 +98,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | PagesOu
         release=lambda leases, _=(): work.release("documents", leases),
         expire=partial(work.release, "documents", lost=True),
         full=lambda: parser.wakeups.wake("parse"),
+        is_large=lambda outcome: isinstance(outcome, ParseOutcome) and is_large(outcome),
     )
 
 
@@ -104,9 +107,14 @@ def _describe(document: DocumentToParse) -> dict[str, str]:
     return ids | {"tenant": document.tenant}
 
 
-async def _claim(parser: Parser, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
+async def _claim(parser: Parser, limit: int, held: Mapping[str, int]) -> list[DocumentToParse]:
     await parser.uploads.require()
-    return await parser.work.claim_documents(limit, suspects=suspects)
+    return await parser.work.claim_documents(limit, held=held, most=parser.slots_of_tenant)
+
+
+async def _claim_suspect(parser: Parser) -> list[DocumentToParse]:
+    await parser.uploads.require()
+    return await parser.work.claim_documents(1, suspects=True)
 
 
 async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | PagesOutcome | FailedAttempt:

@@ -91,7 +91,7 @@ def read_stage(reader: Reader) -> Stage[PageToRead, PageOutcome | FailedAttempt]
         name="read",
         slots=reader.slots,
         linger=timedelta(milliseconds=50),
-        claim=partial(_claim, reader),
+        claim=lambda limit, _: _claim(reader, limit),
         claim_suspect=partial(_claim, reader, 1, suspects=True),
         work=partial(read, reader, files),
         settle=partial(_settle, reader),

@@ -1,10 +1,10 @@
 """The statements that claim work: fair between tenants, uploads before bulk, suspects separately.
 
-Every claim shares the free slots between the tenants with due work: the next slot is given to the tenant that holds the
-fewest relative to its weight. One tenant's million chunks therefore do not delay another's ten. Within a tenant, rows
-are ordered by lane, then by age. No tenant holds more chunks to generate than its limits allow to start within a
-minute, because further chunks would occupy slots while they wait. Chunks in the batch lane are claimed by batches,
-whose leases occupy no slot.
+Every claim shares the free slots between the tenants with due work: the next slot is given to the tenant that holds
+the fewest relative to its weight. One tenant's million chunks therefore do not delay another's ten. Within a tenant,
+rows are ordered by lane, then by age. A file may take a minute, so no tenant holds the last slots of a parse worker.
+No tenant holds more chunks to generate than its limits allow to start within a minute, because further chunks would
+occupy slots while they wait. Chunks in the batch lane are claimed by batches, whose leases occupy no slot.
 
 When a worker dies, its rows become due again, including the row that killed it. A row that lost two leases is a
 suspect: only a drain without other work claims it. It either succeeds and is cleared, or kills only that worker.
@@ -49,7 +49,7 @@ _QUEUES = {
         "is_open": "{TO_PARSE:w}",
         "columns": "w.id",
         "only_suspects": "TRUE",
-        "held": "{held:parse}",
+        "held": "{held_by_worker}",
     },
     "read": _DEFAULTS
     | {

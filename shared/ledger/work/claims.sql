@@ -25,6 +25,10 @@ open_lanes{{argument}_suffix}(tenant, lane) AS (
 SELECT w.tenant, count(*) AS rows FROM {{argument}_table} w
 WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
 
+-- part: held_by_worker
+-- The number of items of each tenant that this worker holds, even if another worker may claim them.
+SELECT h.tenant, h.rows FROM unnest(CAST(:holders AS text[]), CAST(:held AS bigint[])) AS h(tenant, rows)
+
 -- part: held_by_lane
 -- The same in the lanes that workers claim: the lines of batches, which may be 100,000, are not read.
 SELECT p.tenant, sum(w.rows)::bigint AS rows FROM open_lanes{{argument}_suffix} p CROSS JOIN LATERAL (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -117,12 +118,29 @@ class Work:
     # Parsing
 
     @again_after_collision
-    async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
-        """Claim documents to be parsed; with `suspects` only suspects, for a worker without other work."""
+    async def claim_documents(
+        self,
+        limit: int,
+        *,
+        held: Mapping[str, int] = MappingProxyType({}),
+        most: int | None = None,
+        suspects: bool = False,
+    ) -> list[DocumentToParse]:
+        """Claim documents to be parsed.
+
+        Args:
+            limit: maximum number of documents.
+            held: number of documents of each tenant that this worker holds.
+            most: maximum number of a tenant's documents that it may hold; None is unlimited.
+            suspects: whether to claim suspects and nothing else, for a worker without other work.
+        """
         statement = claims.CLAIM_DOCUMENTS[suspects]
+        parameters = self._claim(limit, suspects=suspects)
+        if not suspects:
+            parameters |= {"most_of_others": most, "holders": list(held), "held": list(held.values())}
         await self._database.settlements_first()
         async with self._database.begin() as connection:
-            claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
+            claimed = (await connection.execute(statement, parameters)).mappings().all()
             started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
         return decoded("parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed)
@@ -649,6 +667,11 @@ async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex
 async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:
     sweeps = (await connection.execute(SQL.due_sweeps, {"ids": ids, "limit": limit})).mappings().all()
     return [Sweep(**row) for row in sweeps]
+
+
+def is_large(parsed: ParseOutcome) -> bool:
+    """Return whether `settle_parsed` needs several transactions for a document."""
+    return len(parsed.chunks) > _SLICE_CHUNKS
 
 
 def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
