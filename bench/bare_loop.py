@@ -1,7 +1,8 @@
 """The lowest possible cost of the same work: one asyncio loop over the same client, which stores nothing.
 
-`python -m bench.bare_loop URL IN_FLIGHT`: questions are generated for 1,000 chunks, and texts and questions embedded;
-nothing is stored or retried, and a crash loses everything. Prints seconds of wall clock and of processor time.
+`python -m bench.bare_loop URL IN_FLIGHT DOCUMENTS`: questions are generated for the chunks of the documents of `bench
+ingest`, and texts and questions embedded; nothing is stored or retried, and a crash loses everything. Prints seconds
+of wall clock and of processor time.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from shared.providers.provider import Provider
 from tests.support.deployment import corpus
 
 
-async def run(url: str, in_flight: int) -> tuple[float, float]:
+async def run(url: str, in_flight: int, documents: int) -> tuple[float, float]:
     """Do the work once; return wall-clock and processor seconds."""
     key, limit = SecretStr("scripted"), timedelta(seconds=60)
     provider = Provider(component="llm", base_url=url, api_key=key, timeout=limit)
     chat, embedder = OpenAIChat(provider, "scripted"), OpenAIEmbedder(provider, "scripted-embedding")
-    chunks = [section for text in corpus().values() for section in text.split("\n\n## ")[1:]]
+    chunks = [section for text in corpus(documents).values() for section in text.split("\n\n## ")[1:]]
     slots = asyncio.Semaphore(in_flight)
 
     async def one(chunk: str) -> tuple[str, ...]:
@@ -46,4 +47,4 @@ async def run(url: str, in_flight: int) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    print(*uvloop.run(run(sys.argv[1], int(sys.argv[2]))))
+    print(*uvloop.run(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

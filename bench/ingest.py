@@ -1,9 +1,10 @@
 """Ingest of 200 documents, 1,000 chunks, with a provider that takes 0.5 s, compared with a bare asyncio loop.
 
-`python -m bench.ingest`: all processes of a deployment run (API, workers, scheduler, embedded engines). Wall clock is
-measured from the first upload to the last document `ready`. CPU and memory are the sum of the API and the workers, and
-are compared with the process of the bare loop: both make the same calls. The engines, which the bare loop does not
-have, are listed separately. Then the same documents are ingested again, and a third time with two documents changed.
+`python -m bench ingest [--documents N] [--in-flight N...] [--seconds S] [--spread S]`: all processes of a deployment
+run (API, workers, scheduler, embedded engines). Wall clock is measured from the first upload to the last document
+`ready`. CPU and memory are the sum of the API and the workers, and are compared with the process of the bare loop:
+both make the same calls. The engines, which the bare loop does not have, are listed separately. Then the same
+documents are ingested again, and a third time with two documents changed.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from pathlib import Path
 
 from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 
-LATENCY_SECONDS = 0.5
+SECTIONS = 5  # chunks of a document
 
 
-def bare(provider: ScriptedProvider, in_flight: int) -> tuple[float, float]:
-    command = [sys.executable, "-m", "bench.bare_loop", provider.url, str(in_flight)]
+def bare(provider: ScriptedProvider, in_flight: int, documents: int) -> tuple[float, float]:
+    command = [sys.executable, "-m", "bench.bare_loop", provider.url, str(in_flight), str(documents)]
     wall, cpu = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     return float(wall), float(cpu)
 
 
-def measure(provider: ScriptedProvider, in_flight: int, folder: Path) -> None:
+def measure(provider: ScriptedProvider, in_flight: int, options: argparse.Namespace, folder: Path) -> None:
     """Print one row of the table, and the calls that the second and third ingest paid for."""
-    loop_wall, loop_cpu = bare(provider, in_flight)
+    ideal = options.documents * SECTIONS / in_flight * (options.seconds + options.spread / 2)
+    loop_wall, loop_cpu = bare(provider, in_flight, options.documents)
     provider.reset()
     settings = provider.settings(llm_max_in_flight=in_flight)
-    documents = corpus()
+    documents = corpus(options.documents, SECTIONS)
     with Deployment(settings, folder) as deployment:
         deployment.wait_for_workers()
         before, engines_before = deployment.cpu_seconds(), deployment.engine_cpu_seconds()
@@ -47,7 +49,7 @@ def measure(provider: ScriptedProvider, in_flight: int, folder: Path) -> None:
         kept = sum(d["questions"] for d in settled)
         stats = provider.stats()
         total = sum(cpu.values())
-        print(f"{in_flight} in flight: ideal {1000 / in_flight * LATENCY_SECONDS:.1f} s", flush=True)
+        print(f"{in_flight} in flight: ideal {ideal:.1f} s", flush=True)
         print(f"  bare loop   {loop_wall:6.2f} s wall {loop_cpu:6.2f} s CPU")
         print(f"  foreask     {wall:6.2f} s wall {total:6.2f} s CPU")
         print(f"  {wall / loop_wall:.2f} times the bare loop's wall, {total / loop_cpu:.2f} times its CPU")
@@ -91,12 +93,17 @@ def changed(deployment: Deployment, provider: ScriptedProvider, documents: dict[
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    provider = ScriptedProvider(latency_seconds=LATENCY_SECONDS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=200, help="of five chunks; %(default)s by default")
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[64, 128], help="calls of the model; 64 and 128")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a call; %(default)s by default")
+    parser.add_argument("--spread", type=float, default=0.0, help="up to so many seconds more; %(default)s by default")
+    options = parser.parse_args()
+    provider = ScriptedProvider(latency_seconds=options.seconds, latency_spread_seconds=options.spread)
     try:
-        for in_flight in (64, 128):
+        for in_flight in options.in_flight:
             with tempfile.TemporaryDirectory() as folder:
-                measure(provider, in_flight, Path(folder))
+                measure(provider, in_flight, options, Path(folder))
     finally:
         provider.close()
 
