@@ -24,6 +24,7 @@ from shared.vectors.points import Point
 from tests.support.api import work
 from tests.support.provider import Script, ScriptedEndpoints
 from tests.support.waiting import TIMEOUT_SECONDS
+from workers import loop as loop_module
 from workers.loop import WorkerLoop
 from workers.scheduler import wake
 from workers.tasks import register
@@ -341,7 +342,10 @@ async def test_woken_worker_calibrates_due_collection(services, settings, librar
     assert found["chunks"] == FEW
 
 
-async def test_stopping_worker_releases_its_calibration_claim(services, settings, library, grow, provider):
+async def test_stopping_worker_releases_its_calibration_claim(
+    *, services, settings, library, grow, provider, monkeypatch
+):
+    monkeypatch.setattr(loop_module, "_CLOSE_SECONDS", TIMEOUT_SECONDS)  # a busy machine takes longer
     await grow(0, FEW)
     provider.script(embedding_latency_seconds=30)
     loop = await asyncio.to_thread(WorkerLoop, "index", settings)

@@ -630,7 +630,7 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
         await library.add(f"The harbour number {number} opens at six.", f"{number}.md")
     await work(services, "parse", *(["index"] if stage == "generate" else []))
     late = generate_stage(services.generator) if stage == "generate" else index_stage(services.indexer)
-    items = await late.claim(10)
+    items = await late.claim(10, {})
     answers = [await late.work(item, held) for item in items] if stage == "generate" else []  # not settled yet
 
     erasure = await services.ledger.erasures.start("alice")
@@ -655,7 +655,7 @@ async def test_failed_late_write_after_erasure_leaves_no_points(services, provid
     library, late = Library(services, "alice"), index_stage(services.indexer)
     document = await library.add("The harbour opens at six.", "a.md")
     await work(services, "parse")
-    (batch,) = await late.claim(10)
+    (batch,) = await late.claim(10, {})
     erasures = services.ledger.erasures
     started = erasures.start("alice") if scope == "tenant" else erasures.start_document(document.id)
     await finished(services, await started)
@@ -693,7 +693,7 @@ async def test_points_of_writer_killed_after_erasure_are_deleted(services, provi
     document = await library.add("The harbour opens at six.", "a.md")
     await Library(services, "bob").add("The harbour opens at six.", "a.md")
     await work(services, "parse")
-    batches = await late.claim(10)
+    batches = await late.claim(10, {})
     erasures = services.ledger.erasures
     started = {
         "document": lambda: erasures.start_document(document.id),
@@ -743,7 +743,7 @@ async def test_unfinished_late_settlement_delays_erasure(services, provider, lib
     document = await library.add("The harbour opens at six.", "a.md")
     await work(services, "parse", "index")
     late = generate_stage(services.generator)
-    (item,) = await late.claim(10)
+    (item,) = await late.claim(10, {})
     outcome = await late.work(item, held)
     erasure = await services.ledger.erasures.start_document(document.id)
     blocked_by = "INSERT INTO spent VALUES (:token, 'other', :id, :id, 'generate', 'm', 1, 1, 1)"

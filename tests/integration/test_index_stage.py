@@ -250,4 +250,4 @@ async def test_index_claims_are_limited_by_slots(services, provider):
         await Library(services, f"t{number}").add(f"Text number {number} of a tenant.", questions=["Which number?"])
     await work(services, "parse")
 
-    assert len(await index_stage(services.indexer).claim(2)) <= 2
+    assert len(await index_stage(services.indexer).claim(2, {})) <= 2

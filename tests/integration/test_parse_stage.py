@@ -4,8 +4,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from redis.asyncio import Redis
 from sqlalchemy import text
 
+from shared.broker.wakeups import Wakeups
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unavailable
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
@@ -137,13 +139,17 @@ async def test_document_with_too_many_chunks_fails_without_calls(services, libra
     assert shown.error.startswith("The document has 3 chunks, more than the 2 allowed: divide it")
 
 
-async def test_tenant_leaves_slots_to_others(services, library):
-    stage = parse_stage(services.parser)
+async def test_tenant_leaves_slots_to_others(services, settings, library):
+    wakeups = Wakeups(settings.redis_url.get_secret_value())
+    stage = parse_stage(replace(services.parser, wakeups=wakeups))
     for number in range(stage.slots + 1):
         await library.add(f"Text {number}.")
     held = Counter(document.tenant for document in await stage.claim(stage.slots, {}))
     assert 0 < held["default"] < stage.slots
     assert await stage.claim(stage.slots - held.total(), held) == []
+    await wakeups.aclose()
+    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+        assert await redis.llen("parse") == 1  # for a worker with free slots
 
     await Library(services, "quiet").add("A note.")
     assert [document.tenant for document in await stage.claim(1, held)] == ["quiet"]

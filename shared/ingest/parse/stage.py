@@ -109,7 +109,11 @@ def _describe(document: DocumentToParse) -> dict[str, str]:
 
 async def _claim(parser: Parser, limit: int, held: Mapping[str, int]) -> list[DocumentToParse]:
     await parser.uploads.require()
-    return await parser.work.claim_documents(limit, held=held, most=parser.slots_of_tenant)
+    claimed = await parser.work.claim_documents(limit, held=held, most=parser.slots_of_tenant)
+    holding = Counter(held) + Counter(document.tenant for document in claimed)
+    if claimed and len(claimed) < limit and max(holding.values()) >= parser.slots_of_tenant:
+        parser.wakeups.wake("parse")  # another worker may have slots for this tenant
+    return claimed
 
 
 async def _claim_suspect(parser: Parser) -> list[DocumentToParse]:
