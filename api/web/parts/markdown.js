@@ -28,7 +28,7 @@ const blocks = (tokens, cite, level = 0) => tokens.map((token) => block(token, c
 function block(token, cite, level) {
   if (level > MOST_LEVELS) return html`<p dir="auto">${token.raw.trim()}</p>`;
   switch (token.type) {
-    case "heading": // its level in the document says nothing about its place in the page
+    case "heading": // its level in the document is unrelated to the levels of the page
       return html`<p class="heading" dir="auto">${inlines(token.tokens, cite)}</p>`;
     case "paragraph":
       return html`<p dir="auto">${inlines(token.tokens, cite)}</p>`;
