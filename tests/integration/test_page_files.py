@@ -37,7 +37,10 @@ def test_screen_modules_are_preloaded():
     modules = {name for name in page.files if name.endswith(".js")}
     preloaded = {name for screen in ADDRESSES.values() for name in page.modules(screen)}
     # The upload modules are loaded after the list of documents is shown.
-    assert modules - preloaded == {"parts/submission.js", "parts/estimate.js", "parts/uploads.js"}
+    assert modules - preloaded == {
+        *("parts/submission.js", "parts/estimate.js", "parts/uploads.js"),
+        *("parts/markdown.js", "vendor/marked.js"),
+    }
     assert 'import("../parts/submission.js")' in page.files["routes/documents.js"].content.decode()
     assert "routes/work.js" not in page.modules("ask")
     assert "parts/prose.js" in page.modules("ask")

@@ -18,15 +18,15 @@ def test_screen_loads_at_most_35_kilobytes(screen):
     assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 35_000
 
 
-def test_all_screens_load_at_most_85_kilobytes():
+def test_all_screens_load_at_most_105_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 85_000
-    assert len(MODULES) <= 46
+    assert document + STYLES + sum(MODULES.values()) <= 105_000
+    assert len(MODULES) <= 48
 
 
 def test_third_party_code_stays_small():
     assert STYLES <= 12_000
-    assert sum(size for name, size in MODULES.items() if name.startswith("vendor/")) <= 8_000
+    assert sum(size for name, size in MODULES.items() if name.startswith("vendor/")) <= 24_000
 
 
 def test_served_files_drop_comments_keep_line_numbers():

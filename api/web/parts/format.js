@@ -65,3 +65,13 @@ export const nameOf = (document) => document.title || document.filename || docum
 
 /** @param {string[]} headings @param {string} [otherwise] */
 export const path = (headings, otherwise = "") => headings.join(" \u203a ") || otherwise;
+
+/** Return the start of a passage in one line, without the marks of Markdown. @param {string} text @param {number} most */
+export function opening(text, most) {
+  const plain = text.slice(0, 4 * most)
+    .replace(/!?\[([^\]]*)\]\([^)\s]*\)/g, "$1")
+    .replace(/^\s*(?:#{1,6}|>|[-*+]|```\w*)\s/gm, "")
+    .replace(/^[\s|:-]+$/gm, "")
+    .replace(/\*\*|__|[`|]/g, " ");
+  return plain.replace(/\s+/g, " ").replace(/ ([.,;:!?])/g, "$1").trim().slice(0, most);
+}

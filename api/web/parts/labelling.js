@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, post } from "../api.js";
 import { redraw } from "../store.js";
-import { ago, plural, nameOf } from "./format.js";
+import { ago, plural, nameOf, opening } from "./format.js";
 import { problemCard } from "./notice.js";
 
 const CANDIDATES = 9; // one digit key each
@@ -132,6 +132,6 @@ function one(session, question) {
     <ul role="list" class="candidates">${(found ?? []).map((chunk, index) => html`<li><label>
       <input type="checkbox" .checked=${ticked.has(chunk.external_id)} @change=${() => tick(session, chunk.external_id)}>
       <span class="number soft">${index + 1}</span>
-      <span class="grow"><span class="name" dir="auto">${nameOf(chunk)}</span><span class="soft small" dir="auto">${chunk.text.slice(0, 220)}</span></span></label></li>`)}</ul>
+      <span class="grow"><span class="name" dir="auto">${nameOf(chunk)}</span><span class="soft small" dir="auto">${opening(chunk.text, 220)}</span></span></label></li>`)}</ul>
     <button class="main" ?disabled=${found === null} @click=${() => settle(session)}>${ticked.size ? "Save and continue" : "None of these: skip"}</button>`;
 }

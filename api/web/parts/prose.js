@@ -1,43 +1,48 @@
-// Answers as templates. Document text is never interpreted as HTML.
+// Answers and passages. Their Markdown is parsed by a module that is loaded with the first of them.
 
-import { html, nothing } from "../vendor/lit-html.js";
+import { html } from "../vendor/lit-html.js";
+import { redraw } from "../store.js";
 
-const INLINE = /\*\*(.+?)\*\*|`([^`]+)`|\[(\d{1,3})\]/g;
+const MOST_CHARACTERS = 200_000; // longer texts would delay the page; a chunk has at most a few thousand
+const MOST_CACHED = 50;
+/** @type {typeof import("./markdown.js").markdown | null} */
+let markdown = null;
+let isLoading = false;
+/** @type {Map<string, unknown>} templates of passages, which are drawn again at every change of the page */
+const cache = new Map();
 
-/**
- * Render an answer: paragraphs, quotations, lists, bold, code, and citations as buttons.
- * @param {string} text
- * @param {(number: number) => unknown} cite renders a citation
- */
-export function prose(text, cite) {
-  const blocks = text.split(/\n{2,}/).filter((block) => block.trim());
-  return blocks.map((block) => {
-    const lines = block.split("\n");
-    if (lines.every((line) => line.startsWith(">"))) {
-      return html`<blockquote dir="auto">${inline(lines.map((line) => line.replace(/^>\s?/, "")).join(" "), cite)}</blockquote>`;
-    }
-    if (lines.every((line) => /^\s*([-*]|\d+\.)\s/.test(line))) {
-      return html`<ul>${lines.map((line) => html`<li>${inline(line.replace(/^\s*([-*]|\d+\.)\s/, ""), cite)}</li>`)}</ul>`;
-    }
-    return html`<p dir="auto">${lines.map((line, index) => [index ? html`<br>` : nothing, inline(line, cite)])}</p>`;
-  });
+/** Render an answer, with its citations. @param {string} text @param {(number: number) => unknown} cite renders a citation */
+export const prose = (text, cite) => rendered(text, cite);
+
+/** Render a passage of a document. @param {string} text */
+export function passage(text) {
+  if (!markdown) return rendered(text);
+  const known = cache.get(text);
+  if (known) return known;
+  if (cache.size >= MOST_CACHED) cache.clear();
+  const template = rendered(text);
+  cache.set(text, template);
+  return template;
 }
 
-/** @param {string} text @param {(number: number) => unknown} cite */
-function inline(text, cite) {
-  /** @type {unknown[]} */
-  const parts = [];
-  let from = 0;
-  for (const match of text.matchAll(INLINE)) {
-    parts.push(text.slice(from, match.index));
-    if (match[1] !== undefined) parts.push(html`<strong>${inline(match[1], cite)}</strong>`);
-    else if (match[2] !== undefined) parts.push(html`<code>${match[2]}</code>`);
-    else parts.push(cite(Number(match[3])));
-    from = match.index + match[0].length;
+/** @param {string} text @param {(number: number) => unknown} [cite] */
+function rendered(text, cite) {
+  if (!markdown) load();
+  try {
+    if (markdown && text.length <= MOST_CHARACTERS) return markdown(text, cite);
+  } catch {
+    // too deeply nested for the parser: the text itself is shown
   }
-  parts.push(text.slice(from));
-  return parts;
+  return html`<p class="plain" dir="auto">${text}</p>`;
 }
 
-/** Render a passage with its line breaks. @param {string} text */
-export const passage = (text) => html`<div class="passage" dir="auto">${text}</div>`;
+async function load() {
+  if (isLoading) return;
+  isLoading = true;
+  try {
+    ({ markdown } = await import("./markdown.js"));
+    redraw();
+  } catch {
+    isLoading = false; // the next one is loaded again
+  }
+}

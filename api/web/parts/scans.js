@@ -7,6 +7,7 @@ import { bar } from "./bars.js";
 import { count, plural } from "./format.js";
 import { may } from "./permissions.js";
 import { notify } from "./notice.js";
+import { passage } from "./prose.js";
 
 const MOST = 200; // dead letters in the list
 const UNDIVIDED = ["queued", "parsing", "reading"];
@@ -74,7 +75,7 @@ export function originOf(chunk) {
 
 /** Show the text of a chunk, next to the picture of its page if it was read by OCR. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk */
 export function textOf(document, chunk) {
-  const text = html`<div class="reading" dir="auto"><p class="marked">${chunk.text}</p></div>`;
+  const text = html`<div class="reading" dir="auto"><div class="marked">${passage(chunk.text)}</div></div>`;
   if (chunk.confidence === null || !chunk.page) return text;
   show(document, chunk, chunk.page);
   return html`${chunk.confidence < UNCERTAIN ? html`<p class="warning small">Most words are uncertain, so no questions are generated.</p>` : nothing}

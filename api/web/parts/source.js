@@ -5,6 +5,7 @@ import { ROOT, get } from "../api.js";
 import { redraw } from "../store.js";
 import { channelBars } from "./bars.js";
 import { path, score } from "./format.js";
+import { passage } from "./prose.js";
 
 /** @type {Map<string, Api["ChunkInContextView"] | null>} */
 const around = new Map();
@@ -53,9 +54,9 @@ export function sourcePanel({ number, chunk }, many, index, show, close) {
     <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>
     <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 page ${chunk.page}` : ""}</p>
     <div class="reading" dir="auto">
-      ${read?.before.map((each) => html`<p class="around">${each.text}</p>`) ?? nothing}
-      <p class="marked">${chunk.text}</p>
-      ${read?.after.map((each) => html`<p class="around">${each.text}</p>`) ?? nothing}
+      ${read?.before.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
+      <div class="marked">${passage(chunk.text)}</div>
+      ${read?.after.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
     </div>
     <h3>Why it matched <span class="soft number">${score(chunk.score)}</span></h3>
     ${channelBars(chunk.channels, chunk.matched_question)}

@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, bytes, get, send } from "../api.js";
 import { redraw } from "../store.js";
 import { listen } from "../events.js";
-import { ago, plural, money, nameOf, path, score } from "../parts/format.js";
+import { ago, plural, money, nameOf, opening, path, score } from "../parts/format.js";
 import { columns } from "../parts/bars.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
@@ -238,8 +238,8 @@ function row(chunk) {
   /** @param {Event & {currentTarget: HTMLElement}} event */
   const choose = (event) => open(chunk, event.currentTarget);
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
-      <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), chunk.text.replace(/^[#\s]+/, "").slice(0, 80))}</span>
-      <span class="soft small clip" dir="auto">${chunk.error ?? chunk.text.slice(0, 160)}</span></button>
+      <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), opening(chunk.text, 80))}</span>
+      <span class="soft small clip" dir="auto">${chunk.error ?? opening(chunk.text, 160)}</span></button>
     <span class="small number">${kept(chunk)} kept${dropped(chunk) ? html` <span class="soft">${dropped(chunk)} dropped</span>` : nothing}</span>
     ${chunk.state === "dead" ? stateMark("failed") : nothing}`;
 }

@@ -7,7 +7,7 @@ import { ROOT, get, latest, post } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { nameOf, path, score } from "../parts/format.js";
+import { nameOf, opening, path, score } from "../parts/format.js";
 import { CHANNELS, FUSIONS, fused } from "../parts/fusion.js";
 import { may } from "../parts/permissions.js";
 import { asRequest } from "../parts/request.js";
@@ -162,7 +162,7 @@ function missing() {
       ${seen.found.length ? nothing : html`<p class="soft">No document with that name.</p>`}` : nothing}
     ${opened ? html`<ul role="list" class="passages">${opened.chunks.map((chunk) => html`<li><button class="quiet" dir="auto"
       aria-pressed=${String(seen.expected?.chunk_id === chunk.id)} @click=${() => expect(chunk.id)}>
-      <span class="name">${path(chunk.heading_path, nameOf(opened.document))}</span> <span class="soft small">${chunk.text.slice(0, 100)}</span></button></li>`)}</ul>` : nothing}
+      <span class="name">${path(chunk.heading_path, nameOf(opened.document))}</span> <span class="soft small">${opening(chunk.text, 100)}</span></button></li>`)}</ul>` : nothing}
     ${seen.expected ? expectedChunk(seen.expected) : nothing}</section>`;
 }
 

@@ -6,6 +6,7 @@ import { latest, post } from "../api.js";
 import { redraw } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { plural, path } from "../parts/format.js";
+import { passage } from "../parts/prose.js";
 import { compared, heat, nearest } from "../parts/similarity.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
@@ -185,7 +186,7 @@ function chunk(each, index) {
   const typed = (event) => type(event, index);
   return html`<article class="card">
     <h3><span class="soft">Chunk ${index + 1}</span> <span dir="auto">${path(each.heading_path)}</span></h3>
-    <div class="reading"><p class="marked" dir="auto">${each.text}</p></div>
+    <div class="reading"><div class="marked">${passage(each.text)}</div></div>
     ${similarity?.[index] ? comparison(index, similarity[index])
       : sides.length === 1 ? written(sides[0].chunks[index], sides[0])
         : html`<div class="sides">${sides.map((side, number) => html`<section aria-label=${NAMES[number]}><h4>${NAMES[number]}</h4>${written(side.chunks[index], side)}</section>`)}</div>`}
