@@ -342,7 +342,7 @@ class Drain(Generic[ItemT, OutcomeT]):
 
     def _release(self, item: ItemT) -> None:
         del self._held[id(item)]
-        self._tenants[self._tenant_of(item)] -= 1
+        self._tenants -= Counter([self._tenant_of(item)])  # a tenant without items is removed
         self._slots.release()
         self._freed.set()
 
@@ -352,11 +352,12 @@ class Drain(Generic[ItemT, OutcomeT]):
             await asyncio.wait_for(self._freed.wait(), timeout=most_seconds)
 
     async def _settle_all(self) -> None:
-        large = asyncio.create_task(self._settle_large())
+        loops = [asyncio.create_task(self._settle_groups()), asyncio.create_task(self._settle_large())]
         try:
-            await asyncio.gather(large, self._settle_groups())
+            await asyncio.gather(*loops)
         finally:
-            large.cancel()
+            for loop in loops:
+                loop.cancel()
 
     async def _settle_groups(self) -> None:
         while True:

@@ -576,11 +576,12 @@ async def test_claim_knows_items_of_each_tenant():
     drain = Drain(replace(shop.stage(), claim=claim, **describe), BRIEF, asyncio.Event())
     assert await drain.run()
     assert seen[:2] == [{}, {"even": 1, "odd": 1}]
+    assert set(drain._tenants) == {"even", "odd"}
 
     shop.blocker.set()
     shop.due.clear()
     assert not await drain.run()
-    assert seen[-1] == {}
+    assert (seen[-1], drain._tenants) == ({}, {})
 
 
 async def test_claim_refused_because_of_held_items_is_repeated():
@@ -635,8 +636,12 @@ async def test_failure_of_large_commit_ends_drain():
 
     stage = replace(shop.stage(), settle=settle, is_large=lambda _: True)
 
+    before = asyncio.all_tasks()
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(Drain(stage, LOGGING, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while asyncio.all_tasks() - before:  # no loop of the drain survives it
+            await asyncio.sleep(0.01)
 
 
 async def test_suspect_search_repeats_after_a_second(monkeypatch):
