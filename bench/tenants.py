@@ -84,7 +84,7 @@ class Quiet:
     async def _query(self, session: aiohttp.ClientSession, number: int, due: float) -> None:
         chance = random.Random(number)
         topic = f"{chance.randrange(_DOCUMENTS)}x{chance.randrange(_SECTIONS)}"
-        question = f"What is topic{topic}, question {next(_ASKED)}?"  # the API would remember a repeated one
+        question = f"What is topic{topic}, question {next(_ASKED)}?"  # the API remembers repeated ones
         await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": question})
 
     async def _upload(self, session: aiohttp.ClientSession, name: str, due: float) -> None:

@@ -552,7 +552,7 @@ BUGS = (
         "files of a quiet tenant wait for the slow files of another",
         "tests/unit/test_fair_semaphore.py::test_slow_file_does_not_delay_other_tenant",
         "shared/ingest/parse/fair_semaphore.py",
-        (("while self._waiting:", "while self._waiting and self._free > 0:"),),
+        (("if not turn.comes.done()]:", "if not turn.comes.done() and self._free > 0]:"),),
     ),
     Bug(
         "one tenant's files take all slots of a parse worker",

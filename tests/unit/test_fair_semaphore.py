@@ -51,6 +51,20 @@ async def _held_once(slots, tenant):
         pass
 
 
+async def test_slot_is_not_given_to_cancelled_file():
+    slots = FairSemaphore(1)
+    held = slots.one("a")
+    await held.__aenter__()
+    first, second = (asyncio.create_task(_held_once(slots, "a")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await held.__aexit__(None, None, None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert (first.cancelled(), second.done()) == (True, True)
+
+
 @pytest.mark.parametrize("passes", [0, 1, 2])
 async def test_cancelled_waiter_releases_no_slot(passes):
     slots, order = FairSemaphore(1), []

@@ -43,6 +43,6 @@ async function load() {
     ({ markdown } = await import("./markdown.js"));
     redraw();
   } catch {
-    isLoading = false; // the next one is loaded again
+    isLoading = false; // the next passage tries again
   }
 }

@@ -67,8 +67,9 @@ class FairSemaphore:
         if not self._taken[tenant]:
             del self._taken[tenant]
         self._free += 1
-        while self._waiting:
-            turn = min(self._waiting, key=lambda waiting: self._taken[waiting.tenant])  # the first of equal ones
+        # A cancelled file waits until its own task removes it.
+        while waiting := [turn for turn in self._waiting if not turn.comes.done()]:
+            turn = min(waiting, key=lambda turn: self._taken[turn.tenant])  # the first of equal ones
             if not self._is_free_for(turn.tenant):
                 break
             self._waiting.remove(turn)
