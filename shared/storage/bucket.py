@@ -80,18 +80,21 @@ class UploadBucket(Uploads):
                 size += len(piece)
                 if size > max_bytes:
                     raise too_large(max_bytes)
-                digest.update(piece)
                 buffer += piece
                 if len(buffer) >= _PART_BYTES:
                     sending = sending or await self._start_multipart(name)
-                    with self._refused_on_failure():
-                        await sending.send(bytes(buffer))
+                    content = bytes(buffer)
                     buffer.clear()
+                    await asyncio.to_thread(digest.update, content)
+                    with self._refused_on_failure():
+                        await sending.send(content)
+            content = bytes(buffer)
+            await asyncio.to_thread(digest.update, content)
             if sending is None:
-                await self._write(name, bytes(buffer))
+                await self._write(name, content)
             else:
                 with self._refused_on_failure():
-                    await sending.finish(bytes(buffer))
+                    await sending.finish(content)
         except BaseException:
             if sending is not None:
                 await sending.abort()

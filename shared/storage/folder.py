@@ -54,14 +54,13 @@ class UploadFolder(Uploads):
                     size += len(piece)
                     if size > max_bytes:
                         raise too_large(max_bytes)
-                    digest.update(piece)
                     buffer += piece
                     if len(buffer) >= _FLUSH_BYTES:
                         if file is None:
                             file = await self._in_own(partial(_create, path))
-                        await asyncio.to_thread(file.write, bytes(buffer))
+                        await asyncio.to_thread(_append, file, bytes(buffer), digest)
                         buffer.clear()
-                finish = partial(_finish, file, bytes(buffer), path)
+                finish = partial(_finish, file, bytes(buffer), path, digest)
                 await (self._in_own(finish) if file is None else asyncio.to_thread(finish))
             finally:
                 if file is not None:
@@ -212,8 +211,16 @@ def _create(path: Path) -> BinaryIO:
         return path.open("xb")
 
 
-def _finish(file: BinaryIO | None, rest: bytes, path: Path) -> None:
+def _append(file: BinaryIO, content: bytes, digest: hashlib._Hash) -> None:
+    """Write and hash; in the event loop, the hash of large files would delay the requests of others."""
+    digest.update(content)
+    file.write(content)
+
+
+def _finish(file: BinaryIO | None, rest: bytes, path: Path, digest: hashlib._Hash | None = None) -> None:
     """Write the rest and make the file durable; a small upload is written completely here, in one call of a thread."""
+    if digest is not None:
+        digest.update(rest)
     with file or _create(path) as opened:
         opened.write(rest)
         opened.flush()
