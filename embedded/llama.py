@@ -6,7 +6,6 @@ import argparse
 import os
 import signal
 import sys
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from embedded import openmp
 from embedded.environment import without_secrets
 from embedded.health import http_ok
 from embedded.supervisor import Child
+from shared.process import priority
 from shared.settings import EMBEDDED_LLM
 
 MODEL = EMBEDDED_LLM
@@ -84,7 +84,7 @@ def serve(port: int, niceness: int) -> None:
     while not is_healthy(port):
         if signal.sigtimedwait(stop, HEALTH_POLL_SECONDS):
             os._exit(0)
-    lower_priority(niceness)
+    priority.lower(niceness)
     signal.sigwait(stop)
     del server
     os._exit(0)  # a reply that is being written must not delay the exit
@@ -96,22 +96,6 @@ def is_healthy(port: int) -> bool:
         return http_ok(port, "/health")
     except OSError:
         return False
-
-
-def lower_priority(niceness: int) -> None:
-    """Lower the priority of every thread of this process, and of its session among all sessions.
-
-    Linux gives each thread a priority of its own. If it groups processes by session ("autogroup", as on desktops), the
-    priority of a process counts only within its session.
-    """
-    if sys.platform != "linux":
-        os.nice(niceness)
-        return
-    for thread in Path("/proc/self/task").iterdir():
-        with suppress(ProcessLookupError):  # the thread has ended
-            os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
-    with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(niceness))
 
 
 if __name__ == "__main__":

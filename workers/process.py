@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from celery import Celery, signals
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
 from shared.domain.queues import WORK_QUEUES, WorkQueue
-from shared.process import gc, hardening, logging
+from shared.process import gc, hardening, logging, priority
 from shared.services import ocr
 from shared.services.start import check_start
 from shared.settings import Settings, load, require
@@ -45,7 +44,7 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
 
 
 def work(role: WorkQueue, settings: Settings) -> None:
-    os.nice(_NICENESS)
+    priority.lower(_NICENESS)
     url = require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
     uvloop.run(check_start(settings, role))  # before there are threads, which a process that exits would have to end
     loop = WorkerLoop(role, settings)

@@ -19,7 +19,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
@@ -56,6 +55,7 @@ from shared.ingest.parse.protocol import (
     pack_reply,
 )
 from shared.ingest.parse.questions import assign
+from shared.process import priority
 
 Work = Callable[[Any, bytes], ParseReply]
 """Answers a request of the child's profile about a file with this content."""
@@ -73,14 +73,12 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _UNPRIVILEGED = 65534
-_SESSION_NICENESS = 5  # at 10, a file waits long on a machine that other programs use fully
-_TRIES = 20
 
 
 def main() -> None:
     """Load the extractor, confine this process, then parse until the parent closes the socket."""
     memory_bytes, cpu_seconds, folder, profile = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-    _lower_session()
+    priority.lower(os.nice(0))  # as its worker
     channel = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)
@@ -101,24 +99,6 @@ def main() -> None:
                 channel.sendall(message)
             if reply["outcome"] == "memory":
                 return
-
-
-def _lower_session() -> None:
-    """Give the session of this process a low priority, too.
-
-    If Linux groups processes by session ("autogroup", as on most machines without containers), the priority of a
-    process counts only within its session, and each child has its own. On two cores, another tenant's queries took 1.9
-    seconds at the median while files were parsed, and 0.07 with this priority.
-    """
-    for _ in range(_TRIES):
-        try:
-            Path("/proc/self/autogroup").write_text(str(min(os.nice(0), _SESSION_NICENESS)), encoding="ascii")
-        except BlockingIOError:  # the kernel takes ten changes a second from all users
-            time.sleep(0.1)
-        except OSError:  # the kernel does not group processes
-            return
-        else:
-            return
 
 
 def _parser(folder: Path, profile: str) -> Load:

@@ -1,0 +1,43 @@
+"""The processor priority of a process whose work can wait."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from shared.process import priority
+
+os.nice(int(sys.argv[1]))
+session = Path("/proc/self/autogroup")
+before = session.read_text().split()[-1] if session.exists() else ""
+priority.lower(int(sys.argv[2]))
+after = session.read_text().split()[-1] if session.exists() else ""
+print(os.nice(0), before, after, sep=",")
+"""
+
+
+def lowered(start: int, to: int, *, leads: bool) -> list[str]:
+    """Return the niceness of a process after `lower`, and that of its session before and after."""
+    command = [sys.executable, "-c", PROGRAM, str(start), str(to)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, start_new_session=leads)
+    return done.stdout.strip().split(",")
+
+
+@pytest.mark.parametrize(("start", "to", "expected"), [(0, 10, "10"), (3, 10, "10"), (12, 10, "12")])
+def test_niceness_is_raised_and_never_lowered(start, to, expected):
+    assert lowered(start, to, leads=True)[0] == expected
+
+
+def test_session_of_process_is_lowered():
+    _, before, after = lowered(0, 10, leads=True)
+
+    assert after == ("5" if before else "")
+
+
+def test_session_that_process_does_not_lead_is_unchanged():
+    _, before, after = lowered(0, 10, leads=False)
+
+    assert after == before
