@@ -2,7 +2,8 @@
 
 All processes of a deployment run, with a scripted model without latency. A quiet tenant uploads and queries at a steady
 rate, first without other tenants and then concurrently with a loud tenant (`bench.loud_tenant`) that has limits. Prints
-the quiet tenant's latencies in both cases, the loud tenant's replies, and the usage of each process. The clients of
+the quiet tenant's latencies in both cases, also by part of a query, the loud tenant's replies, and the usage of each
+process. The clients of
 both run on the machine that is measured. A request's time is measured from the moment at which it was due, so that a
 delayed client skips no measurement.
 """
@@ -21,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,9 @@ import orjson
 import psutil
 
 from bench.loud_tenant import TIMES
+from bench.retrieval import parts
 from shared.settings import ApiKey, TenantLimits
-from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
+from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus, execute
 
 SECONDS = 60.0
 _UPLOADS, _QUERIES = 2.0, 10.0  # a second, of the quiet tenant
@@ -57,6 +60,7 @@ class Quiet:
     url: str
     milliseconds: dict[str, list[float]] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
+    parts: list[dict[str, float]] = field(default_factory=list)
 
     async def run(self, seconds: float, phase: str) -> None:
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
@@ -85,7 +89,10 @@ class Quiet:
         chance = random.Random(number)
         topic = f"{chance.randrange(_DOCUMENTS)}x{chance.randrange(_SECTIONS)}"
         question = f"What is topic{topic}, question {next(_ASKED)}?"  # the API remembers repeated ones
-        await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": question})
+        body = await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": question})
+        if "metadata" in body:
+            whole = (time.perf_counter() - due) * 1000
+            self.parts.append(parts(body["metadata"]["milliseconds"] | {"client": whole}))
 
     async def _upload(self, session: aiohttp.ClientSession, name: str, due: float) -> None:
         body = {"external_id": name, "text": f"# Report {name}\n\n" + f"The ferry {name} leaves at noon. " * 30}
@@ -121,7 +128,10 @@ def main() -> None:
     keys = tuple(ApiKey.parse(f"{tenant}:{key}") for tenant, key in _KEYS.items())
     settings = provider.settings(api_keys=keys, tenant_limits={"loud": _LIMITS})
     try:
-        with tempfile.TemporaryDirectory() as folder, Deployment(settings, Path(folder)) as deployment:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Deployment(settings, Path(folder), launch=partial(execute, apart=True)) as deployment,
+        ):
             deployment.client.headers["x-api-key"] = _KEYS["quiet"]
             deployment.wait_for_workers()
             deployment.ingest(corpus(_DOCUMENTS, _SECTIONS))
@@ -177,6 +187,10 @@ def print_waits(alone: Quiet, together: Quiet) -> None:
                 f"{name:<12} p{percent}  {first:8.1f} ms alone  {second:8.1f} ms together  times {second / first:5.2f}"
             )
     for name, quiet in (("alone", alone), ("together", together)):
+        for part in quiet.parts[0] if quiet.parts else ():
+            values = [one[part] for one in quiet.parts]
+            middle, late = _percentile(values, 50), _percentile(values, 95)
+            print(f"  a query {name}: {part:<16} p50 {middle:8.1f} ms   p95 {late:8.1f} ms")
         print(f"  answers {name}: {_listed(quiet.statuses)}")
 
 

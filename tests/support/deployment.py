@@ -57,10 +57,10 @@ class Process(Protocol):
 Launch = Callable[[Sequence[str], Mapping[str, str], Path], Process]
 
 
-def execute(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
-    """Run a command; its output is appended to a file."""
+def execute(command: Sequence[str], environment: Mapping[str, str], log: Path, *, apart: bool = False) -> Process:
+    """Run a command, in a session of its own if `apart`; its output is appended to a file."""
     with log.open("ab") as file:
-        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=apart)
 
 
 class ScriptedProvider:
