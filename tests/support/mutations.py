@@ -326,8 +326,26 @@ BUGS = (
     Bug(
         "parsers have the priority of queries",
         "tests/integration/test_parsing_sandbox.py::test_low_priority_of_child_counts_among_all_sessions",
-        "shared/ingest/parse/child.py",
+        "shared/process/priority.py",
         (('"/proc/self/autogroup"', '"/proc/self/no-autogroup"'),),
+    ),
+    Bug(
+        "a worker lowers the priority of a session that it does not lead",
+        "tests/unit/test_priority.py::test_session_that_process_does_not_lead_is_unchanged",
+        "shared/process/priority.py",
+        (("if os.getsid(0) == os.getpid():", "if True:"),),
+    ),
+    Bug(
+        "all requests that arrive together start in one iteration",
+        "tests/unit/test_api_requests.py::test_few_requests_start_in_one_iteration",
+        "api/http/middleware.py",
+        (("_AT_ONCE = 4 ", "_AT_ONCE = 4_000 "),),
+    ),
+    Bug(
+        "the requests of a loud tenant start before those of others",
+        "tests/unit/test_api_requests.py::test_requests_start_in_turns_of_their_keys",
+        "api/http/middleware.py",
+        (("self._waiting[key] = turns  #", "self._waiting = OrderedDict({key: turns, **self._waiting})  #"),),
     ),
     Bug(
         "a process that waits for migrations has a transaction",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from api.http import paging
 from api.http.bodies import parse_json, validate_as
-from api.http.middleware import StartLimit
+from api.http.middleware import Starts
 from api.http.problems import InvalidFields, MalformedRequest
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
@@ -281,19 +281,49 @@ def test_invalid_base64_is_rejected(text):
         content_of(DocumentBody(content_base64=text))
 
 
-async def test_simultaneous_requests_start_in_batches_of_hundreds():
-    starts, passes, started = StartLimit(), [0], Counter()
+async def test_few_requests_start_in_one_iteration():
+    starts, passes, started = Starts(), [0], Counter()
 
     async def request():
-        await starts.acquire()
+        await starts.acquire(b"key")
         started[passes[0]] += 1
 
     async with asyncio.TaskGroup() as requests:
-        for _ in range(1_000):
+        for _ in range(200):
             requests.create_task(request())
-        while started.total() < 1_000:
+        while started.total() < 200:
             await asyncio.sleep(0)
             passes[0] += 1
 
-    assert max(started.values()) <= 100
-    assert len(started) <= 12
+    assert max(started.values()) <= 4
+    assert len(started) <= 55  # none waits without need
+
+
+async def test_requests_start_in_turns_of_their_keys():
+    starts, order = Starts(), []
+
+    async def request(key):
+        await starts.acquire(key)
+        order.append(key)
+
+    async with asyncio.TaskGroup() as requests:
+        for key in [b"loud"] * 100 + [b"quiet"] * 3:
+            requests.create_task(request(key))
+
+    assert max(place for place, key in enumerate(order) if key == b"quiet") < 12
+
+
+async def test_cancelled_request_takes_no_turn():
+    starts, order = Starts(), []
+
+    async def request(number):
+        await starts.acquire(b"key")
+        order.append(number)
+
+    tasks = [asyncio.create_task(request(number)) for number in range(12)]
+    await asyncio.sleep(0)
+    for task in tasks[4:11]:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+    assert order == [0, 1, 2, 3, 11]
