@@ -61,9 +61,12 @@ def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
     def stop(**_: Any) -> None:
         loop.stop()
 
+    @signals.worker_ready.connect(weak=False)
+    def listens(**_: Any) -> None:
+        gc.freeze()
+        structlog.get_logger().info("worker.started", queue=role)
+
     loop.run(loop.services.start())
-    gc.freeze()
-    structlog.get_logger().info("worker.started", queue=role)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
     arguments = [
         "--quiet",
