@@ -24,7 +24,7 @@ from cli.commands import dead_letters as dead_commands
 from cli.commands import documents as document_commands
 from cli.commands import estimate as estimate_command
 from cli.commands import verify as verify_command
-from cli.output import duration
+from shared.domain.durations import duration
 from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
 from tests.support import replies
