@@ -57,9 +57,7 @@ def fleet(deployment):
 def quoting(deployment):
     """The address of an API process whose answers are quotations."""
     port = free_port()
-    process = deployment.run(
-        "api-quoting", [sys.executable, "-m", "api"], answering="extractive", api_port=port
-    )
+    process = deployment.run("api-quoting", [sys.executable, "-m", "api"], answering="extractive", api_port=port)
     yield f"http://127.0.0.1:{port}"
     process.terminate()
     process.wait()

@@ -45,26 +45,22 @@ def _sentence(ship: str) -> str:
 
 
 def _markdown(ship: str, variant: int) -> tuple[bytes, str]:
-    plain = _sentence(ship)
-    marked, words = [
-        (f"**The anchor** of the *{ship}* weighs `4.5` tonnes, without its ~~old~~ chain.", ""),
+    plain, site = _sentence(ship), "https://example.org/ship"
+    rows = f"| ship | anchor | weight |\n|---|:-:|--:|\n| Yawl | **iron** | 3 |\n| {ship} | `steel` | 4.5 t |\n| Punt |"
+    written, shown = [
+        (f"**The anchor** of the *{ship}* weighs `4.5` tonnes, without its chain.", plain),
         (f"- Chains rust.\n- [ ] {plain}\n- Ropes do not.", plain),
-        (f"> \U0001f6a2 Quoted. \u201cThe anchor of the **{ship}**\n> weighs 4.5 tonnes.\u201d Ropes do not.", ""),
         (
-            f"| ship | anchor | weight |\n|---|:-:|--:|\n| Yawl | **iron** | 3 |\n| {ship} | `steel` | 4.5 t |\n"
-            "| Punt | wood | 1 |",
-            f"{ship}steel4.5 t",
+            f"> \U0001f6a2 Quoted. \u201cThe anchor of the **{ship}**\n> weighs ~~5~~ tonnes.\u201d Ropes do not.",
+            f"\u201cThe anchor of the {ship} weighs 5 tonnes.\u201d",
         ),
-        (f"Ask [the port](https://example.org/a_b). The anchor of the [{ship}](https://example.org/ship) is heavy!", ""),
+        (rows, f"{ship}steel4.5 t"),
+        (
+            f"Ask [the port](https://example.org/a_b). The anchor of the [{ship}]({site}) is heavy!",
+            f"The anchor of the {ship} ({site}) is heavy!",
+        ),
     ][variant]
-    shown = [
-        f"The anchor of the {ship} weighs 4.5 tonnes, without its old chain.",
-        words,
-        f"\u201cThe anchor of the {ship} weighs 4.5 tonnes.\u201d",
-        words,
-        f"The anchor of the {ship} (https://example.org/ship) is heavy!",
-    ][variant]
-    return f"# Ships\n\n{BEFORE}\n\n{marked}\n\n## More\n\n{AFTER}\n".encode(), shown
+    return f"# Ships\n\n{BEFORE}\n\n{written}\n\n## More\n\n{AFTER}\n".encode(), shown
 
 
 def _text(ship: str, variant: int) -> tuple[bytes, str]:
@@ -80,18 +76,20 @@ def _text(ship: str, variant: int) -> tuple[bytes, str]:
 
 def _html(ship: str, variant: int) -> tuple[bytes, str]:
     plain = _sentence(ship)
-    body, words = [
+    body, shown = [
         (f"<p>{BEFORE} {plain} {AFTER}</p>", plain),
-        (f"<p>{BEFORE} The <b>anchor of the {ship}</b> weighs <i>4.5</i> tonnes. {AFTER}</p>", ""),
+        (
+            f"<p>{BEFORE} The <b>anchor of the {ship}</b> weighs <i>4.5</i> tonnes, without its chain. {AFTER}</p>",
+            plain,
+        ),
         (f"<ul><li>{BEFORE}</li><li>{plain}</li></ul>", plain),
         (f"<table><tr><th>ship</th><th>t</th></tr><tr><td>{ship}</td><td>4.5</td></tr></table>", f"{ship}4.5"),
-        (f"<blockquote>The anchor of the {ship} weighs &lt;5 tonnes &amp; more.</blockquote>", ""),
+        (
+            f"<blockquote>The anchor of the {ship} weighs &lt;5 tonnes &amp; more.</blockquote>",
+            f"The anchor of the {ship} weighs <5 tonnes & more.",
+        ),
     ][variant]
-    words = words or {
-        1: f"The anchor of the {ship} weighs 4.5 tonnes.",
-        4: f"The anchor of the {ship} weighs <5 tonnes & more.",
-    }[variant]
-    return f"<html><head><title>Ships</title></head><body><h1>Ships</h1>{body}</body></html>".encode(), words
+    return f"<html><head><title>Ships</title></head><body><h1>Ships</h1>{body}</body></html>".encode(), shown
 
 
 def _paragraphs(write: Callable[[list[str]], bytes]) -> Callable[[str, int], tuple[bytes, str]]:

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from shared.domain.collections import Baseline
 from shared.domain.errors import BadReply
 from shared.domain.usage import Usage
 from shared.providers.chat import Completion
 from shared.providers.embedding import Prefixes
-from shared.domain.collections import Baseline
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage, Support
 from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD, _ranked, answer_floor
 from shared.query.answer.quotes import MAX_SENTENCES, candidates
@@ -79,7 +79,7 @@ async def test_generated_answer_contains_citations():
         (9,),
         Usage(50, 7),
         "generative",
-        support=(Support(1, 0, 33), Support(2, 11, 35)),
+        support=(Support(1, 0, 33), Support(2, 11, 36)),
     )
     assert await answerer.answer("When?", PASSAGES) == expected
     assert await streamed(answerer, "When?", PASSAGES) == expected
@@ -189,6 +189,7 @@ def test_similarity_floor_depends_on_model():
         "**Install httpx**",
         "Install httpx",
     ],
+    ids=lambda text: text.partition("\n")[0],
 )
 def test_code_and_headings_are_not_quoted(text):
     passage = Passage(1, f"{text}\n\nA client is closed at the end.", "Install HTTPX", ("Guide",))

@@ -7,7 +7,9 @@ import pytest
 from shared.query.answer import Passage, Support
 from shared.query.answer.support import supporting
 
-LEAVE = "# Leave\n\nEverybody has 30 days of leave a year. Salaries are paid on the last working day.\n\nThe rest expires."
+LEAVE = (
+    "# Leave\n\nAll staff have 30 days of leave a year. Salaries are paid on the last working day.\n\nThe rest expires."
+)
 
 
 def texts(answer, *passages):
@@ -18,17 +20,17 @@ def texts(answer, *passages):
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ("You get 30 days of leave [1].", ["Everybody has 30 days of leave a year."]),
-        ("You get 30 days of leave. [1]", ["Everybody has 30 days of leave a year."]),
-        ("You get 30 days of leave.[1] More text follows.", ["Everybody has 30 days of leave a year."]),
+        ("You get 30 days of leave [1].", ["All staff have 30 days of leave a year."]),
+        ("You get 30 days of leave. [1]", ["All staff have 30 days of leave a year."]),
+        ("You get 30 days of leave.[1] More text follows.", ["All staff have 30 days of leave a year."]),
         ("According to [1], salaries are paid on the last day.", ["Salaries are paid on the last working day."]),
         ("[1] states that salaries are paid late.", ["Salaries are paid on the last working day."]),
         (
             "You get 30 days of leave, and the rest expires [1].",
-            ["Everybody has 30 days of leave a year.", "The rest expires."],
+            ["All staff have 30 days of leave a year.", "The rest expires."],
         ),
-        ("Salaries are paid. You get 30 days of leave [1].", ["Everybody has 30 days of leave a year."]),
-        ("30 Tage Urlaub [1].", ["Everybody has 30 days of leave a year."]),
+        ("Salaries are paid. You get 30 days of leave [1].", ["All staff have 30 days of leave a year."]),
+        ("30 Tage Urlaub [1].", ["All staff have 30 days of leave a year."]),
         ("Tout autre chose [1].", []),
         ("You get 30 days of leave.", []),
     ],
@@ -42,18 +44,18 @@ def test_each_citation_is_supported_by_its_own_statement():
     answer = "Leave lasts 30 days [1], and the per diem is 57 euros [2]. Salaries are paid on the last day [1][2]."
 
     assert texts(answer, LEAVE, travel) == [
-        (1, "Everybody has 30 days of leave a year."),
+        (1, "All staff have 30 days of leave a year."),
         (1, "Salaries are paid on the last working day."),
         (2, "The per diem is 57 euros."),
     ]
 
 
-def test_table_row_supports_statement():
-    text, row = "Kein Anspruch.\n\n| Art | Tage |\n|---|---|\n| Sonderurlaub | 12 |", "| Sonderurlaub | 12 |"
-    start = text.index(row)
+def test_row_and_header_of_table_support_statement():
+    text = "Kein Anspruch.\n\n| Art | Tage |\n|---|---|\n| Urlaub | 30 |\n| Sonderurlaub | 12 |"
+    header, row = text.index("| Art"), text.index("| Sonderurlaub")
 
     found = supporting("Es gibt 12 Tage Sonderurlaub [4].", [Passage(4, text, language="de")])
-    assert found == (Support(4, start, start + len(row)),)
+    assert found == (Support(4, header, header + 14), Support(4, row, len(text)))
 
 
 def test_long_passages_are_compared_in_bounded_time():

@@ -14,6 +14,7 @@ MAX_SENTENCES = 96
 
 _PASSAGES = 8
 _CITATION_LIKE = re.compile(r"\s*\[\d{1,3}\]")
+_CHECKBOX = re.compile(r"\[[ xX]\]\s+")
 _QUOTED_LINE = re.compile(r"\n\s*(?:>\s?)+")
 _CONTENT = re.compile(r"\w{2}")
 # Prompts of Python, IPython and shells. A dollar sign before a number is a price.
@@ -61,12 +62,14 @@ def candidates(passages: Sequence[Passage]) -> list[Quote]:
     share = MAX_SENTENCES // max(1, min(len(passages), _PASSAGES))
     for passage in passages[:_PASSAGES]:
         for span in islice(_quotable(passage), share):
-            lines = _QUOTED_LINE.sub(" ", passage.text[span.start : span.end])
+            box = _CHECKBOX.match(passage.text, span.start, span.end)
+            start = box.end() if box else span.start
+            lines = _QUOTED_LINE.sub(" ", passage.text[start : span.end])
             text = _CITATION_LIKE.sub("", " ".join(lines.split()))
             if span.kind == "row":
                 text = text.strip("| ")
             if _CONTENT.search(text):
-                support = Support(passage.number, span.start, span.end)
+                support = Support(passage.number, start, span.end)
                 is_complete = span.kind != "row" and has_final_mark(text)
                 quotes.setdefault(text, Quote(text, support, is_complete, _QUESTION.search(text) is not None))
     return list(quotes.values())

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
 from math import log1p
 
 from shared.domain.text.bm25 import document_vector
@@ -25,7 +25,7 @@ _FURTHER_SHARE = 0.3  # of that weight, for another sentence, in words that bett
 _MOST_SENTENCES = 3  # per citation
 _COMPARED = 1_000  # sentences of all cited passages together: a few milliseconds
 
-_Terms = Set[int]
+_Terms = frozenset[int]
 
 
 def supporting(text: str, passages: Sequence[Passage]) -> tuple[Support, ...]:
@@ -59,7 +59,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Yield each cited number with the statement that it is cited for."""
     groups = [*_CITATIONS.finditer(text)]
     start, statement = 0, ""
-    for group, following in zip(groups, [*groups[1:], None], strict=True):
+    for group, following in zip_longest(groups, groups[1:]):
         before = _last_sentence(text[start : group.start()])
         if not has_final_mark(before) and len(_terms(before, None)) < _LEAST_TERMS and (before or not statement):
             after = text[group.end() : following.start() if following else len(text)]
