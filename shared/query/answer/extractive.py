@@ -96,7 +96,7 @@ def _of_answers(quotes: Sequence[Quote], similarities: Sequence[float]) -> list[
 
 
 def _ranked(quotes: Sequence[Quote], similarities: Sequence[float]) -> list[int]:
-    """Return the quotes that are no questions, nearest first."""
+    """Return the quotes without questions, nearest first."""
     worth = [
         similarity if quote.is_complete else similarity - _FRAGMENT
         for quote, similarity in zip(quotes, similarities, strict=True)
