@@ -1525,7 +1525,7 @@ BUGS = (
         "an uncertain answer looks certain",
         QUOTES + "test_uncertain_answer_shows_three_best_passages",
         "shared/query/answer/extractive.py",
-        (("if self._scale(best) < _CERTAIN:", "if best < _CERTAIN:"),),
+        (("if self._scale(best) < self._certain:", "if best < self._certain:"),),
     ),
     Bug(
         "a citation after the final mark belongs to the next sentence",

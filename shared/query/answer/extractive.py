@@ -20,7 +20,7 @@ _MARGIN = 0.12  # maximum difference of another sentence from the best
 # from unrelated passages; at 0.5 82, 24 and 0 % (`bench.questions --answers`).
 _FLOORS = {"all-minilm-l6-v2": 0.4}
 _DEFAULT_FLOOR = 0.3
-_CERTAIN = 0.5  # similarity on the scale of the collection's baseline; below it the answer is uncertain
+_UNCERTAIN = 0.1  # above the floor, on the scale of the baseline, an answer is uncertain: see the shares above
 _FRAGMENT = 0.05  # a complete sentence is preferred to a fragment that is nearer by less
 _FOLLOWING = 0.05  # the sentence after a question is at most this much farther from the user's question
 
@@ -38,6 +38,7 @@ class ExtractiveAnswerer:
     def __init__(self, embedder: Embedder, floor: float | None = None, baseline: Baseline | None = None) -> None:
         self._embedder = embedder
         self._floor = answer_floor(embedder.name) if floor is None else floor
+        self._certain = self._floor + _UNCERTAIN
         self._scale = scale_of(baseline or Baseline()) or float
 
     @property
@@ -62,7 +63,7 @@ class ExtractiveAnswerer:
         if best < self._floor:
             return nothing_found(self.form)
         ranked = _ranked(quotes, similarities)
-        if self._scale(best) < _CERTAIN:
+        if self._scale(best) < self._certain:
             return _answer(UNCERTAIN_LEAD, _of_first_passages(quotes, ranked), is_certain=False)
         threshold = max(self._floor, best - _MARGIN)
         nearest = [index for index in ranked[:MAX_QUOTES] if similarities[index] >= threshold]
