@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def duration(seconds: float) -> str:
     """Return a duration in the largest suitable units: 40 s, 43 min, 2 h 5 min, 3 d 4 h."""
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    minutes, hours = int(seconds / 60 + 0.5), int(seconds / 3600 + 0.5)  # a half is rounded up, as on the page
     if seconds < 90:  # noqa: PLR2004
         return f"{seconds:.0f} s"
     if minutes < 90:  # noqa: PLR2004

@@ -328,6 +328,7 @@ def test_excerpt_ends_between_paragraphs():
         (0, "0 s"),
         (89.4, "89 s"),
         (90, "2 min"),
+        (2_550, "43 min"),
         (5_000, "83 min"),
         (7_200, "2 h"),
         (7_500, "2 h 5 min"),
