@@ -24,7 +24,6 @@ LOCATE = """async (passages) => {
     if (plain) box.textContent = text; else render(markdown(text), box);
     const { ranges } = highlight(box, text, sentences);
     const drawn = [...CSS.highlights.get("cited")].map((range) => range.toString());
-    if (plain) { box.remove(); }
     return { drawn, words: ranges.map(wordsOf) };
   });
 }"""

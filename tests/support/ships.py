@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -112,7 +113,8 @@ def _docx(texts: list[str]) -> bytes:
 
 
 def _pdf(texts: list[str]) -> bytes:
-    return pdf([(text, None) for text in texts])
+    """Return a file with a sentence on each page, because the text to the right of a page is not read."""
+    return pdf([(sentence, None) for text in texts for sentence in re.split(r"(?<=\.) (?=[A-Z])", text)])
 
 
 def _csv(ship: str, variant: int) -> tuple[bytes, str]:
