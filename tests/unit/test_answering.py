@@ -225,7 +225,7 @@ def test_complete_sentence_is_preferred_to_fragment():
 
 async def test_uncertain_answer_shows_three_best_passages():
     passages = [Passage(n, f"Alpha beta gamma delta number{n}. Another text.") for n in range(1, 6)]
-    answerer = ExtractiveAnswerer(WordEmbedder(), floor=0.3, baseline=Baseline(0.5, 0.05))
+    answerer = ExtractiveAnswerer(WordEmbedder(), floor=0.3, baseline=Baseline(0.6, 0.05))
     answer = await answerer.answer("Alpha beta zeta eta?", passages)
 
     quotes = [f"> Alpha beta gamma delta number{n}. [{n}]" for n in (1, 2, 3)]
