@@ -1504,8 +1504,8 @@ BUGS = (
         (("timeout=self._page_timeout,", "timeout=self._timeout,"),),
     ),
     Bug(
-        "a prompt of Python is quoted as a sentence",
-        QUOTES + "test_code_and_headings_are_not_quoted[>>> import httpx]",
+        "a prompt of a shell is quoted as a sentence",
+        QUOTES + "test_code_and_headings_are_not_quoted[$ pip install httpx]",
         "shared/query/answer/quotes.py",
         (("if any(map(_PROMPT.match, lines)):", "if False:"),),
     ),
