@@ -51,7 +51,7 @@ from shared.ingest.generate import (
 from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider
 from shared.query.answer import Passage
-from shared.query.answer.extractive import candidates
+from shared.query.answer.quotes import candidates
 
 EVALDATA = Path(__file__).resolve().parents[1].parent / "shared" / "evaldata"
 

@@ -33,6 +33,7 @@ from rich.table import Table
 from cli.corpus_ingestion import CorpusLoad
 from cli.explanation import print_explanation
 from cli.ingestion import UploadBatch
+from shared.domain.durations import duration
 from shared.domain.errors import Unavailable
 from shared.domain.keys import Key as LedgerKey
 
@@ -255,24 +256,6 @@ def _hold(limit: Json) -> str:
     if limit.get("flex_pause_seconds"):
         return f"[yellow]no capacity in the tier flex, next call in {duration(limit['flex_pause_seconds'])}[/yellow]"
     return ""
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in the largest suitable units: 40 s, 3 min, 2 h 5 min, 3 d 4 h."""
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
-    if seconds < 90:  # noqa: PLR2004
-        return f"{seconds:.0f} s"
-    if minutes < 90:  # noqa: PLR2004
-        return f"{minutes} min"
-    if hours < 48:  # noqa: PLR2004
-        return _two_units(minutes, 60, "h", "min")
-    return _two_units(hours, 24, "d", "h")
-
-
-def _two_units(count: int, size: int, large: str, small: str) -> str:
-    """Return a number of small units in both units, without zeros."""
-    rest = count % size
-    return f"{count // size} {large} {rest} {small}" if rest else f"{count // size} {large}"
 
 
 def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) -> None:

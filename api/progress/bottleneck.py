@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from api.schemas.status import PaceView
 from shared.domain.budgets import Budget
+from shared.domain.durations import duration
 from shared.domain.limit_use import LimitUse
 from shared.ledger.work.backlog import Backlog
 
@@ -58,8 +60,7 @@ def _of_limits(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
             return "breaker", f"the {use.component} provider fails, and calls wait until it answers again."
     if waiting := [use for use in uses if use.cooldown.total_seconds() > 0]:
         use = max(waiting, key=lambda use: use.cooldown)
-        seconds = max(1, round(use.cooldown.total_seconds()))
-        return "cooldown", f"the {use.component} provider requested a wait of {seconds} s."
+        return "cooldown", f"the {use.component} provider requested a wait of {_said(use.cooldown)}."
     used = [(share, use) for use in uses if (share := _share(use)) > _NEARLY]
     if not used:
         return _of_flex(uses)
@@ -72,9 +73,8 @@ def _of_limits(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
 def _of_flex(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
     for use in uses:
         if use.flex_pause.total_seconds() > 0:
-            seconds = max(1, round(use.flex_pause.total_seconds()))
             sentence = f"the {use.component} provider has no capacity left in the service tier flex"
-            return "cooldown", f"{sentence}; the next call is made in {seconds} s."
+            return "cooldown", f"{sentence}; the next call is made in {_said(use.flex_pause)}."
     return None
 
 
@@ -113,7 +113,12 @@ def _of_work(backlog: Backlog) -> tuple[str, str]:
     rate = f"{backlog.rate:,.0f} chunks finish per minute"
     if backlog.eta is None:
         return "working", f"{rate}, and there is no bottleneck."
-    return "working", f"{rate}, and the open chunks need about {max(1, round(backlog.eta.total_seconds())):,} s."
+    return "working", f"{rate}, and the open chunks need about {_said(backlog.eta)}."
+
+
+def _said(time: timedelta) -> str:
+    """Return a duration in words, at least a second."""
+    return duration(max(1, round(time.total_seconds())))
 
 
 def _sentence(text: str) -> str:

@@ -147,7 +147,7 @@ class _Completion:
             answer = await answerer.answer(self.condensed.text, passages_of(self.retrieval.chunks))
         await self.query_log.note(self.retrieval.query_id, found=answer.found)
         order = self._order()
-        content, annotations = order.feed(answer.text), self._annotations(order)
+        content, annotations = order.feed(answer.text), self._annotations(order, answer)
         content += self._sources(annotations)
         return ChatReply(
             id=_new_id(),
@@ -174,7 +174,7 @@ class _Completion:
                         yield _chunk(common, {"content": order.feed(piece)})
         assert answer is not None
         await self.query_log.note(self.retrieval.query_id, found=answer.found)
-        if annotations := self._annotations(order):
+        if annotations := self._annotations(order, answer):
             yield _chunk(common, {"annotations": [annotation.model_dump() for annotation in annotations]})
         if sources := self._sources(annotations):
             yield _chunk(common, {"content": sources})
@@ -187,17 +187,19 @@ class _Completion:
     def _order(self) -> CitationOrder:
         return CitationOrder(range(1, len(self.retrieval.chunks) + 1))
 
-    def _annotations(self, order: CitationOrder) -> list[Annotation]:
+    def _annotations(self, order: CitationOrder, answer: Answer) -> list[Annotation]:
         return [
-            self._annotation(number_of_citation, self.retrieval.chunks[number - 1], span)
+            self._annotation(number_of_citation, self.retrieval.chunks[number - 1], span, answer.sentences_of(number))
             for number_of_citation, (number, span) in enumerate(order.spans.items(), 1)
         ]
 
-    def _annotation(self, number_of_citation: int, chunk: RetrievedChunk, span: tuple[int, int]) -> Annotation:
+    def _annotation(
+        self, number_of_citation: int, chunk: RetrievedChunk, span: tuple[int, int], sentences: list[tuple[int, int]]
+    ) -> Annotation:
         start, end = span
         title = chunk.content.title or chunk.external_id
         url = UrlCitation(start_index=start, end_index=end, title=title, url=_address(chunk, self.server))
-        return Annotation(url_citation=url, foreask=citation_of(number_of_citation, chunk))
+        return Annotation(url_citation=url, foreask=citation_of(number_of_citation, chunk, sentences))
 
     def _sources(self, annotations: Sequence[Annotation]) -> str:
         """Return a list of the cited sources as Markdown, if requested."""

@@ -190,7 +190,10 @@ class _Stopwatch:
 
 
 def passages_of(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
-    return [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
+    return [
+        Passage(n, c.text, c.content.title, c.content.heading_path, c.score, c.content.language)
+        for n, c in enumerate(chunks, 1)
+    ]
 
 
 def _retrieve_reply(body: RetrieveBody, retrieval: Retrieval, stopwatch: _Stopwatch) -> RetrieveReply:
@@ -204,14 +207,15 @@ def _query_reply(body: QueryBody, answer: Answer, retrieval: Retrieval, stopwatc
         answer=answer.text,
         found=answer.found,
         form=answer.form,
-        citations=[citation_of(number, retrieval.chunks[number - 1]) for number in answer.cited],
+        certain=answer.is_certain,
+        citations=[citation_of(n, retrieval.chunks[n - 1], answer.sentences_of(n)) for n in answer.cited],
         removed_citations=list(answer.removed_citations),
         chunks=_chunks(body, retrieval.chunks),
         metadata=_metadata(body, retrieval, answer.usage, stopwatch),
     )
 
 
-def citation_of(number: int, chunk: RetrievedChunk) -> Citation:
+def citation_of(number: int, chunk: RetrievedChunk, sentences: list[tuple[int, int]]) -> Citation:
     return Citation(
         number=number,
         document_id=chunk.document_id,
@@ -222,6 +226,7 @@ def citation_of(number: int, chunk: RetrievedChunk) -> Citation:
         span=chunk.span,
         text=chunk.text,
         chunk_id=chunk.chunk_id,
+        sentences=sentences,
     )
 
 

@@ -198,6 +198,9 @@ class Citation(ReplyModel):
     span: tuple[int, int]
     text: str
     chunk_id: str
+    sentences: list[tuple[int, int]] = Field(
+        description="Start and end of each sentence in `text` that supports the answer; empty if none was identified"
+    )
 
 
 class QueryUsage(ReplyModel):
@@ -326,7 +329,7 @@ _FOUND_EXAMPLE = {
 }
 
 _CITED = ("document_id", "external_id", "title", "heading_path", "page", "span", "text", "chunk_id")
-FOUND_CITATION_EXAMPLE = {"number": 1} | {name: _FOUND_EXAMPLE[name] for name in _CITED}
+FOUND_CITATION_EXAMPLE = {"number": 1} | {name: _FOUND_EXAMPLE[name] for name in _CITED} | {"sentences": [[0, 38]]}
 
 
 class TokenEvent(ReplyModel):
@@ -351,6 +354,7 @@ class QueryReply(ReplyModel):
         answer="You have 30 days of leave a year [1].",
         found=True,
         form="generative",
+        certain=True,
         citations=[FOUND_CITATION_EXAMPLE],
         removed_citations=[],
         chunks=[_FOUND_EXAMPLE],
@@ -360,6 +364,10 @@ class QueryReply(ReplyModel):
     answer: str
     found: bool = Field(description="`false` if the documents do not answer the question; the answer then says so")
     form: Form = Field(description="`extractive`: quoted from the documents, not written by a model")
+    certain: bool = Field(
+        description="`false` if an extractive answer is hardly nearer to the question than unrelated texts; the answer"
+        " then says so and quotes the three best passages"
+    )
     citations: list[Citation] = Field(description="In order of appearance")
     removed_citations: list[int] = Field(description="Numbers that the model cited although no passage has them")
     chunks: list[RetrievedChunkView]

@@ -59,12 +59,14 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
     """
     if _is_extractive(parts):
         embedders = query_embedders(parts)
-        extractive = {
-            name: ExtractiveAnswerer(embedders.of(name), answer_floor(embedding.model))
-            for name, embedding in parts.embeddings.items()
-        }
-        of_none = next(iter(extractive.values()))
-        return lambda _, collection, _links: extractive[collection.embedding_model] if collection else of_none
+        floors = {name: answer_floor(embedding.model) for name, embedding in parts.embeddings.items()}
+
+        def quoting(_: str, collection: Collection | None, _links: bool) -> Answerer:
+            name = collection.embedding_model if collection else next(iter(floors))
+            baseline = collection.baseline if collection else None
+            return ExtractiveAnswerer(embedders.of(name), floors[name], baseline)
+
+        return quoting
     return lambda tenant, _, links: GenerativeAnswerer(_chat_of_a_query(parts, tenant), links=links)
 
 

@@ -248,6 +248,8 @@ async def test_quotes_are_complete_sentences_in_every_language(services, setting
     quotes = [line[2 : line.rindex(" [")] for line in answered.answer.splitlines() if line.startswith("> ")]
     assert HANDBOOK[language][0] in quotes
     assert set(quotes) <= {sentence for sentences in HANDBOOK.values() for sentence in sentences}
+    supporting = [each.text[start:end] for each in answered.citations for start, end in each.sentences]
+    assert sorted(supporting) == sorted(quotes)
 
 
 async def test_answer_cites_document_in_question_language(client, services):

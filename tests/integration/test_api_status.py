@@ -193,6 +193,10 @@ def test_most_important_bottleneck_is_shown():
         "No worker serves the embedding 'e5', and 3 chunks wait for one."
     )
     assert bottleneck().sentence == "12 chunks finish per minute, and the open chunks need about 20 s."
+    long = replace(backlog, eta=timedelta(seconds=2_550))
+    assert bottleneck(work=long).sentence.endswith("the open chunks need about 43 min.")
+    slow = replace(full, cooldown=timedelta(hours=2, minutes=5))
+    assert bottleneck([slow]).sentence == "The llm provider requested a wait of 2 h 5 min."
 
 
 async def test_history_shows_finished_work_per_minute(client, services):

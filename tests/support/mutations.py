@@ -114,6 +114,7 @@ GIT_PACKS = "tests/unit/test_git_packs.py::"
 POSTGRESQL = "tests/integration/test_postgresql_sources.py::"
 WEB = "tests/integration/test_web_sources.py::"
 WEB_READING = "tests/unit/test_web_reading.py::"
+QUOTES = "tests/unit/test_answering.py::"
 BUGS = (
     Bug(
         "a document is deleted after one listing",
@@ -1519,6 +1520,42 @@ BUGS = (
         PAGES + "test_slow_page_ends_at_its_clock",
         "shared/ingest/parse/sandbox.py",
         (("timeout=self._page_timeout,", "timeout=self._timeout,"),),
+    ),
+    Bug(
+        "a prompt of a shell is quoted as a sentence",
+        QUOTES + "test_code_and_headings_are_not_quoted[$ pip install httpx]",
+        "shared/query/answer/quotes.py",
+        (("if any(map(_PROMPT.match, lines)):", "if False:"),),
+    ),
+    Bug(
+        "a listed heading is quoted as a sentence",
+        QUOTES + "test_code_and_headings_are_not_quoted[Install httpx]",
+        "shared/query/answer/quotes.py",
+        (("or _plain(words) in headings:", "or False:"),),
+    ),
+    Bug(
+        "the user's own question is quoted as its answer",
+        QUOTES + "test_answer_of_repeated_question_is_quoted",
+        "shared/query/answer/extractive.py",
+        (("if not quote.is_question:", "if True:"),),
+    ),
+    Bug(
+        "an uncertain answer looks certain",
+        QUOTES + "test_uncertain_answer_shows_three_best_passages",
+        "shared/query/answer/extractive.py",
+        (("if self._scale(best) < self._certain:", "if best < self._certain:"),),
+    ),
+    Bug(
+        "a citation after the final mark belongs to the next sentence",
+        "tests/unit/test_answering_support.py::test_each_citation_is_supported_by_its_own_statement",
+        "shared/query/answer/support.py",
+        (("statement = before or statement", "statement = statement or before"),),
+    ),
+    Bug(
+        "a sentence of a long passage is compared without a limit",
+        "tests/unit/test_answering_support.py::test_long_passages_are_compared_in_bounded_time",
+        "shared/query/answer/support.py",
+        (("_COMPARED // len(cited)", "None"),),
     ),
 )
 

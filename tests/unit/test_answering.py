@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 
+from shared.domain.collections import Baseline
 from shared.domain.errors import BadReply
 from shared.domain.usage import Usage
 from shared.providers.chat import Completion
 from shared.providers.embedding import Prefixes
-from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage
-from shared.query.answer.extractive import LEAD, MAX_SENTENCES, answer_floor
+from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage, Support
+from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD, _ranked, answer_floor
+from shared.query.answer.quotes import MAX_SENTENCES, candidates
 
 PASSAGES = [
     Passage(1, "A lease ends after sixty seconds. The worker renews it.", "Leases", ("Workers", "Claims")),
@@ -71,7 +73,14 @@ async def test_generated_answer_contains_citations():
     answerer = GenerativeAnswerer(
         PiecesModel("After sixty seconds [1", ", 9]", ", the broker aside \u30102", "\u3011.")
     )
-    expected = Answer("After sixty seconds [1], the broker aside [2].", (1, 2), (9,), Usage(50, 7), "generative")
+    expected = Answer(
+        "After sixty seconds [1], the broker aside [2].",
+        (1, 2),
+        (9,),
+        Usage(50, 7),
+        "generative",
+        support=(Support(1, 0, 33), Support(2, 11, 36)),
+    )
     assert await answerer.answer("When?", PASSAGES) == expected
     assert await streamed(answerer, "When?", PASSAGES) == expected
 
@@ -123,6 +132,7 @@ async def test_nearest_sentences_are_quoted_and_cited():
     answer = await answerer.answer("After sixty seconds a lease ends?", PASSAGES)
     assert answer.text == f"{LEAD}\n\n> A lease ends after sixty seconds. [1]"
     assert (answer.cited, answer.found, answer.form) == ((1,), True, "extractive")
+    assert (answer.support, answer.is_certain) == ((Support(1, 0, 33),), True)
     assert await streamed(answerer, "After sixty seconds a lease ends?", PASSAGES) == answer
 
 
@@ -161,3 +171,64 @@ async def test_passages_without_sentences_give_no_answer():
 def test_similarity_floor_depends_on_model():
     assert answer_floor("all-minilm-l6-v2-int8") == ExtractiveAnswerer(WordEmbedder())._floor
     assert answer_floor("other") != answer_floor("all-minilm-l6-v2-int8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">>> import httpx\n>>> r = httpx.get('https://example.org')",
+        "$ pip install httpx",
+        "ann@host:~/src$ pip install httpx",
+        "In [1]: import httpx",
+        "```\nimport httpx\n```",
+        "import httpx",
+        "from httpx import Client",
+        "r = httpx.get('https://example.org')",
+        "# Install httpx",
+        "Install httpx\n=============",
+        "**Install httpx**",
+        "Install httpx",
+    ],
+    ids=lambda text: text.partition("\n")[0],
+)
+def test_code_and_headings_are_not_quoted(text):
+    passage = Passage(1, f"{text}\n\nA client is closed at the end.", "Install HTTPX", ("Guide",))
+
+    assert [quote.text for quote in candidates([passage])] == ["A client is closed at the end."]
+
+
+def test_prices_and_emphasised_sentences_are_quoted():
+    text = "$ 5 a day is paid.\n\n**It is paid at noon.**\n\n**Ann** and **Bob**\n\n> Nobody\n> waits."
+
+    assert [quote.text for quote in candidates([Passage(1, text)])] == [
+        "$ 5 a day is paid.",
+        "**It is paid at noon.**",
+        "**Ann** and **Bob**",
+        "Nobody waits.",
+    ]
+
+
+async def test_answer_of_repeated_question_is_quoted():
+    passage = Passage(1, "How long is a lease?\n\nSixty seconds.\n\nWho renews it? The worker.")
+    answer = await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer("How long is a lease?", [passage])
+
+    assert answer.text == f"{LEAD}\n\n> Sixty seconds. [1]"
+
+
+def test_complete_sentence_is_preferred_to_fragment():
+    fragment, sentence = "lease ends after sixty seconds of work", "A lease ends after sixty seconds of work."
+    quotes = candidates([Passage(1, f"{fragment}\n\n{sentence}")])
+
+    assert [quotes[n].text for n in _ranked(quotes, [0.9, 0.87])] == [sentence, fragment]
+    assert [quotes[n].text for n in _ranked(quotes, [0.9, 0.8])] == [fragment, sentence]
+
+
+async def test_uncertain_answer_shows_three_best_passages():
+    passages = [Passage(n, f"Alpha beta gamma delta number{n}. Another text.") for n in range(1, 6)]
+    answerer = ExtractiveAnswerer(WordEmbedder(), floor=0.3, baseline=Baseline(0.6, 0.05))
+    answer = await answerer.answer("Alpha beta zeta eta?", passages)
+
+    quotes = [f"> Alpha beta gamma delta number{n}. [{n}]" for n in (1, 2, 3)]
+    assert answer.text == "\n".join([UNCERTAIN_LEAD, "", *quotes])
+    assert (answer.found, answer.is_certain, answer.cited) == (True, False, (1, 2, 3))
+    assert (await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer("Alpha beta gamma zeta?", passages)).is_certain

@@ -24,7 +24,7 @@ from cli.commands import dead_letters as dead_commands
 from cli.commands import documents as document_commands
 from cli.commands import estimate as estimate_command
 from cli.commands import verify as verify_command
-from cli.output import duration
+from shared.domain.durations import duration
 from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
 from tests.support import replies
@@ -328,6 +328,7 @@ def test_excerpt_ends_between_paragraphs():
         (0, "0 s"),
         (89.4, "89 s"),
         (90, "2 min"),
+        (2_550, "43 min"),
         (5_000, "83 min"),
         (7_200, "2 h"),
         (7_500, "2 h 5 min"),

@@ -21,7 +21,7 @@ def test_screen_loads_at_most_35_kilobytes(screen):
 def test_all_screens_load_at_most_105_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
     assert document + STYLES + sum(MODULES.values()) <= 105_000
-    assert len(MODULES) <= 48
+    assert len(MODULES) <= 49
 
 
 def test_third_party_code_stays_small():

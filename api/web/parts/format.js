@@ -33,12 +33,17 @@ const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 /** @param {string} time as the API returns it */
 export const clockTime = (time) => clock.format(new Date(time));
 
-/** @param {number} seconds */
+/** Return a duration in the largest suitable units, like the server: 40 s, 43 min, 2 h 5 min, 3 d 4 h. @param {number} seconds */
 export function duration(seconds) {
+  const [minutes, hours] = [Math.round(seconds / 60), Math.round(seconds / 3600)];
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 90) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+  if (seconds < 90) return `${seconds < 10 ? Number(seconds.toFixed(1)) : Math.round(seconds)} s`;
+  if (minutes < 90) return `${minutes} min`;
+  return hours < 48 ? twoUnits(minutes, 60, "h", "min") : twoUnits(hours, 24, "d", "h");
 }
+
+/** @param {number} total of the small unit @param {number} size @param {string} large @param {string} small */
+const twoUnits = (total, size, large, small) => `${Math.floor(total / size)} ${large}${total % size ? ` ${total % size} ${small}` : ""}`;
 
 /** @param {number | null} dollars */
 export function money(dollars) {

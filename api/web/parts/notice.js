@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
+import { duration } from "./format.js";
 
 /** @type {{text: string, undo?: () => void, then?: () => void} | null} */
 let shown = null;
@@ -59,7 +60,7 @@ export function problemCard(problem, again) {
     <p class="soft small">
       ${problem.component ? html`${problem.component} \u00b7 ` : nothing}
       ${problem.requestId ? html`request <code>${problem.requestId}</code>` : nothing}
-      ${again ? html`<button class="quiet" ?disabled=${seconds > 0} @click=${again}>${seconds ? `Try again in ${seconds} s` : "Try again"}</button>` : nothing}
+      ${again ? html`<button class="quiet" ?disabled=${seconds > 0} @click=${again}>${seconds ? `Try again in ${duration(seconds)}` : "Try again"}</button>` : nothing}
     </p>
   </div>`;
 }

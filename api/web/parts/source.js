@@ -28,19 +28,44 @@ function neighbours(chunkId) {
   return around.get(chunkId);
 }
 
+/** @type {{key: string, shown: string, words: string[], isHighlighted: boolean, first: Range | null}} */
+let cited = { key: "", shown: "", words: [], isHighlighted: false, first: null };
+
+/**
+ * Highlight the cited sentences of the drawn passage.
+ * @param {string} key of the passage @param {string} text @param {[number, number][]} sentences
+ */
+async function markSentences(key, text, sentences) {
+  const { highlight, wordsOf } = await import("./cited.js");
+  const box = document.querySelector(`.detail [data-passage="${key}"]`);
+  const shown = box?.textContent ?? "";
+  if (!box || (cited.key === key && cited.shown === shown && cited.first?.startContainer.isConnected !== false)) return;
+  const { ranges, isHighlighted } = highlight(box, text, sentences);
+  const characters = [...text];
+  const words = ranges.length ? ranges.map(wordsOf) : sentences.map(([start, end]) => characters.slice(start, end).join(""));
+  cited = { key, shown, words, isHighlighted, first: ranges[0] ?? null };
+  redraw();
+  requestAnimationFrame(() => requestAnimationFrame(toPassage));
+}
+
+/** Scroll to the first cited sentence, or to the passage. */
 function toPassage() {
-  const marked = /** @type {HTMLElement | null} */ (document.querySelector(".detail .marked"));
-  const box = /** @type {HTMLElement | null} */ (marked?.closest(".reading"));
-  if (marked && box) box.scrollTop = marked.offsetTop - box.offsetTop - 48;
+  const marked = document.querySelector(".detail .marked");
+  const box = marked?.closest(".reading");
+  const target = cited.isHighlighted && cited.first?.startContainer.isConnected ? cited.first : marked;
+  if (target && box) box.scrollTop += target.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;
 }
 
 /**
- * @param {{number: number, chunk: Api["RetrievedChunkView"]}} source
+ * @param {{number: number, chunk: Api["RetrievedChunkView"], sentences: [number, number][]}} source its sentences support the answer
  * @param {number} many number of sources @param {number} index @param {(index: number) => void} show @param {() => void} close
  */
-export function sourcePanel({ number, chunk }, many, index, show, close) {
+export function sourcePanel({ number, chunk, sentences }, many, index, show, close) {
   const read = neighbours(chunk.chunk_id);
   const where = path(chunk.heading_path);
+  const key = `${chunk.chunk_id} ${sentences.join(" ")}`;
+  const { words, isHighlighted } = cited.key === key ? cited : { words: [], isHighlighted: false };
+  queueMicrotask(() => markSentences(key, chunk.text, sentences).catch(() => {})); // after the passage has been drawn
   /** @param {KeyboardEvent} event */
   const pressed = (event) => event.key === "Escape" && close();
   return html`<aside class="detail" aria-labelledby="source-title" @keydown=${pressed}>
@@ -53,9 +78,10 @@ export function sourcePanel({ number, chunk }, many, index, show, close) {
     </header>
     <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>
     <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 page ${chunk.page}` : ""}</p>
+    ${words.length ? html`<p class=${isHighlighted ? "hidden" : "small"} dir="auto">${words.length === 1 ? "Cited sentence" : "Cited sentences"}: ${words.join(" \u2026 ")}</p>` : nothing}
     <div class="reading" dir="auto">
       ${read?.before.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
-      <div class="marked">${passage(chunk.text)}</div>
+      <div class="marked ${isHighlighted ? "by-sentence" : ""}" data-passage=${key}>${passage(chunk.text)}</div>
       ${read?.after.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
     </div>
     <h3>Why it matched <span class="soft number">${score(chunk.score)}</span></h3>

@@ -117,16 +117,17 @@ function onEvent(name, data) {
 }
 
 /**
- * Return the listed sources: the cited chunks, or all results while the answer is incomplete.
- * @returns {{number: number, chunk: Api["RetrievedChunkView"]}[]}
+ * Return the listed sources: the cited chunks, the closest ones if nothing was found, or all results while the answer is
+ * incomplete.
+ * @returns {{number: number, chunk: Api["RetrievedChunkView"], sentences: [number, number][]}[]}
  */
 function sources() {
   const { reply, chunks } = ask;
   const byId = new Map(chunks.map((chunk) => [chunk.chunk_id, chunk]));
-  if (!reply) return chunks.map((chunk, index) => ({ number: index + 1, chunk }));
-  return reply.citations.flatMap(({ number, chunk_id: id }) => {
+  if (!reply?.found) return (reply ? chunks.slice(0, 3) : chunks).map((chunk, index) => ({ number: index + 1, chunk, sentences: [] }));
+  return reply.citations.flatMap(({ number, chunk_id: id, sentences }) => {
     const chunk = byId.get(id);
-    return chunk ? [{ number, chunk }] : [];
+    return chunk ? [{ number, chunk, sentences }] : [];
   });
 }
 
@@ -249,6 +250,7 @@ function facts(reply) {
   const origin = reply.form === "extractive" ? "Quoted from documents" : "Written by a model";
   const tokens = usage.prompt_tokens + usage.completion_tokens;
   const parts = [origin, plural(reply.chunks.length, "passage"), duration(milliseconds.total / 1000)];
+  if (!reply.certain) parts.push("uncertain");
   if (tokens) parts.push(plural(tokens, "token"));
   if (reply.removed_citations.length) parts.push(`${plural(reply.removed_citations.length, "invalid citation")} removed`);
   return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;
@@ -256,14 +258,12 @@ function facts(reply) {
 
 function sourceList() {
   const list = sources();
-  const nothingFound = ask.reply && !ask.reply.found;
-  const near = nothingFound ? ask.chunks.slice(0, 3).map((chunk, index) => ({ number: index + 1, chunk })) : list;
-  if (!near.length) return nothing;
-  return html`<h3>${nothingFound ? "Closest passages" : ask.reply ? "Sources" : "Results"}</h3>
+  if (!list.length) return nothing;
+  return html`<h3>${ask.reply && !(ask.reply.found && ask.reply.certain) ? "Closest passages" : ask.reply ? "Sources" : "Results"}</h3>
     <ol class="sources">
-      ${near.map(
-        ({ number, chunk }, index) => html`<li><button class="source" aria-current=${String(index === ask.open && !nothingFound)}
-          @click=${() => show(index)} ?disabled=${nothingFound}>
+      ${list.map(
+        ({ number, chunk }, index) => html`<li><button class="source" aria-current=${String(index === ask.open)}
+          @click=${() => show(index)}>
           <span class="cited" aria-hidden="true">${number}</span>
           <span><span class="name" dir="auto">${path(chunk.heading_path, chunk.title ?? chunk.external_id)}</span>
             <span class="soft small" dir="auto">${chunk.matched_question ?? (chunk.matched_question_source ? "matched by another user's question" : "matched by text")}</span></span>

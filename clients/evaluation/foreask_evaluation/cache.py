@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import orjson
@@ -17,7 +17,7 @@ from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.ingest.generate import GeneratedQuestions
 from shared.providers.embedding import Input
-from shared.query.answer import Answer
+from shared.query.answer import Answer, Support
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
@@ -87,8 +87,9 @@ class EvaluationCache:
         if row is None:
             return None
         saved = orjson.loads(row[0])
-        numbers = {name: tuple(saved[name]) for name in ("cited", "removed_citations")}
-        return Answer(**saved | numbers | {"usage": Usage(**saved["usage"])})
+        sequences: dict[str, Any] = {name: tuple(saved[name]) for name in ("cited", "removed_citations")}
+        sequences["support"] = tuple(Support(**each) for each in saved.get("support", ()))
+        return Answer(**saved | sequences | {"usage": Usage(**saved["usage"])})
 
     def save_answer(self, key: bytes, answer: Answer) -> None:
         with self._database:

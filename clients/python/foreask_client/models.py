@@ -174,7 +174,7 @@ class Retrieval(Model):
 
 
 class Citation(Model):
-    """A passage that the answer cites by its `number`."""
+    """A passage that the answer cites by its `number`; `sentences` are spans of `text` that support the answer."""
 
     number: int
     document_id: str
@@ -185,14 +185,19 @@ class Citation(Model):
     span: tuple[int, int]
     text: str
     chunk_id: str
+    sentences: list[tuple[int, int]] = []
 
 
 class Answer(Model):
-    """An answer from the documents only. If `found` is false, the documents do not answer the question."""
+    """An answer from the documents only.
+
+    If `found` is false, the documents do not answer the question. If `certain` is false, they may not answer it.
+    """
 
     answer: str
     found: bool
     form: str
+    certain: bool = True
     citations: list[Citation]
     removed_citations: list[int]
     chunks: list[FoundChunk]

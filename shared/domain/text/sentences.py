@@ -30,6 +30,7 @@ _CLOSING = r"\"'”’»›)\]*_」』）】》"
 _FINAL_MARKS = rf"{_AMBIGUOUS}[{_CLOSING}“]{{0,5}}(?=\s)|{_UNAMBIGUOUS}[{_CLOSING}]{{0,5}}"
 _FINAL = re.compile(_FINAL_MARKS)
 _BREAK = re.compile(rf"(?:{_FINAL_MARKS})\s*|\n")
+_ENDED = re.compile(rf"(?:{_FINAL_MARKS})\s*\Z|[\u0e00-\u0eff]\W*\Z")
 _LAST_WORD = re.compile(r"(\w[\w.]*)\.\Z")
 # Thai and Lao end sentences, and also shorter phrases, with nothing but a space.
 _PHRASE_END = re.compile(r"(?<=[\u0e00-\u0eff]) +(?=[\u0e00-\u0eff])")
@@ -64,6 +65,11 @@ def sentence_breaks(text: str, start: int, end: int) -> Iterator[int]:
     A cut at such an offset never divides a line and rarely a sentence; only `sentences` recognises abbreviations.
     """
     return (match.end() for match in _BREAK.finditer(text, start, end))
+
+
+def has_final_mark(text: str) -> bool:
+    """Return whether a text ends like a sentence; in Thai and Lao, which write no marks, any text does."""
+    return _ENDED.search(f"{text[-20:]}\n") is not None
 
 
 def sentences(text: str) -> Iterator[Sentence]:

@@ -17,6 +17,7 @@ from uuid import uuid4
 import structlog
 from redis.exceptions import RedisError
 
+from shared.domain.durations import duration
 from shared.domain.errors import ForeaskError, NoCapacity, RateLimited, Unavailable
 from shared.domain.rates import Bucket
 from shared.process.metrics import BREAKER
@@ -327,7 +328,7 @@ class LimiterClient:
     def _fail_waiters(self, reply: LimiterReply) -> None:
         for waiter in self._all_waiters():
             wait = timedelta(seconds=reply.cooldown_seconds + random.uniform(0, 2))  # noqa: S311  jitter
-            message = f"the {self._component} provider asked for a pause of {reply.cooldown_seconds:.0f} seconds"
+            message = f"the {self._component} provider asked for a pause of {duration(reply.cooldown_seconds)}"
             _raise(waiter, RateLimited(message, retry_after=wait))
 
     def _fail_flex_waiters(self, reply: LimiterReply) -> None:

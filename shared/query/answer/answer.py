@@ -22,6 +22,16 @@ class Passage:
     title: str | None = None
     heading_path: tuple[str, ...] = ()
     score: float = 0.0
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """A sentence of a passage that supports an answer: `text[start:end]` of the passage with this number."""
+
+    number: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,8 @@ class Answer:
         cited: the numbers of the passages that the text cites, in order of appearance.
         removed_citations: numbers of no passage, which were removed from the text.
         found: whether the passages answer the question.
+        is_certain: whether an extractive answer is clearly nearer to the question than unrelated texts are.
+        support: sentences of the cited passages that support the text, in order of their passages.
     """
 
     text: str
@@ -40,6 +52,12 @@ class Answer:
     usage: Usage = Usage()
     form: Form = "generative"
     found: bool = True
+    is_certain: bool = True
+    support: tuple[Support, ...] = ()
+
+    def sentences_of(self, number: int) -> list[tuple[int, int]]:
+        """Return the spans of the supporting sentences in the passage with this number."""
+        return [(each.start, each.end) for each in self.support if each.number == number]
 
 
 class Answerer(Protocol):

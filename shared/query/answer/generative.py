@@ -11,6 +11,7 @@ from shared.query.answer import prompts
 from shared.query.answer.answer import NOTHING_FOUND, Answer, Form, Passage, nothing_found
 from shared.query.answer.citations import CitationCleaner
 from shared.query.answer.links import LinkCleaner
+from shared.query.answer.support import supporting
 
 
 class GenerativeAnswerer:
@@ -42,7 +43,7 @@ class GenerativeAnswerer:
         completion = await self._model.complete(prompts.request(question, passages))
         cleaner, links = _cleaner(passages), self._link_cleaner()
         text = links.feed(cleaner.feed(completion.text) + cleaner.end()) + links.end()
-        return _answer(text, cleaner, completion.usage)
+        return _answer(text, passages, cleaner, completion.usage)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
         """Yield the answer's text in pieces as the model writes it, then the complete `Answer`."""
@@ -60,7 +61,7 @@ class GenerativeAnswerer:
         if piece := links.feed(cleaner.end()) + links.end():
             pieces.append(piece)
             yield piece
-        yield _answer("".join(pieces), cleaner, usage)
+        yield _answer("".join(pieces), passages, cleaner, usage)
 
     def _link_cleaner(self) -> LinkCleaner | _Unchanged:
         return _Unchanged() if self._links else LinkCleaner()
@@ -80,8 +81,9 @@ def _cleaner(passages: Sequence[Passage]) -> CitationCleaner:
     return CitationCleaner([passage.number for passage in passages])
 
 
-def _answer(text: str, cleaner: CitationCleaner, usage: Usage) -> Answer:
+def _answer(text: str, passages: Sequence[Passage], cleaner: CitationCleaner, usage: Usage) -> Answer:
     if not text:
         raise BadReply("the model wrote no answer")
     found = bool(cleaner.cited) or not text.startswith(NOTHING_FOUND.rstrip("."))
-    return Answer(text, tuple(cleaner.cited), tuple(cleaner.removed), usage, "generative", found)
+    removed, support = tuple(cleaner.removed), supporting(text, passages)
+    return Answer(text, tuple(cleaner.cited), removed, usage, "generative", found, support=support)

@@ -1,0 +1,171 @@
+"""Citations: the page highlights exactly the sentences that support an answer, in documents of ten formats."""
+
+import sys
+
+import httpx
+import pytest
+from playwright.async_api import expect
+
+from embedded.ports import free_port
+from shared.query.answer import Passage
+from shared.query.answer.quotes import candidates
+from tests.page.conftest import until, visiting
+from tests.support.ships import EACH, ships
+
+SHIPS = list(ships())
+LOCATE = """async (passages) => {
+  const folder = document.querySelector("script[type=module]").src.replace(/[^/]*$/, "");
+  const { markdown } = await import(folder + "parts/markdown.js");
+  const { highlight, wordsOf } = await import(folder + "parts/cited.js");
+  const { render } = await import(folder + "vendor/lit-html.js");
+  const box = document.createElement("div");
+  document.body.append(box);
+  return passages.map(({ text, sentences, plain }) => {
+    if (plain) box.textContent = text; else render(markdown(text), box);
+    const { ranges } = highlight(box, text, sentences);
+    const drawn = [...CSS.highlights.get("cited")].map((range) => range.toString());
+    return { drawn, words: ranges.map(wordsOf) };
+  });
+}"""
+FORMAT = """async (seconds) => {
+  const folder = document.querySelector("script[type=module]").src.replace(/[^/]*$/, "");
+  const { duration } = await import(folder + "parts/format.js");
+  return seconds.map(duration);
+}"""
+HIGHLIGHTED = "[...(CSS.highlights.get('cited') ?? [])].map((range) => range.toString()).join('|')"
+
+
+def squeezed(text):
+    return "".join(text.split())
+
+
+@pytest.fixture(scope="module")
+def fleet(deployment):
+    """Upload the fifty documents; return the chunk with the sentence of each ship."""
+    for ship in SHIPS:
+        form = {"collection": "ships", "external_id": ship.name}
+        deployment.client.post("/v1/documents", data=form, files={"file": (ship.name, ship.content)}).raise_for_status()
+    chunks = {}
+    for document in deployment.wait_until_settled(len(SHIPS), collection="ships"):
+        items = deployment.client.get(f"/v1/documents/{document['id']}/chunks").raise_for_status().json()["items"]
+        chunks[document["external_id"]] = [chunk["text"] for chunk in items]
+    return chunks
+
+
+@pytest.fixture(scope="module")
+def quoting(deployment):
+    """The address of an API process whose answers are quotations."""
+    port = free_port()
+    process = deployment.run("api-quoting", [sys.executable, "-m", "api"], answering="extractive", api_port=port)
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait()
+
+
+async def test_cited_sentences_of_ten_formats_are_highlighted(visit, fleet):
+    assert len({ship.name.rpartition(".")[2] for ship in SHIPS}) * EACH == len(SHIPS) == 50
+    passages = []
+    for ship in SHIPS:
+        found = [
+            {"text": text, "sentences": [[quote.support.start, quote.support.end]]}
+            for text in fleet[ship.name]
+            for quote in candidates([Passage(1, text)])
+            if ship.ship in quote.text
+        ]
+        assert found, f"{ship.name}: {fleet[ship.name]}"
+        passages.append(found[0])
+    await visit.go("/ask")
+    located = await visit.page.evaluate(LOCATE, passages)
+
+    for ship, shown in zip(SHIPS, located, strict=True):
+        assert [squeezed(text) for text in shown["drawn"]] == [squeezed(ship.words)], ship.name
+        assert [squeezed(text) for text in shown["words"]] == [squeezed(ship.words)], ship.name
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence", "shown"),
+    [
+        ("One is **bold. Two** is not. Three.", "One is **bold.", "One is bold."),
+        ("- [x] Tea is served at four. Not coffee.", "Tea is served at four.", "Tea is served at four."),
+        ("A &lt;tag&gt; opens. AT&amp;T calls.", "AT&amp;T calls.", "AT&T calls."),
+        ("It goes on\nto the next line. End.", "It goes on\nto the next line.", "It goes on to the next line."),
+        ("\U0001f600 Yes. \U0001f600 No.", "\U0001f600 No.", "\U0001f600 No."),
+        ("See ![a map](map.png) here. End.", "See ![a map](map.png) here.", "See Picture: a map here."),
+        ("1. One.\n2. Same words.\n\nSame words.", "Same words.", "Same words."),
+        ("| a | b |\n|---|---|\n| 1 | x \\| y |\n", "| 1 | x \\| y |", "1 x | y"),
+        ("Write to a@example.org. Or call.", "Write to a@example.org.", "Write to a@example.org."),
+    ],
+)
+async def test_markup_does_not_break_highlight(visit, text, sentence, shown):
+    start = text.rindex(sentence) if text.startswith("1.") else text.index(sentence)
+    await visit.go("/ask")
+    for plain in (False, True):
+        passage = {"text": text, "sentences": [[start, start + len(sentence)]], "plain": plain}
+        [found] = await visit.page.evaluate(LOCATE, [passage])
+        expected = sentence if plain else shown
+        assert [" ".join(words.split()) for words in found["words"]] == [" ".join(expected.split())]
+
+
+async def test_unlocatable_sentence_highlights_nothing(visit):
+    text = "The mark \ufdd0 is no letter. Nor is this."
+    await visit.go("/ask")
+    [found] = await visit.page.evaluate(LOCATE, [{"text": f"**{text}**", "sentences": [[2, 29]]}])
+    assert found == {"drawn": [], "words": []}
+
+
+async def test_quoted_sentence_is_highlighted_in_source(browser, deployment, fleet, quoting):
+    ship = next(ship for ship in SHIPS if ship.name == "ship-0-0.md")
+    async with visiting(browser, quoting) as visit:
+        await until(lambda: _is_ready(quoting))
+        page = visit.page
+        await visit.go("/ask?collection=ships")
+        await page.fill("#question", f"How many tonnes does the anchor of the {ship.ship} weigh without its chain?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".written blockquote").first).to_contain_text(ship.ship)
+        await page.locator(".written .cited").first.click()
+        await page.wait_for_function(f"{HIGHLIGHTED}.includes({ship.ship!r})")
+
+        assert squeezed(await page.evaluate(HIGHLIGHTED)) == squeezed(ship.words)
+        note = page.locator(".detail > p", has_text="Cited sentence:")
+        await expect(note).to_have_text(f"Cited sentence: {ship.words}")
+        await expect(note).to_have_class("hidden")
+        await expect(page.locator(".detail .marked")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
+
+
+async def test_browser_without_highlights_shows_sentence(browser, deployment, fleet, quoting):
+    ship = next(ship for ship in SHIPS if ship.name == "ship-1-0.txt")
+    async with visiting(browser, quoting) as visit:
+        await until(lambda: _is_ready(quoting))
+        page = visit.page
+        await page.add_init_script("delete CSS.highlights; delete Object.getPrototypeOf(CSS).highlights;")
+        await visit.go("/ask?collection=ships")
+        await page.fill("#question", f"How many tonnes does the anchor of the {ship.ship} weigh without its chain?")
+        await page.keyboard.press("Enter")
+        await page.locator(".written .cited").first.click()
+        await expect(page.get_by_text(f"Cited sentence: {ship.words}")).to_be_visible()
+
+
+async def test_closest_passages_can_be_opened(browser, deployment, fleet, quoting):
+    async with visiting(browser, quoting) as visit:
+        await until(lambda: _is_ready(quoting))
+        page = visit.page
+        await visit.go("/ask?collection=ships")
+        await page.fill("#question", "Zebra xylophone quartz?")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Closest passages")).to_be_visible()
+        await page.locator(".sources button").first.click()
+        await expect(page.locator(".detail .marked")).to_be_visible()
+
+
+async def test_durations_are_shown_as_people_say_them(visit):
+    await visit.go("/ask")
+    shown = await visit.page.evaluate(FORMAT, [0.25, 5, 9.96, 45, 2_550, 5_400, 43_200, 273_600])
+    assert shown == ["250 ms", "5 s", "10 s", "45 s", "43 min", "1 h 30 min", "12 h", "3 d 4 h"]
+
+
+async def _is_ready(address):
+    async with httpx.AsyncClient(trust_env=False) as client:
+        try:
+            return (await client.get(f"{address}/health/ready")).status_code == 200
+        except httpx.HTTPError:
+            return False
