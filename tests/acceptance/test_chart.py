@@ -528,7 +528,7 @@ def test_schema_job_changes_name_with_its_specification():
     first = job_name(VALID)
 
     assert first == job_name(VALID)
-    assert first == job_name(merged(VALID, {"api": {"replicas": 3}}))
+    assert first == job_name(merged(VALID, {"api": {"replicas": 1}}))
     assert first != job_name(merged(VALID, {"image": {"tag": "0.2.0"}}))
     assert first != job_name(merged(VALID, {"secrets": {"existingSecret": "others"}}))
 

@@ -3,12 +3,12 @@ The processes. `pool`: default number of connections to PostgreSQL; `confined`: 
 neither keys of providers nor Qdrant; `uploads`: it reads or writes uploads; `stage`: it is scaled by `wanted`.
 */}}
 {{- define "foreask.workloads" -}}
-api: {args: [api], pool: 10, uploads: true}
+api: {args: [api], pool: 10, uploads: true, confined: false, stage: false}
 parse: {args: [worker, parse], pool: 4, uploads: true, confined: true, stage: true}
 read: {args: [worker, read], pool: 4, uploads: true, confined: true, stage: true}
-generate: {args: [worker, generate], pool: 4, stage: true}
-index: {args: [worker, index], pool: 4, stage: true}
-scheduler: {args: [scheduler], pool: 10, uploads: true}
+generate: {args: [worker, generate], pool: 4, uploads: false, confined: false, stage: true}
+index: {args: [worker, index], pool: 4, uploads: false, confined: false, stage: true}
+scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: false}
 {{- end }}
 
 {{/* Settings of confined processes: the variables that docker-compose.yml passes to them, and settings of sources. */}}
