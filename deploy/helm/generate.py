@@ -1,8 +1,8 @@
 """Write the generated parts of the chart: `python deploy/helm/generate.py [--check]`.
 
-The names of the settings in values.schema.json come from `Settings`, the table of README.md from values.schema.json and
-values.yaml, and the alerts and the dashboard from the files of this folder's parent. With `--check` nothing is written, and
-the exit code is 1 if a file is outdated.
+The names of the settings in values.schema.json come from `Settings`, the table of README.md from values.schema.json
+and values.yaml, and the alerts and the dashboard from the files of this folder's parent. With `--check` nothing is
+written, and the exit code is 1 if a file is outdated.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _shown(value: object) -> str:
 
 def outputs() -> dict[Path, str]:
     """Return the text of each generated file."""
-    copies = {CHART / "files" / name: (CHART.parents[1] / name).read_text() for name in ("alerts.yml", "dashboard.json")}
+    copies = {
+        CHART / "files" / name: (CHART.parents[1] / name).read_text() for name in ("alerts.yml", "dashboard.json")
+    }
     return {CHART / "values.schema.json": schema(), CHART / "README.md": readme(), **copies}
 
 

@@ -7,9 +7,9 @@ In a namespace of its own, which enforces the `restricted` Pod Security Standard
 3. checks that the schema Job was replaced, and that its pods are admitted;
 4. rolls back, and uninstalls.
 
-An API server without nodes is sufficient. With nodes, `--wait` also waits until all pods are ready and runs the chart's
-tests. With `--break-schema` it then upgrades to an image that does not exist, and checks that the previous pods stay ready.
-The exit code is 1 if a step fails. It needs the packages helm-python-sdk, httpx and pyyaml.
+An API server without nodes is sufficient. With nodes, `--wait` also waits until all pods are ready and runs the tests of
+the chart. With `--break-schema` it then upgrades to an image that does not exist, and checks that the previous pods
+stay ready. The exit code is 1 if a step fails. It needs the packages helm-python-sdk, httpx and pyyaml.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 
 import httpx
 import yaml
+from httpx import codes
 
 CHART = Path(__file__).resolve().parent / "foreask"
 RELEASE = "foreask"
@@ -47,7 +48,11 @@ class Cluster:
         cluster, user = named("cluster", context["cluster"]), named("user", context["user"])
         headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
         self._client = httpx.Client(
-            base_url=cluster["server"], headers=headers, verify=_trust(cluster, user, folder), trust_env=False, timeout=60
+            base_url=cluster["server"],
+            headers=headers,
+            verify=_trust(cluster, user, folder),
+            trust_env=False,
+            timeout=60,
         )
         self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
 
@@ -61,7 +66,7 @@ class Cluster:
         root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
         if (group, each["kind"]) not in self._plurals:
             reply = self._client.get(root)
-            for resource in reply.json()["resources"] if reply.status_code == 200 else []:
+            for resource in reply.json()["resources"] if reply.is_success else []:
                 if "/" not in resource["name"]:
                     self._plurals[group, resource["kind"]] = resource["name"], resource["namespaced"]
         if (group, each["kind"]) not in self._plurals:
@@ -81,12 +86,12 @@ class Cluster:
             return str(error), []
         headers = {"Content-Type": "application/apply-patch+yaml"}
         reply = self._client.patch(path, params=parameters, headers=headers, content=json.dumps(each))
-        error = "" if reply.status_code < 300 else str(reply.json().get("message", reply.text))
+        error = "" if reply.is_success else str(reply.json().get("message", reply.text))
         return error, reply.headers.get_list("warning")
 
     def get(self, path: str) -> Object | None:
         reply = self._client.get(path)
-        return dict(reply.raise_for_status().json()) if reply.status_code != 404 else None
+        return dict(reply.raise_for_status().json()) if reply.status_code != codes.NOT_FOUND else None
 
     def delete(self, path: str) -> None:
         self._client.delete(path)
@@ -194,7 +199,8 @@ class Verification:
         after = self._cluster.jobs(self._options.namespace)
         if self.tag() and before == after:
             raise ValueError(f"the schema Job was not replaced: {after}")
-        return f"revision {release['revision']}, {release['status']}, Job {', '.join(sorted(after - before)) or 'unchanged'}"
+        jobs = ", ".join(sorted(after - before)) or "unchanged"
+        return f"revision {release['revision']}, {release['status']}, Job {jobs}"
 
     def tag(self) -> dict[str, str]:
         """Return another tag of the image; with nodes it must exist, so it is an option then."""
@@ -232,7 +238,9 @@ def main() -> int:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--namespace", default="foreask-verify", help="created, and deleted at the end")
     parser.add_argument("--values", type=Path, default=CHART / "ci" / "production.yaml")
-    parser.add_argument("--previous", type=Path, help="folder or archive of the previous chart, which is installed first")
+    parser.add_argument(
+        "--previous", type=Path, help="folder or archive of the previous chart, which is installed first"
+    )
     parser.add_argument("--tag", default="0.1.0-next", help="tag of the image of the upgrade; empty: the same image")
     parser.add_argument("--wait", action="store_true", help="the cluster has nodes: wait for pods, and run the tests")
     parser.add_argument("--break-schema", action="store_true", help="upgrade to a missing image; needs --wait")

@@ -1,6 +1,8 @@
 """The chart renders valid objects from all combinations of its switches, and refuses values that cannot work."""
 
+import base64
 import json
+import os
 import re
 import sys
 from itertools import combinations
@@ -92,7 +94,10 @@ SWITCHES = {
         "hpa": {"autoscaling": {"mode": "hpa"}},
         "ledger": {"autoscaling": {"mode": "keda"}, "apiVersions": APIS},
         "prometheus": {
-            "autoscaling": {"mode": "keda", "keda": {"trigger": "prometheus", "prometheusAddress": "http://prometheus"}},
+            "autoscaling": {
+                "mode": "keda",
+                "keda": {"trigger": "prometheus", "prometheusAddress": "http://prometheus"},
+            },
             "apiVersions": APIS,
         },
     },
@@ -224,13 +229,19 @@ WRONG = {
         {"secrets": {"existingSecret": "", "create": True, "values": {**KEYS, "FOREASK_REDIS_URL": ""}}},
         "secrets.values.FOREASK_REDIS_URL",
     ),
-    "engine next to tried ones": ({"secrets": {"existingSecret": "foreask-secrets"}, "try": {"enabled": True}}, "try.enabled"),
+    "engine next to tried ones": (
+        {"secrets": {"existingSecret": "foreask-secrets"}, "try": {"enabled": True}},
+        "try.enabled",
+    ),
     "no location of uploads": ({"store": {"claim": {"existing": ""}}}, "store.url"),
     "two locations of uploads": ({"store": {"claim": {"create": True}}}, "store.claim.create"),
     "several nodes with one volume": ({"store": {"claim": {"accessMode": "ReadWriteOnce"}}}, "store.claim.accessMode"),
     "unreachable bucket": ({"store": {"url": "s3://b", "claim": {"existing": ""}}}, "networkPolicy.storeCIDRs"),
     "too many connections": ({"generate": {"replicas": 40}}, "postgres.maxConnections"),
-    "autoscaler without its API": ({"autoscaling": {"mode": "keda"}, "postgres": {"maxConnections": 500}}, "autoscaling.mode"),
+    "autoscaler without its API": (
+        {"autoscaling": {"mode": "keda"}, "postgres": {"maxConnections": 500}},
+        "autoscaling.mode",
+    ),
     "monitor without its API": ({"metrics": {"serviceMonitor": {"enabled": True}}}, "metrics.serviceMonitor.enabled"),
     "route without its API": ({"httpRoute": {"enabled": True}}, "httpRoute.enabled"),
     "smaller maximum than minimum": (
@@ -268,13 +279,11 @@ def values_for(chosen):
 
 def secrets_of(objects):
     """Return the values of all keys, whichever Secret contains them."""
-    import base64
-
     created = {
         each["metadata"]["name"]: {key: base64.b64decode(value).decode() for key, value in each["data"].items()}
         for each in of_kind(objects, "Secret")
     }
-    given = {name: KEYS for name in ("foreask-secrets", "store-keys", "source-secrets")}
+    given = {"foreask-secrets": KEYS}
     given["store-keys"] = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}
     given["source-secrets"] = {"FOREASK_SOURCE_SECRET_WIKI": '{"uri": "https://wiki.example/"}'}
     return {**given, "cluster-app": {"uri": URLS["FOREASK_OWNER_DATABASE_URL"]}, **created}
@@ -301,8 +310,6 @@ def setting_problems(objects, monkeypatch):
 
 
 def environ_names():
-    import os
-
     return [name for name in os.environ if name.startswith(("FOREASK_", "OPENAI_", "AWS_"))]
 
 
@@ -383,7 +390,7 @@ def test_every_value_is_described_by_schema():
                 yield path + name
             elif "description" not in entry and isinstance(value, dict):
                 yield from undescribed(value, entry["properties"], f"{path}{name}.")
-            elif "description" not in entry and name not in ("interval",):
+            elif "description" not in entry and name != "interval":
                 yield path + name
 
     assert list(undescribed(values, schema["properties"])) == []
@@ -491,7 +498,10 @@ def test_network_policies_are_networks_of_compose():
     published = {name.removeprefix("worker-") for name, service in SERVICES.items() if "ports" in service}
     open_ports = {
         component(pod): {
-            port["port"] for rule in policies_of(objects, pod)[0]["ingress"] if "from" not in rule for port in rule["ports"]
+            port["port"]
+            for rule in policies_of(objects, pod)[0]["ingress"]
+            if "from" not in rule
+            for port in rule["ports"]
         }
         for pod in pods_of(objects).values()
         if component(pod) != "test"
@@ -569,7 +579,9 @@ def test_archive_contains_chart_without_examples(tmp_path):
     path = helm.package(str(CHART), destination=str(tmp_path))
     helm.expand(str(tmp_path / "out"), path)
 
-    packed = {str(each.relative_to(tmp_path / "out/foreask")) for each in (tmp_path / "out").rglob("*") if each.is_file()}
+    packed = {
+        str(each.relative_to(tmp_path / "out/foreask")) for each in (tmp_path / "out").rglob("*") if each.is_file()
+    }
     assert {"Chart.yaml", "values.yaml", "values.schema.json", "README.md", "files/alerts.yml"} <= packed
     assert not any(name.startswith("ci/") for name in packed)
     with helm.Chart.load(path) as chart:
@@ -588,7 +600,7 @@ def test_other_helm_or_old_schemas_fail_with_sentence(monkeypatch):
     old = SimpleNamespace(helm_sdk_version=lambda: "v3.19.0")
     charts.chart.cache_clear()
     monkeypatch.setitem(sys.modules, "helm_python", old)
-    with pytest.raises(UnusableError, match="contains Helm v3.19.0 instead of Helm 4"):
+    with pytest.raises(UnusableError, match=r"contains Helm v3\.19\.0 instead of Helm 4"):
         charts.chart()
     monkeypatch.setattr(charts._utils(), "all_versions", lambda: ["1.37.0"])
     with pytest.raises(UnusableError, match="has schemas of"):

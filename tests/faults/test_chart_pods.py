@@ -1,4 +1,4 @@
-"""The rendered chart's pods run as processes, and every pod is replaced while documents are ingested and questions asked."""
+"""The rendered chart's pods run as processes, and each is replaced while documents are ingested and questions asked."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def package(module: str) -> ModuleType:
 
 def _sentence(module: str, trouble: str) -> str:
     return (
-        f"The package {_PACKAGES[module]} {trouble}. Only the tests use it, in tests/support/chart.py: install the version"
+        f"The package {_PACKAGES[module]} {trouble}. Only tests use it, in tests/support/chart.py: install the version"
         " in constraints.txt, or replace the package there. This says nothing about the chart."
     )
 

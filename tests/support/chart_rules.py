@@ -1,4 +1,4 @@
-"""Rules of the chart's objects that Kubernetes' schemas do not contain: references, selectors, limits, probes, security."""
+"""Rules of the chart's objects that no schema contains: references, selectors, limits, probes and security."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def violations(objects: Sequence[Object], outside: Mapping[str, set[str]]) -> li
         objects: the rendered objects.
         outside: names of objects by kind that the values name, and that the chart does not create.
     """
-    rules = (_names, _selectors, _references, _ports, _containers, _pods, _probes, _targets)
+    rules = (_names, _selectors, _spread, _references, _ports, _backends, _containers, _pods, _probes, _targets)
     return [f"{rule.__name__.strip('_')}: {problem}" for rule in rules for problem in rule(objects, outside)]
 
 
@@ -82,7 +82,10 @@ def _selectors(objects: Sequence[Object], _: Mapping[str, set[str]]) -> Iterator
     for each in of_kind(objects, "ServiceMonitor"):
         if sum(matches(each["spec"]["selector"], labels) for labels in services) != 1:
             yield f"{name_of(each)} selects not exactly one Service"
-    for name, pod in pods.items():
+
+
+def _spread(objects: Sequence[Object], _: Mapping[str, set[str]]) -> Iterator[str]:
+    for name, pod in pods_of(objects).items():
         for spread in pod["spec"].get("topologySpreadConstraints", []):
             if not matches(spread["labelSelector"], pod["metadata"]["labels"]):
                 yield f"{name} spreads other pods"
@@ -96,7 +99,11 @@ def _references(objects: Sequence[Object], outside: Mapping[str, set[str]]) -> I
         spec = pod["spec"]
         if spec.get("serviceAccountName", "default") not in accounts | {"default"}:
             yield f"{name}: service account {spec['serviceAccountName']}"
-        yield from (f"{name}: {each['name']}" for each in spec.get("imagePullSecrets", []) if each["name"] not in outside["secret"])
+        yield from (
+            f"{name}: {each['name']}"
+            for each in spec.get("imagePullSecrets", [])
+            if each["name"] not in outside["secret"]
+        )
         volumes = {volume["name"] for volume in spec.get("volumes", [])}
         mounted = {mount["name"] for each in containers_of(pod) for mount in each.get("volumeMounts", [])}
         if volumes != mounted:
@@ -129,13 +136,19 @@ def _unresolved(container: Object, keys: Mapping[str, set[str]], outside: set[st
 
 def _ports(objects: Sequence[Object], _: Mapping[str, set[str]]) -> Iterator[str]:
     pods = pods_of(objects).values()
-    services = {each["metadata"]["name"]: each for each in of_kind(objects, "Service")}
-    for name, each in services.items():
+    for each in of_kind(objects, "Service"):
+        name = each["metadata"]["name"]
         selector = {"matchLabels": each["spec"]["selector"]}
         for pod in pods:
             if matches(selector, pod["metadata"]["labels"]):
                 ports = {port["name"] for some in containers_of(pod) for port in some.get("ports", [])}
-                yield from (f"Service/{name}: {p['targetPort']}" for p in each["spec"]["ports"] if p["targetPort"] not in ports)
+                yield from (
+                    f"Service/{name}: {p['targetPort']}" for p in each["spec"]["ports"] if p["targetPort"] not in ports
+                )
+
+
+def _backends(objects: Sequence[Object], _: Mapping[str, set[str]]) -> Iterator[str]:
+    services = {each["metadata"]["name"]: each for each in of_kind(objects, "Service")}
     for each in of_kind(objects, "Ingress"):
         for rule in each["spec"]["rules"]:
             for path in rule["http"]["paths"]:
@@ -213,7 +226,10 @@ def _targets(objects: Sequence[Object], _: Mapping[str, set[str]]) -> Iterator[s
     scaled = {}
     for each in of_kind(objects, "HorizontalPodAutoscaler", "ScaledObject"):
         spec = each["spec"]
-        low, high = spec.get("minReplicas", spec.get("minReplicaCount")), spec.get("maxReplicas", spec.get("maxReplicaCount"))
+        low, high = (
+            spec.get("minReplicas", spec.get("minReplicaCount")),
+            spec.get("maxReplicas", spec.get("maxReplicaCount")),
+        )
         scaled[spec["scaleTargetRef"]["name"]] = each
         if not 1 <= low <= high:
             yield f"{name_of(each)} scales from {low} to {high}"

@@ -1,8 +1,8 @@
 """The pods of the rendered chart as processes over the embedded engines.
 
 A pod runs as a kubelet runs it: its init container, its process with the rendered variables and no others, its probes,
-SIGTERM, and SIGKILL after its grace period. Deployments are rolled as their controller rolls them, with one pod more. The
-names of the engines are mapped to loopback, and the ports of each pod to free ones.
+SIGTERM, and SIGKILL after its grace period. Deployments are rolled as their controller rolls them, with one pod more.
+The names of the engines are mapped to loopback, and the ports of each pod to free ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.deployment import Process, ScriptedProvider, execute
 from tests.support.fleet import KEYS, LINKS, Fleet, Proxy, _address, _query
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
-SCALE_PASSWORD = "0123456789abcdef"
+SCALE_PASSWORD = "0123456789abcdef"  # noqa: S105 - of a database of the test
 # Addresses of the engines in the chart's values, which are mapped to loopback.
 NAMES = {"ledger": "postgres.engines:5432", "broker": "valkey.engines:6379", "qdrant": "qdrant.engines:6333"}
 _TICK_SECONDS = 0.1
