@@ -7,8 +7,8 @@ In a namespace of its own, which enforces the `restricted` Pod Security Standard
 3. checks that the schema Job was replaced, and that its pods are admitted;
 4. rolls back, and uninstalls.
 
-An API server without nodes is sufficient. With nodes, `--wait` also waits until all pods are ready and runs the tests of
-the chart. With `--break-schema` it then upgrades to an image that does not exist, and checks that the previous pods
+An API server without nodes is sufficient. With nodes, `--wait` also waits until all pods are ready, and runs the tests
+of the chart. With `--break-schema` it then upgrades to an image that does not exist, and checks that the previous pods
 stay ready. The exit code is 1 if a step fails. It needs the packages helm-python-sdk, httpx and pyyaml.
 """
 
