@@ -651,3 +651,72 @@ def test_scheduler_wants_no_more_workers_than_autoscaler_allows():
     variables = {each["name"]: each.get("value") for each in process_of(objects, "scheduler")["env"]}
     highest = max(each["spec"]["maxReplicaCount"] for each in of_kind(objects, "ScaledObject"))
     assert variables["FOREASK_WORKERS_MAX"] == str(highest)
+
+
+def objects_named(objects, kind, name):
+    (each,) = [each for each in of_kind(objects, kind) if each["metadata"]["name"] == name]
+    return each
+
+
+# Defects that Kubernetes' schemas accept, and a part of the rule's message.
+DEFECTS = {
+    "no limit": (lambda pod, _: pod["containers"][0]["resources"]["limits"].clear(), "no limits"),
+    "privileges": (lambda pod, _: pod["containers"][0]["securityContext"].pop("allowPrivilegeEscalation"), "has {"),
+    "root": (lambda pod, _: pod["securityContext"].update(runAsUser=0), "runs as root"),
+    "token": (lambda pod, _: pod.update(automountServiceAccountToken=True), "mounts a token"),
+    "no probe": (lambda pod, _: pod["containers"][0].pop("livenessProbe"), "probes"),
+    "short grace": (lambda pod, _: pod.update(terminationGracePeriodSeconds=20), "is killed before"),
+    "missing claim": (
+        lambda pod, _: pod["volumes"][1]["persistentVolumeClaim"].update(claimName="another"),
+        "claim another",
+    ),
+    "unmounted volume": (lambda pod, _: pod["volumes"].append({"name": "unused", "emptyDir": {}}), "volumes"),
+    "variable set twice": (lambda pod, _: pod["containers"][0]["env"].append({"name": "FOREASK_REDIS_URL"}), "2 times"),
+    "port of the Service": (lambda pod, _: pod["containers"][0]["ports"].pop(0), "ports"),
+    "selector": (
+        lambda _, objects: of_kind(objects, "PodDisruptionBudget")[0]["spec"]["selector"]["matchLabels"].clear(),
+        "selects",
+    ),
+    "both bounds": (
+        lambda _, objects: of_kind(objects, "PodDisruptionBudget")[0]["spec"].update(
+            minAvailable=1, maxUnavailable="25%"
+        ),
+        "both bounds",
+    ),
+    "minimum above the maximum": (
+        lambda _, objects: of_kind(objects, "HorizontalPodAutoscaler")[0]["spec"].update(minReplicas=9),
+        "scales from 9 to 6",
+    ),
+    "two owners of a number": (
+        lambda _, objects: objects_named(objects, "Deployment", "foreask-api")["spec"].update(replicas=2),
+        "two owners",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_rules_report_defect(name):
+    break_it, message = DEFECTS[name]
+    scaled = {"autoscaling": {"mode": "hpa"}, "postgres": {"maxConnections": 500}}
+    objects = render(merged(VALID, scaled))
+    assert violations(objects, OUTSIDE) == []
+
+    break_it(objects_named(objects, "Deployment", "foreask-api")["spec"]["template"]["spec"], objects)
+
+    assert any(message in each for each in violations(objects, OUTSIDE))
+
+
+def test_page_has_numbers_of_chart():
+    page = (ROOT / "docs/how-to/run-on-kubernetes.md").read_text()
+    production = values_of("production")
+    sum_of_page = re.search(r"^    = .* = (\d+)$", page, re.MULTILINE)[1]
+
+    assert refusal(merged(production, {"postgres": {"maxConnections": int(sum_of_page)}})) == ""
+    assert sum_of_page in refusal(merged(production, {"postgres": {"maxConnections": int(sum_of_page) - 1}}))
+    assert f"| {len(WRONG)} wrong values" in page
+
+
+def test_readme_lists_keys_of_secret():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    section = (CHART / "README.md").read_text().partition("## Which keys")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(FOREASK_\w+)`", section)) == set(schema["definitions"]["secretKey"]["enum"])

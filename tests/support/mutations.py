@@ -1536,7 +1536,7 @@ BUGS = (
         "the connections of an update are not counted",
         CHART + "test_connections_include_pods_of_an_update",
         "deploy/helm/foreask/templates/_workloads.tpl",
-        (("(mul (add $pods 1)", "(mul (add $pods 0)"),),
+        (("(div (add $pods 3) 4)", "0"),),
     ),
     Bug(
         "a volume of one node is used by pods on several nodes",

@@ -51,13 +51,13 @@ scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: 
 {{- if eq (int $values.replicas) 0 }}0{{ else if include "foreask.isScaled" . }}{{ int $values.maxReplicas }}{{ else }}{{ int $values.replicas }}{{ end -}}
 {{- end }}
 
-{{/* Connections to PostgreSQL during an update, when each Deployment has one pod more. */}}
+{{/* Connections to PostgreSQL during an update, when each Deployment has a quarter more pods, rounded up. */}}
 {{- define "foreask.connections" -}}
 {{- $sum := 4 -}}{{/* the schema Job, and three that PostgreSQL reserves for superusers */}}
 {{- range $name, $workload := fromYaml (include "foreask.workloads" .) -}}
 {{- $pods := include "foreask.mostPods" (dict "root" $ "name" $name "workload" $workload) | int -}}
 {{- if $pods -}}
-{{- $sum = add $sum (mul (add $pods 1) (int ($.Values.settings.FOREASK_DATABASE_POOL_SIZE | default $workload.pool))) -}}
+{{- $sum = add $sum (mul (add $pods (div (add $pods 3) 4)) (int ($.Values.settings.FOREASK_DATABASE_POOL_SIZE | default $workload.pool))) -}}
 {{- end -}}
 {{- end -}}
 {{- $sum -}}
