@@ -7,8 +7,10 @@ The names of the engines are mapped to loopback, and the ports of each pod to fr
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +38,7 @@ SCALE_PASSWORD = "0123456789abcdef"  # noqa: S105 - of a database of the test
 # Addresses of the engines in the chart's values, which are mapped to loopback.
 NAMES = {"ledger": "postgres.engines:5432", "broker": "valkey.engines:6379", "qdrant": "qdrant.engines:6333"}
 _TICK_SECONDS = 0.1
+_LOST_LEASES = re.compile(r"^foreask_leases_lost_total\S* (\S+)$", re.MULTILINE)
 _START_SECONDS = 180.0
 
 
@@ -263,9 +266,15 @@ class Cluster(Fleet):
             self.end_pod(name)
         return number
 
-    def _ask(self, url: str, query: str) -> int:
-        import asyncio
+    def lost_leases(self) -> float:
+        """Return the number of lost leases that the processes have counted."""
+        lost = 0.0
+        for pod in list(self.pods.values()):
+            text = httpx.get(f"http://127.0.0.1:{pod.ports[9350]}/metrics", trust_env=False, timeout=60).text
+            lost += sum(float(value) for value in _LOST_LEASES.findall(text))
+        return lost
 
+    def _ask(self, url: str, query: str) -> int:
         (row,) = asyncio.run(_query(url, query))
         (value,) = row.values()
         return int(value)
@@ -324,6 +333,8 @@ class Cluster(Fleet):
         if "readinessProbe" in pod.container:
             result = self._probe(client, pod, "readinessProbe")
             pod.ready = pod.ready if result is None else result
+            if pod.terminating and pod.failures.get("readinessProbe"):
+                pod.ready = False  # a Service leaves out a pod that is deleted, some time after its deletion
 
     def _probe(self, client: httpx.Client, pod: Pod, kind: str) -> bool | None:
         """Run a probe if it is due; return its state if that is certain now."""
