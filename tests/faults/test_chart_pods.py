@@ -56,7 +56,7 @@ def asking(cluster, collection, replies):
 
 
 def test_replaced_pods_lose_and_repeat_nothing(fleet, provider, start_scenario):
-    scenario = start_scenario("22", "every pod of the chart replaced")
+    scenario = start_scenario("30", "every pod of the chart replaced")
     provider.script(latency_seconds=0.3, questions=2)
     replies, before = Counter(), list(fleet.pods)
 
@@ -84,7 +84,7 @@ def test_pods_start_after_schema_job(fleet):
 
 
 def test_workers_scale_by_wanted_number(fleet, provider, start_scenario):
-    scenario = start_scenario("23", "workers of the chart scaled")
+    scenario = start_scenario("31", "workers of the chart scaled")
     provider.script(latency_seconds=1.5, questions=2)
     scenario.submit(scenario.corpus(120, sections=1))
 
