@@ -515,6 +515,13 @@ def test_network_policies_are_networks_of_compose():
         assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "foreask"
 
 
+def test_tried_engines_have_separate_folders():
+    for pod in pods_of(render(values_of("try"))).values():
+        mounts = pod["spec"]["containers"][0].get("volumeMounts", [])
+        folders = [(mount["name"], mount.get("subPath")) for mount in mounts]
+        assert len(folders) == len(set(folders))
+
+
 def test_tried_engines_have_images_of_compose():
     values = yaml.safe_load((CHART / "values.yaml").read_text())["try"]
     assert {name: values[f"{name}Image"] for name in ENGINES} == {name: SERVICES[name]["image"] for name in ENGINES}
