@@ -78,7 +78,7 @@ def test_replaced_pods_lose_and_repeat_nothing(fleet, provider, start_scenario):
 
 def test_pods_start_after_schema_job(fleet):
     kinds = [event.partition(" ")[0] for event in fleet.events]
-    first = kinds.index("migrated")
+    first = kinds.index("migrates")
     assert "runs" not in kinds[:first]
     assert kinds[:first].count("waits") == kinds[first:].count("runs") - kinds[first:].count("waits")
 
