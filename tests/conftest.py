@@ -36,6 +36,7 @@ FAULT_GROUPS = {
     "test_poison": "faults of workers",
     "test_clock_jumps": "faults of workers",
     "test_two_releases": "faults of releases",  # has its own deployment
+    "test_chart_pods": "faults of pods",  # likewise
 }
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
 QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}

@@ -115,6 +115,7 @@ POSTGRESQL = "tests/integration/test_postgresql_sources.py::"
 WEB = "tests/integration/test_web_sources.py::"
 WEB_READING = "tests/unit/test_web_reading.py::"
 QUOTES = "tests/unit/test_answering.py::"
+CHART = "tests/acceptance/test_chart.py::"
 BUGS = (
     Bug(
         "a document is deleted after one listing",
@@ -1556,6 +1557,57 @@ BUGS = (
         "tests/unit/test_answering_support.py::test_long_passages_are_compared_in_bounded_time",
         "shared/query/answer/support.py",
         (("_COMPARED // len(cited)", "None"),),
+        "the chart passes every setting to processes that read untrusted files",
+        CHART + "test_parse_and_read_receive_variables_of_compose",
+        "deploy/helm/foreask/templates/_environment.tpl",
+        (("{{- $given = $few -}}", "{{- $given = merge $few $given -}}"),),
+    ),
+    Bug(
+        "processes that read untrusted files may reach every address",
+        CHART + "test_network_policies_are_networks_of_compose",
+        "deploy/helm/foreask/templates/network.yaml",
+        (("  policyTypes: [Ingress, Egress]", "  policyTypes: [Ingress]"),),
+    ),
+    Bug(
+        "a pod receives the credentials of the database's owner",
+        CHART + "test_only_schema_job_has_owner_credentials",
+        "deploy/helm/foreask/templates/_environment.tpl",
+        (
+            (
+                '"FOREASK_PARSE_DATABASE_URL" "FOREASK_APP_DATABASE_URL")',
+                '"FOREASK_PARSE_DATABASE_URL" "FOREASK_OWNER_DATABASE_URL")',
+            ),
+        ),
+    ),
+    Bug(
+        "the schema Job keeps its name when its specification changes",
+        CHART + "test_schema_job_changes_name_with_its_specification",
+        "deploy/helm/foreask/templates/schema.yaml",
+        (("{{ sha256sum $spec | trunc 8 }}", "job"),),
+    ),
+    Bug(
+        "the connections of an update are not counted",
+        CHART + "test_connections_include_pods_of_an_update",
+        "deploy/helm/foreask/templates/_workloads.tpl",
+        (("(div (add $pods 3) 4)", "0"),),
+    ),
+    Bug(
+        "a volume of one node is used by pods on several nodes",
+        CHART + "test_wrong_value_is_refused_with_its_name[several nodes with one volume]",
+        "deploy/helm/foreask/templates/_checks.tpl",
+        (('(list "api" "parse")', '(list "none")'),),
+    ),
+    Bug(
+        "large numbers are rendered as floating point numbers",
+        CHART + "test_large_number_of_values_is_not_rounded",
+        "deploy/helm/foreask/templates/_names.tpl",
+        (('(printf "%.0f" .)', "(toString .)"),),
+    ),
+    Bug(
+        "workers are removed one by one",
+        CHART + "test_sixteen_workers_become_one_within_five_minutes",
+        "deploy/helm/foreask/templates/autoscaling.yaml",
+        (("- {type: Pods, value: 4, periodSeconds: 60}", "- {type: Pods, value: 1, periodSeconds: 60}"),),
     ),
 )
 

@@ -1,0 +1,100 @@
+{{/*
+The processes. `pool`: default number of connections to PostgreSQL; `confined`: it processes untrusted files, and gets
+neither keys of providers nor Qdrant; `uploads`: it reads or writes uploads; `stage`: it is scaled by `wanted`.
+*/}}
+{{- define "foreask.workloads" -}}
+api: {args: [api], pool: 10, uploads: true, confined: false, stage: false}
+parse: {args: [worker, parse], pool: 4, uploads: true, confined: true, stage: true}
+read: {args: [worker, read], pool: 4, uploads: true, confined: true, stage: true}
+generate: {args: [worker, generate], pool: 4, uploads: false, confined: false, stage: true}
+index: {args: [worker, index], pool: 4, uploads: false, confined: false, stage: true}
+scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: false}
+{{- end }}
+
+{{/* Settings of confined processes: the variables that docker-compose.yml passes to them, and settings of sources. */}}
+{{- define "foreask.confinedSettings" -}}
+- FOREASK_LLM_MODEL
+- FOREASK_PARSE_ISOLATION
+- FOREASK_SOURCE_ROOTS
+- FOREASK_SOURCES_PRIVATE
+- FOREASK_CRAWL_CONTACT
+- FOREASK_MAX_UPLOAD_BYTES
+- FOREASK_QUESTIONS_PER_CHUNK
+- FOREASK_CHUNK_MAX_CHARS
+- FOREASK_CHUNK_OVERLAP_CHARS
+- FOREASK_OCR
+- FOREASK_OCR_LANGUAGES
+- FOREASK_CAPTIONS
+- FOREASK_CAPTIONS_PER_DOCUMENT
+- FOREASK_PARSE_WORKERS
+- FOREASK_PARSE_TIMEOUT
+- FOREASK_DATABASE_POOLER
+- FOREASK_DATABASE_POOL_SIZE
+- FOREASK_TENANT_WEIGHTS
+- FOREASK_GRACE
+- FOREASK_LOG_LEVEL
+- FOREASK_LOG_FORMAT
+- FOREASK_METRICS_HOST
+- AWS_REGION
+- AWS_ENDPOINT_URL
+{{- end }}
+
+{{/* Whether an autoscaler sets the number of pods. Arguments: root, name, workload. */}}
+{{- define "foreask.isScaled" -}}
+{{- $mode := .root.Values.autoscaling.mode -}}
+{{- if or (and (eq .name "api") (ne $mode "none")) (and .workload.stage (eq $mode "keda")) }}true{{ end -}}
+{{- end }}
+
+{{/* The maximum number of pods while nothing is updated. Arguments: root, name, workload. */}}
+{{- define "foreask.mostPods" -}}
+{{- $values := index .root.Values .name -}}
+{{- if eq (int $values.replicas) 0 }}0{{ else if include "foreask.isScaled" . }}{{ int $values.maxReplicas }}{{ else }}{{ int $values.replicas }}{{ end -}}
+{{- end }}
+
+{{/* Connections to PostgreSQL during an update, when each Deployment has a quarter more pods, rounded up. */}}
+{{- define "foreask.connections" -}}
+{{- $sum := 4 -}}{{/* the schema Job, and three that PostgreSQL reserves for superusers */}}
+{{- range $name, $workload := fromYaml (include "foreask.workloads" .) -}}
+{{- $pods := include "foreask.mostPods" (dict "root" $ "name" $name "workload" $workload) | int -}}
+{{- if $pods -}}
+{{- $sum = add $sum (mul (add $pods (div (add $pods 3) 4)) (int ($.Values.settings.FOREASK_DATABASE_POOL_SIZE | default $workload.pool))) -}}
+{{- end -}}
+{{- end -}}
+{{- $sum -}}
+{{- end }}
+
+{{- define "foreask.graceSeconds" -}}
+{{- hasKey .Values.settings "FOREASK_GRACE" | ternary .Values.settings.FOREASK_GRACE 20 | int -}}
+{{- end }}
+
+{{/* Two readiness probes and one second. */}}
+{{- define "foreask.drainSeconds" -}}
+{{- hasKey .Values.settings "FOREASK_API_DRAIN" | ternary .Values.settings.FOREASK_API_DRAIN 11 | int -}}
+{{- end }}
+
+{{- define "foreask.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "foreask.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* The container that waits for the schema. Arguments: root, env. */}}
+{{- define "foreask.waitForSchema" -}}
+- name: schema
+  image: {{ include "foreask.image" .root | quote }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  args: [schema, --wait, {{ int .root.Values.schema.waitSeconds | quote }}]
+  env:
+    {{- include "foreask.envOf" (dict "root" .root "plain" (pick .plain "FOREASK_DATABASE_POOLER" "FOREASK_LOG_FORMAT" "FOREASK_LOG_LEVEL") "secret" (pick .secret "FOREASK_DATABASE_URL") "extra" list) | nindent 4 }}
+  resources: {{- toYaml .root.Values.schema.resources | nindent 4 }}
+  securityContext: {{- include "foreask.containerSecurity" . | nindent 4 }}
+{{- end }}
