@@ -114,7 +114,7 @@ async def query(
         return event_stream(end_with_error(events, request.scope))
     with retrieval.trace.timed("answer"):
         answer = await answerer.answer(body.question, passages_of(retrieval.chunks))
-    await query_log.note(retrieval.query_id, found=answer.found)
+    await query_log.note(retrieval.query_id, found=answer.found, answer=answer.text)
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
@@ -186,7 +186,7 @@ async def _answer_events(
                 answer = piece
             else:
                 yield event("token", TokenEvent(text=piece))
-    await query_log.note(retrieval.query_id, found=answer.found)
+    await query_log.note(retrieval.query_id, found=answer.found, answer=answer.text)
     yield event("done", _query_reply(body, answer, retrieval, stopwatch))
 
 
