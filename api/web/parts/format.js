@@ -33,6 +33,11 @@ const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 /** @param {string} time as the API returns it */
 export const clockTime = (time) => clock.format(new Date(time));
 
+const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
+
+/** @param {string} time as the API returns it */
+export const dateOf = (time) => dates.format(new Date(time));
+
 /** @param {number} seconds */
 export function duration(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
