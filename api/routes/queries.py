@@ -6,12 +6,14 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import fields
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import AskingCaller, Caller
 from api.access.collection_cache import CollectionCache
+from api.http.bodies import CHAT_BODY
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
@@ -92,7 +94,7 @@ async def retrieve(
 async def query(
     *,
     request: Request,
-    body: QueryBody,
+    body: Annotated[QueryBody, CHAT_BODY],
     caller: AskingCaller,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,

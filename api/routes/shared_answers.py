@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import Asker, Caller
+from api.http.bodies import CHAT_BODY
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
@@ -29,7 +31,9 @@ _PASSAGES = 1_000  # more than a query returns
 @router.post(
     "", status_code=201, response_model=SharedAnswerView, responses=problems(400, 401, 404, 409, 413, 415, 422)
 )
-async def share(request: Request, body: ShareBody, tenant: Asker, services: ServicesDep) -> Response:
+async def share(
+    request: Request, body: Annotated[ShareBody, CHAT_BODY], tenant: Asker, services: ServicesDep
+) -> Response:
     """Share an answer of POST /v1/query: other keys of the tenant with the scope `ask` can open it.
 
     The answer must be unchanged. Its passages are not stored. When one of them changes or is deleted, the answer cannot

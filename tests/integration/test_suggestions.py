@@ -11,6 +11,12 @@ DAY = date(2026, 11, 26)
 PLACES = ("harbour", "library", "market", "bakery", "museum", "station", "garden", "bridge", "theatre", "school")
 
 
+@pytest.fixture(autouse=True)
+def distinct_questions(provider):
+    """Make the questions of a chunk consist of its words only."""
+    provider.script(questions=0)
+
+
 async def upload(client, names, *, collection="default", headers=None, **more):
     for name in names:
         body = {

@@ -121,6 +121,7 @@ async def test_conversations_are_renamed_searched_and_deleted(visit):
             await ask(visit, QUESTIONS[0])
         await expect(rows).to_have_count(number + 1)
     await page.get_by_role("button", name=f"Rename {QUESTIONS[0]}").click()
+    await expect(page.get_by_label("Name of the conversation")).to_be_focused()
     await page.keyboard.type("Days off")
     await page.keyboard.press("Enter")
     await expect(rows.filter(has_text="Days off")).to_have_count(1)

@@ -33,7 +33,7 @@ export function conversationList(current, deleted) {
   return html`<aside class="conversations" id="conversations" aria-labelledby="conversations-title">
     <h2 id="conversations-title">Conversations</h2>
     ${items.length > MANY || words ? html`<input type="search" aria-label="Search conversations" placeholder="Search" .value=${words} @input=${typed}>` : nothing}
-    ${shown.length ? html`<ul role="list">${repeat(shown, (each) => each.id, (each) => row(each, each.id === current, deleted))}</ul>`
+    ${shown.length ? html`<ul role="list">${repeat(shown, (/** @type {Conversation} */ each) => each.id, (/** @type {Conversation} */ each) => row(each, each.id === current, deleted))}</ul>`
       : html`<p class="soft small">${items.length ? "No matching conversations." : "Your questions and answers will appear here."}</p>`}
     <p class="soft small">${isLasting ? "Stored only in this browser, for this key." : "Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone."}</p>
     ${items.length > 1 ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>Delete all</button>` : nothing}
@@ -54,7 +54,11 @@ function row(each, isCurrent, deleted) {
 function startRenaming(id) {
   renamed = id;
   redraw();
-  requestAnimationFrame(() => requestAnimationFrame(() => /** @type {HTMLInputElement | null} */ (document.querySelector("#conversation-name"))?.select()));
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    const field = /** @type {HTMLInputElement | null} */ (document.querySelector("#conversation-name"));
+    field?.focus();
+    field?.select();
+  }));
 }
 
 /** @param {Conversation} each */

@@ -11,7 +11,7 @@
  */
 
 const REMEMBERED = 6; // questions and answers that a follow-up question may refer to
-const MESSAGE_CHARACTERS = 4000;
+const MESSAGE_CHARACTERS = 2000; // the server reads no more of a message
 let made = 0;
 
 /** @param {string} question @param {string} collection @param {Turn[]} before @returns {Turn} */

@@ -258,12 +258,12 @@ export function view() {
   const isShown = source?.chunk.text !== undefined;
   const isListShown = isListed && Boolean(turns.length || stored.items.length);
   if (isListShown && !conversationList) loadList();
+  const one = (/** @type {Turn} */ turn, /** @type {number} */ index) => answerView(turn, opened?.turn === turn ? opened.index : null, index === turns.length - 1, running?.turn === turn, actions);
   return html`<div class="split ${isShown ? "with-detail" : ""} ${isListShown && conversationList ? "with-list" : ""}">
     ${isListShown ? (conversationList?.(talk.id, onDeleted) ?? nothing) : nothing}
     <section class="column">
       ${toolLine()}
-      <div class="turns">${repeat(turns, (turn) => turn.id, (turn, index) => answerView(turn, opened?.turn === turn ? opened.index : null,
-        index === turns.length - 1, running?.turn === turn, actions))}</div>
+      <div class="turns">${repeat(turns, (/** @type {Turn} */ turn) => turn.id, one)}</div>
       ${composer()}
       ${turns.length ? nothing : startView(askSuggested)}
     </section>

@@ -5,7 +5,7 @@ import { ROOT, get, latest } from "../api.js";
 import { redraw } from "../store.js";
 import { answerView } from "../parts/answer.js";
 import { dateOf } from "../parts/format.js";
-import { notify, problemCard } from "../parts/notice.js";
+import { problemCard } from "../parts/notice.js";
 import { sourcePanel } from "../parts/source.js";
 import { fromStored, sourcesOf } from "../parts/turns.js";
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID
@@ -63,13 +63,9 @@ class Suggestions:
             "limit": _CHUNKS,
         }
         chunks = defaultdict[UUID, list[RowMapping]](list)
-        for row in await self._database.rows(SQL.questions, parameters):
+        for row in await self._database.rows(SQL.chunks, parameters):
             chunks[row["document_id"]].append(row)
-        return _distinct(
-            suggestion
-            for row in documents
-            if (suggestion := _of_document(row["public_id"], chunks[row["id"]], seed)) is not None
-        )
+        return _chosen(documents, chunks, seed)
 
 
 def spread(first: datetime, last: datetime, seed: str) -> list[datetime]:
@@ -94,21 +90,22 @@ def in_turns(listed: Sequence[RowMapping], seed: str) -> list[RowMapping]:
     return list({row["id"]: row for row in ordered}.values())
 
 
-def _of_document(document_id: UUID, chunks: Sequence[RowMapping], seed: str) -> Suggestion | None:
-    suitable = [
-        Suggestion(question, document_id, chunk["chunk_id"])
-        for chunk in chunks
-        for question in passed_questions(chunk)
-        if _SHORTEST <= len(question) <= _LONGEST and question.endswith(_ENDS)
-    ]
-    return min(suitable, key=lambda each: _share(f"{seed} {each.question}"), default=None)
-
-
-def _distinct(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    first: dict[str, Suggestion] = {}
-    for suggestion in suggestions:
-        first.setdefault(plain(suggestion.question), suggestion)
-    return list(first.values())
+def _chosen(
+    documents: Sequence[RowMapping], chunks: Mapping[UUID, Sequence[RowMapping]], seed: str
+) -> list[Suggestion]:
+    """Return a suggestion for each document that has a question which no document before it suggests."""
+    found: dict[str, Suggestion] = {}
+    for document in documents:
+        suitable = [
+            Suggestion(question, document["public_id"], chunk["chunk_id"])
+            for chunk in chunks[document["id"]]
+            for question in passed_questions(chunk)
+            if _SHORTEST <= len(question) <= _LONGEST and question.endswith(_ENDS) and plain(question) not in found
+        ]
+        if suitable:
+            suggestion = min(suitable, key=lambda each: _share(f"{seed} {each.question}"))
+            found[plain(suggestion.question)] = suggestion
+    return list(found.values())
 
 
 def _share(text: str) -> float:

@@ -14,7 +14,7 @@ SELECT q.question, q.chunk_ids, q.answer_sha256, l.name AS collection
 FROM queries q JOIN collections l ON l.id = q.collection_id
 WHERE q.id = :query AND q.tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR q.key_id = :key)
 
--- part: passages
+-- part: of_chunks
 -- Some passages that queries see in a collection.
 SELECT c.id AS chunk_id, d.public_id AS document_id, d.external_id, v.filename, t.content
 FROM {visible}
@@ -24,11 +24,11 @@ WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.tenant = :tenant AND l.name = :c
 
 -- name: passages
 -- Read passages.
-{passages}
+{of_chunks}
 
 -- name: lock_passages
 -- Read passages, and delay the deletion of their documents and of their collection until the transaction ends.
-{passages} ORDER BY d.id FOR SHARE OF d, l
+{of_chunks} ORDER BY d.id FOR SHARE OF d, l
 
 -- name: insert
 -- Share an answer, unless the tenant has the maximum number.
