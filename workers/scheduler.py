@@ -105,6 +105,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("follow_settings", _NUDGE_EVERY, ledger.budgets.follow_settings),
         Step("forget_calls", _TIDY_EVERY, ledger.budgets.forget),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
+        Step("forget_answers", _NUDGE_EVERY, partial(forget_answers, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
@@ -184,6 +185,11 @@ async def count_wanted(services: SchedulerServices) -> None:
 async def forget_queries(services: SchedulerServices) -> bool:
     """Delete some users' questions whose retention is over; return whether more may be left."""
     return await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
+
+
+async def forget_answers(services: SchedulerServices) -> bool:
+    """Delete some shared answers that have expired or cite a deleted passage; return whether more may be due."""
+    return await services.ledger.shared_answers.forget(timedelta(days=services.settings.shared_answer_days))
 
 
 async def forget_completions(services: SchedulerServices) -> bool:

@@ -37,6 +37,7 @@ ADDRESSES = {
     "/collections/{name}": "collection",
     "/lab/compare": "compare",
     "/lab/compare/{evaluation_id}": "compare",
+    "/answers/{answer_id}": "shared",
 }
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
 # Comments are for developers, and make up an eighth of the bytes. A comment within code is kept.

@@ -20,6 +20,7 @@ from shared.domain.collections import Collection
 from shared.domain.errors import ForeaskError
 from shared.ledger import QueryLog
 from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.feedback.shared_answers import digest_of
 from shared.query.retrieve import RetrievedChunk
 
 _MAX_WAIT = timedelta(milliseconds=500)
@@ -35,11 +36,15 @@ class QueryLogWriter:
         queries: log in the ledger.
         enabled: if False, nothing is written and no query has an id.
         max_wait: maximum time that a query waits for its row.
+        keeps_digests: whether digests of answers are stored, so that the answers can be shared.
     """
 
-    def __init__(self, queries: QueryLog, *, enabled: bool, max_wait: timedelta = _MAX_WAIT) -> None:
+    def __init__(
+        self, queries: QueryLog, *, enabled: bool, max_wait: timedelta = _MAX_WAIT, keeps_digests: bool = False
+    ) -> None:
         self._queries = queries
         self._enabled = enabled
+        self._keeps_digests = keeps_digests
         self._max_wait = max_wait.total_seconds()
         self._waiting: list[tuple[QueryLogEntry, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
@@ -70,13 +75,22 @@ class QueryLogWriter:
         self._late = self._late or (not done and self._writing is not None)
         return query.id if done and written.result() else None
 
-    async def note(self, query_id: UUID | None, *, found: bool) -> None:
-        """Record that the documents did not answer a query; the row assumes that they did."""
-        if query_id is None or found:
+    async def note(self, query_id: UUID | None, *, found: bool, answer: str | None = None) -> None:
+        """Record that the documents did not answer a query; the row assumes that they did.
+
+        Args:
+            query_id: id of the query; None: nothing is recorded.
+            found: whether the documents answered it.
+            answer: its answer; None if it cannot be shared.
+        """
+        if query_id is None:
             return
         try:
             async with asyncio.timeout(self._max_wait):
-                await self._queries.not_found(query_id)
+                if not found:
+                    await self._queries.not_found(query_id)
+                elif answer is not None and self._keeps_digests:
+                    await self._queries.record_answer(query_id, digest_of(answer))
         except (ForeaskError, TimeoutError) as error:
             log.warning("query_log.failed", query_id=str(query_id), reason=str(error))
 

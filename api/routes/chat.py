@@ -20,6 +20,7 @@ from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
 from api.http.openapi import event_content, json_body
 from api.http.problems import InvalidFields
 from api.http.replies import JsonReply
+from api.query.conversation import last_question
 from api.query.query_log import QueryLogWriter
 from api.routes.queries import citation_of, find_chunks, passages_of
 from api.schemas.chat import (
@@ -46,14 +47,14 @@ from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer
 from shared.query.answer.citations import CitationOrder
 from shared.query.answer.links import without_links
-from shared.query.condense import CondensedQuestion, Turn, condense
+from shared.query.condense import CondensedQuestion, Turn
 from shared.query.retrieve import Retrieval, RetrievedChunk
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
 _MODELS_AT_ONCE = 200
-_RESERVED = {"question", "collection", "stream"}
+_RESERVED = {"question", "collection", "stream", "history"}
 _STATUSES = (400, 404, 409, 413, 415, 502)
 
 
@@ -86,7 +87,7 @@ async def complete(
         raise _no_model(body.model)
     turns, lists_sources = _turns(body.messages), _lists_sources(body, services)
     options = _query(body, turns[-1].text)  # invalid options are rejected before a model is called
-    condensed = await _condense(caller.tenant, turns, services)
+    condensed = await last_question(caller.tenant, turns, services)
     query = options.model_copy(update={"question": condensed.text})
     retrieval = await find_chunks(query, caller, services, collection_cache, query_log)
     answerer = services.answerer_for(caller.tenant, retrieval.collection, query.links)
@@ -257,12 +258,6 @@ def _query(body: ChatBody, question: str) -> QueryBody:
 
 def _field(field: str) -> str:
     return "messages" if field == "question" else f"foreask.{field}"
-
-
-async def _condense(tenant: str, turns: Sequence[Turn], services: ApiServices) -> CondensedQuestion:
-    if services.condenser_for is None:
-        return CondensedQuestion(turns[-1].text)
-    return await condense(services.condenser_for(tenant), turns)
 
 
 def _no_model(name: str) -> NotFound:

@@ -6,16 +6,19 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import fields
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import AskingCaller, Caller
 from api.access.collection_cache import CollectionCache
+from api.http.bodies import CHAT_BODY
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
+from api.query.conversation import last_question
 from api.query.explanation import sentence
 from api.query.query_log import QueryLogWriter
 from api.schemas.problems import ProblemDetails
@@ -45,6 +48,7 @@ from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
+from shared.query.condense import Turn
 from shared.query.retrieve import LiveRetriever, Query, Retrieval, RetrievedChunk, Weights
 from shared.query.retrieve.fusion import Ranks
 from shared.query.retrieve.rank_probe import ExpectedChunk
@@ -90,22 +94,29 @@ async def retrieve(
 async def query(
     *,
     request: Request,
-    body: QueryBody,
+    body: Annotated[QueryBody, CHAT_BODY],
     caller: AskingCaller,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
 ) -> Response:
-    """Answer a question only from the documents, with citations. If no chunk is found, no model is called."""
+    """Answer a question only from the documents, with citations. If no chunk is found, no model writes an answer.
+
+    With `history`, the language model first rewrites the question so that it is understood without the conversation.
+    """
     stopwatch = _Stopwatch()
+    turns = [*(Turn(message.role, message.content) for message in body.history), Turn("user", body.question)]
+    condensed = await last_question(caller.tenant, turns, services)
+    body = body.model_copy(update={"question": condensed.text})
     retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
+    retrieval.usage += condensed.usage
     answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
     if body.stream:
         events = _answer_events(body, retrieval, answerer, query_log, stopwatch)
         return event_stream(end_with_error(events, request.scope))
     with retrieval.trace.timed("answer"):
         answer = await answerer.answer(body.question, passages_of(retrieval.chunks))
-    await query_log.note(retrieval.query_id, found=answer.found)
+    await query_log.note(retrieval.query_id, found=answer.found, answer=answer.text)
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
@@ -177,7 +188,7 @@ async def _answer_events(
                 answer = piece
             else:
                 yield event("token", TokenEvent(text=piece))
-    await query_log.note(retrieval.query_id, found=answer.found)
+    await query_log.note(retrieval.query_id, found=answer.found, answer=answer.text)
     yield event("done", _query_reply(body, answer, retrieval, stopwatch))
 
 
@@ -266,6 +277,7 @@ def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch:
     usage += retrieval.usage
     return QueryMetadata(
         query_id=retrieval.query_id,
+        question=body.question,
         matched_questions=retrieval.matched_questions,
         unique_chunks=retrieval.unique_chunks,
         usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),

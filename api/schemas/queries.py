@@ -15,6 +15,7 @@ from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin,
 from shared.query.rewrite import MAX_QUERIES
 
 QUESTION_CHARS = 10_000
+MESSAGE_CHARS = 100_000
 
 
 class ChannelWeights(BodyModel):
@@ -122,6 +123,13 @@ class RetrieveBody(BodyModel):
         return self
 
 
+class MessageBody(BodyModel):
+    """A previous message of a conversation."""
+
+    role: Literal["user", "assistant"]
+    content: str = Field(min_length=1, max_length=MESSAGE_CHARS)
+
+
 class QueryBody(RetrieveBody):
     """A question to answer."""
 
@@ -133,6 +141,13 @@ class QueryBody(RetrieveBody):
     links: bool = Field(
         default=False,
         description="Keep links and images in the answer. By default, images are removed and links become text",
+    )
+    history: list[MessageBody] = Field(
+        [],
+        max_length=100,
+        description="Previous messages of the conversation, oldest first; at most the last 12 are used. The language"
+        " model rewrites the question so that it is understood without them. If no model writes answers, they are"
+        " ignored",
     )
 
 
@@ -289,6 +304,7 @@ class QueryMetadata(ReplyModel):
     query_id: UUID | None = Field(
         description="Id for POST /v1/feedback; null if the query was not recorded, or the ledger was unavailable"
     )
+    question: str = Field(description="The searched question; with `history`, as the language model rewrote it")
     matched_questions: int
     unique_chunks: int
     usage: QueryUsage
@@ -299,6 +315,7 @@ class QueryMetadata(ReplyModel):
 
 _METADATA_EXAMPLE = {
     "query_id": QUERY_ID,
+    "question": "How much leave do I get?",
     "matched_questions": 4,
     "unique_chunks": 1,
     "usage": {"prompt_tokens": 312, "completion_tokens": 14},

@@ -22,6 +22,7 @@ const ROUTES = [
   [/^\/jobs$/, () => import("./routes/jobs.js")],
   [/^\/sources$/, () => import("./routes/sources.js")],
   [/^\/api$/, () => import("./routes/api.js")],
+  [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
 ];
 const SCREENS = /** @type {const} */ ([
   ["/ask", "Ask", "a", "ask"],

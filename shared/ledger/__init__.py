@@ -15,10 +15,12 @@ from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.page_texts import PageTexts
+from shared.ledger.documents.suggestions import Suggestions
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.evaluations import Evaluations
 from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.feedback.shared_answers import SharedAnswers
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
@@ -64,6 +66,8 @@ class Ledger:
     dead_letters: DeadLetters
     audit: Audit
     query_log: QueryLog
+    suggestions: Suggestions
+    shared_answers: SharedAnswers
     feedback: Feedback
     calibrations: Calibrations
     costs: Costs
@@ -119,8 +123,10 @@ __all__ = [
     "Pages",
     "QueryLog",
     "RunClaims",
+    "SharedAnswers",
     "ShownBatches",
     "Sources",
+    "Suggestions",
     "Syncs",
     "Tenants",
     "Verifications",

@@ -56,6 +56,14 @@ MAKE_ALL_DUE = (
     "UPDATE collections SET emptied_at = now() - interval '1 hour' WHERE emptied_at IS NOT NULL",
 )
 
+# Shares an answer that quotes documents.
+SHARE = """
+    INSERT INTO shared_answers (id, tenant, collection, question, answer, form, numbers, chunk_ids, document_ids,
+                                expires_at)
+    VALUES (gen_random_uuid(), :tenant, :collection, 'When?', 'At six.', 'generative', '{}', '{}', :documents,
+            now() + interval '1 day')
+"""
+
 
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
@@ -119,7 +127,9 @@ async def log_query(services, tenant, collection, chunk_ids=()):
 
 
 async def filled(services, tenants=("alice", "bob"), count=3):
-    """Give each tenant documents, an edit, a logged query, an estimate, an evaluation, a source and a webhook."""
+    """Give each tenant documents, an edit, a logged query, an estimate, an evaluation, a source, a webhook and
+    a shared answer.
+    """
     for tenant in tenants:
         await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
         library = Library(services, tenant)
@@ -144,6 +154,8 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         source = await services.ledger.sources.add(collection, NewSource("docs", "folder", "/docs"))
         await services.ledger.syncs.start(tenant, "docs")
         await run(services, "INSERT INTO source_items (source_id, key, version) VALUES (:id, 'a', '1')", id=source.id)
+        (document, *_) = await services.ledger.documents.page(tenant)
+        await run(services, SHARE, tenant=tenant, collection="default", documents=[document.id])
     await services.cleaner.clean()
 
 
@@ -153,7 +165,7 @@ async def state_of(services, tenant):
     counts = await asyncio.gather(
         *(
             run(services, f"SELECT count(*) FROM {table} WHERE tenant = :tenant", tenant=tenant)
-            for table in ("documents", "chunks", "completions", "queries")
+            for table in ("documents", "chunks", "completions", "queries", "shared_answers")
         )
     )
     return counts, await services.index.count_points(collection.location)
@@ -311,6 +323,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     await log_query(services, "default", other)
     for name in ("default", "other"):
         await services.ledger.evaluations.save_set("default", name, "set", [])
+        await run(services, SHARE, tenant="default", collection=name, documents=[])
         of = await services.ledger.collections.get("default", name)
         await services.ledger.evaluations.start(of, "set", EvaluationRequest([], ["text"], "text"))
         await services.ledger.verifications.start(of, repair=False)
@@ -329,7 +342,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     assert await check(tenant="default", collection="default") == {}
     assert len(erasure.collection_ids) == 2
     assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
-    for table in ("labelled_sets", "evaluations", "gates", "verifications", "runs"):
+    for table in ("labelled_sets", "evaluations", "gates", "verifications", "runs", "shared_answers"):
         assert await run(services, f"SELECT DISTINCT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert await services.index.count_points(other.location)
@@ -380,11 +393,14 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
     collection = await library.collection()
     ids = [row[0] for row in await run(services, "SELECT id FROM chunks ORDER BY document_id = :id", id=document.id)]
     await log_query(services, "default", collection, ids)
+    for quoted in ([document.id], [document.id, other.id], [other.id]):
+        await run(services, SHARE, tenant="default", collection="default", documents=quoted)
 
     await finished(services, await services.ledger.erasures.start_document(document.id))
 
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT chunk_ids FROM queries") == [(ids[:1],)]
+    assert await run(services, "SELECT document_ids FROM shared_answers") == [([other.id],)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert (await services.ledger.documents.get("default", other.id)).state == "ready"
     with pytest.raises(NotFound):

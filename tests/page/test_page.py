@@ -306,7 +306,7 @@ async def test_key_prompt_keeps_typed_text(browser, deployment):
             await visit.page.get_by_role("textbox", name="Key").fill(key)
             await visit.page.get_by_role("button", name="Continue").click()
         await expect(visit.page.locator(".facts")).to_be_visible()
-        await expect(visit.page.locator("#question")).to_have_value("How many days of leave?")
+        await expect(visit.page.locator(".question-title")).to_have_text("How many days of leave?")
         assert "right" not in visit.page.url
         assert await visit.page.evaluate("localStorage.getItem('foreask.key')") is None
 

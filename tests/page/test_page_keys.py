@@ -13,15 +13,19 @@ from tests.page.conftest import TIMEOUT, visiting
 from tests.page.test_page import SCREENS
 
 OURS, THEIRS = "key-of-ours-0123456789", "key-of-theirs-0123456789"
+FRESH = "key-of-fresh-0123456789"  # of a tenant without documents
+QUESTION = "How many days of leave does everybody have?"
 
 
 @pytest.fixture(scope="module")
 def keyed(deployment):
     """A client of a second API of the same ledger, with a key of the documents' tenant and a key of another tenant."""
     port = free_port()
-    keys = {"default": OURS, "theirs": THEIRS}
+    keys = {"default": OURS, "theirs": THEIRS, "fresh": FRESH}
     setting = ",".join(f"{tenant}:sha256:{hashlib.sha256(key.encode()).hexdigest()}" for tenant, key in keys.items())
-    process = deployment.run("keyed", [sys.executable, "-m", "api"], api_port=port, api_keys=setting)
+    process = deployment.run(
+        "keyed", [sys.executable, "-m", "api"], api_port=port, api_keys=setting, shared_answer_days=7
+    )
     headers = {"authorization": f"Bearer {OURS}"}
     with httpx.Client(
         base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=TIMEOUT / 1000
@@ -82,7 +86,8 @@ async def test_key_revoked_during_work_loses_no_typed_text(browser, keyed):
         await visit.page.keyboard.press("Enter")
         await enter(visit.page, second["key"])
         await expect(visit.page.locator(".facts")).to_be_visible()
-        await expect(visit.page.locator("#question")).to_have_value("How many days of leave does everybody have?")
+        await expect(visit.page.locator(".question-title")).to_have_text(QUESTION)
+        await expect(visit.page.locator("#question")).to_have_value("")
 
 
 async def test_key_dialog_waits_for_typing_user(browser, keyed):
@@ -122,3 +127,142 @@ async def test_another_tenants_document_is_not_found(browser, keyed, deployment)
         await expect(visit.page.locator("[role=alert]").first).to_contain_text("document")
         assert document["external_id"] not in await visit.page.locator("main").inner_text()
         assert (await visit.page.request.get(f"{visit.base}/v1/documents/{document['id']}")).status == 401
+
+
+async def asked(page, question=QUESTION):
+    await page.fill("#question", question)
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".facts")).to_be_visible()
+
+
+async def with_key(visit, path, key):
+    await visit.go(path)
+    await visit.page.evaluate("(key) => sessionStorage.setItem('foreask.key', key)", key)
+    await visit.go(path)
+
+
+async def test_another_key_sees_no_conversations(browser, keyed):
+    first, second = (scoped(keyed, name, "ask", "read") for name in ("talks", "listens"))
+    async with visiting(browser, str(keyed.base_url).rstrip("/"), viewport={"width": 1440, "height": 900}) as visit:
+        visit.allowed = ("401", "403")
+        page, rows = visit.page, visit.page.locator(".conversations li")
+        await with_key(visit, "/ask", first["key"])
+        await asked(page)
+        await expect(rows).to_have_count(1)
+        address = page.url
+        stored = await page.evaluate("JSON.stringify(localStorage)")
+        assert QUESTION in stored
+        assert first["key"] not in stored
+
+        await with_key(visit, "/ask", second["key"])
+        await expect(page.locator("#question")).to_be_visible()
+        await expect(rows).to_have_count(0)
+        await visit.go(address.removeprefix(visit.base))
+        await expect(page.locator(".notice")).to_contain_text("no such conversation for your key")
+        await expect(page.locator(".question-title")).to_have_count(0)
+
+        await with_key(visit, "/ask", first["key"])
+        await expect(rows).to_have_count(1)
+
+
+async def test_key_revoked_in_a_conversation_starts_another(browser, keyed):
+    first, second = (scoped(keyed, name, "ask", "read") for name in ("ended", "follows"))
+    async with visiting(browser, str(keyed.base_url).rstrip("/"), viewport={"width": 1440, "height": 900}) as visit:
+        visit.allowed = ("401", "403")
+        page = visit.page
+        await with_key(visit, "/ask", first["key"])
+        await asked(page)
+        keyed.delete(f"/v1/keys/{first['id']}").raise_for_status()
+        await page.fill("#question", "And in the first year?")
+        await page.keyboard.press("Enter")
+        await enter(page, second["key"])
+        await expect(page.locator(".answer").last.locator(".facts")).to_be_visible()
+        await asked_alone(page)
+        await page.reload()
+        await expect(page.locator(".question-title")).to_have_text(["Who decides?"])
+
+
+async def asked_alone(page):
+    """Ask in a conversation of another key, which starts a new one."""
+    await page.fill("#question", "Who decides?")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".question-title")).to_have_text(["Who decides?"])
+    await expect(page.locator(".facts")).to_be_visible()
+
+
+async def test_shared_link_opens_with_access_only(browser, keyed):
+    colleague = scoped(keyed, "colleague", "ask", "read")
+    filtered = keyed.post("/v1/keys", json={"name": "public", "scopes": ["ask"], "filter": {"public": True}}).json()
+    base = str(keyed.base_url).rstrip("/")
+    options = {"viewport": {"width": 1440, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]}
+    async with visiting(browser, base, **options) as visit:
+        visit.allowed = ("401", "403")
+        page = visit.page
+        await with_key(visit, "/ask", OURS)
+        await asked(page)
+        await page.get_by_role("button", name="Share").click()
+        await expect(page.locator(".notice")).to_contain_text("Link copied.")
+        link = await page.evaluate("navigator.clipboard.readText()")
+        assert link.startswith(f"{base}/answers/")
+        path = link.removeprefix(base)
+
+    async with visiting(browser, base, **options) as visit:
+        visit.allowed = ("401", "403")
+        page = visit.page
+        await visit.go(path)
+        await enter(page, colleague["key"])
+        await expect(page.locator(".question-title")).to_have_text(QUESTION)
+        await expect(page.get_by_text("Shared by")).to_contain_text("expires on")
+        await page.locator(".written .cited").first.click()
+        await expect(page.locator(".detail .marked")).to_contain_text("leave")
+        await page.keyboard.press("Escape")
+        await expect(page.locator(".written .cited").first).to_be_focused()
+        assert await page.get_by_role("button", name="Ask again").count() == 0
+
+    for key in (THEIRS, filtered["key"]):
+        async with visiting(browser, base) as visit:
+            visit.allowed = ("401", "403", "404")
+            await with_key(visit, path, key)
+            await expect(visit.page.get_by_role("alert")).to_contain_text("There is no shared answer")
+            await expect(visit.page.get_by_role("alert")).to_contain_text("ask the question again")
+            await expect(visit.page.locator(".question-title")).to_have_count(0)
+
+
+async def test_undone_sharing_ends_the_link(browser, keyed):
+    base = str(keyed.base_url).rstrip("/")
+    async with visiting(browser, base, permissions=["clipboard-read", "clipboard-write"]) as visit:
+        visit.allowed = ("401", "403")
+        page = visit.page
+        await with_key(visit, "/ask", OURS)
+        await asked(page)
+        await page.get_by_role("button", name="Share").click()
+        await expect(page.locator(".notice")).to_contain_text("Link copied.")
+        link = await page.evaluate("navigator.clipboard.readText()")
+        await page.get_by_role("button", name="Undo").click()
+        await expect(page.locator(".notice")).to_contain_text("The link no longer works.")
+        assert keyed.get(f"/v1{link.removeprefix(base)}").status_code == 404
+
+
+async def test_first_visit_offers_upload_and_sample(browser, keyed):
+    async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
+        visit.allowed = ("401",)
+        page = visit.page
+        await with_key(visit, "/ask", FRESH)
+        await expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
+        await expect(page.get_by_role("link", name="Add documents")).to_be_visible()
+        await page.get_by_role("button", name="Try the sample").click()
+        await expect(page.get_by_role("heading", name="Try one of these")).to_be_visible()
+        await page.locator(".examples button").first.click()
+        await expect(page.locator(".facts")).to_be_visible()
+        await expect(page.locator(".sources li").first).to_be_visible()
+
+
+async def test_key_without_write_scope_is_offered_no_sample(browser, keyed):
+    made = keyed.post(
+        "/v1/keys", json={"name": "asks", "scopes": ["ask", "read"]}, headers={"authorization": f"Bearer {THEIRS}"}
+    )
+    async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
+        visit.allowed = ("401", "403")
+        await with_key(visit, "/ask", made.json()["key"])
+        await expect(visit.page.get_by_text("Ask the operator to add documents")).to_be_visible()
+        await expect(visit.page.get_by_role("button", name="Try the sample")).to_have_count(0)

@@ -93,6 +93,7 @@ PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_tenant_erasure_with_kills_deletes_all_data"
 LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_stores_nothing[generate-after the end]"
 STALLED = "tests/faults/test_tenant_erased.py::test_stalled_indexing_worker_leaves_no_points_after_erasure"
+SHARED = "tests/integration/test_shared_answers.py::"
 BUDGETS = "tests/integration/test_budgets.py::"
 LATE_WRITERS = "tests/integration/test_erasure.py::"
 OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
@@ -117,6 +118,42 @@ WEB_READING = "tests/unit/test_web_reading.py::"
 QUOTES = "tests/unit/test_answering.py::"
 CHART = "tests/acceptance/test_chart.py::"
 BUGS = (
+    Bug(
+        "a shared answer is opened by another tenant",
+        SHARED + "test_answer_is_not_found_without_access",
+        "shared/ledger/feedback/shared_answers.sql",
+        (("WHERE id = :id AND tenant = :tenant AND expires_at", "WHERE id = :id AND :tenant <> '' AND expires_at"),),
+    ),
+    Bug(
+        "a forged text is shared as an answer",
+        SHARED + "test_only_the_servers_text_of_own_query_is_shared",
+        "shared/ledger/feedback/shared_answers.py",
+        (("if query.answer_sha256 != digest_of(new.text):", "if False:"),),
+    ),
+    Bug(
+        "a shared answer is shown without its deleted passage",
+        SHARED + "test_changed_document_hides_and_deletes_answer[delete]",
+        "shared/ledger/feedback/shared_answers.sql",
+        (("    AND {exists:d}", "    "),),
+    ),
+    Bug(
+        "an erasure keeps answers that quote the document",
+        LATE_WRITERS + "test_document_erasure_deletes_questions_and_query_references",
+        "shared/ledger/erasure/erasures.py",
+        ((' OR tenant = :tenant AND CAST(:document_id AS uuid) = ANY(document_ids)"', '"'),),
+    ),
+    Bug(
+        "suggestions ignore the filter of a key",
+        "tests/integration/test_suggestions.py::test_filter_and_scopes_of_a_key_apply",
+        "api/routes/suggestions.py",
+        (("if caller.filter is not None:", "if False:"),),
+    ),
+    Bug(
+        "condensing a conversation is not charged",
+        "tests/integration/test_conversation.py::test_condensing_counts_towards_the_usage",
+        "api/routes/queries.py",
+        (("retrieval.usage += condensed.usage", "pass"),),
+    ),
     Bug(
         "a document is deleted after one listing",
         SYNC_HISTORIES,

@@ -84,7 +84,7 @@ export function sourcePanel({ number, chunk, sentences }, many, index, show, clo
       <div class="marked ${isHighlighted ? "by-sentence" : ""}" data-passage=${key}>${passage(chunk.text)}</div>
       ${read?.after.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
     </div>
-    <h3>Why it matched <span class="soft number">${score(chunk.score)}</span></h3>
+    ${chunk.channels ? html`<h3>Why it matched <span class="soft number">${score(chunk.score)}</span></h3>` : nothing}
     ${channelBars(chunk.channels, chunk.matched_question)}
     <p><a href=${`${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}`}>Open in document</a></p>
   </aside>`;

@@ -1,283 +1,302 @@
-// Ask: a question, its streamed answer, and the cited passages.
+// Ask: a conversation of questions, their streamed answers, and the cited passages.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
-import { Problem, ROOT, follow, get, post } from "../api.js";
-import { redraw } from "../store.js";
-import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { plural, duration, path } from "../parts/format.js";
-import { notify, problemCard } from "../parts/notice.js";
-import { may } from "../parts/permissions.js";
-import { prose } from "../parts/prose.js";
-import { asRequest } from "../parts/request.js";
+import { repeat } from "../vendor/directives/repeat.js";
+import { Problem, ROOT, follow, get } from "../api.js";
+import { redraw, redrawNow } from "../store.js";
+import { answerView, requestOf } from "../parts/answer.js";
+import { collectionPicker, collections } from "../parts/collections.js";
+import { loadConversations, nameFrom, newId, owner, store, stored } from "../parts/conversations.js";
+import { plural } from "../parts/format.js";
+import { notify } from "../parts/notice.js";
+import { server } from "../parts/permissions.js";
 import { sourcePanel } from "../parts/source.js";
+import { loadStart, startView, unloadStart } from "../parts/start.js";
+import { suggest } from "../parts/suggestions.js";
+import { apply, fromStored, newTurn, sourcesOf, toStored } from "../parts/turns.js";
+
+/** @import { Turn } from "../parts/turns.js" */
 
 export const title = "Ask";
+const WIDE = "(min-width: 80rem)"; // room for the list of conversations
+const UNREADABLE = new Map([
+  [403, "Your key may not open passages of earlier answers. Ask again to see them."],
+  [404, "This passage no longer exists. Ask again for a current answer."],
+]);
 
-/**
- * @typedef {{question: string, submitted: string, phase: string, answer: string, chunks: Api["RetrievedChunkView"][],
- *   reply: Api["QueryReply"] | null, queryId: string | null, problem: any, open: number | null,
- *   helpful: Map<string, boolean>, stopped: boolean, collection: string}} Asking
- */
+/** @typedef {{id: string, owner: string | null, turns: Turn[]}} Talk the open conversation; its owner is a key's name */
 
-/** @returns {Asking} */
-const newState = () => ({
-  question: "", submitted: "", phase: "idle", answer: "", chunks: [], reply: null, queryId: null, problem: null, open: null,
-  helpful: new Map(), stopped: false, collection: "",
-});
-let ask = newState();
-/** @type {{of: string, questions: string[]}} of a collection */
-let examples = { of: "", questions: [] };
-let loaded = false;
-/** @type {AbortController | null} */
+/** @returns {Talk} */
+const newTalk = () => ({ id: newId(), owner: null, turns: [] });
+let talk = newTalk();
+let draft = "";
+/** @type {Turn | null} whose question is being edited */
+let edited = null;
+/** @type {{turn: Turn, index: number} | null} the open source */
+let opened = null;
+/** @type {{control: AbortController, turn: Turn} | null} */
 let running = null;
 /** @type {HTMLElement | null} */
 let opener = null; // element that gets the focus when the passage is closed
+/** @type {typeof import("../parts/conversation-list.js").conversationList | null} loaded when there is something to list */
+let conversationList = null;
+let isListed = matchMedia(WIDE).matches;
+let quotes = false; // whether answers are quoted, so that no model reads the conversation
 
-export async function load() {
-  try {
-    await loadCollections();
-    loaded = true;
-    if (!ask.submitted) ask.problem = null;
-    await findExamples();
-  } catch (problem) {
-    ask.problem = problem;
-  }
+/** @param {{query: URLSearchParams}} route */
+export async function load({ query }) {
+  server().then((me) => {
+    quotes = me?.answer.form === "extractive";
+    actions.share = me?.shared_answer_days ? share : undefined;
+    redraw();
+  });
+  const wanted = query.get("conversation");
+  await loadConversations();
+  const isStored = stored.items.some((each) => each.id === wanted);
+  if (wanted && isStored && wanted !== talk.id) resume(wanted);
+  if (!wanted && talk.owner === stored.owner && talk.turns.length) inAddress();
+  await loadStart();
+  await loadConversations(); // the key may have been entered since
+  if (wanted && !isStored && !talk.turns.length) resume(wanted);
   redraw();
 }
 
 export function unload() {
-  running?.abort();
+  running?.control.abort();
+  unloadStart();
 }
 
-/** Load three generated questions as examples. A key with only the `ask` scope gets none. */
-async function findExamples() {
-  const of = collections.chosen;
-  if (examples.of === of) return;
-  examples = { of, questions: [] };
-  const questions = await written(of).catch(() => []);
-  if (examples.of === of) examples.questions = questions;
+/** Open a stored conversation. @param {string} id */
+function resume(id) {
+  const found = stored.items.find((each) => each.id === id);
+  start();
+  if (found) talk = { id, owner: stored.owner, turns: found.turns.map(fromStored) };
+  else notify("This browser has no such conversation for your key.");
+}
+
+/** Start a new conversation. */
+function start() {
+  running?.control.abort();
+  talk = newTalk();
+  [draft, edited, opened] = ["", null, null];
   redraw();
 }
 
-/** @param {string} collection @returns {Promise<string[]>} */
-async function written(collection) {
-  const name = encodeURIComponent(collection);
-  const documents = await get(`/v1/documents?collection=${name}&state=ready&limit=6&metadata=false`);
-  /** @type {string[]} */
-  const found = [];
-  for (const document of documents.items) {
-    const chunks = await get(`/v1/documents/${document.id}/chunks?limit=3`);
-    const passed = chunks.items.flatMap((chunk) => chunk.questions).find((question) => question.passed);
-    if (passed && !found.includes(passed.text)) found.push(passed.text);
-    if (found.length === 3) break;
-  }
-  return found;
+function startNew() {
+  start();
+  const query = new URLSearchParams(location.search);
+  query.delete("conversation");
+  history.pushState(null, "", `${ROOT}/ask${query.size ? `?${query}` : ""}`);
+  loadStart();
+  document.getElementById("question")?.focus();
 }
 
-/** @param {string} question */
-async function submit(question) {
+/** Ask a question after some turns of the conversation; the later ones are removed. @param {string} question @param {Turn[]} before */
+async function ask(question, before) {
   if (!question.trim()) return;
-  running?.abort();
-  const control = (running = new AbortController());
-  ask = { ...newState(), question, submitted: question, collection: collections.chosen, phase: "searching" };
+  const last = running?.turn;
+  running?.control.abort();
+  if (last && !last.answer) before = before.filter((turn) => turn !== last); // it was replaced before it was answered
+  if (talk.owner !== null && talk.owner !== (await owner())) [talk, before] = [newTalk(), []]; // the earlier turns belong to another key
+  const conversation = talk;
+  const turn = newTurn(question, collections.chosen, before);
+  const control = new AbortController();
+  running = { control, turn };
+  [conversation.turns, draft, edited, opened] = [[...before, turn], "", null, null];
   redraw();
-  const body = { question, collection: collections.chosen, top_k: 8, explain: true, stream: true };
+  if (before.length) requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(`question-${turn.id}`)?.scrollIntoView()));
   try {
-    await follow("POST", "/v1/query", (name, data) => running === control && onEvent(name, data), { body, signal: control.signal });
-    if (ask.phase !== "done" && !ask.problem) throw new Problem({ detail: "The answer was interrupted." });
+    const body = { ...requestOf(turn), explain: true, stream: true };
+    await follow("POST", "/v1/query", (name, data) => onEvent(conversation, turn, name, data), { body, signal: control.signal });
+    if (turn.phase !== "done" && !turn.problem) throw new Problem({ detail: "The answer was interrupted." });
   } catch (problem) {
-    if (running !== control) return; // a newer question replaced this one
-    if (control.signal.aborted) ask.stopped = ask.phase !== "done";
-    else ask.problem = problem;
+    if (control.signal.aborted) turn.stopped = turn.phase !== "done";
+    else turn.problem = problem;
   }
-  if (running === control) {
-    running = null;
-    ask.phase = "done";
+  turn.phase = "done";
+  if (running?.turn === turn) running = null;
+  redraw();
+  await save(conversation);
+}
+
+/** @param {Talk} conversation @param {Turn} turn @param {string} name @param {any} data of an event of that name */
+function onEvent(conversation, turn, name, data) {
+  if (running?.turn !== turn) return;
+  const shown = opened?.turn === turn ? sourcesOf(turn)[opened.index]?.chunk.chunk_id : undefined;
+  if (name === "error") turn.problem = new Problem(data);
+  else apply(turn, name, data);
+  if (name === "retrieved") save(conversation); // a closed tab keeps the question
+  if (name === "done") {
+    const index = sourcesOf(turn).findIndex((each) => each.chunk.chunk_id === shown); // the list changes from all results to the cited ones
+    if (index >= 0) opened = { turn, index };
+    else if (opened?.turn === turn) opened = null;
+    if (turn.cited?.length && !opened && matchMedia("(min-width: 64rem)").matches) opened = { turn, index: 0 };
+  }
+  redraw();
+}
+
+/** Store the conversation for the key of its answers. @param {Talk} conversation */
+async function save(conversation) {
+  const mine = await owner();
+  conversation.owner ??= mine;
+  const turns = conversation.turns.filter((turn) => turn.answer || turn.queryId);
+  if (!turns.length || conversation.owner !== mine) return;
+  const name = stored.items.find((each) => each.id === conversation.id)?.name ?? nameFrom(turns[0].question);
+  await store({ id: conversation.id, name, at: Date.now(), turns: turns.map(toStored) });
+  if (conversation === talk && [`${ROOT}/`, `${ROOT}/ask`].includes(location.pathname)) inAddress();
+}
+
+/** Put the conversation into the URL, so that a reloaded page continues it. */
+function inAddress() {
+  const query = new URLSearchParams(location.search);
+  if (query.get("conversation") === talk.id) return;
+  query.set("conversation", talk.id);
+  history.replaceState(null, "", `${ROOT}/ask?${query}`);
+}
+
+/** Ask the question of an answer again, or a changed one. The answers after it are removed. @param {Turn} turn @param {string} question */
+function askInstead(turn, question) {
+  const [conversation, before] = [talk, talk.turns];
+  const index = before.indexOf(turn);
+  const removed = before.length - index - 1;
+  ask(question, before.slice(0, index));
+  document.getElementById("question")?.focus({ preventScroll: true }); // the pressed button disappears
+  if (!removed) return;
+  const undo = () => {
+    running?.control.abort();
+    conversation.turns = before;
+    opened = null;
+    save(conversation);
     redraw();
-  }
+  };
+  notify(`${plural(removed, "later question")} removed.`, { undo, seconds: 8 });
 }
 
-/** @param {string} name @param {any} data of an event of that name */
-function onEvent(name, data) {
-  if (name === "retrieved") {
-    ask = { ...ask, phase: "writing", chunks: data.chunks, queryId: data.metadata.query_id };
-  } else if (name === "token") {
-    ask = { ...ask, answer: ask.answer + data.text };
-  } else if (name === "done") {
-    const opened = sources()[ask.open ?? -1]?.chunk.chunk_id; // the list changes from all results to the cited ones
-    ask = { ...ask, phase: "done", answer: data.answer, reply: data, chunks: data.chunks };
-    const index = sources().findIndex((each) => each.chunk.chunk_id === opened);
-    ask.open = index < 0 ? null : index;
-    if (data.citations.length && ask.open === null && matchMedia("(min-width: 64rem)").matches) ask.open = 0;
-  } else if (name === "error") {
-    ask = { ...ask, problem: new Problem(data) };
-  }
-  redraw();
-}
+/** @type {import("../parts/answer.js").Actions} */
+const actions = {
+  show,
+  again: (turn) => askInstead(turn, turn.question),
+  edit: (turn) => {
+    [edited, draft] = [turn, turn.question];
+    redrawNow();
+    document.getElementById("question")?.focus();
+  },
+  copy: (turn) => copy([turn], "Answer copied as Markdown."),
+};
 
-/**
- * Return the listed sources: the cited chunks, the closest ones if nothing was found, or all results while the answer is
- * incomplete.
- * @returns {{number: number, chunk: Api["RetrievedChunkView"], sentences: [number, number][]}[]}
- */
-function sources() {
-  const { reply, chunks } = ask;
-  const byId = new Map(chunks.map((chunk) => [chunk.chunk_id, chunk]));
-  if (!reply?.found) return (reply ? chunks.slice(0, 3) : chunks).map((chunk, index) => ({ number: index + 1, chunk, sentences: [] }));
-  return reply.citations.flatMap(({ number, chunk_id: id, sentences }) => {
-    const chunk = byId.get(id);
-    return chunk ? [{ number, chunk, sentences }] : [];
-  });
-}
+/** @param {Turn[]} turns @param {string} copied */
+const copy = async (turns, copied) => (await import("../parts/transcript.js")).copy(turns, copied);
 
-/** @param {boolean} helpful */
-async function rate(helpful, id = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk.chunk_id, queryId = ask.queryId, ratings = ask.helpful) {
-  if (!id || !queryId) return;
-  try {
-    const { outcome } = await post("/v1/feedback", { query_id: queryId, chunk_id: id, helpful });
-    ratings.set(id, helpful);
-    const messages = { accepted: "Thanks. Your question now finds this passage.",
-      already_accepted: "Your question is already linked to this passage.", already_asked: "Your question is already linked to this passage.",
-      taken_back: "Your question was removed from this passage.", not_accepted: "Thanks for your feedback.",
-      chunk_full: "Thanks for your feedback.", held: "Thanks. An editor will review your question." };
-    const undo = outcome === "accepted" ? () => rate(false, id, queryId, ratings) : undefined;
-    notify(messages[outcome], { undo, seconds: 8 });
-  } catch (problem) {
-    notify(problem.message);
-  }
-  redraw();
-}
+/** @param {Turn} turn */
+const share = async (turn) => (await import("../parts/sharing.js")).share(turn);
 
-/** @param {number} number */
-function cite(number) {
-  const index = sources().findIndex((each) => each.number === number);
-  if (index < 0) return html`<span class="cited soft">[${number}]</span>`;
-  return html`<button class="cited" aria-label=${`Source ${number}`} aria-pressed=${String(index === ask.open)}
-    @click=${() => show(index)}>${number}</button>`;
-}
-
-/** @param {number} index */
-function show(index) {
+/** @param {Turn} turn @param {number} index */
+function show(turn, index) {
   const from = document.activeElement;
   if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
-  ask.open = index;
+  opened = { turn, index };
+  redraw();
+  const { chunk } = sourcesOf(turn)[index];
+  if (chunk.text === undefined) readPassage(chunk);
+  else requestAnimationFrame(() => document.getElementById("source-title")?.focus());
+}
+
+/** Read the passage of a stored answer. @param {import("../parts/turns.js").SourceChunk} chunk */
+async function readPassage(chunk) {
+  try {
+    const { text } = (await get(`/v1/chunks/${chunk.chunk_id}?before=0&after=0`)).chunk;
+    Object.assign(chunk, { text, score: null, channels: null });
+  } catch (problem) {
+    notify(UNREADABLE.get(problem.status) ?? problem.message);
+    opened = null;
+  }
   redraw();
   requestAnimationFrame(() => document.getElementById("source-title")?.focus());
 }
 
 function close() {
-  ask.open = null;
+  opened = null;
   redraw();
   requestAnimationFrame(() => opener?.focus());
 }
 
+/** @param {string} question */
+const submit = (question) => (edited ? askInstead(edited, question) : ask(question, talk.turns));
+
+/** @param {string} question */
+function askSuggested(question) {
+  document.getElementById("main")?.focus(); // the pressed button disappears
+  ask(question, []);
+}
+
 /** @param {KeyboardEvent & On<HTMLTextAreaElement>} event */
 const keys = (event) => {
-  if (event.key === "Escape") running?.abort();
+  if (event.key === "Escape" && edited) [edited, draft] = [null, ""], redraw();
+  else if (event.key === "Escape") running?.control.abort();
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
     submit(event.target.value);
   }
 };
 
+async function loadList() {
+  ({ conversationList } = await import("../parts/conversation-list.js"));
+  redraw();
+}
+
+/** @param {string[]} ids of deleted conversations */
+const onDeleted = (ids) => {
+  if (!ids.includes(talk.id)) return;
+  talk.owner = ""; // its running answer must not store it again
+  startNew();
+};
+
 export function view() {
-  const busy = running !== null;
-  const open = ask.open === null ? null : sources()[ask.open];
-  /** @param {Event} event */
-  const submitted = (event) => (event.preventDefault(), submit(ask.question));
-  /** @param {On<HTMLTextAreaElement>} event */
-  const typed = (event) => (ask.question = event.target.value);
-  return html`<div class="split ${open ? "with-detail" : ""}">
+  const { turns } = talk;
+  const source = opened ? sourcesOf(opened.turn)[opened.index] : null;
+  const isShown = source?.chunk.text !== undefined;
+  const isListShown = isListed && Boolean(turns.length || stored.items.length);
+  if (isListShown && !conversationList) loadList();
+  const one = (/** @type {Turn} */ turn, /** @type {number} */ index) => answerView(turn, opened?.turn === turn ? opened.index : null, index === turns.length - 1, running?.turn === turn, actions);
+  return html`<div class="split ${isShown ? "with-detail" : ""} ${isListShown && conversationList ? "with-list" : ""}">
+    ${isListShown ? (conversationList?.(talk.id, onDeleted) ?? nothing) : nothing}
     <section class="column">
-      <form class="ask-form" role="search" @submit=${submitted}>
-        ${collectionPicker(findExamples)}
-        <textarea id="question" rows="2" maxlength="10000" placeholder="Ask your documents" aria-label="Question" dir="auto"
-          .value=${live(ask.question)} @input=${typed} @keydown=${keys}></textarea>
-        ${busy
-          ? html`<button type="button" @click=${() => running?.abort()}>Stop</button>`
-          : html`<button class="main" type="submit">Ask</button>`}
-      </form>
-      ${ask.submitted ? answered(busy) : start()}
+      ${toolLine()}
+      <div class="turns">${repeat(turns, (/** @type {Turn} */ turn) => turn.id, one)}</div>
+      ${composer()}
+      ${turns.length ? nothing : startView(askSuggested)}
     </section>
-    ${open && ask.open !== null
-      ? sourcePanel(open, sources().length, ask.open, show, close)
+    ${source && isShown && opened
+      ? sourcePanel(/** @type {any} */ (source), sourcesOf(opened.turn).length, opened.index, show.bind(null, opened.turn), close)
       : nothing}
   </div>`;
 }
 
-function start() {
-  if (ask.problem) return problemCard(ask.problem, load);
-  if (!loaded) return nothing;
-  if (!collections.items.length) {
-    return html`<div class="empty"><h2>No documents yet</h2>
-      <p>Upload documents to start. A model writes the questions that each part answers, and your questions are matched with them.</p>
-      <p><a class="button main" href=${`${ROOT}/documents`}>Add documents</a></p></div>`;
-  }
-  if (!examples.questions.length) return nothing;
-  return html`<div class="empty"><h2>Try one of these</h2>
-    <ul class="examples">${examples.questions.map(
-      (text) => html`<li><button class="quiet" dir="auto" @click=${() => submit(text)}>${text}</button></li>`,
-    )}</ul></div>`;
+function toolLine() {
+  const { turns } = talk;
+  if (!turns.length && !stored.items.length) return nothing;
+  const toggle = () => ((isListed = !isListed), redraw());
+  return html`<p class="tools"><button class="quiet" aria-expanded=${String(isListed)} @click=${toggle}>Conversations</button>
+    ${turns.length ? html`<button class="quiet" @click=${startNew}>New conversation</button>
+      <button class="quiet" @click=${() => copy(turns, "Conversation copied as Markdown.")}>Copy all</button>` : nothing}</p>`;
 }
 
-/** @param {boolean} busy */
-function answered(busy) {
-  const { reply, phase } = ask;
-  return html`<article class="answer" aria-busy=${String(busy)}>
-    <h2 class="question-title" dir="auto">${ask.submitted}</h2>
-    ${phase === "searching" ? html`<p class="soft">Searching\u2026</p>` : nothing}
-    <p class="hidden" role="status">${spoken()}</p>
-    <div class="written">${prose(ask.answer, cite)}</div>
-    ${ask.stopped ? html`<p class="soft">Stopped.</p>` : nothing}
-    ${problemCard(ask.problem, () => submit(ask.submitted))}
-    ${reply ? facts(reply) : nothing}
-    ${sourceList()}
-    ${reply?.citations.length && ask.queryId ? feedback() : nothing}
-    ${reply ? asRequest("POST", "/v1/query", { question: ask.submitted, collection: ask.collection, top_k: 8 }) : nothing}
-  </article>`;
-}
-
-/** Return the announcement for screen readers: the phase, then the complete answer. */
-function spoken() {
-  if (ask.phase === "done") return ask.answer;
-  return ask.phase === "writing" ? "Writing the answer." : "Searching.";
-}
-
-/** @param {Api["QueryReply"]} reply */
-function facts(reply) {
-  const { usage, milliseconds } = reply.metadata;
-  const origin = reply.form === "extractive" ? "Quoted from documents" : "Written by a model";
-  const tokens = usage.prompt_tokens + usage.completion_tokens;
-  const parts = [origin, plural(reply.chunks.length, "passage"), duration(milliseconds.total / 1000)];
-  if (!reply.certain) parts.push("uncertain");
-  if (tokens) parts.push(plural(tokens, "token"));
-  if (reply.removed_citations.length) parts.push(`${plural(reply.removed_citations.length, "invalid citation")} removed`);
-  return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;
-}
-
-function sourceList() {
-  const list = sources();
-  if (!list.length) return nothing;
-  return html`<h3>${ask.reply && !(ask.reply.found && ask.reply.certain) ? "Closest passages" : ask.reply ? "Sources" : "Results"}</h3>
-    <ol class="sources">
-      ${list.map(
-        ({ number, chunk }, index) => html`<li><button class="source" aria-current=${String(index === ask.open)}
-          @click=${() => show(index)}>
-          <span class="cited" aria-hidden="true">${number}</span>
-          <span><span class="name" dir="auto">${path(chunk.heading_path, chunk.title ?? chunk.external_id)}</span>
-            <span class="soft small" dir="auto">${chunk.matched_question ?? (chunk.matched_question_source ? "matched by another user's question" : "matched by text")}</span></span>
-        </button></li>`,
-      )}
-    </ol>`;
-}
-
-function feedback() {
-  const chunk = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk;
-  const helpful = chunk ? ask.helpful.get(chunk.chunk_id) : undefined;
-  return html`<p class="feedback">
-    ${may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(true)}>\u2713 Helpful</button>
-    <button aria-pressed=${String(helpful === false)} @click=${() => rate(false)}>\u2715 Not helpful</button>` : nothing}
-    <a href=${`${ROOT}/lab/explain?collection=${encodeURIComponent(ask.collection)}#q=${encodeURIComponent(ask.submitted)}`}>Explain</a>
-  </p>`;
+function composer() {
+  const { turns } = talk;
+  /** @param {Event} event */
+  const submitted = (event) => (event.preventDefault(), submit(draft));
+  /** @param {On<HTMLTextAreaElement>} event */
+  const typed = (event) => (draft = event.target.value);
+  const cancel = () => ([edited, draft] = [null, ""], redraw());
+  return html`<form class="ask-form ${turns.length ? "following" : ""}" role="search" @submit=${submitted}>
+    ${collectionPicker(suggest)}
+    ${edited ? html`<p class="whole-line soft small">Editing a question. The answers after it will be removed. <button type="button" class="quiet" @click=${cancel}>Cancel</button></p>` : nothing}
+    <textarea id="question" rows=${turns.length ? 1 : 2} maxlength="10000" placeholder=${turns.length ? "Ask a follow-up question" : "Ask your documents"} aria-label="Question" dir="auto"
+      .value=${live(draft)} @input=${typed} @keydown=${keys}></textarea>
+    ${running
+      ? html`<button type="button" @click=${() => running?.control.abort()}>Stop</button>`
+      : html`<button class="main" type="submit">Ask</button>`}
+    ${turns.length && quotes ? html`<p class="whole-line soft small">Each question is searched on its own, because no language model writes answers here.</p>` : nothing}
+  </form>`;
 }

@@ -309,7 +309,9 @@ function choice(label, options, chosen, choose) {
 /** @param {number} shown */
 function rows(shown) {
   const seen = deleting.size ? list.rows.filter((row) => !deleting.has(row.id)) : list.rows;
-  if (!seen.length && !list.loading) return html`<p class="empty soft">No matching documents.</p>`;
+  if (!seen.length && !list.loading) {
+    return html`<div class="empty"><p class="soft">No matching documents.</p><button @click=${() => filter({ q: "", state: "" })}>Show all documents</button></div>`;
+  }
   return windowed.view(seen, shown, row, "Documents");
 }
 

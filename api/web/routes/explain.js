@@ -11,6 +11,7 @@ import { nameOf, opening, path, score } from "../parts/format.js";
 import { CHANNELS, FUSIONS, fused } from "../parts/fusion.js";
 import { may } from "../parts/permissions.js";
 import { asRequest } from "../parts/request.js";
+import { suggest, suggestions } from "../parts/suggestions.js";
 import { notify, problemCard } from "../parts/notice.js";
 
 export const title = "Explain";
@@ -42,6 +43,7 @@ export async function load() {
   if (given && (given !== seen.submitted || collections.chosen !== seen.collection)) await explain(given);
   if (weights && seen.own && given === seen.submitted) seen.weights = Object.fromEntries(CHANNELS.map((channel, index) => [channel, Number(weights.split(",")[index]) || 0]));
   redraw();
+  if (!seen.submitted) await suggest();
 }
 
 export function unload() {}
@@ -201,15 +203,20 @@ export function view() {
   const pressed = (event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event);
   return html`<section class="column wide">
     <form class="ask-form" role="search" @submit=${submit}>
-      ${collectionPicker(() => seen.submitted && explain(seen.submitted, seen.question))}
+      ${collectionPicker(() => (seen.submitted ? explain(seen.submitted, seen.question) : suggest()))}
       <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label="Question" placeholder="Enter a question to see how it is ranked"
         .value=${live(seen.question)} @input=${written}
         @keydown=${pressed}></textarea>
       <button class="main" type="submit">Explain</button>
     </form>
     ${problemCard(seen.problem, () => (seen.submitted ? explain(seen.submitted, seen.question) : load()))}
-    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "Shows every candidate passage, its score in each channel, and the effect of other weights."}</p>`}
+    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : seen.busy ? html`<p class="empty soft">Searching\u2026</p>` : start()}
   </section>`;
+}
+
+function start() {
+  return html`<p class="empty soft">Shows every candidate passage, its score in each channel, and the effect of other weights.</p>
+    ${suggestions((question) => explain((seen.question = question)))}`;
 }
 
 /** @param {Api["CandidatesView"]} candidates @param {Record<string, number>} weights */

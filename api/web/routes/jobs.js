@@ -41,7 +41,8 @@ export function view() {
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>Jobs</h2>
-    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<p class="soft">No jobs yet. <code>foreask ingest</code>, a sync and a reindex start one.</p>`}
+    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<div class="empty"><p class="soft">No jobs yet. Loads with <code>foreask ingest</code>, syncs of sources, reindexes, builds and evaluations are listed here with their progress and cost.</p>
+      <p class="tools"><a class="button" href=${`${ROOT}/documents`}>Add documents</a> <a class="button" href=${`${ROOT}/sources`}>Add a source</a></p></div>`}
     ${next ? html`<button @click=${jobs.more}>Show older jobs</button>` : nothing}
     ${batches()}
   </section>`;

@@ -101,5 +101,8 @@ function acceptedRow(each) {
 function empty() {
   if (seen.tab === "accepted") return html`<p class="empty soft">No accepted questions yet. Users add one when they mark an answer as helpful.</p>`;
   if (seen.keptDays === 0) return html`<p class="empty soft">Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.</p>`;
-  return html`<p class="empty soft">${seen.tab === "unanswered" ? "No unanswered questions." : "No questions yet."}</p>`;
+  const kept = `Questions are listed for ${plural(seen.keptDays ?? 0, "day")}.`;
+  if (seen.tab === "unanswered") return html`<p class="empty soft">No unanswered questions. ${kept}</p>`;
+  return html`<div class="empty"><p class="soft">No questions yet. Questions from this page and from other programs will appear here. ${kept}</p>
+    <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(collections.chosen)}`}>Ask a question</a></p></div>`;
 }

@@ -66,7 +66,7 @@ export function view() {
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>Sources</h2>
-    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["SourceView"]} */ each) => each.name, one)}</ul>` : html`<p class="soft">No sources yet. A source is a folder, a bucket, a repository, a table or a site that a collection is kept in sync with.</p>`}
+    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["SourceView"]} */ each) => each.name, one)}</ul>` : html`<p class="empty soft">No sources yet. A source is a folder, a bucket, a repository, a table or a site. Its documents are added, updated and deleted in a collection as they change.</p>`}
     ${next ? html`<button @click=${sources.more}>Show more sources</button>` : nothing}
     ${may("manage") ? addition() : nothing}
   </section>`;

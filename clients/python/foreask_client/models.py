@@ -157,9 +157,13 @@ class FoundChunk(Model):
 
 
 class QueryMetadata(Model):
-    """Facts about a query; `query_id` identifies it for feedback and is `None` if the query was not recorded."""
+    """Facts about a query; `query_id` identifies it for feedback and is `None` if the query was not recorded.
+
+    `question` is the searched question, which differs from the sent one if that was part of a conversation.
+    """
 
     query_id: str | None
+    question: str = ""  # servers before this field do not return it
     matched_questions: int
     unique_chunks: int
     usage: Usage
@@ -522,6 +526,7 @@ class Me(Model):
     limits: Json
     key_limits: Json
     queries_kept_days: int
+    shared_answer_days: int = 0  # servers before this field do not return it
     estimates: bool
 
 

@@ -65,12 +65,16 @@ _OF_COUNTED = f"""
 # Budgets of the collection, and of jobs under its name, with their reservations.
 _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_NAME}))"
 
+# Shared answers that quote the document, or documents under the collection's name.
+_OF_ANSWERS = f"{_OF_NAME} OR tenant = :tenant AND CAST(:document_id AS uuid) = ANY(document_ids)"
+
 # Items of sources, whose rows name no tenant.
 _ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
 
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
+    "shared_answers": _delete_where("shared_answers", _OF_ANSWERS),
     "webhook_deliveries": _delete_where(
         "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
     ),
@@ -103,6 +107,7 @@ TABLES_OF_TENANT = (
     "budgets",
     "api_keys",
     "queries",
+    "shared_answers",
     "accepted_questions",
     "outdated_objects",
     "tally_changes",

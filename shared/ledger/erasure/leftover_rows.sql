@@ -64,6 +64,10 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 -- Count syncs under the name of a collection that does not exist.
 {under_name:syncs}
 
+-- name: shared_answers_under_name
+-- Count shared answers under the name of a collection that does not exist.
+{under_name:shared_answers}
+
 -- part: without_chunk
 -- Count rows of deleted chunks in some pages.
 SELECT count(*) AS rows FROM {argument} t

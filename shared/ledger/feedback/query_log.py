@@ -79,6 +79,11 @@ class QueryLog:
         }
         await self._database.rows(SQL.insert, parameters)
 
+    async def record_answer(self, query_id: UUID, digest: bytes) -> None:
+        """Record the digest of the answer to a query, by which the answer can be recognized."""
+        async with self._database.begin() as connection:
+            await connection.execute(SQL.record_answer, {"id": query_id, "digest": digest})
+
     async def not_found(self, query_id: UUID) -> None:
         """Record that the documents did not answer a query, though chunks were returned."""
         async with self._database.begin() as connection:

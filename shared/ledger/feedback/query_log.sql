@@ -17,6 +17,11 @@ RETURNING id
 WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE queries SET found = false FROM soon WHERE id = :id
 
+-- name: record_answer
+-- Record the digest of an answer.
+WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
+UPDATE queries SET answer_sha256 = :digest FROM soon WHERE id = :id
+
 -- name: newest
 -- Read the newest queries of a collection, with all its builds.
 SELECT id, question, chunk_ids, best_score, found, helpful, helpful_chunk_id, created_at FROM queries

@@ -1,0 +1,130 @@
+"""Routes of shared answers: share an answer, open it, delete it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.access.auth import Asker, Caller
+from api.http.bodies import CHAT_BODY
+from api.http.openapi import problems
+from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
+from api.schemas.shared_answers import ShareBody, SharedAnswerView, SharedSourceView
+from api.state import ServicesDep
+from shared.domain.errors import Conflict, Forbidden, InvalidInput
+from shared.domain.keys import Scope
+from shared.domain.shared_answers import SharedAnswer, SharedSource
+from shared.ledger.feedback.shared_answers import AnswerToShare, not_shared
+from shared.query.answer.citations import CitationCleaner
+from shared.settings import Settings
+
+router = APIRouter(prefix="/v1/answers", tags=["queries"], route_class=StrictRoute)
+
+_PASSAGES = 1_000  # more than a query returns
+
+
+@router.post(
+    "", status_code=201, response_model=SharedAnswerView, responses=problems(400, 401, 404, 409, 413, 415, 422)
+)
+async def share(
+    request: Request, body: Annotated[ShareBody, CHAT_BODY], tenant: Asker, services: ServicesDep
+) -> Response:
+    """Share an answer of POST /v1/query: other keys of the tenant with the scope `ask` can open it.
+
+    The answer must be unchanged. Its passages are not stored. When one of them changes or is deleted, the answer cannot
+    be opened any more, and is deleted within minutes.
+    """
+    caller: Caller = request.state.caller
+    days = _required_days(caller, services.settings)
+    if body.days is not None and body.days > days:
+        raise InvalidInput(f"days is at most {days:,} (FOREASK_SHARED_ANSWER_DAYS).", field="days")
+    new = AnswerToShare(
+        query_id=body.query_id,
+        text=body.answer,
+        numbers=_cited(body.answer),
+        form=services.answerer_for(tenant, None, False).form,  # noqa: FBT003  whether links stay
+        lasts=timedelta(days=body.days or days),
+        key_id=caller.key_id,
+        key_name=caller.key_name,
+    )
+    return JsonReply(_view(await services.ledger.shared_answers.share(tenant, new)), 201)
+
+
+@router.get("/{answer_id}", response_model=SharedAnswerView, responses=problems(401, 404, 422, 503))
+async def get(request: Request, answer_id: UUID, tenant: Asker, services: ServicesDep) -> Response:
+    """Return a shared answer with its cited passages.
+
+    404 if it has expired, if a cited passage has changed or was deleted, or if the key has a filter.
+    """
+    days = days_of(request.state.caller, services.settings)
+    if not days:
+        raise not_shared(answer_id)
+    found = await services.ledger.shared_answers.get(tenant, answer_id, oldest=timedelta(days=days))
+    return JsonReply(_view(found))
+
+
+@router.delete("/{answer_id}", status_code=204, responses=problems(401, 404, 422, 503))
+async def delete(request: Request, answer_id: UUID, tenant: Asker, services: ServicesDep) -> Response:
+    """Delete a shared answer of the same key; a key with the scope `manage` deletes any of the tenant."""
+    caller: Caller = request.state.caller
+    await services.ledger.shared_answers.delete(tenant, answer_id, key=caller.feedback_key)
+    return Response(status_code=204)
+
+
+def days_of(caller: Caller, settings: Settings) -> int:
+    """Return the number of days for which the caller can share answers, and open shared ones; 0 if it cannot.
+
+    A key with a filter can do neither, because an answer may quote documents that its filter excludes.
+    """
+    may = Scope.ASK in caller.scopes and caller.filter is None and settings.query_retention_days > 0
+    return settings.shared_answer_days if may else 0
+
+
+def _required_days(caller: Caller, settings: Settings) -> int:
+    if caller.filter is not None:
+        raise Forbidden("A key with a filter can neither share answers nor open shared ones.")
+    if not (days := days_of(caller, settings)):
+        raise Conflict(
+            "This server does not share answers: FOREASK_SHARED_ANSWER_DAYS or FOREASK_QUERY_RETENTION_DAYS is 0."
+        )
+    return days
+
+
+def _cited(answer: str) -> list[int]:
+    citations = CitationCleaner(range(1, _PASSAGES + 1))
+    citations.feed(answer)
+    citations.end()
+    return citations.cited
+
+
+def _view(answer: SharedAnswer) -> SharedAnswerView:
+    return SharedAnswerView(
+        id=answer.id,
+        collection=answer.collection,
+        question=answer.question,
+        answer=answer.answer,
+        form=answer.form,  # type: ignore[arg-type]  # written by this server
+        shared_by=answer.shared_by_name,
+        created_at=answer.created_at,
+        expires_at=answer.expires_at,
+        sources=[_source(source) for source in answer.sources],
+    )
+
+
+def _source(source: SharedSource) -> SharedSourceView:
+    return SharedSourceView(
+        number=source.number,
+        chunk_id=source.chunk_id,
+        document_id=source.document_id,
+        external_id=source.external_id,
+        filename=source.filename,
+        title=source.content.title,
+        heading_path=list(source.content.heading_path),
+        page=source.content.page,
+        text=source.content.text,
+    )

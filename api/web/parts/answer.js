@@ -1,0 +1,126 @@
+// A question with its answer, its sources, and the actions on them.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT, post } from "../api.js";
+import { redraw } from "../store.js";
+import { duration, path, plural } from "./format.js";
+import { notify, problemCard } from "./notice.js";
+import { may } from "./permissions.js";
+import { prose } from "./prose.js";
+import { asRequest } from "./request.js";
+import { sourcesOf } from "./turns.js";
+
+/** @import { Turn, Source } from "./turns.js" */
+/** @typedef {{show: (turn: Turn, index: number) => void, copy: (turn: Turn) => void, again?: (turn: Turn) => void, edit?: (turn: Turn) => void, share?: (turn: Turn) => void}} Actions actions on a turn; those of a shared answer are fewer */
+
+/** @param {Turn} turn */
+export const requestOf = ({ question, collection, history }) => ({ question, collection, top_k: 8, ...(history.length ? { history } : {}) });
+
+/**
+ * @param {Turn} turn @param {number | null} open index of the open source
+ * @param {boolean} isLast @param {boolean} busy whether this answer is being written @param {Actions} actions
+ */
+export function answerView(turn, open, isLast, busy, actions) {
+  const { phase, problem } = turn;
+  return html`<article class="answer" aria-busy=${String(busy)} aria-labelledby=${`question-${turn.id}`}>
+    <h2 class="question-title" dir="auto" id=${`question-${turn.id}`}>${turn.question}</h2>
+    ${turn.searched === turn.question ? nothing : html`<p class="soft small">Searched for <q dir="auto">${turn.searched}</q></p>`}
+    ${phase === "searching" ? html`<p class="soft">Searching\u2026</p>` : nothing}
+    ${turn.isNew ? html`<p class="hidden" role="status">${spoken(turn)}</p>` : nothing}
+    <div class="written">${prose(turn.answer, (number) => cite(turn, number, open, actions))}</div>
+    ${turn.stopped ? html`<p class="soft">Stopped.</p>` : nothing}
+    ${problemCard(problem, () => actions.again?.(turn))}
+    ${turn.facts ? facts(turn) : nothing}
+    ${sourceList(turn, open, actions)}
+    ${phase === "done" ? actionLine(turn, open, actions) : nothing}
+    ${turn.facts && isLast ? asRequest("POST", "/v1/query", requestOf(turn)) : nothing}
+  </article>`;
+}
+
+/** Return the announcement for screen readers: the phase, then the complete answer. @param {Turn} turn */
+function spoken({ phase, answer }) {
+  if (phase === "done") return answer;
+  return phase === "writing" ? "Writing the answer." : "Searching.";
+}
+
+/** @param {Turn} turn @param {number} number @param {number | null} open @param {Actions} actions */
+function cite(turn, number, open, actions) {
+  const index = sourcesOf(turn).findIndex((each) => each.number === number);
+  if (index < 0) return html`<span class="cited soft">[${number}]</span>`;
+  return html`<button class="cited" aria-label=${`Source ${number}`} aria-pressed=${String(index === open)}
+    @click=${() => actions.show(turn, index)}>${number}</button>`;
+}
+
+/** @param {Turn} turn */
+function facts(turn) {
+  if (!turn.facts) return nothing;
+  const { passages, seconds, tokens, removed } = turn.facts;
+  const parts = [turn.form === "extractive" ? "Quoted from documents" : "Written by a model", plural(passages, "passage"), duration(seconds)];
+  if (!turn.certain) parts.push("uncertain");
+  if (tokens) parts.push(plural(tokens, "token"));
+  if (removed) parts.push(`${plural(removed, "invalid citation")} removed`);
+  return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;
+}
+
+/** @param {Turn} turn @param {number | null} open @param {Actions} actions */
+function sourceList(turn, open, actions) {
+  const list = sourcesOf(turn);
+  if (!list.length) return nothing;
+  return html`<h3>${!(turn.found && turn.certain) ? "Closest passages" : turn.cited ? "Sources" : "Results"}</h3>
+    <ol class="sources">
+      ${list.map(
+        ({ number, chunk }, index) => html`<li><button class="source" aria-current=${String(index === open)}
+          @click=${() => actions.show(turn, index)}>
+          <span class="cited" aria-hidden="true">${number}</span>
+          <span><span class="name" dir="auto">${path(chunk.heading_path, chunk.title ?? chunk.external_id)}</span>
+            <span class="soft small" dir="auto">${reason(chunk)}</span></span>
+        </button></li>`,
+      )}
+    </ol>`;
+}
+
+/** Return why a passage was found; for a stored answer, the name of its file. @param {Source["chunk"]} chunk */
+function reason(chunk) {
+  if (chunk.text === undefined) return chunk.filename ?? chunk.external_id;
+  return chunk.matched_question ?? (chunk.matched_question_source ? "matched by another user's question" : "matched by text");
+}
+
+/** @param {Turn} turn @param {number | null} open @param {Actions} actions */
+function actionLine(turn, open, actions) {
+  const isRated = Boolean(turn.cited?.length && turn.queryId);
+  const rated = sourcesOf(turn)[open ?? 0]?.chunk.chunk_id ?? "";
+  const helpful = turn.helpful.get(rated);
+  const explain = `${ROOT}/lab/explain?collection=${encodeURIComponent(turn.collection)}#q=${encodeURIComponent(turn.searched)}`;
+  return html`<p class="feedback">
+    ${isRated && may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(turn, rated, true)}>\u2713 Helpful</button>
+    <button aria-pressed=${String(helpful === false)} @click=${() => rate(turn, rated, false)}>\u2715 Not helpful</button>` : nothing}
+    ${turn.answer ? html`<button class="quiet" @click=${() => actions.copy(turn)}>Copy</button>` : nothing}
+    ${turn.cited?.length && turn.queryId && actions.share ? html`<button class="quiet" @click=${() => actions.share?.(turn)}>Share</button>` : nothing}
+    ${actions.edit ? html`<button class="quiet" @click=${() => actions.edit?.(turn)}>Edit</button>` : nothing}
+    ${actions.again ? html`<button class="quiet" @click=${() => actions.again?.(turn)}>Ask again</button>` : nothing}
+    ${turn.facts ? html`<a href=${explain}>Explain</a>` : nothing}
+  </p>`;
+}
+
+const OUTCOMES = {
+  accepted: "Thanks. Your question now finds this passage.",
+  already_accepted: "Your question is already linked to this passage.",
+  already_asked: "Your question is already linked to this passage.",
+  taken_back: "Your question was removed from this passage.",
+  not_accepted: "Thanks for your feedback.",
+  chunk_full: "Thanks for your feedback.",
+  held: "Thanks. An editor will review your question.",
+};
+
+/** @param {Turn} turn @param {string} id of the rated chunk @param {boolean} helpful */
+async function rate(turn, id, helpful) {
+  if (!turn.queryId) return;
+  try {
+    const { outcome } = await post("/v1/feedback", { query_id: turn.queryId, chunk_id: id, helpful });
+    turn.helpful.set(id, helpful);
+    notify(OUTCOMES[outcome], { undo: outcome === "accepted" ? () => rate(turn, id, false) : undefined, seconds: 8 });
+  } catch (problem) {
+    notify(problem.message);
+  }
+  redraw();
+}

@@ -1,0 +1,88 @@
+// The list of stored conversations: open, search, rename and delete.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { repeat } from "../vendor/directives/repeat.js";
+import { ROOT } from "../api.js";
+import { redraw } from "../store.js";
+import { isLasting, matching, nameFrom, remove, store, stored } from "./conversations.js";
+import { ago, plural } from "./format.js";
+import { notify } from "./notice.js";
+
+/** @import { Conversation } from "./conversations.js" */
+
+const MANY = 5; // longer lists get a search field
+const SECONDS = 8; // in which a deletion can be undone
+let words = "";
+/** @type {string | null} id of the conversation whose name is being edited */
+let renamed = null;
+
+/** @param {Conversation} each */
+function addressOf(each) {
+  const query = new URLSearchParams({ conversation: each.id });
+  const collection = each.turns.at(-1)?.collection;
+  if (collection) query.set("collection", collection);
+  return `${ROOT}/ask?${query}`;
+}
+
+/** @param {string} current id of the open conversation @param {(ids: string[]) => void} deleted called after a deletion */
+export function conversationList(current, deleted) {
+  const { items } = stored;
+  const shown = matching(words);
+  /** @param {On<HTMLInputElement>} event */
+  const typed = (event) => ((words = event.target.value), redraw());
+  return html`<aside class="conversations" id="conversations" aria-labelledby="conversations-title">
+    <h2 id="conversations-title">Conversations</h2>
+    ${items.length > MANY || words ? html`<input type="search" aria-label="Search conversations" placeholder="Search" .value=${words} @input=${typed}>` : nothing}
+    ${shown.length ? html`<ul role="list">${repeat(shown, (/** @type {Conversation} */ each) => each.id, (/** @type {Conversation} */ each) => row(each, each.id === current, deleted))}</ul>`
+      : html`<p class="soft small">${items.length ? "No matching conversations." : "Your questions and answers will appear here."}</p>`}
+    <p class="soft small">${isLasting ? "Stored only in this browser, for this key." : "Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone."}</p>
+    ${items.length > 1 ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>Delete all</button>` : nothing}
+  </aside>`;
+}
+
+/** @param {Conversation} each @param {boolean} isCurrent @param {(ids: string[]) => void} deleted */
+function row(each, isCurrent, deleted) {
+  if (renamed === each.id) return html`<li>${nameField(each)}</li>`;
+  return html`<li><a href=${addressOf(each)} aria-current=${isCurrent ? "true" : "false"}>
+      <span class="clip" dir="auto">${each.name}</span>
+      <span class="soft small">${plural(each.turns.length, "question")} \u00b7 ${ago(new Date(each.at).toISOString())}</span></a>
+    <button class="quiet" aria-label=${`Rename ${each.name}`} @click=${() => startRenaming(each.id)}>\u270e</button>
+    <button class="quiet" aria-label=${`Delete ${each.name}`} @click=${() => erase([each], deleted)}>\u2715</button></li>`;
+}
+
+/** @param {string} id */
+function startRenaming(id) {
+  renamed = id;
+  redraw();
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    const field = /** @type {HTMLInputElement | null} */ (document.querySelector("#conversation-name"));
+    field?.focus();
+    field?.select();
+  }));
+}
+
+/** @param {Conversation} each */
+function nameField(each) {
+  /** @param {string} name */
+  const save = (name) => {
+    if (renamed !== each.id) return; // the field loses the focus when it is removed
+    renamed = null;
+    redraw();
+    if (nameFrom(name) && nameFrom(name) !== each.name) store({ ...each, name: nameFrom(name) });
+  };
+  /** @param {KeyboardEvent & On<HTMLInputElement>} event */
+  const pressed = (event) => {
+    if (event.key === "Enter" && !event.isComposing) save(event.target.value);
+    if (event.key === "Escape") save(each.name);
+  };
+  /** @param {On<HTMLInputElement>} event */
+  const left = (event) => save(event.target.value);
+  return html`<input id="conversation-name" aria-label="Name of the conversation" dir="auto" .value=${each.name} @keydown=${pressed} @blur=${left}>`;
+}
+
+/** @param {Conversation[]} conversations @param {(ids: string[]) => void} deleted */
+function erase(conversations, deleted) {
+  const undo = remove(conversations);
+  deleted(conversations.map((each) => each.id));
+  notify(conversations.length > 1 ? `${plural(conversations.length, "conversation")} deleted.` : "Conversation deleted.", { undo, seconds: SECONDS });
+}

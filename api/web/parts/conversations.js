@@ -1,0 +1,130 @@
+// Conversations, stored in this browser for each key. Without HTTPS, they are stored until the page is closed.
+// They contain questions, answers and the names of sources, but no passages. Passages are read from the server again, so
+// that a deleted document is not shown.
+
+import { ROOT, key } from "../api.js";
+import { redraw } from "../store.js";
+
+/** @typedef {{number: number, chunk_id: string, document_id: string, external_id: string, title: string | null, filename: string | null, heading_path: string[], page: number | null, sentences?: [number, number][]}} StoredSource */
+/** @typedef {{question: string, searched: string, collection: string, answer: string, form: string, found: boolean, certain?: boolean, stopped: boolean, queryId: string | null, sources: StoredSource[]}} StoredTurn */
+/** @typedef {{id: string, name: string, at: number, turns: StoredTurn[]}} Conversation */
+
+const PREFIX = "foreask.conversation.";
+const MOST = 100; // conversations of a key; the oldest ones are deleted
+const NAME_CHARACTERS = 80;
+
+/** Whether conversations outlive the page: browsers compute digests only over HTTPS and on this computer. */
+export const isLasting = Boolean(globalThis.crypto?.subtle);
+/** @type {{items: Conversation[], owner: string}} conversations of the key, newest first */
+export const stored = { items: [], owner: "" };
+
+/** @type {Map<string, string>} */
+const memory = new Map();
+let memoryKey = "";
+const storage = isLasting
+  ? {
+      names: () => Object.keys(localStorage),
+      get: (/** @type {string} */ name) => localStorage.getItem(name),
+      set: (/** @type {string} */ name, /** @type {string} */ value) => localStorage.setItem(name, value),
+      remove: (/** @type {string} */ name) => localStorage.removeItem(name),
+    }
+  : {
+      names: () => [...memory.keys()],
+      get: (/** @type {string} */ name) => memory.get(name) ?? null,
+      set: (/** @type {string} */ name, /** @type {string} */ value) => memory.set(name, value),
+      remove: (/** @type {string} */ name) => memory.delete(name),
+    };
+
+/** Return the name of the current key's conversations: a part of a digest, from which the key cannot be computed. */
+export async function owner() {
+  const usedKey = key();
+  if (!isLasting) {
+    if (usedKey !== memoryKey) memory.clear(); // another key must not see them
+    memoryKey = usedKey;
+    return "memory";
+  }
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`conversations ${ROOT} ${usedKey}`));
+  return Array.from(new Uint8Array(digest, 0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** @param {string} id */
+const nameOf = (id) => `${PREFIX}${stored.owner}.${id}`;
+
+function read() {
+  const found = [];
+  for (const name of storage.names()) {
+    const conversation = name.startsWith(nameOf("")) ? parsed(storage.get(name)) : null;
+    if (conversation) found.push(conversation);
+  }
+  stored.items = found.sort((one, other) => other.at - one.at);
+}
+
+/** @param {string | null} text @returns {Conversation | null} */
+function parsed(text) {
+  try {
+    const value = JSON.parse(text ?? "null");
+    return Array.isArray(value?.turns) ? value : null;
+  } catch {
+    return null; // written by other software
+  }
+}
+
+/** Read the conversations of the current key. */
+export async function loadConversations() {
+  stored.owner = await owner();
+  read();
+}
+
+/** Return an id that no other conversation has. */
+export const newId = () => Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(36)).join("");
+
+/** @param {string} question */
+export function nameFrom(question) {
+  const line = question.trim().split(/\s+/).join(" ");
+  return line.length > NAME_CHARACTERS ? `${line.slice(0, NAME_CHARACTERS - 1)}\u2026` : line;
+}
+
+/** Store a conversation. The oldest ones are deleted if the browser has no room. @param {Conversation} conversation */
+export async function store(conversation) {
+  await loadConversations();
+  const others = stored.items.filter((each) => each.id !== conversation.id);
+  while (others.length >= MOST) storage.remove(nameOf(/** @type {Conversation} */ (others.pop()).id));
+  const text = JSON.stringify(conversation);
+  for (;;) {
+    try {
+      storage.set(nameOf(conversation.id), text);
+      break;
+    } catch {
+      const oldest = others.pop();
+      if (!oldest) break; // it is shown until the page is closed
+      storage.remove(nameOf(oldest.id));
+    }
+  }
+  read();
+  redraw();
+}
+
+/** Delete conversations; return a function that stores them again. @param {Conversation[]} conversations */
+export function remove(conversations) {
+  for (const { id } of conversations) storage.remove(nameOf(id));
+  read();
+  redraw();
+  return async () => {
+    for (const each of conversations) await store(each);
+  };
+}
+
+/** Return the conversations that contain all words of a search. @param {string} words */
+export function matching(words) {
+  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+  return stored.items.filter(({ name, turns }) => {
+    const text = [name, ...turns.flatMap((turn) => [turn.question, turn.answer])].join(" ").toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  });
+}
+
+addEventListener("storage", (event) => {
+  if (!event.key?.startsWith(PREFIX)) return; // another tab has stored or deleted a conversation
+  read();
+  redraw();
+});

@@ -1,0 +1,28 @@
+// Sharing of an answer by a link that colleagues can open.
+
+import { ROOT, post, send } from "../api.js";
+import { dateOf } from "./format.js";
+import { notify } from "./notice.js";
+
+/** Share an answer, and copy its link. @param {import("./turns.js").Turn} turn */
+export async function share(turn) {
+  try {
+    const { id, expires_at: end } = await post("/v1/answers", { query_id: turn.queryId ?? "", answer: turn.answer });
+    const link = `${location.origin}${ROOT}/answers/${id}`;
+    const isCopied = await copied(link);
+    const undo = () => send("DELETE", `/v1/answers/${id}`).then(() => notify("The link no longer works."), (problem) => notify(problem.message));
+    notify(`${isCopied ? "Link copied." : link} Colleagues with a key for these documents can open it. It expires on ${dateOf(end)}.`, { undo, seconds: 15 });
+  } catch (problem) {
+    notify(problem.message);
+  }
+}
+
+/** @param {string} text */
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

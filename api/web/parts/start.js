@@ -1,0 +1,100 @@
+// The start of the Ask screen: add documents, wait for them, or try a suggested question.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT } from "../api.js";
+import { redraw, remember } from "../store.js";
+import { collections, loadCollections } from "./collections.js";
+import { plural } from "./format.js";
+import { notify, problemCard } from "./notice.js";
+import { may } from "./permissions.js";
+import { OPEN } from "./state.js";
+import { hasSuggestions, suggest, suggestions } from "./suggestions.js";
+
+const PAUSE = 3000; // milliseconds between two looks at documents in work
+
+const seen = { loaded: false, problem: /** @type {any} */ (null), isAdding: false };
+let clock = 0;
+let visible = false;
+
+/** Load the collections and the suggested questions. While documents are in work, they are loaded again and again. */
+export async function loadStart() {
+  visible = true;
+  try {
+    await loadCollections();
+    Object.assign(seen, { loaded: true, problem: null });
+    await suggest();
+  } catch (problem) {
+    seen.problem = problem;
+  }
+  redraw();
+  watch();
+}
+
+export function unloadStart() {
+  visible = false;
+  window.clearTimeout(clock);
+}
+
+/** Return the numbers of documents of the chosen collection, or null if they are unknown. */
+function counts() {
+  const chosen = collections.items.find((each) => each.name === collections.chosen);
+  if (!may("read")) return chosen ? null : { all: 0, open: 0, ready: 0 };
+  const states = Object.entries(chosen?.documents ?? {});
+  /** @param {(state: string) => boolean} isWanted */
+  const sum = (isWanted) => states.reduce((total, [state, number]) => total + (isWanted(state) ? number : 0), 0);
+  return { all: sum(() => true), open: sum((state) => OPEN.includes(state)), ready: sum((state) => state === "ready" || state === "degraded") };
+}
+
+function watch() {
+  window.clearTimeout(clock);
+  if (!visible || !counts()?.open || hasSuggestions()) return;
+  clock = window.setTimeout(() => (document.hidden ? watch() : loadStart()), PAUSE);
+}
+
+async function trySample() {
+  seen.isAdding = true;
+  redraw();
+  try {
+    const { COLLECTION, addSample } = await import("./sample.js");
+    await addSample();
+    collections.chosen = COLLECTION;
+    remember("collection", COLLECTION);
+    const query = new URLSearchParams(location.search);
+    query.set("collection", COLLECTION);
+    history.replaceState(null, "", `${location.pathname}?${query}`);
+  } catch (problem) {
+    notify(problem.message);
+  }
+  seen.isAdding = false;
+  await loadStart();
+}
+
+/** @param {(question: string) => void} ask */
+export function startView(ask) {
+  if (seen.problem) return problemCard(seen.problem, loadStart);
+  if (!seen.loaded) return nothing;
+  const number = counts();
+  if (number && !number.all) return nothingYet();
+  if (hasSuggestions()) return suggestions(ask);
+  if (number?.open) {
+    return html`<div class="empty"><h2>Your documents are being prepared</h2>
+      <p>${number.ready} of ${plural(number.all, "document")} ready. You can ask at once: a document is found as soon as its text is searchable, and better once its questions are written.</p>
+      <p><a href=${`${ROOT}/documents`}>Show progress</a></p></div>`;
+  }
+  return html`<div class="empty"><h2>Ask in your own words</h2>
+    <p class="soft">Answers come only from your documents, with the passages that support them. You can ask follow-up questions.</p></div>`;
+}
+
+function nothingYet() {
+  const isFirst = !collections.items.some((each) => Object.values(each.documents).some(Boolean));
+  const title = isFirst ? "No documents yet" : html`No documents in <span dir="auto">${collections.chosen}</span>`;
+  if (!may("write")) {
+    return html`<div class="empty"><h2>${title}</h2>
+      <p>${isFirst ? "Your key may ask, but not upload. Ask the operator to add documents." : "Choose another collection, or ask the operator to add documents."}</p></div>`;
+  }
+  return html`<div class="empty"><h2>${title}</h2>
+    <p>Upload documents to start. A model writes the questions that each part answers, and your questions are matched with them.</p>
+    <p class="tools"><a class="button main" href=${`${ROOT}/documents`}>Add documents</a>
+      <button ?disabled=${seen.isAdding} @click=${trySample}>${seen.isAdding ? "Adding the sample\u2026" : "Try the sample"}</button></p>
+    <p class="soft small">The sample adds three short documents of a fictional company to the collection \u201csample\u201d. You can delete it at any time.</p></div>`;
+}

@@ -1,0 +1,75 @@
+// Questions of a conversation with their answers.
+
+/** @import { StoredTurn } from "./conversations.js" */
+
+/** @typedef {Pick<Api["RetrievedChunkView"], "chunk_id" | "document_id" | "external_id" | "title" | "filename" | "heading_path" | "page"> & Partial<Api["RetrievedChunkView"]>} SourceChunk a chunk without its text belongs to a stored answer */
+/** @typedef {{number: number, chunk: SourceChunk, sentences: [number, number][]}} Source its sentences support the answer */
+/**
+ * @typedef {{id: number, question: string, searched: string, collection: string, phase: "searching" | "writing" | "done", answer: string, chunks: SourceChunk[],
+ *   cited: Source[] | null, form: string, found: boolean, certain: boolean, facts: {passages: number, seconds: number, tokens: number, removed: number} | null, queryId: string | null,
+ *   problem: any, stopped: boolean, isNew: boolean, helpful: Map<string, boolean>, history: Api["MessageBody"][]}} Turn
+ */
+
+const REMEMBERED = 6; // questions and answers that a follow-up question may refer to
+const MESSAGE_CHARACTERS = 2000; // the server reads no more of a message
+let made = 0;
+
+/** @param {string} question @param {string} collection @param {Turn[]} before @returns {Turn} */
+export const newTurn = (question, collection, before) => ({
+  id: ++made, question, searched: question, collection, phase: "searching", answer: "", chunks: [], cited: null, form: "", found: true, certain: true, facts: null,
+  queryId: null, problem: null, stopped: false, isNew: true, helpful: new Map(), history: historyOf(before),
+});
+
+/** Return the messages that precede a question. @param {Turn[]} turns @returns {Api["MessageBody"][]} */
+function historyOf(turns) {
+  return turns.filter((turn) => turn.answer).slice(-REMEMBERED).flatMap(({ question, answer }) => [
+    { role: /** @type {const} */ ("user"), content: question.slice(0, MESSAGE_CHARACTERS) },
+    { role: /** @type {const} */ ("assistant"), content: answer.slice(0, MESSAGE_CHARACTERS) },
+  ]);
+}
+
+/**
+ * Return the listed sources: the cited chunks, the closest ones if nothing was found, or all results while the answer is
+ * incomplete.
+ * @param {Turn} turn @returns {Source[]}
+ */
+export function sourcesOf({ found, cited, chunks }) {
+  if (found && cited) return cited;
+  return (found ? chunks : chunks.slice(0, 3)).map((chunk, index) => ({ number: index + 1, chunk, sentences: [] }));
+}
+
+/** Apply an event of the answer. @param {Turn} turn @param {string} name @param {any} data */
+export function apply(turn, name, data) {
+  if (name === "retrieved") {
+    Object.assign(turn, { phase: "writing", chunks: data.chunks, queryId: data.metadata.query_id, searched: data.metadata.question });
+  } else if (name === "token") {
+    turn.answer += data.text;
+  } else if (name === "done") {
+    finish(turn, data);
+  }
+}
+
+/** @param {Turn} turn @param {Api["QueryReply"]} reply */
+function finish(turn, reply) {
+  const byId = new Map(reply.chunks.map((chunk) => [chunk.chunk_id, chunk]));
+  const cited = reply.citations.flatMap(({ number, chunk_id: id, sentences }) => {
+    const chunk = byId.get(id);
+    return chunk ? [{ number, chunk, sentences }] : [];
+  });
+  const { usage, milliseconds } = reply.metadata;
+  const facts = { passages: reply.chunks.length, seconds: milliseconds.total / 1000, tokens: usage.prompt_tokens + usage.completion_tokens, removed: reply.removed_citations.length };
+  Object.assign(turn, { phase: "done", answer: reply.answer, chunks: reply.chunks, cited, form: reply.form, found: reply.found, certain: reply.certain, facts });
+}
+
+/** @param {Turn} turn @returns {StoredTurn} */
+export function toStored({ question, searched, collection, answer, form, found, certain, stopped, queryId, cited }) {
+  const sources = (cited ?? []).map(({ number, sentences, chunk: { chunk_id, document_id, external_id, title, filename, heading_path, page } }) => ({
+    number, sentences, chunk_id, document_id, external_id, title, filename, heading_path, page }));
+  return { question, searched, collection, answer, form, found, certain, stopped, queryId, sources };
+}
+
+/** @param {StoredTurn} stored @returns {Turn} */
+export function fromStored({ sources, ...stored }) {
+  const cited = sources.map(({ number, sentences = [], ...chunk }) => ({ number, chunk, sentences }));
+  return { ...newTurn(stored.question, stored.collection, []), ...stored, phase: "done", cited, isNew: false };
+}

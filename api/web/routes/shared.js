@@ -1,0 +1,77 @@
+// A shared answer, with its sources.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT, get, latest } from "../api.js";
+import { redraw } from "../store.js";
+import { answerView } from "../parts/answer.js";
+import { dateOf } from "../parts/format.js";
+import { problemCard } from "../parts/notice.js";
+import { sourcePanel } from "../parts/source.js";
+import { fromStored, sourcesOf } from "../parts/turns.js";
+
+/** @import { Turn } from "../parts/turns.js" */
+
+export const title = "Shared answer";
+
+/** @returns {{answer: Api["SharedAnswerView"] | null, turn: Turn | null, open: number | null, problem: any}} */
+const newState = () => ({ answer: null, turn: null, open: null, problem: null });
+let seen = newState();
+let id = "";
+const newest = latest();
+/** @type {HTMLElement | null} */
+let opener = null; // element that gets the focus when the passage is closed
+
+/** @param {{id: string}} route */
+export async function load(route) {
+  id = route.id;
+  seen = newState();
+  redraw();
+  await read();
+}
+
+export function unload() {}
+
+async function read() {
+  try {
+    const answer = await newest(get(`/v1/answers/${encodeURIComponent(id)}`));
+    const { question, collection, form, sources } = answer;
+    const turn = fromStored({ question, searched: question, collection, form, answer: answer.answer, found: true, stopped: false, queryId: null, sources });
+    seen = { answer, turn, open: null, problem: null };
+  } catch (problem) {
+    seen = { ...newState(), problem };
+  }
+  redraw();
+}
+
+/** @param {Turn} _ @param {number} index */
+function show(_, index) {
+  const from = document.activeElement;
+  if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
+  seen.open = index;
+  redraw();
+  requestAnimationFrame(() => document.getElementById("source-title")?.focus());
+}
+
+function close() {
+  seen.open = null;
+  redraw();
+  requestAnimationFrame(() => opener?.focus());
+}
+
+/** @param {Turn} turn */
+const copy = async (turn) => (await import("../parts/transcript.js")).copy([turn], "Answer copied as Markdown.");
+
+export function view() {
+  const { answer, turn, open, problem } = seen;
+  if (!answer || !turn) return html`<section class="column">${problemCard(problem, problem?.status === 404 ? undefined : read)}
+    ${problem ? html`<p><a class="button" href=${`${ROOT}/ask`}>Ask a question</a></p>` : nothing}</section>`;
+  const source = open === null ? null : sourcesOf(turn)[open];
+  return html`<div class="split ${source ? "with-detail" : ""}">
+    <section class="column">
+      <p class="soft small">Shared${answer.shared_by ? html` by <span dir="auto">${answer.shared_by}</span>` : nothing} \u00b7 expires on ${dateOf(answer.expires_at)} \u00b7 collection <span dir="auto">${answer.collection}</span></p>
+      ${answerView(turn, open, false, false, { show, copy })}
+      <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(answer.collection)}`}>Ask another question</a></p>
+    </section>
+    ${source && open !== null ? sourcePanel(/** @type {any} */ (source), sourcesOf(turn).length, open, (index) => show(turn, index), close) : nothing}
+  </div>`;
+}

@@ -1,0 +1,197 @@
+"""Shared answers: users' answers that other users of the tenant open by a link.
+
+The question and the passages of an answer belong to a logged query. Its text is recognized by its digest, so that only
+text that this server has written can be shared. A shared answer contains no passages. They are read whenever it is
+opened, and the answer cannot be opened if one of them has changed or was deleted. Such answers are deleted soon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, RowMapping, TextClause
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.errors import Conflict, InvalidInput, NotFound
+from shared.domain.shared_answers import SharedAnswer, SharedSource
+from shared.ledger.model import states
+from shared.ledger.postgres import statements
+from shared.ledger.postgres.database import Database, again_after_collision
+
+_MOST = 10_000  # shared answers of a tenant
+_CHECK_EVERY = timedelta(minutes=10)
+_SLICE = 100
+
+SQL = statements.load(__file__, states.FRAGMENTS)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerToShare:
+    """An answer to a logged query.
+
+    Args:
+        query_id: id of the query.
+        text: the answer, unchanged.
+        numbers: the cited passages of the query, from 1, in the order of the answer.
+        form: how the server writes answers.
+        lasts: time until it expires.
+        key_id: the key in the ledger that shares it, and must have sent the query; None: any query of the tenant.
+        key_name: name of this key for readers.
+    """
+
+    query_id: UUID
+    text: str
+    numbers: Sequence[int]
+    form: str
+    lasts: timedelta
+    key_id: UUID | None
+    key_name: str | None
+
+
+def digest_of(answer: str) -> bytes:
+    return hashlib.sha256(answer.encode()).digest()
+
+
+class SharedAnswers:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @again_after_collision
+    async def share(self, tenant: str, new: AnswerToShare) -> SharedAnswer:
+        """Share an answer.
+
+        Raises:
+            NotFound: the tenant or its key has no such query.
+            InvalidInput: the text is not the answer to this query, or cites no passage.
+            Conflict: a cited passage has changed or was deleted, or the tenant has the maximum number.
+        """
+        async with self._database.begin() as connection:
+            query = await _logged_answer(connection, tenant, new)
+            numbers = [number for number in new.numbers if number <= len(query.chunk_ids)]
+            if not numbers:
+                raise InvalidInput("An answer that cites no passage cannot be shared.", field="answer")
+            chunks = [query.chunk_ids[number - 1] for number in numbers]
+            where = {"chunks": chunks, "tenant": tenant, "collection": query.collection}
+            found = await _passages(connection, SQL.lock_passages, where)
+            if found is None:
+                raise Conflict("A document that this answer quotes has changed or was deleted: ask the question again.")
+            values = where | {
+                "id": uuid4(),
+                "question": query.question,
+                "answer": new.text,
+                "form": new.form,
+                "numbers": numbers,
+                "documents": sorted({row["document_id"] for row in found.values()}),
+                "key": new.key_id,
+                "key_name": new.key_name,
+                "lasts": new.lasts,
+                "most": _MOST,
+            }
+            row = (await connection.execute(SQL.insert, values)).mappings().one_or_none()
+        if row is None:
+            raise Conflict(f"There are {_MOST:,} shared answers already: delete some, or wait until some expire.")
+        return _answer(row, found)
+
+    async def get(self, tenant: str, answer_id: UUID, *, oldest: timedelta) -> SharedAnswer:
+        """Return a shared answer whose cited passages are unchanged.
+
+        Args:
+            tenant: its tenant.
+            answer_id: its id.
+            oldest: age from which no answer is returned.
+
+        Raises:
+            NotFound: there is no such answer.
+        """
+        async with self._database.begin() as connection:
+            parameters = {"id": answer_id, "tenant": tenant, "age": oldest}
+            row = (await connection.execute(SQL.find, parameters)).mappings().one_or_none()
+            if row is None:
+                raise not_shared(answer_id)
+            where = {"chunks": row["chunk_ids"], "tenant": tenant, "collection": row["collection"]}
+            found = await _passages(connection, SQL.passages, where)
+        if found is None:
+            raise not_shared(answer_id)
+        return _answer(row, found)
+
+    async def delete(self, tenant: str, answer_id: UUID, *, key: UUID | None) -> None:
+        """Delete a shared answer.
+
+        Args:
+            tenant: its tenant.
+            answer_id: its id.
+            key: the key that must have shared it; None: any key.
+
+        Raises:
+            NotFound: there is no such answer.
+        """
+        if not await self._database.rows(SQL.delete, {"id": answer_id, "tenant": tenant, "key": key}):
+            raise not_shared(answer_id)
+
+    async def forget(self, oldest: timedelta) -> bool:
+        """Delete some answers that cannot be opened any more; return whether more may be due.
+
+        Args:
+            oldest: age from which answers are deleted.
+        """
+        async with self._database.begin() as connection:
+            due = {"every": min(_CHECK_EVERY, oldest), "limit": _SLICE}
+            ids = (await connection.execute(SQL.lock_due, due)).scalars().all()
+            await connection.execute(SQL.delete_ended, {"ids": ids, "age": oldest})
+            await connection.execute(SQL.record_check, {"ids": ids})
+        return len(ids) == _SLICE
+
+
+async def _logged_answer(connection: AsyncConnection, tenant: str, new: AnswerToShare) -> Row[Any]:
+    """Return the logged query of an answer.
+
+    Raises:
+        NotFound, InvalidInput: as `SharedAnswers.share`.
+    """
+    parameters = {"query": new.query_id, "tenant": tenant, "key": new.key_id}
+    query = (await connection.execute(SQL.logged_answer, parameters)).one_or_none()
+    if query is None:
+        raise NotFound(
+            f"This key has sent no query {new.query_id}: use `metadata.query_id` of a reply to this key, within"
+            " FOREASK_QUERY_RETENTION_DAYS.",
+            field="query_id",
+        )
+    if query.answer_sha256 != digest_of(new.text):
+        raise InvalidInput(
+            "The text is not the answer that this server wrote to this query: send `answer` unchanged.", field="answer"
+        )
+    return query
+
+
+async def _passages(
+    connection: AsyncConnection, statement: TextClause, where: Mapping[str, Any]
+) -> dict[UUID, RowMapping] | None:
+    """Return passages by the ids of their chunks; None if queries do not see one of them."""
+    found = {row["chunk_id"]: row for row in (await connection.execute(statement, where)).mappings()}
+    return found if found.keys() >= set(where["chunks"]) else None
+
+
+def not_shared(answer_id: UUID) -> NotFound:
+    """Return the error for every reason, because it must not reveal whether the answer exists."""
+    return NotFound(
+        f"There is no shared answer {answer_id} that this key may open. It may have expired, or a document that it"
+        " quotes was changed or deleted: ask the question again."
+    )
+
+
+def _answer(row: RowMapping, found: Mapping[UUID, RowMapping]) -> SharedAnswer:
+    names = SharedAnswer.__dataclass_fields__.keys() - {"sources"}
+    sources = [_source(number, found[chunk]) for number, chunk in zip(row["numbers"], row["chunk_ids"], strict=True)]
+    return SharedAnswer(**{name: row[name] for name in names}, sources=sources)
+
+
+def _source(number: int, row: RowMapping) -> SharedSource:
+    names = ("chunk_id", "document_id", "external_id", "filename")
+    content = ChunkContent.from_json(row["content"])
+    return SharedSource(number, **{name: row[name] for name in names}, content=content)

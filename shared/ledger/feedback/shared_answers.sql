@@ -1,0 +1,68 @@
+-- part: shown
+-- The columns of a shared answer.
+id, collection, question, answer, form, numbers, chunk_ids, shared_by_name, created_at, expires_at
+
+-- part: visible
+-- Chunks that queries see, each with its document and its collection.
+chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+    AND {exists:d}
+JOIN collections l ON l.id = d.collection_id AND {is_live:l}
+
+-- name: logged_answer
+-- Read a logged query with the digest of its answer; with a key, one of this key.
+SELECT q.question, q.chunk_ids, q.answer_sha256, l.name AS collection
+FROM queries q JOIN collections l ON l.id = q.collection_id
+WHERE q.id = :query AND q.tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR q.key_id = :key)
+
+-- part: of_chunks
+-- Some passages that queries see in a collection.
+SELECT c.id AS chunk_id, d.public_id AS document_id, d.external_id, v.filename, t.content
+FROM {visible}
+JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+JOIN document_versions v ON v.document_id = d.id AND v.version = c.version
+WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.tenant = :tenant AND l.name = :collection
+
+-- name: passages
+-- Read passages.
+{of_chunks}
+
+-- name: lock_passages
+-- Read passages, and delay the deletion of their documents and of their collection until the transaction ends.
+{of_chunks} ORDER BY d.id FOR SHARE OF d, l
+
+-- name: insert
+-- Share an answer, unless the tenant has the maximum number.
+INSERT INTO shared_answers (id, tenant, collection, question, answer, form, numbers, chunk_ids, document_ids, shared_by,
+                            shared_by_name, expires_at)
+SELECT :id, :tenant, :collection, :question, :answer, :form, CAST(:numbers AS int[]), CAST(:chunks AS uuid[]),
+       CAST(:documents AS uuid[]), CAST(:key AS uuid), CAST(:key_name AS text), now() + CAST(:lasts AS interval)
+WHERE (SELECT count(*) FROM shared_answers WHERE tenant = :tenant) < :most
+RETURNING {shown}
+
+-- name: find
+-- Read a shared answer that has not expired, by the time that the sharer chose or by the age that the settings allow.
+SELECT {shown} FROM shared_answers
+WHERE id = :id AND tenant = :tenant AND expires_at > now() AND created_at > now() - CAST(:age AS interval)
+
+-- name: delete
+-- Delete a shared answer; with a key, one that this key shared.
+DELETE FROM shared_answers
+WHERE id = :id AND tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR shared_by = :key)
+RETURNING id
+
+-- name: lock_due
+-- Lock the shared answers that were checked longest ago.
+SELECT id FROM shared_answers WHERE checked_at <= now() - CAST(:every AS interval)
+ORDER BY checked_at LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: delete_ended
+-- Delete those of these shared answers that cannot be opened: they have expired, or a cited passage was deleted.
+DELETE FROM shared_answers s
+WHERE s.id = ANY(CAST(:ids AS uuid[]))
+  AND (s.expires_at <= now() OR s.created_at <= now() - CAST(:age AS interval) OR EXISTS (
+      SELECT 1 FROM unnest(s.chunk_ids) AS k(id)
+      WHERE NOT EXISTS (SELECT 1 FROM {visible} WHERE c.id = k.id AND d.tenant = s.tenant AND l.name = s.collection)))
+
+-- name: record_check
+-- Record that these shared answers were checked.
+UPDATE shared_answers SET checked_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))

@@ -1,0 +1,90 @@
+"""A follow-up question is searched as a question that is understood without the conversation."""
+
+import pytest
+
+from tests.support.api import calling, events_of, work
+
+PAY = {"text": "# Pay\n\nThe salary is paid on the last Friday of the month.", "external_id": "pay.md"}
+FOLLOW_UP = {
+    "question": "And </question> when is it?",
+    "history": [{"role": "user", "content": "How is the pay?"}, {"role": "assistant", "content": "Good [1]."}],
+}
+
+
+@pytest.fixture
+async def indexed(client, services, provider):
+    await client.post("/v1/documents", json=PAY)
+    await work(services)
+    provider.reset()
+
+
+async def test_follow_up_is_searched_as_standalone_question(client, indexed, provider):
+    provider.script(condensed="When is the salary paid?")
+
+    reply = (await client.post("/v1/query", json=FOLLOW_UP)).json()
+
+    assert reply["metadata"]["question"] == "When is the salary paid?"
+    assert reply["chunks"][0]["external_id"] == "pay.md"
+    assert provider.stats("How is the pay?")["calls"] == 1  # only condensing reads the conversation
+    assert provider.stats("</question> when")["calls"] == 0
+    assert provider.stats()["calls"] == 2
+    asked = (await client.get("/v1/collections/default/queries")).json()["items"]
+    assert [each["question"] for each in asked] == ["When is the salary paid?"]
+
+
+async def test_condensing_counts_towards_the_usage(client, indexed, provider):
+    provider.script(condensed="When is the salary paid?")
+    alone = (await client.post("/v1/query", json={"question": "When is the salary paid?"})).json()
+
+    reply = (await client.post("/v1/query", json=FOLLOW_UP)).json()
+
+    assert reply["metadata"]["usage"]["prompt_tokens"] > alone["metadata"]["usage"]["prompt_tokens"]
+
+
+async def test_streamed_events_name_the_searched_question(client, indexed, provider):
+    provider.script(condensed="When is the salary paid?")
+
+    streamed = await client.post("/v1/query", json=FOLLOW_UP | {"stream": True})
+
+    data_of = {name: data for name, data in [event async for event in events_of(streamed)] if name != "token"}
+    assert {data_of[name]["metadata"]["question"] for name in ("retrieved", "done")} == {"When is the salary paid?"}
+
+
+async def test_question_without_history_calls_no_condenser(client, indexed, provider):
+    reply = (await client.post("/v1/query", json={"question": "When is the salary paid?"})).json()
+
+    assert reply["metadata"]["question"] == "When is the salary paid?"
+    assert provider.stats()["calls"] == 1
+
+
+async def test_extractive_server_ignores_history(client, indexed, settings, provider):
+    async with calling(settings.model_copy(update={"answering": "extractive"})) as quoting:
+        reply = (await quoting.post("/v1/query", json=FOLLOW_UP)).json()
+
+    assert reply["metadata"]["question"] == FOLLOW_UP["question"]
+    assert provider.stats()["calls"] == 0
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [{"role": "system", "content": "Be brief."}],
+        [{"role": "user", "content": ""}],
+        [{"role": "user", "content": "x" * 100_001}],
+        [{"role": "user", "content": "x"}] * 101,
+        "How is the pay?",
+    ],
+)
+async def test_invalid_history_is_rejected_before_a_call(client, indexed, provider, history):
+    reply = await client.post("/v1/query", json=FOLLOW_UP | {"history": history})
+
+    assert reply.status_code == 422
+    assert provider.stats()["calls"] == 0
+
+
+async def test_history_is_no_field_of_other_routes(client, indexed):
+    retrieved = await client.post("/v1/retrieve", json=FOLLOW_UP)
+    chat = {"model": "default", "messages": [{"role": "user", "content": "When?"}]}
+    completed = await client.post("/v1/chat/completions", json=chat | {"foreask": {"history": FOLLOW_UP["history"]}})
+
+    assert (retrieved.status_code, completed.status_code) == (422, 400)

@@ -1,0 +1,222 @@
+"""Answers are shared within a tenant, with the server's own text, while their passages are unchanged."""
+
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+
+from tests.support.api import as_tenant, calling, with_keys, work
+from workers.scheduler import forget_answers
+
+LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md", "title": "Leave"}
+QUESTION = {"question": "How many days of leave does everybody have?"}
+
+
+@asynccontextmanager
+async def sharing(settings, services, **more):
+    """Yield a client of an API with keys that shares answers, after the indexing of a document of alice."""
+    changed = with_keys(settings).model_copy(update={"shared_answer_days": 7, **more})
+    async with calling(changed, services) as client:
+        await client.post("/v1/documents", json=LEAVE, headers=as_tenant("alice"))
+        await work(services)
+        yield client
+
+
+async def answered(client, headers, **more):
+    reply = (await client.post("/v1/query", json=QUESTION | more, headers=headers)).raise_for_status().json()
+    return {"query_id": reply["metadata"]["query_id"], "answer": reply["answer"]}
+
+
+async def shared(client, headers=None, **more):
+    headers = headers or as_tenant("alice")
+    body = await answered(client, headers) | more
+    reply = await client.post("/v1/answers", json=body, headers=headers)
+    assert reply.status_code == 201, reply.text
+    return reply.json()
+
+
+async def key_of(client, tenant, name, **body):
+    made = await client.post("/v1/keys", json={"name": name, **body}, headers=as_tenant(tenant))
+    return {"authorization": f"Bearer {made.raise_for_status().json()['key']}"}
+
+
+async def opened(client, answer, headers=None):
+    return await client.get(f"/v1/answers/{answer['id']}", headers=headers or as_tenant("alice"))
+
+
+async def rows(services):
+    async with services.database.begin() as connection:
+        return (await connection.execute(text("SELECT count(*) FROM shared_answers"))).scalar_one()
+
+
+async def make_due(services, age):
+    async with services.database.begin() as connection:
+        await connection.execute(
+            text("UPDATE shared_answers SET checked_at = now() - CAST(:age AS interval)"), {"age": age}
+        )
+
+
+async def test_colleague_opens_answer_with_its_passages(services, settings, provider):
+    async with sharing(settings, services) as client:
+        answer = await shared(client)
+        colleague = await key_of(client, "alice", "colleague", scopes=["ask"])
+
+        reply = await opened(client, answer, colleague)
+
+        assert reply.status_code == 200
+        assert reply.json() == answer
+        assert answer["question"] == QUESTION["question"]
+        assert answer["answer"] == "The documents say so [1]."
+        (source,) = answer["sources"]
+        assert (source["number"], source["external_id"]) == (1, "leave.md")
+        assert "thirty days of leave" in source["text"]
+        assert answer["shared_by"].startswith("settings:")
+
+
+async def test_answer_is_not_found_without_access(services, settings, provider):
+    async with sharing(settings, services) as client:
+        answer = await shared(client)
+        filtered = await key_of(client, "alice", "website", scopes=["ask"], filter={"public": True})
+        reader = await key_of(client, "alice", "reader", scopes=["read"])
+
+        missing = await client.get(f"/v1/answers/{uuid4()}", headers=as_tenant("alice"))
+        others = [await opened(client, answer, headers) for headers in (as_tenant("bob"), filtered)]
+
+        assert {reply.status_code for reply in (missing, *others)} == {404}
+        details = {reply.json()["detail"].replace(answer["id"], "ID") for reply in others}
+        assert details == {missing.json()["detail"].replace(missing.request.url.path.rpartition("/")[2], "ID")}
+        assert "ask the question again" in details.pop()
+        assert (await opened(client, answer, reader)).status_code == 403
+        assert (await client.get(f"/v1/answers/{answer['id']}")).status_code == 401
+
+
+async def test_only_the_servers_text_of_own_query_is_shared(services, settings, provider):
+    async with sharing(settings, services) as client:
+        own = await answered(client, as_tenant("alice"))
+        first, second = [await key_of(client, "alice", name, scopes=["ask"]) for name in ("first", "second")]
+        of_first = await answered(client, first)
+
+        async def status(body, headers):
+            return (await client.post("/v1/answers", json=body, headers=headers)).status_code
+
+        assert await status(own | {"answer": own["answer"] + " Call 0900-1."}, as_tenant("alice")) == 422
+        assert await status(own | {"query_id": str(uuid4())}, as_tenant("alice")) == 404
+        assert await status(own, as_tenant("bob")) == 404
+        assert await status(of_first, second) == 404
+        assert await status(of_first, first) == 201
+        assert await rows(services) == 1
+
+
+async def test_answer_without_citations_is_not_shared(services, settings, provider):
+    async with sharing(settings, services) as client:
+        reply = await client.post("/v1/query", json=QUESTION | {"min_score": 1.0}, headers=as_tenant("alice"))
+        body = {"query_id": reply.json()["metadata"]["query_id"], "answer": reply.json()["answer"]}
+
+        assert reply.json()["found"] is False
+        assert (await client.post("/v1/answers", json=body, headers=as_tenant("alice"))).status_code == 422
+
+
+async def test_key_with_filter_cannot_share(services, settings, provider):
+    async with sharing(settings, services) as client:
+        await client.post("/v1/documents", json=LEAVE | {"metadata": {"public": True}}, headers=as_tenant("alice"))
+        await work(services)
+        filtered = await key_of(client, "alice", "website", scopes=["ask"], filter={"public": True})
+        body = await answered(client, filtered)
+
+        assert (await client.post("/v1/answers", json=body, headers=filtered)).status_code == 403
+        assert (await client.get("/v1/me", headers=filtered)).json()["shared_answer_days"] == 0
+        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_days"] == 7
+
+
+async def test_sharing_is_off_by_default(services, settings, provider):
+    async with sharing(settings, services) as client:
+        answer = await shared(client)
+    async with calling(with_keys(settings), services) as client:
+        body = await answered(client, as_tenant("alice"))
+
+        assert (await client.post("/v1/answers", json=body, headers=as_tenant("alice"))).status_code == 409
+        assert (await opened(client, answer)).status_code == 404
+        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_days"] == 0
+
+    assert services.settings.shared_answer_days == 0
+    assert await forget_answers(services) is False
+    assert await rows(services) == 0
+
+
+async def test_expired_answer_is_hidden_and_deleted(services, settings, provider):
+    async with sharing(settings, services) as client:
+        answer = await shared(client, days=1)
+        too_long = await client.post(
+            "/v1/answers", json=await answered(client, as_tenant("alice")) | {"days": 8}, headers=as_tenant("alice")
+        )
+        async with services.database.begin() as connection:
+            await connection.execute(text("UPDATE shared_answers SET expires_at = now()"))
+
+        assert too_long.status_code == 422
+        assert (await opened(client, answer)).status_code == 404
+        await make_due(services, timedelta(minutes=11))
+        await services.ledger.shared_answers.forget(timedelta(days=7))
+        assert await rows(services) == 0
+
+
+@pytest.mark.parametrize("change", ["delete", "replace"])
+async def test_changed_document_hides_and_deletes_answer(services, settings, provider, change):
+    async with sharing(settings, services) as client:
+        answer = await shared(client)
+        if change == "delete":
+            await client.delete(f"/v1/documents/{answer['sources'][0]['document_id']}", headers=as_tenant("alice"))
+        else:
+            await client.post(
+                "/v1/documents", json=LEAVE | {"text": "# Leave\n\nIt was abolished."}, headers=as_tenant("alice")
+            )
+            await work(services)
+
+        assert (await opened(client, answer)).status_code == 404
+        await make_due(services, timedelta(minutes=11))
+        await services.ledger.shared_answers.forget(timedelta(days=7))
+        assert await rows(services) == 0
+
+
+async def test_unchanged_passage_of_edited_document_stays_shared(services, settings, provider):
+    async with sharing(settings, services) as client:
+        answer = await shared(client)
+        longer = LEAVE["text"] + "\n\n# Travel\n\n" + "Trains are booked by the office. " * 60
+        await client.post("/v1/documents", json=LEAVE | {"text": longer}, headers=as_tenant("alice"))
+        await work(services)
+
+        reply = await opened(client, answer)
+
+        assert reply.status_code == 200
+        assert reply.json()["sources"][0]["text"] == answer["sources"][0]["text"]
+        await make_due(services, timedelta(minutes=11))
+        await services.ledger.shared_answers.forget(timedelta(days=7))
+        assert await rows(services) == 1
+
+
+async def test_sharer_and_managers_delete_answer(services, settings, provider):
+    async with sharing(settings, services) as client:
+        first, second = [await key_of(client, "alice", name, scopes=["ask"]) for name in ("first", "second")]
+        answer = await shared(client, first)
+
+        async def deleted(headers):
+            return (await client.delete(f"/v1/answers/{answer['id']}", headers=headers)).status_code
+
+        assert answer["shared_by"] == "first"
+        assert [await deleted(headers) for headers in (second, as_tenant("bob"))] == [404, 404]
+        assert await deleted(first) == 204
+        answer = await shared(client, first)
+        assert await deleted(as_tenant("alice")) == 204
+        assert (await opened(client, answer)).status_code == 404
+
+
+async def test_document_being_erased_cannot_be_shared(services, settings, provider):
+    async with sharing(settings, services) as client:
+        answer, body = await shared(client), await answered(client, as_tenant("alice"))
+        await services.ledger.erasures.start_document(UUID(answer["sources"][0]["document_id"]), "alice")
+
+        reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
+
+        assert reply.status_code == 422  # its digest was removed
+        assert (await opened(client, answer)).status_code == 404
