@@ -82,7 +82,7 @@ async def test_invalid_history_is_rejected_before_a_call(client, indexed, provid
     assert provider.stats()["calls"] == 0
 
 
-async def test_history_is_no_field_of_other_routes(client, indexed):
+async def test_history_is_rejected_by_other_routes(client, indexed):
     retrieved = await client.post("/v1/retrieve", json=FOLLOW_UP)
     chat = {"model": "default", "messages": [{"role": "user", "content": "When?"}]}
     completed = await client.post("/v1/chat/completions", json=chat | {"foreask": {"history": FOLLOW_UP["history"]}})

@@ -92,7 +92,7 @@ async def test_answer_is_not_found_without_access(services, settings, provider):
         assert (await client.get(f"/v1/answers/{answer['id']}")).status_code == 401
 
 
-async def test_only_the_servers_text_of_own_query_is_shared(services, settings, provider):
+async def test_only_own_answer_of_server_is_shared(services, settings, provider):
     async with sharing(settings, services) as client:
         own = await answered(client, as_tenant("alice"))
         first, second = [await key_of(client, "alice", name, scopes=["ask"]) for name in ("first", "second")]

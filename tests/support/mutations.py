@@ -126,7 +126,7 @@ BUGS = (
     ),
     Bug(
         "a forged text is shared as an answer",
-        SHARED + "test_only_the_servers_text_of_own_query_is_shared",
+        SHARED + "test_only_own_answer_of_server_is_shared",
         "shared/ledger/feedback/shared_answers.py",
         (("if query.answer_sha256 != digest_of(new.text):", "if False:"),),
     ),

@@ -11,7 +11,7 @@ import { asRequest } from "./request.js";
 import { sourcesOf } from "./turns.js";
 
 /** @import { Turn, Source } from "./turns.js" */
-/** @typedef {{show: (turn: Turn, index: number) => void, copy: (turn: Turn) => void, again?: (turn: Turn) => void, edit?: (turn: Turn) => void, share?: (turn: Turn) => void}} Actions actions on a turn; those of a shared answer are fewer */
+/** @typedef {{show: (turn: Turn, index: number) => void, copy: (turn: Turn) => void, again?: (turn: Turn) => void, edit?: (turn: Turn) => void, share?: (turn: Turn) => void}} Actions a shared answer has fewer */
 
 /** @param {Turn} turn */
 export const requestOf = ({ question, collection, history }) => ({ question, collection, top_k: 8, ...(history.length ? { history } : {}) });

@@ -35,7 +35,7 @@ export function conversationList(current, deleted) {
     ${items.length > MANY || words ? html`<input type="search" aria-label="Search conversations" placeholder="Search" .value=${words} @input=${typed}>` : nothing}
     ${shown.length ? html`<ul role="list">${repeat(shown, (/** @type {Conversation} */ each) => each.id, (/** @type {Conversation} */ each) => row(each, each.id === current, deleted))}</ul>`
       : html`<p class="soft small">${items.length ? "No matching conversations." : "Your questions and answers will appear here."}</p>`}
-    <p class="soft small">${isLasting ? "Stored only in this browser, for this key." : "Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone."}</p>
+    <p class="soft small">${isLasting ? "Stored only in this browser, under a digest of this key." : "Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone."}</p>
     ${items.length > 1 ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>Delete all</button>` : nothing}
   </aside>`;
 }

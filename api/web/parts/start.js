@@ -10,13 +10,13 @@ import { may } from "./permissions.js";
 import { OPEN } from "./state.js";
 import { hasSuggestions, suggest, suggestions } from "./suggestions.js";
 
-const PAUSE = 3000; // milliseconds between two looks at documents in work
+const PAUSE = 3000; // milliseconds between two requests while documents are processed
 
 const seen = { loaded: false, problem: /** @type {any} */ (null), isAdding: false };
 let clock = 0;
 let visible = false;
 
-/** Load the collections and the suggested questions. While documents are in work, they are loaded again and again. */
+/** Load the collections and the suggested questions. They are loaded again while documents are processed. */
 export async function loadStart() {
   visible = true;
   try {

@@ -47,7 +47,7 @@ let quotes = false; // whether answers are quoted, so that no model reads the co
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
   server().then((me) => {
-    quotes = me?.answer.form === "extractive";
+    quotes = me?.answer?.form === "extractive";
     actions.share = me?.shared_answer_days ? share : undefined;
     redraw();
   });

@@ -39,7 +39,7 @@ class AnswerToShare:
         query_id: id of the query.
         text: the answer, unchanged.
         numbers: the cited passages of the query, from 1, in the order of the answer.
-        form: how the server writes answers.
+        form: form of the server's answers, such as `extractive`.
         lasts: time until it expires.
         key_id: the key in the ledger that shares it, and must have sent the query; None: any query of the tenant.
         key_name: name of this key for readers.

@@ -45,7 +45,7 @@ SELECT {shown} FROM shared_answers
 WHERE id = :id AND tenant = :tenant AND expires_at > now() AND created_at > now() - CAST(:age AS interval)
 
 -- name: delete
--- Delete a shared answer; with a key, one that this key shared.
+-- Delete a shared answer; with a key, only an answer of this key.
 DELETE FROM shared_answers
 WHERE id = :id AND tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR shared_by = :key)
 RETURNING id
@@ -56,7 +56,7 @@ SELECT id FROM shared_answers WHERE checked_at <= now() - CAST(:every AS interva
 ORDER BY checked_at LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: delete_ended
--- Delete those of these shared answers that cannot be opened: they have expired, or a cited passage was deleted.
+-- Delete the shared answers that cannot be opened: they have expired, or a cited passage was deleted.
 DELETE FROM shared_answers s
 WHERE s.id = ANY(CAST(:ids AS uuid[]))
   AND (s.expires_at <= now() OR s.created_at <= now() - CAST(:age AS interval) OR EXISTS (
