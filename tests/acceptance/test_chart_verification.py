@@ -25,7 +25,7 @@ def script():
 
 
 class Server(ThreadingHTTPServer):
-    """A server that knows some resources, records what is applied, and warns of or refuses objects by name."""
+    """A server that knows some resources, records every applied object, and warns of or refuses objects by name."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)

@@ -8,7 +8,7 @@ from tests.support.api import calling
 
 
 async def test_page_addresses_return_html_and_others_404(client):
-    for path in (address.format(document_id="a", evaluation_id="b", name="c") for address in ADDRESSES):
+    for path in (address.format(document_id="a", evaluation_id="b", name="c", answer_id="d") for address in ADDRESSES):
         reply = await client.get(path)
         assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "default-src 'none'" in reply.headers["content-security-policy"]
@@ -36,10 +36,11 @@ def test_screen_modules_are_preloaded():
     page = Page()
     modules = {name for name in page.files if name.endswith(".js")}
     preloaded = {name for screen in ADDRESSES.values() for name in page.modules(screen)}
-    # The upload modules are loaded after the list of documents is shown.
+    # These are loaded when they are needed; the upload modules, after the list of documents is shown.
     assert modules - preloaded == {
         *("parts/submission.js", "parts/estimate.js", "parts/uploads.js"),
-        *("parts/markdown.js", "vendor/marked.js"),
+        *("parts/markdown.js", "vendor/marked.js", "parts/cited.js"),
+        *("parts/conversation-list.js", "parts/transcript.js", "parts/sharing.js", "parts/sample.js"),
     }
     assert 'import("../parts/submission.js")' in page.files["routes/documents.js"].content.decode()
     assert "routes/work.js" not in page.modules("ask")

@@ -1594,6 +1594,8 @@ BUGS = (
         "tests/unit/test_answering_support.py::test_long_passages_are_compared_in_bounded_time",
         "shared/query/answer/support.py",
         (("_COMPARED // len(cited)", "None"),),
+    ),
+    Bug(
         "the chart passes every setting to processes that read untrusted files",
         CHART + "test_parse_and_read_receive_variables_of_compose",
         "deploy/helm/foreask/templates/_environment.tpl",

@@ -20,7 +20,7 @@ print(os.nice(0), before, after, sep=",")
 
 
 def lowered(start: int, to: int, *, leads: bool) -> list[str]:
-    """Return the niceness of a process after `lower`, and that of its session before and after."""
+    """Return the niceness of a process after `lower`, and its session's niceness before and after."""
     command = [sys.executable, "-c", PROGRAM, str(start), str(to)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, start_new_session=leads)
     return done.stdout.strip().split(",")
