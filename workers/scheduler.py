@@ -189,7 +189,9 @@ async def forget_queries(services: SchedulerServices) -> bool:
 
 async def forget_answers(services: SchedulerServices) -> bool:
     """Delete some shared answers that have expired or cite a deleted passage; return whether more may be due."""
-    return await services.ledger.shared_answers.forget(timedelta(days=services.settings.shared_answer_days))
+    settings = services.settings
+    days = settings.shared_answer_days if settings.query_retention_days else 0  # without the log, none can be opened
+    return await services.ledger.shared_answers.forget(timedelta(days=days))
 
 
 async def forget_completions(services: SchedulerServices) -> bool:

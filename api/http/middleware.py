@@ -53,7 +53,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        await self._starts.acquire(_key_header(scope))  # a request that waits for its turn needs no slot
+        await self._starts.acquire(_group_of(scope))  # a request that waits for its turn needs no slot
         await self._with_slot(scope, receive, send)
 
     async def _with_slot(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,7 +104,7 @@ class RequestMiddleware:
 
 
 class Starts:
-    """Starts a few requests in each iteration of the event loop, in turns of their keys.
+    """Starts at most four requests in each iteration of the event loop, round-robin by key.
 
     A refused request is often answered without waiting. A client that sends hundreds would otherwise hold the loop for
     as long as all of them take, between any two steps of another tenant's request. The key is not checked yet: a client
@@ -133,7 +133,7 @@ class Starts:
             turn = turns.popleft()
             if turns:
                 self._waiting[key] = turns  # after the other keys
-            if not turn.done():  # a cancelled one is done
+            if not turn.done():  # a cancelled request is skipped
                 turn.set_result(None)
                 self._started += 1
         if self._started:
@@ -179,5 +179,8 @@ def _request_id(scope: Scope) -> str:
     return header.decode() if _REQUEST_ID.fullmatch(header) else uuid4().hex
 
 
-def _key_header(scope: Scope) -> bytes:
+def _group_of(scope: Scope) -> bytes:
+    """Return the key of a request; probes have a group of their own, because they have no key."""
+    if scope["path"].startswith("/health/"):
+        return b"health"
     return next((value for name, value in scope["headers"] if name in (b"authorization", b"x-api-key")), b"")

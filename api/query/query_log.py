@@ -75,13 +75,21 @@ class QueryLogWriter:
         self._late = self._late or (not done and self._writing is not None)
         return query.id if done and written.result() else None
 
-    async def note(self, query_id: UUID | None, *, found: bool, answer: str | None = None) -> None:
+    async def note(
+        self,
+        query_id: UUID | None,
+        *,
+        found: bool,
+        answer: str | None = None,
+        chunks: Sequence[RetrievedChunk] = (),
+    ) -> None:
         """Record that the documents did not answer a query; the row assumes that they did.
 
         Args:
             query_id: id of the query; None: nothing is recorded.
             found: whether the documents answered it.
             answer: its answer; None if it cannot be shared.
+            chunks: the chunks of which the answer was written.
         """
         if query_id is None:
             return
@@ -90,7 +98,7 @@ class QueryLogWriter:
                 if not found:
                     await self._queries.not_found(query_id)
                 elif answer is not None and self._keeps_digests:
-                    await self._queries.record_answer(query_id, digest_of(answer))
+                    await self._queries.record_answer(query_id, digest_of(answer, [chunk.chunk_id for chunk in chunks]))
         except (ForeaskError, TimeoutError) as error:
             log.warning("query_log.failed", query_id=str(query_id), reason=str(error))
 

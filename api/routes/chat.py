@@ -22,7 +22,7 @@ from api.http.problems import InvalidFields
 from api.http.replies import JsonReply
 from api.query.conversation import last_question
 from api.query.query_log import QueryLogWriter
-from api.routes.queries import citation_of, find_chunks, passages_of
+from api.routes.queries import citation_of, find_chunks, passages_of, within_limits
 from api.schemas.chat import (
     Annotation,
     AskedQuestion,
@@ -86,7 +86,8 @@ async def complete(
     if await collection_cache.find(caller.tenant, body.model) is None:
         raise _no_model(body.model)
     turns, lists_sources = _turns(body.messages), _lists_sources(body, services)
-    options = _query(body, turns[-1].text)  # invalid options are rejected before a model is called
+    # Invalid options are rejected before a model is called.
+    options = within_limits(_query(body, turns[-1].text), caller, services)
     condensed = await last_question(caller.tenant, turns, services)
     query = options.model_copy(update={"question": condensed.text})
     retrieval = await find_chunks(query, caller, services, collection_cache, query_log)

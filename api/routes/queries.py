@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -54,6 +54,9 @@ from shared.query.retrieve.fusion import Ranks
 from shared.query.retrieve.rank_probe import ExpectedChunk
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
 from shared.services.api import ApiServices
+from shared.vectors.filters import metadata_conditions
+
+B = TypeVar("B", bound=RetrieveBody)
 
 router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 
@@ -105,18 +108,20 @@ async def query(
     With `history`, the language model first rewrites the question so that it is understood without the conversation.
     """
     stopwatch = _Stopwatch()
-    turns = [*(Turn(message.role, message.content) for message in body.history), Turn("user", body.question)]
-    condensed = await last_question(caller.tenant, turns, services)
-    body = body.model_copy(update={"question": condensed.text})
+    body, usage = within_limits(body, caller, services), Usage()
+    if body.history and await collection_cache.find(caller.tenant, body.collection) is not None:
+        turns = [*(Turn(message.role, message.content) for message in body.history), Turn("user", body.question)]
+        condensed = await last_question(caller.tenant, turns, services)
+        body, usage = body.model_copy(update={"question": condensed.text}), condensed.usage
     retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
-    retrieval.usage += condensed.usage
+    retrieval.usage += usage
     answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
     if body.stream:
         events = _answer_events(body, retrieval, answerer, query_log, stopwatch)
         return event_stream(end_with_error(events, request.scope))
     with retrieval.trace.timed("answer"):
         answer = await answerer.answer(body.question, passages_of(retrieval.chunks))
-    await query_log.note(retrieval.query_id, found=answer.found, answer=answer.text)
+    await _note(query_log, retrieval, answer)
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
@@ -127,12 +132,7 @@ async def find_chunks(
     collection_cache: CollectionCache,
     query_log: QueryLogWriter,
 ) -> Retrieval:
-    body = _within_key(body, caller.limits.max_tokens)
-    for field in ("top_k", "max_tokens"):
-        most = getattr(services.settings.tuning, f"{field}_max")
-        if getattr(body, field) > most:
-            raise InvalidInput(f"{field} is at most {most:,} (FOREASK_TUNING__{field.upper()}_MAX).", field=field)
-    require_int64(body.filter)
+    body = within_limits(body, caller, services)
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     parameters["required"] = caller.filter
     parameters["candidates"] = body.explain == "candidates"
@@ -161,7 +161,34 @@ async def find_chunks(
     return retrieval
 
 
-def _within_key(body: RetrieveBody, most: int | None) -> RetrieveBody:
+def within_limits(body: B, caller: Caller, services: ApiServices) -> B:
+    """Check the options of a query before a model is called.
+
+    Raises:
+        InvalidInput: an option exceeds a limit of the settings or of the key, or the filter is malformed.
+    """
+    body = _within_key(body, caller.limits.max_tokens)
+    for field in ("top_k", "max_tokens"):
+        most = getattr(services.settings.tuning, f"{field}_max")
+        if getattr(body, field) > most:
+            raise InvalidInput(f"{field} is at most {most:,} (FOREASK_TUNING__{field.upper()}_MAX).", field=field)
+    require_int64(body.filter)
+    if body.filter is not None:
+        metadata_conditions(body.filter)
+    return body
+
+
+async def _note(query_log: QueryLogWriter, retrieval: Retrieval, answer: Answer) -> None:
+    """Record whether the documents answered the query, and the answer, unless a passage is larger than its chunk.
+
+    The chunks of a shared answer show whether its passages have changed; the rest of a larger passage is in others.
+    """
+    within = all(c.chunk_span[0] <= c.span[0] and c.span[1] <= c.chunk_span[1] for c in retrieval.chunks)
+    text = answer.text if within else None
+    await query_log.note(retrieval.query_id, found=answer.found, answer=text, chunks=retrieval.chunks)
+
+
+def _within_key(body: B, most: int | None) -> B:
     """Lower the default of `max_tokens` to the limit of the key.
 
     Raises:
@@ -188,7 +215,7 @@ async def _answer_events(
                 answer = piece
             else:
                 yield event("token", TokenEvent(text=piece))
-    await query_log.note(retrieval.query_id, found=answer.found, answer=answer.text)
+    await _note(query_log, retrieval, answer)
     yield event("done", _query_reply(body, answer, retrieval, stopwatch))
 
 

@@ -20,7 +20,7 @@ from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import Scope
 from shared.domain.shared_answers import SharedAnswer, SharedSource
 from shared.ledger.feedback.shared_answers import AnswerToShare, not_shared
-from shared.query.answer.citations import CitationCleaner
+from shared.query.answer.citations import CitationOrder
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/answers", tags=["queries"], route_class=StrictRoute)
@@ -50,7 +50,7 @@ async def share(
         form=services.answerer_for(tenant, None, False).form,  # noqa: FBT003  whether links stay
         lasts=timedelta(days=body.days or days),
         key_id=caller.key_id,
-        key_name=caller.key_name,
+        key_name=caller.key_name if caller.key_id is not None else None,  # a key of the settings has a part of its hash
     )
     return JsonReply(_view(await services.ledger.shared_answers.share(tenant, new)), 201)
 
@@ -96,10 +96,9 @@ def _required_days(caller: Caller, settings: Settings) -> int:
 
 
 def _cited(answer: str) -> list[int]:
-    citations = CitationCleaner(range(1, _PASSAGES + 1))
-    citations.feed(answer)
-    citations.end()
-    return citations.cited
+    order = CitationOrder(range(1, _PASSAGES + 1))
+    order.feed(answer)
+    return list(order.spans)
 
 
 def _view(answer: SharedAnswer) -> SharedAnswerView:

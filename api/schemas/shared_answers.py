@@ -71,7 +71,9 @@ class SharedAnswerView(ReplyModel):
     question: str = Field(description="The searched question")
     answer: str
     form: Form
-    shared_by: str | None = Field(description="Name of the key that shared it; null without keys")
+    shared_by: str | None = Field(
+        description="Name of the key that shared it; null for a key of the settings, or without keys"
+    )
     created_at: datetime
     expires_at: datetime
-    sources: list[SharedSourceView] = Field(description="In order of appearance, as queries see them now")
+    sources: list[SharedSourceView] = Field(description="In order of appearance, with their current content")

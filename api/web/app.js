@@ -141,6 +141,7 @@ setRenderer(() => {
   render(frame(), app);
 });
 addEventListener("popstate", () => open(location.href));
+addEventListener("pageshow", (event) => event.persisted && location.reload()); // the key may have been removed since
 document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);
 loadPermissions();

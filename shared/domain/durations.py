@@ -1,4 +1,4 @@
-"""Durations in words, as people say them."""
+"""Durations as text: 43 min, 2 h 5 min."""
 
 from __future__ import annotations
 

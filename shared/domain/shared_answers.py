@@ -12,7 +12,7 @@ from shared.domain.chunks import ChunkContent
 
 @dataclass(frozen=True, slots=True)
 class SharedSource:
-    """A passage that a shared answer cites, as queries see it now."""
+    """A passage that a shared answer cites, with its current content."""
 
     number: int
     chunk_id: UUID
@@ -27,7 +27,7 @@ class SharedAnswer:
     """A shared answer.
 
     Args:
-        shared_by_name: name of the key that shared it; None without keys.
+        shared_by_name: name of the key that shared it; None for a key of the settings, or without keys.
         sources: the cited passages, in the order of the answer.
     """
 

@@ -22,10 +22,12 @@ def lower(niceness: int) -> None:
     if sys.platform != "linux":
         os.nice(max(0, niceness - os.nice(0)))
         return
-    niceness = max(niceness, os.nice(0))  # no process may lower its niceness
-    for thread in Path("/proc/self/task").iterdir():
-        with suppress(ProcessLookupError):  # the thread has ended
-            os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
+    niceness = max(niceness, os.nice(0))  # to lower it needs a privilege
+    os.nice(niceness - os.nice(0))
+    with suppress(OSError):
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(OSError):  # the thread has exited, or has a higher niceness
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
     if os.getsid(0) == os.getpid():
         _lower_session(min(niceness, SESSION_NICENESS))
 

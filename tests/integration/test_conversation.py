@@ -88,3 +88,13 @@ async def test_history_is_rejected_by_other_routes(client, indexed):
     completed = await client.post("/v1/chat/completions", json=chat | {"foreask": {"history": FOLLOW_UP["history"]}})
 
     assert (retrieved.status_code, completed.status_code) == (422, 400)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"top_k": 999_999}, {"filter": {"team": {"unknown": 1}}}, {"collection": "misspelled"}]
+)
+async def test_invalid_query_of_conversation_calls_no_model(client, indexed, provider, wrong):
+    reply = await client.post("/v1/query", json=FOLLOW_UP | wrong)
+
+    assert reply.status_code == (200 if "collection" in wrong else 422)
+    assert provider.stats()["calls"] == 0

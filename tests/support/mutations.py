@@ -369,6 +369,24 @@ BUGS = (
         (('"/proc/self/autogroup"', '"/proc/self/no-autogroup"'),),
     ),
     Bug(
+        "the digest of an answer does not contain its passages",
+        "tests/integration/test_shared_answers.py::test_document_erased_during_answer_cannot_be_shared",
+        "shared/ledger/feedback/shared_answers.py",
+        (("(*map(str, chunk_ids), answer)", "(answer,)"),),
+    ),
+    Bug(
+        "an answer is shared although its passages are larger than their chunks",
+        "tests/integration/test_shared_answers.py::test_answer_of_larger_passages_is_not_shared",
+        "api/routes/queries.py",
+        (("text = answer.text if within else None", "text = answer.text"),),
+    ),
+    Bug(
+        "a model is called for a conversation whose query is invalid",
+        "tests/integration/test_conversation.py::test_invalid_query_of_conversation_calls_no_model",
+        "api/routes/queries.py",
+        (("    body, usage = within_limits(body, caller, services), Usage()", "    usage = Usage()"),),
+    ),
+    Bug(
         "a worker lowers the priority of a session that it does not lead",
         "tests/unit/test_priority.py::test_session_that_process_does_not_lead_is_unchanged",
         "shared/process/priority.py",

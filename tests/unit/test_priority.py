@@ -1,5 +1,6 @@
 """The processor priority of a process whose work can wait."""
 
+import os
 import subprocess
 import sys
 
@@ -26,9 +27,11 @@ def lowered(start: int, to: int, *, leads: bool) -> list[str]:
     return done.stdout.strip().split(",")
 
 
-@pytest.mark.parametrize(("start", "to", "expected"), [(0, 10, "10"), (3, 10, "10"), (12, 10, "12")])
-def test_niceness_is_raised_and_never_lowered(start, to, expected):
-    assert lowered(start, to, leads=True)[0] == expected
+@pytest.mark.parametrize(("start", "to"), [(0, 10), (3, 10), (12, 10)])
+def test_niceness_is_raised_and_never_lowered(start, to):
+    own = min(19, os.nice(0) + start)  # tests may run with a niceness of their own
+
+    assert lowered(start, to, leads=True)[0] == str(max(own, to))
 
 
 def test_session_of_process_is_lowered():

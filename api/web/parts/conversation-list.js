@@ -31,7 +31,7 @@ export function conversationList(current, deleted) {
   /** @param {On<HTMLInputElement>} event */
   const typed = (event) => ((words = event.target.value), redraw());
   return html`<aside class="conversations" id="conversations" aria-labelledby="conversations-title">
-    <h2 id="conversations-title">Conversations</h2>
+    <h2 id="conversations-title" tabindex="-1">Conversations</h2>
     ${items.length > MANY || words ? html`<input type="search" aria-label="Search conversations" placeholder="Search" .value=${words} @input=${typed}>` : nothing}
     ${shown.length ? html`<ul role="list">${repeat(shown, (/** @type {Conversation} */ each) => each.id, (/** @type {Conversation} */ each) => row(each, each.id === current, deleted))}</ul>`
       : html`<p class="soft small">${items.length ? "No matching conversations." : "Your questions and answers will appear here."}</p>`}
@@ -61,6 +61,11 @@ function startRenaming(id) {
   }));
 }
 
+/** Keep the keyboard's position in the list after the focused element was removed. */
+const toList = () => requestAnimationFrame(() => requestAnimationFrame(() => {
+  if (document.activeElement === document.body) document.getElementById("conversations-title")?.focus();
+}));
+
 /** @param {Conversation} each */
 function nameField(each) {
   /** @param {string} name */
@@ -69,6 +74,7 @@ function nameField(each) {
     renamed = null;
     redraw();
     if (nameFrom(name) && nameFrom(name) !== each.name) store({ ...each, name: nameFrom(name) });
+    toList();
   };
   /** @param {KeyboardEvent & On<HTMLInputElement>} event */
   const pressed = (event) => {
@@ -85,4 +91,5 @@ function erase(conversations, deleted) {
   const undo = remove(conversations);
   deleted(conversations.map((each) => each.id));
   notify(conversations.length > 1 ? `${plural(conversations.length, "conversation")} deleted.` : "Conversation deleted.", { undo, seconds: SECONDS });
+  toList();
 }

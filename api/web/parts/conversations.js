@@ -4,6 +4,7 @@
 
 import { ROOT, key } from "../api.js";
 import { redraw } from "../store.js";
+import { cut } from "./format.js";
 
 /** @typedef {{number: number, chunk_id: string, document_id: string, external_id: string, title: string | null, filename: string | null, heading_path: string[], page: number | null, sentences?: [number, number][]}} StoredSource */
 /** @typedef {{question: string, searched: string, collection: string, answer: string, form: string, found: boolean, certain?: boolean, stopped: boolean, queryId: string | null, sources: StoredSource[]}} StoredTurn */
@@ -21,6 +22,7 @@ export const stored = { items: [], owner: "" };
 /** @type {Map<string, string>} */
 const memory = new Map();
 let memoryKey = "";
+let keysBefore = 0; // in memory
 const storage = isLasting
   ? {
       names: () => Object.keys(localStorage),
@@ -39,9 +41,11 @@ const storage = isLasting
 export async function owner() {
   const usedKey = key();
   if (!isLasting) {
-    if (usedKey !== memoryKey) memory.clear(); // another key must not see them
-    memoryKey = usedKey;
-    return "memory";
+    if (usedKey !== memoryKey) {
+      memory.clear(); // another key must not see them
+      [keysBefore, memoryKey] = [keysBefore + 1, usedKey];
+    }
+    return `memory${keysBefore}`;
   }
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`conversations ${ROOT} ${usedKey}`));
   return Array.from(new Uint8Array(digest, 0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -81,7 +85,7 @@ export const newId = () => Array.from(crypto.getRandomValues(new Uint32Array(3))
 /** @param {string} question */
 export function nameFrom(question) {
   const line = question.trim().split(/\s+/).join(" ");
-  return line.length > NAME_CHARACTERS ? `${line.slice(0, NAME_CHARACTERS - 1)}\u2026` : line;
+  return line.length > NAME_CHARACTERS ? `${cut(line, NAME_CHARACTERS - 1)}\u2026` : line;
 }
 
 /** Store a conversation. The oldest ones are deleted if the browser has no room. @param {Conversation} conversation */

@@ -50,6 +50,9 @@ export function duration(seconds) {
 /** @param {number} total of the small unit @param {number} size @param {string} large @param {string} small */
 const twoUnits = (total, size, large, small) => `${Math.floor(total / size)} ${large}${total % size ? ` ${total % size} ${small}` : ""}`;
 
+/** Return the start of a text, without half of a character. @param {string} text @param {number} most UTF-16 units */
+export const cut = (text, most) => text.slice(0, most).replace(/[\ud800-\udbff]$/, "");
+
 /** @param {number | null} dollars */
 export function money(dollars) {
   if (dollars === null || dollars === undefined) return "";

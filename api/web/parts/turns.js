@@ -1,5 +1,7 @@
 // Questions of a conversation with their answers.
 
+import { cut } from "./format.js";
+
 /** @import { StoredTurn } from "./conversations.js" */
 
 /** @typedef {Pick<Api["RetrievedChunkView"], "chunk_id" | "document_id" | "external_id" | "title" | "filename" | "heading_path" | "page"> & Partial<Api["RetrievedChunkView"]>} SourceChunk a chunk without its text belongs to a stored answer */
@@ -23,8 +25,8 @@ export const newTurn = (question, collection, before) => ({
 /** Return the messages that precede a question. @param {Turn[]} turns @returns {Api["MessageBody"][]} */
 function historyOf(turns) {
   return turns.filter((turn) => turn.answer).slice(-REMEMBERED).flatMap(({ question, answer }) => [
-    { role: /** @type {const} */ ("user"), content: question.slice(0, MESSAGE_CHARACTERS) },
-    { role: /** @type {const} */ ("assistant"), content: answer.slice(0, MESSAGE_CHARACTERS) },
+    { role: /** @type {const} */ ("user"), content: cut(question, MESSAGE_CHARACTERS) },
+    { role: /** @type {const} */ ("assistant"), content: cut(answer, MESSAGE_CHARACTERS) },
   ]);
 }
 
@@ -71,5 +73,6 @@ export function toStored({ question, searched, collection, answer, form, found, 
 /** @param {StoredTurn} stored @returns {Turn} */
 export function fromStored({ sources, ...stored }) {
   const cited = sources.map(({ number, sentences = [], ...chunk }) => ({ number, chunk, sentences }));
-  return { ...newTurn(stored.question, stored.collection, []), ...stored, phase: "done", cited, isNew: false };
+  const stopped = stored.stopped || !stored.answer; // the page was closed before the answer
+  return { ...newTurn(stored.question, stored.collection, []), ...stored, stopped, phase: "done", cited, isNew: false };
 }

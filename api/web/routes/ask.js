@@ -117,7 +117,7 @@ async function ask(question, before) {
   turn.phase = "done";
   if (running?.turn === turn) running = null;
   redraw();
-  await save(conversation);
+  if (turn.answer || turn.queryId) await save(conversation); // a failed attempt leaves the stored answer
 }
 
 /** @param {Talk} conversation @param {Turn} turn @param {string} name @param {any} data of an event of that name */
@@ -162,15 +162,15 @@ function askInstead(turn, question) {
   const removed = before.length - index - 1;
   ask(question, before.slice(0, index));
   document.getElementById("question")?.focus({ preventScroll: true }); // the pressed button disappears
-  if (!removed) return;
   const undo = () => {
-    running?.control.abort();
+    if (conversation.turns.length > index + 1) return notify("Not undone, because another question was asked since.");
+    if (running && conversation.turns.includes(running.turn)) running.control.abort();
     conversation.turns = before;
-    opened = null;
+    if (conversation === talk) [opened, edited, draft] = [null, null, ""];
     save(conversation);
     redraw();
   };
-  notify(`${plural(removed, "later question")} removed.`, { undo, seconds: 8 });
+  notify(removed ? `Answer replaced, and ${plural(removed, "later question")} removed.` : "Answer replaced.", { undo, seconds: 8 });
 }
 
 /** @type {import("../parts/answer.js").Actions} */
@@ -204,15 +204,17 @@ function show(turn, index) {
 
 /** Read the passage of a stored answer. @param {import("../parts/turns.js").SourceChunk} chunk */
 async function readPassage(chunk) {
+  const isOpen = () => opened !== null && sourcesOf(opened.turn)[opened.index]?.chunk === chunk;
   try {
     const { text } = (await get(`/v1/chunks/${chunk.chunk_id}?before=0&after=0`)).chunk;
     Object.assign(chunk, { text, score: null, channels: null });
   } catch (problem) {
+    if (!isOpen()) return; // another source was opened meanwhile
     notify(UNREADABLE.get(problem.status) ?? problem.message);
     opened = null;
   }
   redraw();
-  requestAnimationFrame(() => document.getElementById("source-title")?.focus());
+  if (isOpen()) requestAnimationFrame(() => document.getElementById("source-title")?.focus());
 }
 
 function close() {

@@ -44,7 +44,7 @@ class Suggestions:
         self._database = database
 
     async def of(self, collection_id: UUID, day: date) -> list[Suggestion]:
-        """Return the suggestions of a build for a day, best spread first, at most one for each document.
+        """Return the suggestions of a build for a day, from different parts first, at most one for each document.
 
         The same day has the same suggestions as long as the documents stay the same.
         """
@@ -109,5 +109,5 @@ def _chosen(
 
 
 def _share(text: str) -> float:
-    """Return a number from 0 to below 1 that a text always has."""
+    """Return a hash of the text as a number in [0, 1)."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48

@@ -80,7 +80,7 @@ class QueryLog:
         await self._database.rows(SQL.insert, parameters)
 
     async def record_answer(self, query_id: UUID, digest: bytes) -> None:
-        """Record the digest of the answer to a query, by which the answer can be recognized."""
+        """Record the digest that identifies the answer to a query."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.record_answer, {"id": query_id, "digest": digest})
 

@@ -1,14 +1,14 @@
 """Shared answers: users' answers that other users of the tenant open by a link.
 
-The question and the passages of an answer belong to a logged query. Its text is recognized by its digest, so that only
-text that this server has written can be shared. A shared answer contains no passages. They are read whenever it is
+The question and the passages of an answer belong to a logged query, with a digest of the text and the passages, so that
+only text that this server has written can be shared. A shared answer contains no passages. They are read whenever it is
 opened, and the answer cannot be opened if one of them has changed or was deleted. Such answers are deleted soon.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -24,7 +24,7 @@ from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
-_MOST = 10_000  # shared answers of a tenant
+_MOST, _MOST_OF_KEY = 10_000, 1_000  # shared answers of a tenant, and of a key
 _CHECK_EVERY = timedelta(minutes=10)
 _SLICE = 100
 
@@ -54,8 +54,12 @@ class AnswerToShare:
     key_name: str | None
 
 
-def digest_of(answer: str) -> bytes:
-    return hashlib.sha256(answer.encode()).digest()
+def digest_of(answer: str, chunk_ids: Iterable[UUID | str]) -> bytes:
+    """Return the digest of an answer and the chunks that its numbers refer to.
+
+    An erasure removes ids of chunks from the log. The digest of an answer that is written meanwhile does not fit then.
+    """
+    return hashlib.sha256("\0".join((*map(str, chunk_ids), answer)).encode()).digest()
 
 
 class SharedAnswers:
@@ -64,12 +68,13 @@ class SharedAnswers:
 
     @again_after_collision
     async def share(self, tenant: str, new: AnswerToShare) -> SharedAnswer:
-        """Share an answer.
+        """Share an answer; return the existing one if the key has shared it already.
 
         Raises:
             NotFound: the tenant or its key has no such query.
             InvalidInput: the text is not the answer to this query, or cites no passage.
-            Conflict: a cited passage has changed or was deleted, or the tenant has the maximum number.
+            Conflict: the answer was not recorded, a cited passage has changed or was deleted, or the tenant or the key
+                has the maximum number.
         """
         async with self._database.begin() as connection:
             query = await _logged_answer(connection, tenant, new)
@@ -87,15 +92,20 @@ class SharedAnswers:
                 "answer": new.text,
                 "form": new.form,
                 "numbers": numbers,
-                "documents": sorted({row["document_id"] for row in found.values()}),
                 "key": new.key_id,
                 "key_name": new.key_name,
                 "lasts": new.lasts,
                 "most": _MOST,
+                "most_of_key": _MOST_OF_KEY,
             }
+            if (same := (await connection.execute(SQL.same, values)).mappings().one_or_none()) is not None:
+                return _answer(same, found)
+            # Of all passages, because the model may have used one without citing it: an erasure deletes the answer.
+            every = {"chunks": query.chunk_ids, "tenant": tenant}
+            values["documents"] = (await connection.execute(SQL.documents_of, every)).scalars().all()
             row = (await connection.execute(SQL.insert, values)).mappings().one_or_none()
         if row is None:
-            raise Conflict(f"There are {_MOST:,} shared answers already: delete some, or wait until some expire.")
+            raise Conflict(f"A tenant may share {_MOST:,} answers, and a key {_MOST_OF_KEY:,}: wait until some expire.")
         return _answer(row, found)
 
     async def get(self, tenant: str, answer_id: UUID, *, oldest: timedelta) -> SharedAnswer:
@@ -143,7 +153,7 @@ class SharedAnswers:
         async with self._database.begin() as connection:
             due = {"every": min(_CHECK_EVERY, oldest), "limit": _SLICE}
             ids = (await connection.execute(SQL.lock_due, due)).scalars().all()
-            await connection.execute(SQL.delete_ended, {"ids": ids, "age": oldest})
+            await connection.execute(SQL.delete_expired, {"ids": ids, "age": oldest})
             await connection.execute(SQL.record_check, {"ids": ids})
         return len(ids) == _SLICE
 
@@ -152,7 +162,7 @@ async def _logged_answer(connection: AsyncConnection, tenant: str, new: AnswerTo
     """Return the logged query of an answer.
 
     Raises:
-        NotFound, InvalidInput: as `SharedAnswers.share`.
+        NotFound, InvalidInput, Conflict: as `SharedAnswers.share`.
     """
     parameters = {"query": new.query_id, "tenant": tenant, "key": new.key_id}
     query = (await connection.execute(SQL.logged_answer, parameters)).one_or_none()
@@ -162,7 +172,12 @@ async def _logged_answer(connection: AsyncConnection, tenant: str, new: AnswerTo
             " FOREASK_QUERY_RETENTION_DAYS.",
             field="query_id",
         )
-    if query.answer_sha256 != digest_of(new.text):
+    if query.answer_sha256 is None:
+        raise Conflict(
+            "This answer cannot be shared: it was not recorded, or one of its passages was erased. Ask the question"
+            " again with POST /v1/query."
+        )
+    if query.answer_sha256 != digest_of(new.text, query.chunk_ids):
         raise InvalidInput(
             "The text is not the answer that this server wrote to this query: send `answer` unchanged.", field="answer"
         )

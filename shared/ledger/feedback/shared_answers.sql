@@ -3,19 +3,21 @@
 id, collection, question, answer, form, numbers, chunk_ids, shared_by_name, created_at, expires_at
 
 -- part: visible
--- Chunks that queries see, each with its document and its collection.
+-- Chunks that are visible to queries, each with its document and its collection.
 chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
     AND {exists:d}
 JOIN collections l ON l.id = d.collection_id AND {is_live:l}
 
 -- name: logged_answer
--- Read a logged query with the digest of its answer; with a key, one of this key.
+-- Read a logged query with the digest of its answer; with a key, one of this key. An erasure waits until the transaction
+-- ends, and then deletes the shared answer.
 SELECT q.question, q.chunk_ids, q.answer_sha256, l.name AS collection
 FROM queries q JOIN collections l ON l.id = q.collection_id
 WHERE q.id = :query AND q.tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR q.key_id = :key)
+FOR SHARE OF q
 
 -- part: of_chunks
--- Some passages that queries see in a collection.
+-- Some passages of a collection that are visible to queries.
 SELECT c.id AS chunk_id, d.public_id AS document_id, d.external_id, v.filename, t.content
 FROM {visible}
 JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
@@ -30,13 +32,28 @@ WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.tenant = :tenant AND l.name = :c
 -- Read passages, and delay the deletion of their documents and of their collection until the transaction ends.
 {of_chunks} ORDER BY d.id FOR SHARE OF d, l
 
+-- name: documents_of
+-- Read the documents of some chunks.
+SELECT DISTINCT d.public_id FROM chunks c JOIN documents d ON d.id = c.document_id
+WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.tenant = :tenant
+
+-- name: same
+-- Read the same answer, shared by the same key for about as long.
+SELECT {shown} FROM shared_answers
+WHERE tenant = :tenant AND collection = :collection AND shared_by IS NOT DISTINCT FROM CAST(:key AS uuid)
+  AND chunk_ids = CAST(:chunks AS uuid[]) AND question = :question AND answer = :answer
+  AND expires_at BETWEEN now() + CAST(:lasts AS interval) - interval '1 hour' AND now() + CAST(:lasts AS interval)
+ORDER BY created_at DESC LIMIT 1
+
 -- name: insert
--- Share an answer, unless the tenant has the maximum number.
+-- Share an answer, unless the tenant or the key has the maximum number.
 INSERT INTO shared_answers (id, tenant, collection, question, answer, form, numbers, chunk_ids, document_ids, shared_by,
                             shared_by_name, expires_at)
 SELECT :id, :tenant, :collection, :question, :answer, :form, CAST(:numbers AS int[]), CAST(:chunks AS uuid[]),
        CAST(:documents AS uuid[]), CAST(:key AS uuid), CAST(:key_name AS text), now() + CAST(:lasts AS interval)
 WHERE (SELECT count(*) FROM shared_answers WHERE tenant = :tenant) < :most
+  AND (SELECT count(*) FROM shared_answers
+       WHERE tenant = :tenant AND shared_by IS NOT DISTINCT FROM CAST(:key AS uuid)) < :most_of_key
 RETURNING {shown}
 
 -- name: find
@@ -55,7 +72,7 @@ RETURNING id
 SELECT id FROM shared_answers WHERE checked_at <= now() - CAST(:every AS interval)
 ORDER BY checked_at LIMIT :limit FOR UPDATE SKIP LOCKED
 
--- name: delete_ended
+-- name: delete_expired
 -- Delete the shared answers that cannot be opened: they have expired, or a cited passage was deleted.
 DELETE FROM shared_answers s
 WHERE s.id = ANY(CAST(:ids AS uuid[]))

@@ -42,7 +42,7 @@ class Quote:
         text: sentence in one line, without marks that look like citations.
         support: position of the sentence in its passage.
         is_complete: whether it ends like a sentence; a row of a table, and a line without a final mark, do not.
-        is_question: whether it asks, so that the sentence after it may be the answer.
+        is_question: whether it is a question, so that the sentence after it may be the answer.
     """
 
     text: str

@@ -31,7 +31,7 @@ _Terms = frozenset[int]
 def supporting(text: str, passages: Sequence[Passage]) -> tuple[Support, ...]:
     """Return the sentences that support an answer, in order of their passages.
 
-    A citation without words in common with its passage has none, for example if the answer is in another language.
+    A citation that shares no words with its passage has no supporting sentences: the answer may be in another language.
 
     Args:
         text: the answer, with citations of existing passages only.
@@ -56,7 +56,7 @@ def supporting(text: str, passages: Sequence[Passage]) -> tuple[Support, ...]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each cited number with the statement that it is cited for."""
+    """Yield each cited number with its statement."""
     groups = [*_CITATIONS.finditer(text)]
     start, statement = 0, ""
     for group, following in zip_longest(groups, groups[1:]):

@@ -1,4 +1,4 @@
-"""Answers that users share by a link, and the digests by which they are recognized.
+"""Answers that users share by a link, and the digests that identify them.
 
 The previous release does not write the digests, so that its answers cannot be shared. It does not
 delete shared answers with an erased document or tenant. The cleanup of this release deletes them, because they cite
@@ -29,7 +29,7 @@ def upgrade() -> None:
         sa.Column("form", sa.Text(), nullable=False),
         sa.Column("numbers", postgresql.ARRAY(sa.Integer()), nullable=False),  # of the cited passages
         sa.Column("chunk_ids", _IDS, nullable=False),  # the chunk of each number
-        sa.Column("document_ids", _IDS, nullable=False),  # public ids of the cited documents
+        sa.Column("document_ids", _IDS, nullable=False),  # public ids of the documents of all passages
         sa.Column("shared_by", sa.Uuid()),  # the ledger's key; null for a key of the settings, or without keys
         sa.Column("shared_by_name", sa.Text()),  # name of the key; null without keys
         sa.Column("created_at", sa.TIMESTAMP(timezone=True), nullable=False, server_default=sa.func.now()),
@@ -39,5 +39,5 @@ def upgrade() -> None:
     )
     op.create_index("ix_shared_answers_tenant", "shared_answers", ["tenant"])
     op.create_index("ix_shared_answers_checked_at", "shared_answers", ["checked_at"])
-    # SHA-256 of the answer; null if answers cannot be shared, or after the ids of an erased document were removed.
+    # SHA-256 of the ids of chunks and the answer; null if it cannot be shared, or a document was erased since.
     op.add_column("queries", sa.Column("answer_sha256", sa.LargeBinary()))
