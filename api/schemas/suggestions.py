@@ -20,6 +20,10 @@ class SuggestionView(ReplyModel):
 
 
 class SuggestionList(ReplyModel):
+    model_config = example(
+        items=[{"question": "How many days of leave do I get?", "document_id": DOCUMENT_ID, "chunk_id": CHUNK_ID}]
+    )
+
     items: list[SuggestionView] = Field(
         description="At most one question for each document; empty while no document is `ready`"
     )
