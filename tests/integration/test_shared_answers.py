@@ -213,15 +213,20 @@ async def test_sharer_and_managers_delete_answer(services, settings, provider):
 
 async def test_document_erased_during_answer_cannot_be_shared(services, settings, provider):
     async with sharing(settings, services) as client:
-        body = await answered(client, as_tenant("alice"))
-        digest = text("SELECT answer_sha256 FROM queries")
+        other = {"text": "# Pay\n\nEverybody is paid on Friday.", "external_id": "pay.md"}
+        await client.post("/v1/documents", json=other, headers=as_tenant("alice"))
+        await work(services)
+        answer = (await client.post("/v1/query", json=QUESTION, headers=as_tenant("alice"))).json()
+        body = {"query_id": answer["metadata"]["query_id"], "answer": answer["answer"]}
         async with services.database.begin() as connection:
-            written = (await connection.execute(digest)).scalar_one()
-        (document,) = (await client.get("/v1/documents", headers=as_tenant("alice"))).json()["items"]
-        await services.ledger.erasures.start_document(UUID(document["id"]), "alice")
+            written = (await connection.execute(text("SELECT answer_sha256 FROM queries"))).scalar_one()
+        await services.ledger.erasures.start_document(UUID(answer["citations"][0]["document_id"]), "alice")
         await services.ledger.query_log.record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile
 
-        assert (await client.post("/v1/answers", json=body, headers=as_tenant("alice"))).status_code == 422
+        reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
+
+        assert len(answer["chunks"]) == 2
+        assert reply.status_code == 422  # its [1] would be the other document
         assert await rows(services) == 0
 
 
