@@ -212,7 +212,7 @@ async def test_shared_link_opens_with_access_only(browser, keyed):
         await visit.go(path)
         await enter(page, colleague["key"])
         await expect(page.locator(".question-title")).to_have_text(QUESTION)
-        await expect(page.get_by_text("Shared by")).to_contain_text("expires on")
+        await expect(page.get_by_text("expires on")).to_contain_text("Shared")
         await page.locator(".written .cited").first.click()
         await expect(page.locator(".detail .marked")).to_contain_text("leave")
         await page.keyboard.press("Escape")
