@@ -88,7 +88,7 @@ class Quiet:
     async def _query(self, session: aiohttp.ClientSession, number: int, due: float) -> None:
         chance = random.Random(number)
         topic = f"{chance.randrange(_DOCUMENTS)}x{chance.randrange(_SECTIONS)}"
-        question = f"What is topic{topic}, question {next(_ASKED)}?"  # the API remembers repeated ones
+        question = f"What is topic{topic}, question {next(_ASKED)}?"  # a repeated question is answered from a cache
         body = await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": question})
         if "metadata" in body:
             whole = (time.perf_counter() - due) * 1000

@@ -158,7 +158,7 @@ def parsed(texts: Mapping[str, str]) -> list[Object]:
     return [each for name in sorted(names) for each in yaml.safe_load_all(texts[name]) if each]
 
 
-class Verification:
+class ClusterCheck:
     """The steps; each prints its result."""
 
     def __init__(self, cluster: Cluster, config: Any, options: argparse.Namespace, values: dict[str, Any]) -> None:
@@ -253,7 +253,7 @@ def main() -> int:
         cluster = Cluster(yaml.safe_load(options.kubeconfig.read_text()), Path(folder))
         objects = parsed(chart.render(values, name=RELEASE, namespace=options.namespace))
         config = helm.Config(kubeconfig_path=str(options.kubeconfig), namespace=options.namespace)
-        verification = Verification(cluster, config, options, values)
+        verification = ClusterCheck(cluster, config, options, values)
         try:
             for each in namespace_objects(options.namespace):
                 error, _ = cluster.apply(each, dry_run=False)
@@ -267,7 +267,7 @@ def main() -> int:
     return verification.failed
 
 
-def run(verification: Verification, objects: list[Object], options: argparse.Namespace) -> None:
+def run(verification: ClusterCheck, objects: list[Object], options: argparse.Namespace) -> None:
     """Run the steps in their order; a failed step does not prevent the next one."""
     verification.step("dry run on the server", lambda: verification.dry_run(objects))
     verification.step("install", verification.install)

@@ -527,7 +527,7 @@ def test_tried_engines_have_images_of_compose():
     assert {name: values[f"{name}Image"] for name in ENGINES} == {name: SERVICES[name]["image"] for name in ENGINES}
 
 
-def test_alerts_and_dashboard_are_those_of_deploy():
+def test_alerts_and_dashboard_equal_files_of_deploy():
     objects = render(values_of("production"))
     (rule,) = of_kind(objects, "PrometheusRule")
     (dashboard,) = of_kind(objects, "ConfigMap")

@@ -82,7 +82,7 @@ def verification(server, tmp_path):
         "users": [{"name": "admin", "user": {"token": "secret"}}],
     }
     options = verify.argparse.Namespace(wait=False, timeout=1, namespace="work", tag="", previous=None)
-    return verify.Verification(verify.Cluster(kubeconfig, tmp_path), None, options, {})
+    return verify.ClusterCheck(verify.Cluster(kubeconfig, tmp_path), None, options, {})
 
 
 @pytest.fixture(scope="module")

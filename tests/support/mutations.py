@@ -399,7 +399,7 @@ BUGS = (
         (("_AT_ONCE = 4 ", "_AT_ONCE = 4_000 "),),
     ),
     Bug(
-        "the requests of a loud tenant start before those of others",
+        "the requests of a loud tenant start before all other requests",
         "tests/unit/test_api_requests.py::test_requests_start_in_turns_of_their_keys",
         "api/http/middleware.py",
         (("self._waiting[key] = turns  #", "self._waiting = OrderedDict({key: turns, **self._waiting})  #"),),

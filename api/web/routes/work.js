@@ -66,7 +66,7 @@ export function view() {
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>${open ? "Work" : "All caught up"}</h2>
-    ${Object.values(status.documents).some(Boolean) ? nothing : html`<p class="soft">There are no documents yet, so there is no work. <a href=${`${ROOT}/documents`}>Add documents</a></p>`}
+    ${Object.values(status.documents).some(Boolean) ? nothing : html`<p class="soft">There are no documents yet. <a href=${`${ROOT}/documents`}>Add documents</a></p>`}
     ${open && !status.pace ? html`<p class="soft">${plural(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
     <div class="cards">${STAGES.filter(([name]) => name !== "read" || reads(status)).map(([name, words]) => stage(words, status.stages[name]))}</div>

@@ -84,7 +84,7 @@ def answer_floor(model_name: str) -> float:
 
 
 def _of_answers(quotes: Sequence[Quote], similarities: Sequence[float]) -> list[float]:
-    """Return the similarities with those of questions moved to the sentences after them, which may answer them."""
+    """Return the similarities; the similarity of a question is moved to the next sentence, which may answer it."""
     moved = list(similarities)
     for index, quote in enumerate(quotes):
         if not quote.is_question:
