@@ -399,14 +399,14 @@ def test_every_value_is_described_by_schema():
 def test_parse_and_read_receive_variables_of_compose(default):
     everything = merged(VALID, {"settings": {name: given_value(name) for name in known_settings()}})
     objects = render(everything)
-    extra = {"FOREASK_SOURCES_PRIVATE", "FOREASK_CRAWL_CONTACT", "FOREASK_CAPTIONS", "FOREASK_CAPTIONS_PER_DOCUMENT"}
+    of_parse = set(SERVICES["worker-parse"]["environment"])
 
     for name in CONFINED:
         composed = set(SERVICES[name]["environment"]) - {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
         process = process_of(objects, name.removeprefix("worker-"))
         variables = {each["name"] for each in process["env"] if not each["name"].startswith("FOREASK_TUNING__")}
         assert composed - {"FOREASK_STORE_URL"} <= variables  # this one is set by store.url
-        assert variables - composed <= extra | set(SERVICES["worker-parse"]["environment"])
+        assert variables <= composed | of_parse
     for name in ("parse", "read"):
         keys = {each["name"]: each for each in process_of(default, name)["env"]}
         assert not any(re.search("LLM_API|LLM_BASE|QDRANT|EMBEDDING|RERANK|API_KEYS", key) for key in keys)

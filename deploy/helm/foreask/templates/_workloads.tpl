@@ -11,7 +11,7 @@ index: {args: [worker, index], pool: 4, uploads: false, confined: false, stage: 
 scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: false}
 {{- end }}
 
-{{/* Settings of confined processes: the variables that docker-compose.yml passes to them, and settings of sources. */}}
+{{/* Settings of confined processes: the variables that docker-compose.yml passes to `worker-parse`. */}}
 {{- define "foreask.confinedSettings" -}}
 - FOREASK_LLM_MODEL
 - FOREASK_PARSE_ISOLATION
