@@ -18,7 +18,7 @@ from tests.support.cluster import Cluster, cluster_settings
 from tests.support.fleet import KEYS
 from tests.support.waiting import wait_until
 
-DOCUMENTS = 500
+LOAD_SECONDS = 75
 SCALING = {
     "autoscaling": {"mode": "keda"},
     "apiVersions": ["keda.sh/v1alpha1"],
@@ -55,12 +55,12 @@ def asking(cluster, collection, replies):
         asked.result()
 
 
-def test_replaced_pods_lose_and_repeat_nothing(fleet, provider, start_scenario):
+def test_replaced_pods_lose_and_repeat_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("30", "every pod of the chart replaced")
     provider.script(latency_seconds=0.3, questions=2)
-    replies, before = Counter(), list(fleet.pods)
+    replies, before, number = Counter(), list(fleet.pods), scale.replaced_documents
 
-    with scenario.load(scenario.corpus(DOCUMENTS, sections=1), every=0.15):
+    with scenario.load(scenario.corpus(number, sections=1), every=LOAD_SECONDS / number):
         wait_until(lambda: scenario.calls() > 0, "no call was made")
         with asking(fleet, scenario.collection, replies):
             for name in before:
@@ -68,7 +68,7 @@ def test_replaced_pods_lose_and_repeat_nothing(fleet, provider, start_scenario):
     scenario.settle()
 
     row = scenario.check(note=f"{len(before)} pods replaced, {replies.total()} questions")
-    assert len(scenario.documents) == DOCUMENTS
+    assert len(scenario.documents) == number
     assert row.paid_twice == 0
     assert not set(fleet.pods) & set(before)
     assert (fleet.service.failures, fleet.killed, fleet.crashes) == ([], [], [])

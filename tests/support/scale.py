@@ -35,6 +35,7 @@ class Scale:
         erased_documents: documents of one chunk each of a tenant that is erased.
         batch_kills: number of workers killed at each point of a batch.
         release_documents: documents of one chunk each while processes of two releases are restarted.
+        replaced_documents: documents of one chunk each while every pod of the chart is replaced.
         sync_kills: number of workers killed during a listing.
         scan_pages: pages of a scan whose readers are killed.
         lease_seconds: time for which a claim outlives its worker.
@@ -60,6 +61,7 @@ class Scale:
     erased_documents: int
     batch_kills: int
     release_documents: int
+    replaced_documents: int
     sync_kills: int
     scan_pages: int
     lease_seconds: float
@@ -87,6 +89,7 @@ SCALES = {
         erased_documents=60,
         batch_kills=2,
         release_documents=300,
+        replaced_documents=120,
         sync_kills=2,
         scan_pages=60,
         lease_seconds=3,
@@ -112,6 +115,7 @@ SCALES = {
         erased_documents=10_000,
         batch_kills=23,
         release_documents=1_000,
+        replaced_documents=500,
         sync_kills=20,
         scan_pages=300,
         lease_seconds=3,
@@ -136,6 +140,7 @@ SCALES = {
         erased_documents=10_000,
         batch_kills=23,
         release_documents=1_000,
+        replaced_documents=500,
         sync_kills=20,
         scan_pages=300,
         lease_seconds=3,
