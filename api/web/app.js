@@ -113,7 +113,7 @@ function frame() {
   const skip = (event) => (event.preventDefault(), document.getElementById("main")?.focus());
   return html`<a class="skip" href="#main" @click=${skip}>Skip to content</a>
     ${navigation(current.path)}
-    <main id="main" tabindex="-1"><h1 class="hidden">${current.route.title}</h1>${current.route.view()}</main>
+    <main id="main" tabindex="-1"><h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>${current.route.view()}</main>
     ${notice()} ${keyDialog()} ${help ? shortcuts() : nothing}`;
 }
 
