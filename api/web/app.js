@@ -1,11 +1,12 @@
 // The frame: navigation, keyboard shortcuts, and the screen of the current address.
 
 import { html, nothing, render } from "./vendor/lit-html.js";
-import { ROOT, forgetKey, key } from "./api.js";
+import { ROOT } from "./api.js";
 import { redraw, setRenderer, redrawNow } from "./store.js";
 import { keyDialog } from "./parts/key.js";
-import { loadPermissions, may } from "./parts/permissions.js";
+import { LETTERS, closeMenu, navigation, pathOf } from "./parts/navigation.js";
 import { notice } from "./parts/notice.js";
+import { loadPermissions } from "./parts/permissions.js";
 
 // A screen's module is loaded on the first visit. The module of the first screen is part of the document.
 /** @type {[RegExp, () => Promise<any>][]} */
@@ -24,18 +25,12 @@ const ROUTES = [
   [/^\/api$/, () => import("./routes/api.js")],
   [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
 ];
-const SCREENS = /** @type {const} */ ([
-  ["/ask", "Ask", "a", "ask"],
-  ["/documents", "Documents", "d", "read"],
-  ["/questions", "Questions", "q", "manage"],
-  ["/work", "Work", "w", "read"],
-  ["/jobs", "Jobs", "j", "read"],
-  ["/sources", "Sources", "s", "read"],
-  ["/lab/explain", "Explain", "e", "ask"],
-  ["/lab/try", "Try", "t", "write"],
-  ["/lab/compare", "Compare", "c", "manage"],
-]);
-const SHORTCUTS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g j", "Jobs"], ["g s", "Sources"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
+const SHORTCUTS = [
+  ["/", "Go to the question or search field"],
+  ...LETTERS.map(([letter, words]) => [`g ${letter}`, words]),
+  ["Esc", "Stop an answer or close a panel"],
+  ["?", "Show keyboard shortcuts"],
+];
 
 const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // elements that handle key presses themselves
 
@@ -66,6 +61,7 @@ async function open(address, then) {
   });
   if (!screen || navigation !== navigations) return; // the user has opened another screen by then
   then?.();
+  closeMenu();
   current?.route.unload();
   current = screen;
   document.title = `${current.route.title} \u00b7 foreask`;
@@ -96,9 +92,9 @@ function onClick(event) {
 function onKey(event) {
   if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof Element && event.target.closest(TEXT_FIELDS))) return;
   if (goPressed) {
-    const screen = SCREENS.find(([, , key]) => key === event.key);
+    const path = pathOf(event.key);
     goPressed = false;
-    if (screen) go(screen[0]);
+    if (path) go(path);
   } else if (event.key === "g") goPressed = true;
   else if (event.key === "/") {
     event.preventDefault();
@@ -106,7 +102,7 @@ function onKey(event) {
   } else if (event.key === "?") {
     help = !help;
     redraw();
-  } else if (event.key === "Escape" && help) {
+  } else if (event.key === "Escape" && !closeMenu() && help) {
     help = false;
     redraw();
   }
@@ -116,14 +112,8 @@ function frame() {
   /** @param {Event} event */
   const skip = (event) => (event.preventDefault(), document.getElementById("main")?.focus());
   return html`<a class="skip" href="#main" @click=${skip}>Skip to content</a>
-    <nav class="rail" aria-label="Main">
-      <span class="mark" aria-hidden="true">foreask</span>
-      ${SCREENS.filter(([, , , scope]) => may(scope)).map(([path, words]) => html`<a href=${ROOT + path}
-        aria-current=${current.path.startsWith(path) || (path === "/ask" && current.path === "/") ? "page" : "false"}>${words}</a>`)}
-      <a class="last" href=${`${ROOT}/api`} aria-current=${current.path === "/api" ? "page" : "false"}>API</a>
-      ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>Remove key</button>` : nothing}
-    </nav>
-    <main id="main" tabindex="-1"><h1 class="hidden">${current.route.title}</h1>${current.route.view()}</main>
+    ${navigation(current.path)}
+    <main id="main" tabindex="-1"><h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>${current.route.view()}</main>
     ${notice()} ${keyDialog()} ${help ? shortcuts() : nothing}`;
 }
 

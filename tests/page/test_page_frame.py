@@ -149,7 +149,37 @@ async def test_revoked_actions_disappear_after_refused_request(visit):
     refusal = {"status": 403, "detail": "This needs a key with another scope."}
     await visit.page.route("**/queries*", lambda route: route.fulfill(status=403, json=refusal))
     await visit.page.get_by_role("link", name="Questions").click()
-    await expect(visit.page.locator(".rail a")).to_have_text(["Documents", "Work", "Jobs", "Sources", "API"])
+    await expect(visit.page.locator(".rail a")).to_have_text(["Documents", "Sources", "Work", "Jobs", "API"])
+
+
+@pytest.mark.parametrize("width", [320, 390])
+async def test_small_display_has_menu_of_all_screens(visit, width):
+    page = visit.page
+    await page.set_viewport_size({"width": width, "height": 780})
+    await visit.go("/ask")
+    shown, menu = page.locator(".rail a:visible"), page.get_by_role("button", name="Menu")
+    await expect(shown).to_have_text(["Ask", "Documents", "Work"])
+    boxes = [await each.bounding_box() for each in await page.locator(".rail :is(a, button):visible").all()]
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= width and box["height"] >= 44 for box in boxes)
+
+    await menu.click()
+    await expect(shown).to_have_count(10)
+    await page.keyboard.press("Escape")
+    await expect(shown).to_have_count(3)
+
+    await menu.click()
+    await page.get_by_role("link", name="Jobs").click()
+    await expect(page).to_have_title(re.compile("Jobs"))
+    await expect(shown).to_have_count(3)
+    await expect(menu).to_have_attribute("data-current", "true")
+
+
+async def test_navigation_names_its_groups(visit):
+    await visit.go("/work")
+    groups = visit.page.locator(".rail [role=group]")
+    names = [await each.get_attribute("aria-label") for each in await groups.all()]
+    assert names == ["Library", "Insights", "Lab", "Operations"]
+    await expect(visit.page.get_by_role("group", name="Operations").locator("[aria-current=page]")).to_have_text("Work")
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ STYLES = sum(len(file.compressed) for name, file in PAGE.files.items() if name.e
 
 
 @pytest.mark.parametrize("screen", sorted(set(ADDRESSES.values())))
-def test_screen_loads_at_most_35_kilobytes(screen):
+def test_screen_loads_at_most_40_kilobytes(screen):
     document = len(gzip.compress(PAGE.document("", screen).encode()))
-    assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 35_000
+    assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 40_000
 
 
 def test_all_screens_load_at_most_120_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
     assert document + STYLES + sum(MODULES.values()) <= 120_000
-    assert len(MODULES) <= 59
+    assert len(MODULES) <= 62
 
 
 def test_third_party_code_stays_small():

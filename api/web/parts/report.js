@@ -25,8 +25,8 @@ export function report(results, chosen, choose) {
   return html`${results.queries < FEW ? html`<p class="warning">${plural(results.queries, "question")} is too few to detect small differences. Label at least ${FEW}.</p>` : nothing}
     <div class="scrolls" tabindex="0" role="region" aria-label="Strategies"><table class="compared">
       <caption class="hidden">Results of each strategy, and the difference from ${results.baseline}</caption>
-      <thead><tr><th scope="col">strategy</th><th scope="col">nDCG@10 with its 95\u00a0% interval</th><th scope="col"><span class="hidden">nDCG@10</span></th>
-        ${METRICS.map(([, name]) => html`<th scope="col">${name}</th>`)}<th scope="col">vs. ${results.baseline ?? "none"}</th><th scope="col">p</th><th scope="col">ms</th></tr></thead>
+      <thead><tr><th scope="col">strategy</th><th scope="col">nDCG@10 with its 95\u00a0% interval</th><th scope="col" class="number"><span class="hidden">nDCG@10</span></th>
+        ${METRICS.map(([, name]) => html`<th scope="col" class="number">${name}</th>`)}<th scope="col" class="number">vs. ${results.baseline ?? "none"}</th><th scope="col" class="number">p</th><th scope="col" class="number">ms</th></tr></thead>
       <tbody>${results.rows.map((row) => html`<tr>
         <th scope="row">${row.strategy === results.baseline ? row.strategy : html`<button class="quiet" aria-pressed=${String(row.strategy === chosen)} @click=${() => choose(row.strategy)}>${row.strategy}</button>`}</th>
         <td class="interval">${whisker({ mean: row["ndcg@10"], low: row["ndcg@10_low"], high: row["ndcg@10_high"] }, low, row.strategy === results.default)}</td><td class="number"><strong>${score(row["ndcg@10"])}</strong></td>
@@ -90,7 +90,7 @@ function listed(words, changes, chosen, baseline) {
 export function runsCompared(items) {
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Two runs"><table>
     <caption class="hidden">Two runs, strategy by strategy</caption>
-    <thead><tr><th scope="col">strategy</th><th scope="col">before</th><th scope="col">now</th><th scope="col">difference</th><th scope="col">p</th><th scope="col">questions</th></tr></thead>
+    <thead><tr><th scope="col">strategy</th><th scope="col" class="number">before</th><th scope="col" class="number">now</th><th scope="col" class="number">difference</th><th scope="col" class="number">p</th><th scope="col" class="number">questions</th></tr></thead>
     <tbody>${items.map((each) => html`<tr><th scope="row">${each.strategy}</th><td class="number">${score(each.before)}</td><td class="number">${score(each.now)}</td>
       <td class="number">${signed(each.difference.mean)} <span class="soft">[${signed(each.difference.low)}, ${signed(each.difference.high)}]</span></td>
       <td class="number">${probability(each.p_value)}</td><td class="number">${each.queries}</td></tr>`)}</tbody></table></div>`;

@@ -11,6 +11,7 @@ import { written } from "../parts/snippet.js";
 import { exampleOf, fields, resolve, table, words } from "../parts/schema.js";
 
 export const title = "API";
+export const titled = true;
 const JSON_KIND = "application/json";
 const GENERIC = "Successful Response"; // FastAPI's default description
 

@@ -11,6 +11,7 @@ import { notify, problemCard } from "../parts/notice.js";
 import { report, runsCompared } from "../parts/report.js";
 
 export const title = "Compare";
+export const titled = true;
 const INTERVAL = 1000; // milliseconds between two polls
 const MOST = 1000;
 const USUAL = ["default", "text", "bm25", "text+bm25 rrf"];

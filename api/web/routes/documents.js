@@ -14,6 +14,7 @@ import { asRequest } from "../parts/request.js";
 import { WindowedList } from "../parts/window.js";
 
 export const title = "Documents";
+export const titled = true;
 const PAGE = 100; // rows; pages loaded while scrolling have twice as many
 const ROW = 48;
 const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in progress"], ["degraded", "degraded"], ["failed", "failed"]];

@@ -15,6 +15,7 @@ import { suggest, suggestions } from "../parts/suggestions.js";
 import { notify, problemCard } from "../parts/notice.js";
 
 export const title = "Explain";
+export const titled = true;
 const SHOWN = 20;
 const MOST = 100; // candidates requested for keys without the read scope, which cannot load chunks later
 const NAMES = { questions: "questions", text: "text", bm25: "words" };

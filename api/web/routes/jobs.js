@@ -12,6 +12,7 @@ import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
 
 export const title = "Jobs";
+export const titled = true;
 const KINDS = { load: "Load", sync: "Sync", reindex: "Reindex", build: "Build", evaluation: "Evaluation", gate: "Gate", verification: "Verification", erasure: "Erasure" };
 const STATES = { running: "running", paused: "paused", cancelling: "being cancelled", cancelled: "cancelled", done: "done", done_with_errors: "done with errors", failed: "failed" };
 const WAITS = /** @type {Record<string, string>} */ ({ budget: "waiting for a budget", provider: "waiting for the provider" });
@@ -40,7 +41,6 @@ export function view() {
   const all = jobs.all((each) => each.id);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    <h2>Jobs</h2>
     ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<div class="empty"><p class="soft">No jobs yet. Loads with <code>foreask ingest</code>, syncs of sources, reindexes, builds and evaluations are listed here with their progress and cost.</p>
       <p class="tools"><a class="button" href=${`${ROOT}/documents`}>Add documents</a> <a class="button" href=${`${ROOT}/sources`}>Add a source</a></p></div>`}
     ${next ? html`<button @click=${jobs.more}>Show older jobs</button>` : nothing}

@@ -8,6 +8,7 @@ import { ago, plural, score } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
 
 export const title = "Questions";
+export const titled = true;
 const TABS = [["asked", "Asked"], ["unanswered", "Unanswered"], ["accepted", "Accepted"]];
 const PAGE = 50;
 

@@ -10,6 +10,7 @@ import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
 
 export const title = "Sources";
+export const titled = true;
 const SHOWN = 10; // syncs of a source
 const PHASES = /** @type {Record<string, string>} */ ({ queued: "waits for a worker", running: "listing", done: "done", failed: "failed", cancelled: "cancelled" });
 
@@ -65,7 +66,6 @@ export function view() {
   const all = sources.all((each) => each.name);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    <h2>Sources</h2>
     ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["SourceView"]} */ each) => each.name, one)}</ul>` : html`<p class="empty soft">No sources yet. A source is a folder, a bucket, a repository, a table or a site. Its documents are added, updated and deleted in a collection as they change.</p>`}
     ${next ? html`<button @click=${sources.more}>Show more sources</button>` : nothing}
     ${may("manage") ? addition() : nothing}
@@ -149,7 +149,7 @@ function history(name) {
   const opened = (event) => event.target.open && readSyncs(name).catch((problem) => notify(problem.message));
   return html`<details @toggle=${opened}><summary class="small">Last syncs</summary>
     ${items ? html`<div class="scrolls" tabindex="0" role="region" aria-label=${`Last syncs of ${name}`}><table><caption class="hidden">The last ${SHOWN} syncs</caption>
-      <thead><tr>${["started", "state", "listed", "new", "changed", "missing", "deleted", "withheld", "refused"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
+      <thead><tr>${["started", "state"].map((each) => html`<th scope="col">${each}</th>`)}${["listed", "new", "changed", "missing", "deleted", "withheld", "refused"].map((each) => html`<th scope="col" class="number">${each}</th>`)}</tr></thead>
       <tbody>${items.map((each) => html`<tr><td>${ago(each.created_at)}</td><td class=${each.error ? "bad" : ""}>${PHASES[each.phase]}</td>
         ${/** @type {const} */ (["seen", "created", "changed", "missing", "deleted", "withheld", "refused"]).map((field) => html`<td class="number">${count(each[field])}</td>`)}</tr>`)}</tbody></table></div>` : nothing}</details>`;
 }

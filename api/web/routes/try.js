@@ -13,6 +13,7 @@ import { notify, problemCard } from "../parts/notice.js";
 import { fields, pendingText, newSide, outcome, unchecked, checkMark, write, written } from "../parts/trial.js";
 
 export const title = "Try";
+export const titled = true;
 const MOST = 20_000; // maximum length of a text, in characters
 const MAX_QUESTIONS = 12;
 const NAMES = ["A", "B"];

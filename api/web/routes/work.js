@@ -10,6 +10,7 @@ import { polling } from "../parts/polling.js";
 import { loadWebhooks, webhooks } from "../parts/webhooks.js";
 
 export const title = "Work";
+export const titled = true;
 const STAGES = [["parse", "Parsing"], ["read", "Reading pages"], ["generate", "Generating questions"], ["index", "Indexing"]];
 
 const SPOKEN = 5000; // minimum milliseconds between two announcements to screen readers
@@ -65,8 +66,8 @@ export function view() {
   const open = Object.values(status.stages).some((stage) => stage.due + stage.in_flight + stage.later);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    <h2>${open ? "Work" : "All caught up"}</h2>
     ${Object.values(status.documents).some(Boolean) ? nothing : html`<p class="soft">There are no documents yet. <a href=${`${ROOT}/documents`}>Add documents</a></p>`}
+    ${open || status.pace ? nothing : html`<p>No work is waiting.</p>`}
     ${open && !status.pace ? html`<p class="soft">${plural(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
     <div class="cards">${STAGES.filter(([name]) => name !== "read" || reads(status)).map(([name, words]) => stage(words, status.stages[name]))}</div>
@@ -106,7 +107,7 @@ function lastHour() {
     ${columns(history.map((each) => ({ good: each.chunks, bad: each.dead_chunks })))}
     <p class="bar-line soft small"><span class="grow">60 minutes ago</span><span class="number">peak ${plural(most, "chunk")} per minute</span><span class="grow to-end">now</span></p>
     <details><summary class="small">Show as table</summary><div class="scrolls by-minute" tabindex="0" role="region" aria-label="The last hour"><table>
-      <thead><tr><th scope="col">minute</th><th scope="col">chunks</th><th scope="col">dead chunks</th><th scope="col">documents</th><th scope="col">failed</th></tr></thead>
+      <thead><tr><th scope="col">minute</th><th scope="col" class="number">chunks</th><th scope="col" class="number">dead chunks</th><th scope="col" class="number">documents</th><th scope="col" class="number">failed</th></tr></thead>
       <tbody>${history.filter((each) => each.chunks || each.dead_chunks || each.documents || each.failed_documents).reverse().map((each) => html`<tr><th scope="row">${clockTime(each.minute)}</th>
         <td class="number">${count(each.chunks)}</td><td class="number">${count(each.dead_chunks)}</td><td class="number">${count(each.documents)}</td><td class="number">${count(each.failed_documents)}</td></tr>`)}</tbody></table></div></details></figure>`;
 }
@@ -114,7 +115,7 @@ function lastHour() {
 /** @param {Api["LimitView"][] | null} all */
 function limits(all) {
   if (!all) return html`<p class="soft">Unknown: the broker is unavailable.</p>`;
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Limits"><table><thead><tr><th>limit</th><th>used</th><th></th><th>in flight</th><th>provider</th></tr></thead>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Limits"><table><thead><tr><th>limit</th><th class="number">used</th><th></th><th class="number">in flight</th><th>provider</th></tr></thead>
     <tbody>${all.map((each) => html`<tr><th scope="row">${each.name}</th>
       <td class="number">${each.per_minute ? `${count(each.used)} of ${count(each.per_minute)} per minute` : `${count(each.used)} in the last minute`}</td>
       <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
@@ -127,7 +128,7 @@ function budgets(all) {
   /** @param {Api["BudgetView"]} budget @param {number} value */
   const amount = (budget, value) => (budget.unit === "tokens" ? count(value) : money(value));
   const periods = { day: "a day", month: "a month", total: "in total" };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Budgets"><table><thead><tr><th>budget</th><th>spent</th><th></th><th>reserved</th><th>limit</th><th>state</th></tr></thead>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Budgets"><table><thead><tr><th>budget</th><th class="number">spent</th><th></th><th class="number">reserved</th><th class="number">limit</th><th>state</th></tr></thead>
     <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ?? (each.job_id ? `job ${each.job_id}` : "everything")}</th>
       <td class="number">${amount(each, each.spent)}</td>
       <td>${bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working")}</td>
@@ -150,7 +151,7 @@ function failures() {
 function usage(all) {
   if (!all.length) return html`<p class="soft">No usage yet.</p>`;
   const words = { generate: "questions", embed: "embedding" };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Usage"><table><thead><tr><th>collection</th><th>purpose</th><th>model</th><th>tier</th><th>calls</th><th>tokens</th><th>cached</th><th>cost</th></tr></thead>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Usage"><table><thead><tr><th>collection</th><th>purpose</th><th>model</th><th>tier</th><th class="number">calls</th><th class="number">tokens</th><th class="number">cached</th><th class="number">cost</th></tr></thead>
     <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(each.collection)}`}>${each.collection}</a>` : "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td><td>${each.tier}</td>
       <td class="number">${count(each.calls)}</td><td class="number">${count(each.prompt_tokens + each.completion_tokens)}</td>
       <td class="number">${each.cached_tokens ? `${Math.round((100 * each.cached_tokens) / each.prompt_tokens)} %` : ""}</td>

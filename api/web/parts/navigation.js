@@ -1,0 +1,78 @@
+// The main navigation: groups of screens in a column or, on a small display, three screens and a menu of all.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT, forgetKey, key } from "../api.js";
+import { redraw } from "../store.js";
+import { icon } from "./icon.js";
+import { may } from "./permissions.js";
+
+/** @typedef {{path: string, words: string, sign: string, scope?: Parameters<typeof may>[0], letter?: string, first?: boolean}} Screen */
+
+/** @type {{name: string, screens: Screen[]}[]} */
+const GROUPS = [
+  { name: "", screens: [{ path: "/ask", words: "Ask", sign: "message-circle-question-mark", scope: "ask", letter: "a", first: true }] },
+  {
+    name: "Library",
+    screens: [
+      { path: "/documents", words: "Documents", sign: "files", scope: "read", letter: "d", first: true },
+      { path: "/sources", words: "Sources", sign: "folder-sync", scope: "read", letter: "s" },
+    ],
+  },
+  { name: "Insights", screens: [{ path: "/questions", words: "Questions", sign: "list-checks", scope: "manage", letter: "q" }] },
+  {
+    name: "Lab",
+    screens: [
+      { path: "/lab/explain", words: "Explain", sign: "scan-search", scope: "ask", letter: "e" },
+      { path: "/lab/try", words: "Try", sign: "flask-conical", scope: "write", letter: "t" },
+      { path: "/lab/compare", words: "Compare", sign: "scale", scope: "manage", letter: "c" },
+    ],
+  },
+  {
+    name: "Operations",
+    screens: [
+      { path: "/work", words: "Work", sign: "activity", scope: "read", letter: "w", first: true },
+      { path: "/jobs", words: "Jobs", sign: "list-todo", scope: "read", letter: "j" },
+    ],
+  },
+  { name: "", screens: [{ path: "/api", words: "API", sign: "code-xml" }] },
+];
+const SCREENS = GROUPS.flatMap((group) => group.screens);
+
+/** The letters that open a screen after `g`, each with the screen's name. */
+export const LETTERS = SCREENS.flatMap(({ letter, words }) => (letter ? [[letter, words]] : []));
+
+let open = false;
+
+/** Return the address of the screen with a letter. @param {string} letter */
+export const pathOf = (letter) => SCREENS.find((screen) => screen.letter === letter)?.path;
+
+/** Close the menu of a small display; return whether it was open. */
+export function closeMenu() {
+  const was = open;
+  open = false;
+  if (was) redraw();
+  return was;
+}
+
+/** @param {string} path of the current screen */
+export function navigation(path) {
+  const current = SCREENS.find((screen) => path.startsWith(screen.path) || (path === "/" && screen.path === "/ask"));
+  const toggle = () => ((open = !open), redraw());
+  return html`<nav class=${open ? "rail open" : "rail"} aria-label="Main">
+    <span class="mark" aria-hidden="true">foreask</span>
+    ${GROUPS.map((group) => links(group, current))}
+    ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>Remove key</button>` : nothing}
+    <button class="menu" aria-expanded=${open} data-current=${Boolean(current && !current.first)} @click=${toggle}>${icon("menu")}Menu</button>
+  </nav>`;
+}
+
+/** @param {typeof GROUPS[number]} group @param {Screen | undefined} current */
+function links({ name, screens }, current) {
+  const allowed = screens.filter(({ scope }) => !scope || may(scope));
+  if (!allowed.length) return nothing;
+  return html`<div class="group" role=${name ? "group" : nothing} aria-label=${name || nothing}>
+    ${name ? html`<span class="group-name" aria-hidden="true">${name}</span>` : nothing}
+    ${allowed.map((screen) => html`<a class=${screen.first ? "first" : ""} href=${ROOT + screen.path}
+      aria-current=${screen === current ? "page" : "false"}>${icon(screen.sign)}${screen.words}</a>`)}
+  </div>`;
+}
