@@ -1,4 +1,4 @@
-// Icons; the words next to an icon say what it means.
+// Icons. Each has words next to it, so screen readers ignore it.
 
 import { html } from "../vendor/lit-html.js";
 import { SHAPES } from "../vendor/lucide.js";
