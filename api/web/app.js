@@ -19,6 +19,9 @@ const ROUTES = [
   [/^\/lab\/compare(?:\/(?<id>[^/]+))?$/, () => import("./routes/compare.js")],
   [/^\/collections\/(?<id>[^/]+)$/, () => import("./routes/collection.js")],
   [/^\/work$/, () => import("./routes/work.js")],
+  [/^\/operations$/, () => import("./routes/keys.js")],
+  [/^\/operations\/limits$/, () => import("./routes/limits.js")],
+  [/^\/operations\/audit$/, () => import("./routes/audit.js")],
   [/^\/jobs$/, () => import("./routes/jobs.js")],
   [/^\/sources$/, () => import("./routes/sources.js")],
   [/^\/api$/, () => import("./routes/api.js")],
@@ -34,8 +37,9 @@ const SCREENS = /** @type {const} */ ([
   ["/lab/explain", "Explain", "e", "ask"],
   ["/lab/try", "Try", "t", "write"],
   ["/lab/compare", "Compare", "c", "manage"],
+  ["/operations", "Operations", "o", "manage"],
 ]);
-const SHORTCUTS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g j", "Jobs"], ["g s", "Sources"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
+const SHORTCUTS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g j", "Jobs"], ["g s", "Sources"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["g o", "Operations"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
 
 const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // elements that handle key presses themselves
 
