@@ -7,7 +7,7 @@ import { bar } from "../parts/bars.js";
 import { count, size } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { attempt, tabs } from "../parts/operations.js";
-import { server } from "../parts/permissions.js";
+import { may, server } from "../parts/permissions.js";
 import { polling } from "../parts/polling.js";
 
 export const title = "Limits and budgets";
@@ -72,17 +72,22 @@ export function view() {
     <h2>Budgets</h2>
     ${budgets && !budgets.length ? html`<p class="soft">No budgets. A budget stops the generation of questions before its amount is exceeded. Documents are still accepted and found by their texts.</p>` : nothing}
     ${budgets?.length ? table(budgets) : nothing}
-    <details><summary>Set a budget</summary><form class="options" @submit=${add}>
-      <label>Collection <input name="collection" list="budgeted" placeholder="all collections"></label><datalist id="budgeted">${seen.names.map((name) => html`<option value=${name}></option>`)}</datalist>
-      <label>Unit <select name="unit"><option value="money">money</option><option value="tokens">tokens</option></select></label>
-      <label>Period <select name="period"><option value="month">a month</option><option value="day">a day</option><option value="total">in total</option></select></label>
-      <label>Limit <input name="limit" type="number" min="0" step="any" required></label>
-      <button class="main" type="submit">Set</button></form></details>
+    ${may("manage") ? addition() : nothing}
     <h2>Limits</h2>
     ${shown.length ? html`<table><tbody>${shown.map(([name, words, written]) => html`<tr><th scope="row">${words}</th><td class="number">${written(limits?.[name] ?? 0)}</td></tr>`)}</tbody></table>` : html`<p class="soft">No limits of this tenant.</p>`}
     <p class="soft small">The operator sets these limits in <code>FOREASK_TENANT_LIMITS</code>. Limits of a key are set with the key.</p>
   </section>`;
 }
+
+const addition = () => html`<details><summary>Set a budget</summary><form class="options" @submit=${add}>
+  <label>Collection <input name="collection" list="budgeted" placeholder="all collections"></label><datalist id="budgeted">${seen.names.map((name) => html`<option value=${name}></option>`)}</datalist>
+  <label>Unit <select name="unit"><option value="money">money</option><option value="tokens">tokens</option></select></label>
+  <label>Period <select name="period"><option value="month">a month</option><option value="day">a day</option><option value="total">in total</option></select></label>
+  <label>Limit <input name="limit" type="number" min="0" step="any" required></label>
+  <button class="main" type="submit">Set</button></form></details>`;
+
+/** Whether the key may change the budget. @param {Api["BudgetView"]} budget */
+const isOurs = (budget) => budget.set_by === "tenant" && may("manage");
 
 /** @param {Api["BudgetView"][]} all */
 function table(all) {
@@ -90,8 +95,8 @@ function table(all) {
     <thead><tr><th scope="col">budget</th><th scope="col">spent</th><th scope="col"><span class="hidden">share</span></th><th scope="col">limit</th><th scope="col">set by</th><th scope="col"><span class="hidden">actions</span></th></tr></thead>
     <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${nameOf(each)}${each.exhausted ? html` <span class="bad">used up</span>` : nothing}</th>
       <td class="number">${count(each.spent)}</td><td>${bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working")}</td>
-      <td class="number">${each.set_by === "tenant" ? html`<form class="bar-line" @submit=${(/** @type {On<HTMLFormElement>} */ event) => change(each, event)}>
+      <td class="number">${isOurs(each) ? html`<form class="bar-line" @submit=${(/** @type {On<HTMLFormElement>} */ event) => change(each, event)}>
         <input name="limit" type="number" min="0" step="any" required value=${each.limit} aria-label=${`Limit of ${nameOf(each)}`}><button type="submit" aria-label=${`Change the limit of ${nameOf(each)}`}>Change</button></form>` : count(each.limit)}</td>
       <td>${each.set_by}</td>
-      <td>${each.set_by === "tenant" ? html`<button class="quiet" aria-label=${`Delete the budget of ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>` : nothing}</td></tr>`)}</tbody></table></div>`;
+      <td>${isOurs(each) ? html`<button class="quiet" aria-label=${`Delete the budget of ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>` : nothing}</td></tr>`)}</tbody></table></div>`;
 }
