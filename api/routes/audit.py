@@ -24,8 +24,12 @@ operator_router = APIRouter(prefix="/v1/operator/audit", tags=["operator"], depe
 
 _TEXT = r"^\P{Cc}+$"
 _OfObject = Annotated[ObjectKind | None, Query(description="Only changes of this kind of object")]
-_OfName = Annotated[str | None, Query(min_length=1, max_length=500, pattern=_TEXT, description="Only changes of objects of this name")]
-_ByActor = Annotated[str | None, Query(min_length=1, max_length=100, pattern=_TEXT, description="Only changes by the key of this name")]
+_OfName = Annotated[
+    str | None, Query(min_length=1, max_length=500, pattern=_TEXT, description="Only changes of objects of this name")
+]
+_ByActor = Annotated[
+    str | None, Query(min_length=1, max_length=100, pattern=_TEXT, description="Only changes by the key of this name")
+]
 
 
 @router.get("", response_model=AuditPage, responses=problems(400, 401, 422, 503))
@@ -49,7 +53,7 @@ async def page(  # noqa: PLR0917  the filters of a list
 
 
 @operator_router.get("", response_model=TenantAuditPage, responses=problems(400, 401, 422, 503))
-async def page_of_operators(
+async def page_of_operators(  # noqa: PLR0917  the filters of a list
     services: ServicesDep,
     object: _OfObject = None,  # noqa: A002  the parameter's name
     name: _OfName = None,

@@ -20,7 +20,7 @@ OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 MANAGER, OTHER = as_tenant("alice"), as_tenant("bob")
 OPERATORS = {"authorization": f"Bearer {OPERATORS_KEY}"}
 AUTHOR = f"settings:{hashlib.sha256(KEYS['alice'].encode()).hexdigest()[:8]}"
-PROMPT = "Write questions about the secret harbour project of our company. Answer as JSON."
+PROMPT = "Write questions about the secret harbour project of our company for: {text}"
 
 
 @pytest.fixture
@@ -109,6 +109,7 @@ async def test_changes_of_other_settings_are_recorded(client, tmp_path):
         ("create", "webhook", "http://127.0.0.1:9"),
         ("delete", "webhook", "http://127.0.0.1:9"),
         ("create", "collection", "papers"),
+        ("change", "collection", "papers"),  # the options of the new collection
         ("change", "collection", "papers"),
         ("start", "build", "papers, build 2"),
         ("pause", "build", "papers, build 2"),
@@ -122,21 +123,21 @@ async def test_changes_of_other_settings_are_recorded(client, tmp_path):
     ]
     oldest = found[::-1]
     assert oldest[1]["changes"] == {"limit": {"before": 1000, "after": 2000}}
-    assert oldest[6]["changes"]["options.prompt"]["after"].startswith(f"{len(PROMPT)} characters, SHA-256 ")
-    assert oldest[12]["changes"] == {"max_delete_share": {"before": 0.2, "after": 0.5}}
+    assert oldest[7]["changes"]["options.prompt"]["after"].startswith(f"{len(PROMPT)} characters, SHA-256 ")
+    assert oldest[13]["changes"] == {"max_delete_share": {"before": 0.1, "after": 0.5}}
 
 
 async def test_secrets_and_contents_are_never_recorded(client, services):
     with capture_logs() as logs:
         made = await sent(client, "POST", "/v1/keys", {"name": "website", "scopes": ["ask"]})
-        hook = await sent(client, "POST", "/v1/webhooks", {"url": "http://u:p4ssw0rd@127.0.0.1:9/s3cret?token=t0ps3cret"})
+        hook = await sent(client, "POST", "/v1/webhooks", {"url": "http://127.0.0.1:9/s3cret?token=t0ps3cret"})
         await sent(client, "PUT", "/v1/collections/papers", {"prompt": PROMPT})
         await sent(client, "DELETE", f"/v1/keys/{made['id']}")
         listed = (await client.get("/v1/keys", headers=MANAGER)).text
         audit = (await client.get("/v1/audit", headers=MANAGER)).text
     stored = str(await services.database.rows(text("SELECT CAST(a.* AS text) FROM audit_log a")))
     digest = hash_of(made["key"]).hex()
-    for secret in (made["key"], KEYS["alice"], digest, hook["secret"], "p4ssw0rd", "s3cret", "t0ps3cret", "harbour"):
+    for secret in (made["key"], KEYS["alice"], digest, hook["secret"], "s3cret", "t0ps3cret", "harbour"):
         assert secret not in stored
         assert secret not in audit
     for secret in (made["key"], KEYS["alice"], digest):
@@ -149,12 +150,12 @@ async def test_failed_change_leaves_no_entry(client, services):
     before = await count(services)
     again = await client.post("/v1/keys", json={"name": "website", "scopes": ["ask"]}, headers=MANAGER)
     assert again.status_code == 409
-    with actors.recorded(Actor(ActorKind.COMMAND_LINE)), pytest.raises(RuntimeError):
+    with actors.recorded(Actor(ActorKind.COMMAND_LINE)):
         async with services.database.begin() as connection:
             await connection.execute(text("UPDATE api_keys SET revoked_at = now()"))
             written = (await connection.execute(text("SELECT count(*) FROM audit_log"))).scalar_one()
             assert written == before + 1
-            raise RuntimeError
+            await connection.rollback()
     assert await count(services) == before
 
 

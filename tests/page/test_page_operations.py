@@ -1,4 +1,4 @@
-"""Keys, budgets and the audit log in the page: created, limited, revoked, and hidden from keys without the permission."""
+"""Keys, budgets and the audit log in the page: created, limited, revoked, and hidden from other keys."""
 
 import time
 
@@ -50,7 +50,9 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F81
         await page.get_by_role("link", name="Audit").click()
         rows = page.locator("tbody tr").filter(has_text="reporter")
         await expect(rows).to_have_count(3)
-        await expect(rows.locator("th")).to_have_text(["revoke key reporter", "change key reporter", "create key reporter"])
+        await expect(rows.locator("th")).to_have_text(
+            ["revoke key reporter", "change key reporter", "create key reporter"]
+        )
         await expect(rows.nth(1)).to_contain_text("limits.requests per second: 0.5")
         assert secret not in await page.content()
         without_dialogs(visit)

@@ -16,8 +16,8 @@ min_revision = "0003"
 
 _SHORT = 200  # characters of a recorded value: longer ones are texts, which the log must not contain
 
-# A value for the log: addresses without user, password and query, which may be secrets; a prompt or another long text as
-# its length and digest.
+# A value for the log: addresses without user, password and query, which may be secrets; a prompt or another long text
+# as its length and digest.
 _VALUE = rf"""
     CREATE OR REPLACE FUNCTION audited_value(field text, value jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
         SELECT CASE
@@ -36,7 +36,8 @@ _VALUE = rf"""
 # The limit of a budget in its unit: money is stored in billionths.
 _LIMIT = """
     CREATE OR REPLACE FUNCTION budget_limit(budget jsonb) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
-        SELECT trim_scale(CAST(budget ->> 'most' AS numeric) / CASE budget ->> 'unit' WHEN 'money' THEN 1000000000 ELSE 1 END)
+        SELECT trim_scale(CAST(budget ->> 'most' AS numeric)
+                          / CASE budget ->> 'unit' WHEN 'money' THEN 1000000000 ELSE 1 END)
     $$
 """
 
@@ -79,8 +80,8 @@ _RECORD = """
             kind := 'budget';
             called := concat_ws(', ', coalesce('collection ' || (subject ->> 'collection'),
                 'job ' || (subject ->> 'job_id'), 'everything'), subject ->> 'period', subject ->> 'unit');
-            IF old_row IS NOT NULL THEN old_row := old_row || jsonb_build_object('limit', budget_limit(old_row)); END IF;
-            IF new_row IS NOT NULL THEN new_row := new_row || jsonb_build_object('limit', budget_limit(new_row)); END IF;
+            old_row := old_row || jsonb_build_object('limit', budget_limit(old_row));
+            new_row := new_row || jsonb_build_object('limit', budget_limit(new_row));
         WHEN 'sources' THEN
             kind := 'source';
             IF new_row ->> 'removed_at' IS NOT NULL THEN done := 'remove'; END IF;
@@ -103,7 +104,7 @@ _RECORD = """
             END IF;
             IF kind = 'build' THEN called := called || ', build ' || (subject ->> 'build'); END IF;
         WHEN 'erasures' THEN
-            -- Ids of erased documents and names of erased tenants must not remain here: the record of erasures has them.
+            -- Ids of erased documents and names of erased tenants must not remain here: `erasures` has them.
             done := 'erase';
             kind := CASE WHEN subject ->> 'collection' IS NOT NULL THEN 'collection'
                          WHEN subject ->> 'document_id' IS NOT NULL THEN 'document' ELSE 'tenant' END;
@@ -117,7 +118,8 @@ _RECORD = """
              FULL JOIN audited_fields(new_row, CAST(TG_ARGV AS text[])) n USING (field)
         WHERE nullif(o.value, CAST('null' AS jsonb)) IS DISTINCT FROM nullif(n.value, CAST('null' AS jsonb));
         IF TG_OP = 'UPDATE' AND changed = CAST('{}' AS jsonb) THEN RETURN NULL; END IF;
-        INSERT INTO audit_log (id, tenant, made_at, actor, actor_name, actor_key_id, action, object, object_name, changes)
+        INSERT INTO audit_log (id, tenant, made_at, actor, actor_name, actor_key_id, action, object, object_name,
+                               changes)
         VALUES (gen_random_uuid(), owner, clock_timestamp(), author ->> 'kind', author ->> 'name',
                 CAST(author ->> 'key_id' AS uuid), done, kind, called, changed);
         RETURN NULL;
@@ -178,9 +180,7 @@ def upgrade() -> None:
     op.create_index("ix_audit_log_made_at", "audit_log", ["made_at"], if_not_exists=True)
     for function in (_VALUE, _LIMIT, _FIELDS, _RECORD, _REFUSE):
         op.execute(function)
-    op.execute(
-        "CREATE OR REPLACE TRIGGER refuse_change BEFORE UPDATE ON audit_log EXECUTE FUNCTION refuse_change()"
-    )
+    op.execute("CREATE OR REPLACE TRIGGER refuse_change BEFORE UPDATE ON audit_log EXECUTE FUNCTION refuse_change()")
     # Each in its own transaction, because one that locks two tables can deadlock with workers.
     with op.get_context().autocommit_block():
         op.execute("SET lock_timeout = '4s'")
