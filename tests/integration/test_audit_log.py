@@ -176,7 +176,7 @@ async def test_change_without_entry_is_not_made(client, services):
     assert await services.database.rows(text("SELECT 1 FROM api_keys")) == []
 
 
-async def test_tenants_and_keys_without_manage_read_no_other_entries(client):
+async def test_only_managers_read_own_tenants_entries(client):
     await sent(client, "POST", "/v1/keys", {"name": "ours", "scopes": ["read", "write", "ask"]})
     theirs = await sent(client, "POST", "/v1/keys", {"name": "theirs", "scopes": ["read", "write", "ask"]}, OTHER)
 

@@ -145,7 +145,7 @@ BUGS = (
     ),
     Bug(
         "a tenant reads the changes of others",
-        AUDIT + "test_tenants_and_keys_without_manage_read_no_other_entries",
+        AUDIT + "test_only_managers_read_own_tenants_entries",
         "shared/ledger/tenants/audit_log.sql",
         (("WHERE (tenant = :tenant OR", "WHERE (:tenant <> '' OR"),),
     ),
