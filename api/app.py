@@ -101,7 +101,7 @@ _TAGS = [
     {"name": "sources", "description": "Corpora that collections are kept in sync with."},
     {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
     {"name": "keys", "description": "API keys and their permissions."},
-    {"name": "audit", "description": "Which key changed what, and when."},
+    {"name": "audit", "description": "Recorded changes of settings, with their authors."},
     {"name": "operator", "description": "State and erasure of all tenants; requires an operator's key."},
     {"name": "health", "description": "Probes for the operator; no key is required."},
 ]

@@ -1,4 +1,4 @@
-"""Routes of the audit log: which key changed what, and when."""
+"""Routes of the audit log: recorded changes of settings, with their authors."""
 
 from __future__ import annotations
 

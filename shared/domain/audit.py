@@ -1,4 +1,4 @@
-"""The audit log: which key or person changed what, and when."""
+"""The audit log: recorded changes of settings, with their authors."""
 
 from __future__ import annotations
 

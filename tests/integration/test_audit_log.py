@@ -1,4 +1,4 @@
-"""The audit log: which key changed what, recorded together with the change, without secrets, and apart by tenant."""
+"""The audit log: each change is recorded with its author, in its transaction, without secrets, and per tenant."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-// The audit log: which key changed what, and when.
+// The audit log: recorded changes of settings, with their authors.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, latest } from "../api.js";

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { get, post, send } from "../api.js";
-import { redraw } from "../store.js";
+import { redraw, redrawNow } from "../store.js";
 import { ago, count, dateOf } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { attempt, limitField, tabs } from "../parts/operations.js";
@@ -62,6 +62,7 @@ async function make(event) {
     seen.made = await post("/v1/keys", body);
     form.reset();
     await keys.poll();
+    redrawNow();
     document.getElementById("made")?.focus();
   });
 }

@@ -2,7 +2,7 @@
 
 The API knows the author of a request, and the ledger's statements do not. Each transaction of a recorded request
 therefore names its author in a setting of PostgreSQL that ends with the transaction. Triggers record a change only if
-the setting exists: changes by workers and by the scheduler are not those of a person.
+the setting exists: changes by workers and by the scheduler have no author.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def upgrade() -> None:
     for function in (_VALUE, _LIMIT, _FIELDS, _RECORD, _REFUSE):
         op.execute(function)
     op.execute("CREATE OR REPLACE TRIGGER refuse_change BEFORE UPDATE ON audit_log EXECUTE FUNCTION refuse_change()")
-    # Each in its own transaction, because one that locks two tables can deadlock with workers.
+    # Each trigger has its own transaction, because a lock on two tables can deadlock with workers.
     with op.get_context().autocommit_block():
         op.execute("SET lock_timeout = '4s'")
         for table, (events, columns) in _RECORDED.items():
