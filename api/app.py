@@ -26,6 +26,7 @@ from api.progress.status import status_event
 from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
+    audit,
     batches,
     budgets,
     builds,
@@ -100,6 +101,7 @@ _TAGS = [
     {"name": "sources", "description": "Corpora that collections are kept in sync with."},
     {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
     {"name": "keys", "description": "API keys and their permissions."},
+    {"name": "audit", "description": "Recorded changes of settings, with their authors."},
     {"name": "operator", "description": "State and erasure of all tenants; requires an operator's key."},
     {"name": "health", "description": "Probes for the operator; no key is required."},
 ]
@@ -134,6 +136,7 @@ _PARTS = (
     jobs,
     sources,
     keys,
+    audit,
     me,
     operators,
     webhooks,
@@ -152,6 +155,7 @@ def _routes() -> tuple[BaseRoute, ...]:
         router.include_router(part.router)
     router.include_router(budgets.operator_router)
     router.include_router(erasures.operator_router)
+    router.include_router(audit.operator_router)
     return (*refusals(router.routes), *router.routes)
 
 

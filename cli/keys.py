@@ -61,7 +61,10 @@ def in_ledger(work: Callable[[Keys], Awaitable[T]]) -> T:
 
 
 async def _in_ledger(work: Callable[[Keys], Awaitable[T]]) -> T:
+    from shared.domain.audit import COMMAND_LINE
+    from shared.ledger.postgres import actors
     from shared.services.parts import Parts
 
     async with AsyncExitStack() as stack:
-        return await work(Keys(Parts(load(), stack).database))
+        with actors.recorded(COMMAND_LINE):
+            return await work(Keys(Parts(load(), stack).database))

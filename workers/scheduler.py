@@ -95,6 +95,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("look_again", every, ledger.hints.reopen),
         Step("remove_sources", every, ledger.sources.continue_removal),
         Step("forget_jobs", _TIDY_EVERY, partial(forget_jobs, services)),
+        Step("forget_changes", _TIDY_EVERY, partial(forget_changes, services)),
         Step("fill", every, ledger.builds.fill),
         Step("yield_batches", every, ledger.batches.yield_to_uploads),
         Step("forget_batches", _TIDY_EVERY, partial(ledger.batches.forget, _FORGET_BATCHES_AFTER)),
@@ -220,6 +221,11 @@ async def explain_waiting_pages(services: SchedulerServices) -> bool:
 async def forget_jobs(services: SchedulerServices) -> bool:
     """Delete some jobs whose retention is over; return whether more may be left."""
     return await services.ledger.jobs.forget(timedelta(days=services.settings.job_retention_days))
+
+
+async def forget_changes(services: SchedulerServices) -> bool:
+    """Delete some recorded changes whose retention is over; return whether more may be left."""
+    return await services.ledger.audit_log.forget(timedelta(days=services.settings.audit_retention_days))
 
 
 async def tidy_uploads(services: SchedulerServices) -> None:

@@ -24,12 +24,16 @@ from api.access.quotas import Quotas
 from api.http.concurrency import Slot
 from api.http.problems import NoBasicKey, TooManyRequests, route_of
 from api.http.strict_route import BeforeBody
+from shared.domain.audit import Actor, ActorKind
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Scope, hash_of
+from shared.ledger.postgres import actors
 from shared.process import traces
 from shared.settings import Settings
 
 TENANT_WITHOUT_KEYS = "default"
+# Scopes of routes whose changes are recorded in the audit log. Uploads and queries are too frequent.
+_RECORDED = {Scope.MANAGE, Scope.OPERATOR}
 _PROXY_HEADERS = {"forwarded", "via", "x-real-ip", "cf-connecting-ip", "true-client-ip"}
 
 log = structlog.get_logger()
@@ -88,6 +92,13 @@ class Caller:
         return None if Scope.MANAGE in self.scopes else self.key_id
 
     @property
+    def actor(self) -> Actor:
+        """The author of the request's changes in the audit log."""
+        if self.key_name is None:
+            return Actor(ActorKind.LOCAL)
+        return Actor(ActorKind.KEY if self.tenant else ActorKind.OPERATOR, self.key_name, self.key_id)
+
+    @property
     def reads_users_questions(self) -> bool:
         """Whether replies to queries contain questions that were accepted from other users."""
         return Scope.READ in self.scopes
@@ -123,6 +134,8 @@ class Needs(BeforeBody):
         if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
             raise Forbidden(f"This request needs a key with the scope '{self.scope}', which this key lacks.")
+        if self.scope in _RECORDED:
+            actors.record()
         await count(request, caller)
         request.state.tenant = caller.tenant
         return caller.tenant
@@ -186,6 +199,7 @@ async def identify(request: Request, password: str | None = None) -> Caller:
     caller = await _authenticate(request, password)
     structlog.contextvars.bind_contextvars(tenant=caller.tenant or None, key=caller.key_name)
     traces.note("foreask.tenant", caller.tenant)
+    actors.identify(caller.actor)
     request.state.caller = caller
     return caller
 
@@ -256,7 +270,7 @@ def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
     for api_key in (*settings.api_keys, *settings.operator_keys):
         if compare_digest(api_key.sha256, sha256):
             scopes = frozenset({Scope.OPERATOR}) if api_key.tenant == OPERATOR else TENANT_SCOPES
-            caller = Caller(api_key.tenant, f"settings:{_short(sha256)}", scopes)
+            caller = Caller(api_key.tenant, settings_name(sha256), scopes)
     return caller
 
 
@@ -275,6 +289,11 @@ async def _of_ledger(request: Request, sha256: bytes) -> Caller:
 def _unauthorized(request: Request, message: str, key_name: str | None = None) -> Unauthorized:
     log.warning("key.refused", status=401, key=key_name, route=route_of(request.scope))
     return Unauthorized(message)
+
+
+def settings_name(sha256: bytes) -> str:
+    """Return the name of a key of the settings, which has no other."""
+    return f"settings:{_short(sha256)}"
 
 
 def _short(sha256: bytes) -> str:

@@ -9,6 +9,7 @@ from shared.domain.collections import Collection
 from shared.domain.errors import Conflict
 from shared.domain.index_location import is_in_space
 from shared.ledger import Collections
+from shared.ledger.postgres import actors
 from shared.providers.embedding import unserved
 from shared.settings import Embedding
 
@@ -54,9 +55,10 @@ class CollectionCache:
         collection = self._cached(tenant, name)
         if collection is None:
             read_at = self._now()
-            collection = await self._collections.ensure(
-                tenant, name, embedding_model=self._default, most=self._most(tenant)
-            )
+            with actors.recorded():  # an upload may create the collection
+                collection = await self._collections.ensure(
+                    tenant, name, embedding_model=self._default, most=self._most(tenant)
+                )
             self._remember(collection, read_at)
         return require_served(collection, self._embeddings)
 

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.http.concurrency import Slots
 from api.http.problems import NO_ROUTE, log_crash, reply_to, route_of
 from shared.domain.errors import Unavailable
+from shared.ledger.postgres import actors
 from shared.process import traces
 from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 from shared.process.spans import NOTHING, Span
@@ -90,6 +91,7 @@ class RequestMiddleware:
             structlog.contextvars.bound_contextvars(
                 request_id=request_id, tenant=None, key=None
             ),  # authentication sets both
+            actors.of_request(),
             _span(scope, request_id) as span,
         ):
             try:

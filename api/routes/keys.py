@@ -1,27 +1,28 @@
-"""Routes of keys: create, list and revoke."""
+"""Routes of keys: create, list, change and revoke."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.access.auth import Caller, Manager
+from api.access.auth import Caller, Manager, settings_name
 from api.http import paging
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.routes.queries import require_int64
-from api.schemas.keys import KeyBody, KeyLimitsView, KeyPage, KeyView, NewKeyView
+from api.schemas.keys import KeyBody, KeyChange, KeyLimitsView, KeyPage, KeyView, NewKeyView, SettingsKeyView
 from api.state import KeyCacheDep, ServicesDep
 from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
-from shared.domain.keys import UNLIMITED, Key, KeyLimits, KeySpecification, Scope
+from shared.domain.keys import TENANT_SCOPES, UNLIMITED, Key, KeyLimits, KeySpecification, Scope
 from shared.services.api import ApiServices
 from shared.services.ingest import require_prices
 from shared.vectors.filters import caller_conditions
@@ -46,10 +47,9 @@ async def make(
     """
     new = _new_key(body, tenant)
     _require_may_create(request.state.caller, new, services)
-    if new.limits.cost_per_day is not None:  # list prices are loaded once, which takes 0.3 s
-        await asyncio.to_thread(require_prices, services.settings, "cost_per_day")
+    await _require_price(new.limits, services)
     key = keys.draw()
-    created = await services.ledger.keys.make(new, keys.hash_of(key))
+    created = await services.ledger.keys.make(new, keys.hash_of(key), keys.prefix_of(key))
     key_cache.forget()
     return JsonReply(NewKeyView(**_view_fields(created), key=key), 201)
 
@@ -60,12 +60,33 @@ async def page(
 ) -> Response:
     """List the tenant's keys, newest first, including those revoked or expired in the last 90 days.
 
-    Keys in the server's settings are not listed.
+    Keys in the server's settings are listed in `from_settings`: only the settings can change them.
     """
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.keys.page(tenant, after=after, limit=limit + 1)
     shown, following = paging.split_page(rows, limit, lambda key: (key.created_at.isoformat(), str(key.id)))
-    return JsonReply(KeyPage(items=[KeyView(**_view_fields(key)) for key in shown], next_cursor=following))
+    of_settings = [
+        SettingsKeyView(name=settings_name(key.sha256), scopes=sorted(TENANT_SCOPES))
+        for key in services.settings.api_keys
+        if key.tenant == tenant
+    ]
+    items = [KeyView(**_view_fields(key)) for key in shown]
+    return JsonReply(KeyPage(items=items, next_cursor=following, from_settings=of_settings))
+
+
+@router.patch("/{key_id}", response_model=KeyView, responses=problems(400, 401, 404, 409, 413, 415, 422))
+async def change(
+    *, request: Request, body: KeyChange, key_id: UUID, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep
+) -> Response:
+    """Change the limits or the end of a key. Within five seconds, every process of the API uses them.
+
+    A key can change only keys whose scopes it has.
+    """
+    if body.limits is not None:
+        await _require_price(KeyLimits(**body.limits.model_dump()), services)
+    changed = await services.ledger.keys.change(tenant, key_id, partial(_changed, body, request.state.caller))
+    key_cache.forget()
+    return JsonReply(KeyView(**_view_fields(changed)))
 
 
 @router.delete("/{key_id}", status_code=204, responses=problems(401, 404, 422))
@@ -85,6 +106,30 @@ def _new_key(body: KeyBody, tenant: str) -> KeySpecification:
     lifetime = None if body.expires_in_seconds is None else timedelta(seconds=body.expires_in_seconds)
     limits = UNLIMITED if body.limits is None else KeyLimits(**body.limits.model_dump())
     return KeySpecification(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lifetime, limits)
+
+
+def _changed(body: KeyChange, caller: Caller, key: Key) -> Key:
+    """Return the changed key.
+
+    Raises:
+        Forbidden: the key has a scope that the caller lacks.
+        InvalidInput: the key has the scope `manage`, which has no limits.
+    """
+    if missing := key.scopes - caller.scopes:
+        raise Forbidden(f"A key can change only keys with its own scopes, and this key lacks '{min(missing)}'.")
+    limits, expires_at = key.limits, key.expires_at
+    if "limits" in body.model_fields_set:
+        limits = UNLIMITED if body.limits is None else KeyLimits(**body.limits.model_dump())
+    if "expires_in_seconds" in body.model_fields_set:
+        lifetime = body.expires_in_seconds
+        expires_at = None if lifetime is None else datetime.now(UTC) + timedelta(seconds=lifetime)
+    KeySpecification(key.tenant, key.name, key.scopes, key.filter, limits=limits)  # refuses limits that it would bypass
+    return dataclasses.replace(key, limits=limits, expires_at=expires_at)
+
+
+async def _require_price(limits: KeyLimits, services: ApiServices) -> None:
+    if limits.cost_per_day is not None:  # list prices are loaded once, which takes 0.3 s
+        await asyncio.to_thread(require_prices, services.settings, "cost_per_day")
 
 
 def _require_may_create(caller: Caller, new: KeySpecification, services: ApiServices) -> None:

@@ -56,6 +56,17 @@ class KeyBody(BodyModel):
     )
 
 
+class KeyChange(BodyModel):
+    """Changes of a key. A field that is absent is unchanged."""
+
+    model_config = example(limits={"requests_per_second": 5.0}, expires_in_seconds=None)
+
+    limits: KeyLimitsBody | None = Field(None, description="New limits, which replace all old ones; null removes them")
+    expires_in_seconds: int | None = Field(
+        None, ge=1, le=_TEN_YEARS_SECONDS, description="New lifetime from now; null: valid until it is revoked"
+    )
+
+
 class KeyLimitsView(ReplyModel):
     """Limits of a key. null means that only the limits of the tenant apply."""
 
@@ -71,6 +82,7 @@ class KeyView(ReplyModel):
     model_config = example(
         id="8a5d0c3e-51c8-4f6e-9a3b-2b7b8f0c9d11",
         name="website",
+        prefix="fa_8Yc1",
         scopes=["ask"],
         filter={"audience": "public"},
         limits=_LIMITS,
@@ -82,6 +94,7 @@ class KeyView(ReplyModel):
 
     id: UUID
     name: str
+    prefix: str | None = Field(description="First characters of the key; null for keys of older releases")
     scopes: list[str]
     filter: dict[str, Any] | None
     limits: KeyLimitsView
@@ -97,6 +110,7 @@ class NewKeyView(KeyView):
     model_config = example(
         id="8a5d0c3e-51c8-4f6e-9a3b-2b7b8f0c9d11",
         name="website",
+        prefix="fa_8Yc1",
         scopes=["ask"],
         filter=None,
         limits=_LIMITS,
@@ -110,6 +124,16 @@ class NewKeyView(KeyView):
     key: str = Field(description="The key. It is shown only once, because the server stores only its hash")
 
 
+class SettingsKeyView(ReplyModel):
+    """A key in the server's settings, which only they can change."""
+
+    model_config = example(name="settings:6ca13d52", scopes=["ask", "feedback", "manage", "read", "write"])
+
+    name: str = Field(description="Name in logs: the first characters of its hash")
+    scopes: list[str]
+
+
 class KeyPage(ReplyModel):
     items: list[KeyView]
+    from_settings: list[SettingsKeyView] = Field(description="Keys of the tenant in the server's settings")
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")

@@ -101,12 +101,15 @@ def _start(*, tenant: str = "", collection: str | None = None, document: UUID | 
 async def _started(tenant: str, collection: str | None, document: UUID | None) -> Erasure:
     from contextlib import AsyncExitStack
 
+    from shared.domain.audit import COMMAND_LINE
+    from shared.ledger.postgres import actors
     from shared.services.parts import Parts
     from shared.settings import load
 
     async with AsyncExitStack() as stack:
         erasures: Erasures = Parts(load(), stack).ledger.erasures
-        return await (erasures.start(tenant, collection) if document is None else erasures.start_document(document))
+        with actors.recorded(COMMAND_LINE):
+            return await (erasures.start(tenant, collection) if document is None else erasures.start_document(document))
 
 
 async def _checked(scope: ErasureScope) -> Sequence[Leftover]:

@@ -177,10 +177,10 @@ def _new_key(  # noqa: PLR0917 - the options of a key
 
 def _make_in_ledger(new: KeySpecification) -> str:
     from cli import keys
-    from shared.domain.keys import draw, hash_of
+    from shared.domain.keys import draw, hash_of, prefix_of
 
     key = draw()
-    keys.in_ledger(lambda ledger: ledger.make(new, hash_of(key)))
+    keys.in_ledger(lambda ledger: ledger.make(new, hash_of(key), prefix_of(key)))
     return key
 
 

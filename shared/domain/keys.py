@@ -16,6 +16,7 @@ from shared.domain.errors import InvalidInput
 
 OPERATOR = ""  # used instead of a tenant's name
 _BYTES = 32
+_PREFIX_CHARS = 7  # `fa_` and four random characters
 
 
 class Scope(StrEnum):
@@ -110,6 +111,7 @@ class Key:
     revoked_at: datetime | None
     last_used_at: datetime | None
     limits: KeyLimits = UNLIMITED
+    prefix: str | None = None  # first characters of the key; None for a key of an older release
 
     def ended(self, now: datetime) -> str | None:
         """Return why the key is invalid; None if it is valid."""
@@ -121,6 +123,11 @@ class Key:
 def draw() -> str:
     """Draw a key of 256 random bits."""
     return f"fa_{secrets.token_urlsafe(_BYTES)}"
+
+
+def prefix_of(key: str) -> str:
+    """Return the first characters of a key, by which its holder recognizes it; 232 random bits stay unknown."""
+    return key[:_PREFIX_CHARS]
 
 
 def hash_of(key: str) -> bytes:

@@ -32,6 +32,7 @@ from shared.ledger.sources.listings import Listings
 from shared.ledger.sources.notes import Notes
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
+from shared.ledger.tenants.audit_log import AuditLog
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
@@ -74,6 +75,7 @@ class Ledger:
     budgets: Budgets
     estimates: Estimates
     counters: Counters
+    audit_log: AuditLog
     keys: Keys
     tenants: Tenants
     heartbeats: Heartbeats
@@ -92,6 +94,7 @@ class Ledger:
 
 __all__ = [
     "Audit",
+    "AuditLog",
     "Backlogs",
     "Batches",
     "Budgets",

@@ -18,6 +18,7 @@ from shared.domain.retry import RetryPolicy
 from shared.ingest.options import IngestDefaults
 from shared.ledger import (
     Audit,
+    AuditLog,
     Backlogs,
     Batches,
     Budgets,
@@ -145,6 +146,7 @@ class Parts:
             budgets=Budgets(database, self._terms),
             estimates=Estimates(database),
             counters=Counters(database),
+            audit_log=AuditLog(database),
             keys=Keys(database),
             tenants=Tenants(database),
             heartbeats=Heartbeats(database),

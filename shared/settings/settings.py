@@ -161,6 +161,9 @@ class Settings(BaseSettings):
     )
 
     job_retention_days: int = Field(90, ge=1, le=36_500, description="days for which jobs are listed after their end")
+    audit_retention_days: int = Field(
+        365, ge=1, le=36_500, description="days for which changes of keys, limits and other settings are listed"
+    )
 
     # The language model, which writes questions and answers
     llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))

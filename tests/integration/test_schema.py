@@ -115,7 +115,7 @@ def _long_locks(script):
     with Operations.context(context):
         script.module.upgrade()
     statements = [each.strip() for each in written.getvalue().split(";")]
-    new = set(re.findall(r"CREATE TABLE (\w+)", written.getvalue()))
+    new = set(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", written.getvalue()))
     for each in statements:
         index = re.match(r"CREATE (?:UNIQUE )?INDEX (CONCURRENTLY )?.*? ON (\w+)", each)
         if index and not index[1] and index[2] not in new:

@@ -11,6 +11,7 @@ from tests.page.conftest import HOSTILE, until, visiting
 SCREENS = (
     *("/", "/documents", "/questions", "/work", "/jobs", "/sources"),
     *("/lab/explain", "/lab/try", "/lab/compare", "/api"),
+    *("/keys", "/limits", "/audit"),
 )
 AXE = Axe()
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}

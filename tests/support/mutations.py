@@ -117,7 +117,67 @@ WEB = "tests/integration/test_web_sources.py::"
 WEB_READING = "tests/unit/test_web_reading.py::"
 QUOTES = "tests/unit/test_answering.py::"
 CHART = "tests/acceptance/test_chart.py::"
+AUDIT = "tests/integration/test_audit_log.py::"
 BUGS = (
+    Bug(
+        "changes of settings are not recorded",
+        AUDIT + "test_key_changes_are_recorded_with_author",
+        "api/access/auth.py",
+        (("if self.scope in _RECORDED:", "if False:"),),
+    ),
+    Bug(
+        "changes of one statement are not recorded",
+        AUDIT + "test_changes_of_other_settings_are_recorded",
+        "shared/ledger/postgres/database.py",
+        (("engine = self.engine if actors.is_recorded() else self._for_one", "engine = self._for_one"),),
+    ),
+    Bug(
+        "secrets of webhooks are recorded",
+        AUDIT + "test_secrets_and_contents_are_never_recorded",
+        "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
+        (('("url", "events", "disabled_at")', '("url", "events", "secret")'),),
+    ),
+    Bug(
+        "prompts are recorded",
+        AUDIT + "test_secrets_and_contents_are_never_recorded",
+        "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
+        (("WHEN field LIKE '%prompt%' OR", "WHEN false OR"),),
+    ),
+    Bug(
+        "a tenant reads the changes of others",
+        AUDIT + "test_only_managers_read_own_tenants_entries",
+        "shared/ledger/tenants/audit_log.sql",
+        (("WHERE (tenant = :tenant OR", "WHERE (:tenant <> '' OR"),),
+    ),
+    Bug(
+        "a key changes keys with scopes that it lacks",
+        AUDIT + "test_key_changes_only_own_tenants_lesser_keys",
+        "api/routes/keys.py",
+        (("if missing := key.scopes - caller.scopes:", "if missing := key.scopes - key.scopes:"),),
+    ),
+    Bug(
+        "a key changes keys of other tenants",
+        AUDIT + "test_key_changes_only_own_tenants_lesser_keys",
+        "shared/ledger/tenants/keys.sql",
+        (
+            (
+                "SELECT {key_columns} FROM api_keys WHERE tenant = :tenant AND id = :id FOR UPDATE",
+                "SELECT {key_columns} FROM api_keys WHERE :tenant <> '' AND id = :id FOR UPDATE",
+            ),
+        ),
+    ),
+    Bug(
+        "recorded changes can be changed",
+        AUDIT + "test_entries_are_never_changed_and_expire",
+        "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
+        (("BEFORE UPDATE ON audit_log EXECUTE", "BEFORE TRUNCATE ON audit_log EXECUTE"),),
+    ),
+    Bug(
+        "an erasure of a tenant keeps the recorded changes",
+        AUDIT + "test_tenant_erasure_deletes_entries_and_stays_recorded",
+        "shared/ledger/erasure/erasures.py",
+        (('    "audit_log",', ""),),
+    ),
     Bug(
         "a shared answer is opened by another tenant",
         SHARED + "test_answer_is_not_found_without_access",

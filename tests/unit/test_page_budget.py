@@ -18,10 +18,10 @@ def test_screen_loads_at_most_40_kilobytes(screen):
     assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 40_000
 
 
-def test_all_screens_load_at_most_120_kilobytes():
+def test_all_screens_load_at_most_132_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 120_000
-    assert len(MODULES) <= 62
+    assert document + STYLES + sum(MODULES.values()) <= 132_000
+    assert len(MODULES) <= 66
 
 
 def test_third_party_code_stays_small():

@@ -32,6 +32,9 @@ const GROUPS = [
     screens: [
       { path: "/work", words: "Work", sign: "activity", scope: "read", letter: "w", first: true },
       { path: "/jobs", words: "Jobs", sign: "list-todo", scope: "read", letter: "j" },
+      { path: "/keys", words: "Keys", sign: "key-round", scope: "manage", letter: "k" },
+      { path: "/limits", words: "Limits", sign: "gauge", scope: "manage", letter: "l" },
+      { path: "/audit", words: "Audit", sign: "scroll-text", scope: "manage", letter: "u" },
     ],
   },
   { name: "", screens: [{ path: "/api", words: "API", sign: "code-xml" }] },

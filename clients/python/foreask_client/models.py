@@ -395,6 +395,7 @@ class Key(Model):
 
     id: str
     name: str
+    prefix: str | None = None
     scopes: list[str]
     filter: Json | None
     limits: Json = {}

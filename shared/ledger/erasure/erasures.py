@@ -105,6 +105,7 @@ TABLES_OF_TENANT = (
     "abandoned_calls",
     "batches",
     "budgets",
+    "audit_log",
     "api_keys",
     "queries",
     "shared_answers",

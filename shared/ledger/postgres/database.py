@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import QueuePool
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
-from shared.ledger.postgres import driver, plans
+from shared.ledger.postgres import actors, driver, plans
 from shared.process import metrics, traces
 
 Pooler = Literal["none", "transaction"]
@@ -175,6 +175,7 @@ class Database:
         """
         with self._errors():
             async with self.engine.begin() as connection:
+                await actors.name_author(connection)
                 yield connection
 
     async def settlements_first(self) -> None:
@@ -197,7 +198,10 @@ class Database:
             Collided, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it was lost.
         """
         with self._errors():
-            async with self._for_one.begin() as connection:
+            # The name of the author ends with its transaction, so that it needs a transaction block.
+            engine = self.engine if actors.is_recorded() else self._for_one
+            async with engine.begin() as connection:
+                await actors.name_author(connection)
                 return (await connection.execute(statement, parameters)).mappings().all()
 
     async def warm(self, connections: int = 2) -> None:

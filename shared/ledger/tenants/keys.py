@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping
@@ -27,8 +27,8 @@ class Keys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def make(self, new: KeySpecification, sha256: bytes) -> Key:
-        """Insert a key by its hash.
+    async def make(self, new: KeySpecification, sha256: bytes, prefix: str | None = None) -> Key:
+        """Insert a key by its hash and its first characters.
 
         Raises:
             Conflict: the tenant has a key of that name, or the maximum number of keys.
@@ -38,9 +38,10 @@ class Keys:
             "tenant": new.tenant,
             "name": new.name,
             "sha256": sha256,
+            "key_prefix": prefix,
             "scopes": sorted(new.scopes),
             "filter": None if new.filter is None else json.dumps(new.filter),
-            "limits": json.dumps({name: limit for name, limit in asdict(new.limits).items() if limit is not None}),
+            "limits": _limits_json(new.limits),
             "lasts": new.lasts,
         }
         async with self._database.begin() as connection:
@@ -64,6 +65,29 @@ class Keys:
         parameters = {"tenant": tenant, "at": at, "after": last, "limit": limit}
         return [_key_of(row) for row in await self._database.rows(SQL.page, parameters)]
 
+    async def change(self, tenant: str, key_id: UUID, changed: Callable[[Key], Key]) -> Key:
+        """Change the limits and the end of a key; each process of the API uses them within five seconds.
+
+        Args:
+            tenant: tenant of the key.
+            key_id: id of the key.
+            changed: returns the key with other limits or another end, and may refuse the change. Its key is locked.
+
+        Raises:
+            NotFound: the tenant has no key of that id.
+            Conflict: the key was revoked or has expired.
+        """
+        async with self._database.begin() as connection:
+            row = (await connection.execute(SQL.lock_one, {"tenant": tenant, "id": key_id})).mappings().one_or_none()
+            if row is None:
+                raise _missing(key_id)
+            key = _key_of(row)
+            if why := key.ended(datetime.now(UTC)):
+                raise Conflict(f"The key '{key.name}' {why}: create another one.")
+            new = changed(key)
+            parameters = {"id": key_id, "limits": _limits_json(new.limits), "expires_at": new.expires_at}
+            return _key_of((await connection.execute(SQL.change, parameters)).mappings().one())
+
     async def revoke(self, tenant: str, key_id: UUID) -> None:
         """Revoke a key; each process of the API refuses it within five seconds.
 
@@ -71,12 +95,20 @@ class Keys:
             NotFound: the tenant has no key of that id.
         """
         if not await self._database.rows(SQL.revoke, {"tenant": tenant, "id": key_id}):
-            raise NotFound(f"There is no key {key_id}. GET /v1/keys lists the keys.")
+            raise _missing(key_id)
 
     async def record_use(self, ids: Collection[UUID]) -> None:
         """Record that keys were used; at most once a minute for each key."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.record_use, {"ids": list(ids), "every": _USE_EVERY})
+
+
+def _missing(key_id: UUID) -> NotFound:
+    return NotFound(f"There is no key {key_id}. GET /v1/keys lists the keys.")
+
+
+def _limits_json(limits: KeyLimits) -> str:
+    return json.dumps({name: limit for name, limit in asdict(limits).items() if limit is not None})
 
 
 def _key_of(row: RowMapping) -> Key:
@@ -91,4 +123,5 @@ def _key_of(row: RowMapping) -> Key:
         revoked_at=row["revoked_at"],
         last_used_at=row["last_used_at"],
         limits=KeyLimits(**known_fields(row["limits"], KeyLimits.__dataclass_fields__)),
+        prefix=row["key_prefix"],
     )

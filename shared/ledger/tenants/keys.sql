@@ -1,6 +1,6 @@
 -- part: key_columns
 -- The columns of a key.
-id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at, limits
+id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at, limits, key_prefix
 
 -- name: find
 -- Find keys by their hashes, including ended ones.
@@ -28,11 +28,19 @@ SELECT count(*) FROM api_keys WHERE tenant = :tenant
 
 -- name: insert
 -- Insert a key; return no row if a key that is not revoked has the name.
-INSERT INTO api_keys (id, tenant, name, sha256, scopes, filter, limits, expires_at)
-VALUES (:id, :tenant, :name, :sha256, CAST(:scopes AS text[]), CAST(:filter AS jsonb), CAST(:limits AS jsonb),
+INSERT INTO api_keys (id, tenant, name, sha256, key_prefix, scopes, filter, limits, expires_at)
+VALUES (:id, :tenant, :name, :sha256, :key_prefix, CAST(:scopes AS text[]), CAST(:filter AS jsonb), CAST(:limits AS jsonb),
         now() + CAST(:lasts AS interval))
 ON CONFLICT (tenant, name) WHERE revoked_at IS NULL DO NOTHING
 RETURNING {key_columns}
+
+-- name: lock_one
+-- Lock a key of a tenant until the transaction ends.
+SELECT {key_columns} FROM api_keys WHERE tenant = :tenant AND id = :id FOR UPDATE
+
+-- name: change
+-- Set the limits and the end of a key.
+UPDATE api_keys SET limits = CAST(:limits AS jsonb), expires_at = :expires_at WHERE id = :id RETURNING {key_columns}
 
 -- name: revoke
 -- Revoke a key; the first time counts.

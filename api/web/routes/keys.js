@@ -1,0 +1,132 @@
+// Keys: their permissions, limits and last use; create, change and revoke them.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { repeat } from "../vendor/directives/repeat.js";
+import { get, post, send } from "../api.js";
+import { redraw, redrawNow } from "../store.js";
+import { ago, count, dateOf } from "../parts/format.js";
+import { notify, problemCard } from "../parts/notice.js";
+import { attempt, limitField } from "../parts/operations.js";
+import { may, server } from "../parts/permissions.js";
+import { polledList } from "../parts/polling.js";
+
+export const title = "Keys";
+export const titled = true;
+const SCOPES = /** @type {const} */ ([["ask", "Ask questions"], ["read", "Read documents"], ["feedback", "Give feedback"], ["write", "Add and change documents"], ["manage", "Manage"]]);
+const LIMITS = /** @type {const} */ ([["requests_per_second", "Requests per second", "requests per second", false], ["tokens_per_day", "Tokens per day", "tokens per day", true],
+  ["cost_per_day", "Cost per day", "cost per day", false], ["max_tokens", "Tokens per reply", "tokens per reply", true]]);
+const DAYS = [["", "never"], ["30", "in 30 days"], ["90", "in 90 days"], ["365", "in a year"]];
+const DAY = 86_400; // seconds
+
+/** @type {{settings: Api["SettingsKeyView"][], made: Api["NewKeyView"] | null, isRequired: boolean}} */
+const seen = { settings: [], made: null, isRequired: true };
+const keys = polledList(
+  async () => {
+    const page = await get("/v1/keys");
+    seen.settings = page.from_settings;
+    return page;
+  },
+  (cursor) => get(`/v1/keys?cursor=${cursor}`),
+  async () => {},
+);
+
+export async function load() {
+  seen.made = null;
+  server().then((me) => ((seen.isRequired = me?.key !== null), redraw()));
+  await keys.load();
+}
+
+export function unload() {
+  seen.made = null; // a secret is shown once
+  keys.unload();
+}
+
+/** @param {FormData} fields @returns {any} */
+const limitsOf = (fields) => Object.fromEntries(LIMITS.map(([name]) => [name, fields.get(name) ? Number(fields.get(name)) : null]));
+
+/** @param {On<HTMLFormElement>} event */
+async function make(event) {
+  event.preventDefault();
+  const form = event.target;
+  const fields = new FormData(form);
+  const days = Number(fields.get("days"));
+  const [field, value] = String(fields.get("filter") ?? "").split("=", 2);
+  const limits = limitsOf(fields);
+  const body = /** @type {any} */ ({
+    name: fields.get("name"),
+    scopes: fields.getAll("scope"),
+    expires_in_seconds: days ? days * DAY : null,
+    filter: field ? { [field.trim()]: (value ?? "").trim() } : null,
+    limits: Object.values(limits).some(Boolean) ? limits : null,
+  });
+  await attempt(async () => {
+    seen.made = await post("/v1/keys", body);
+    form.reset();
+    await keys.poll();
+    redrawNow();
+    document.getElementById("made")?.focus();
+  });
+}
+
+/** @param {Api["KeyView"]} key */
+async function revoke(key) {
+  if (!confirm(`Revoke the key ${key.name}? Programs that use it are refused within five seconds. This cannot be undone.`)) return;
+  if (await attempt(() => send("DELETE", `/v1/keys/${key.id}`))) notify(`The key ${key.name} was revoked.`);
+  if (seen.made?.id === key.id) seen.made = null;
+  await keys.poll();
+}
+
+/** @param {Api["KeyView"]} key @param {On<HTMLFormElement>} event */
+async function change(key, event) {
+  event.preventDefault();
+  const limits = limitsOf(new FormData(event.target));
+  if (await attempt(() => send("PATCH", `/v1/keys/${key.id}`, { body: { limits } }))) notify(`The limits of ${key.name} apply within five seconds.`);
+  await keys.poll();
+}
+
+export function view() {
+  const { items, next, problem } = keys.state;
+  const all = items ? keys.all((each) => each.id) : [];
+  return html`<section class="column wide">
+    ${problemCard(problem, load)}
+    ${seen.isRequired ? nothing : html`<p class="warning">This server requires no keys: every program on its machine has all permissions. To require keys, create the first one with <code>foreask keys setting</code>.</p>`}
+    ${seen.made ? secret(seen.made) : nothing}
+    ${items && seen.isRequired ? addition() : nothing}
+    ${items && !all.length ? html`<p class="empty soft">No keys yet. Create one for each program and person, so that each can be limited and revoked alone.</p>` : nothing}
+    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["KeyView"]} */ each) => each.id, one)}</ul>` : nothing}
+    ${next ? html`<button @click=${keys.more}>Show older keys</button>` : nothing}
+    ${seen.settings.length ? html`<h2>From the settings</h2><ul role="list">${seen.settings.map((each) => html`<li class="soft"><code>${each.name}</code> ${each.scopes.join(", ")}</li>`)}</ul>
+      <p class="soft small">These keys can be changed only in the server's settings.</p>` : nothing}
+  </section>`;
+}
+
+/** @param {Api["NewKeyView"]} made */
+function secret(made) {
+  const copy = () => navigator.clipboard.writeText(made.key).then(() => notify("Key copied."), () => notify("The browser did not allow copying."));
+  return html`<div class="warning" id="made" tabindex="-1" role="status"><p>The key ${made.name} was created. Copy it now: it is not shown again.</p>
+    <p class="bar-line"><code class="grow name" dir="ltr">${made.key}</code><button @click=${copy}>Copy</button></p></div>`;
+}
+
+const addition = () => html`<details><summary>Create a key</summary><form class="options" @submit=${make}>
+  <label>Name <input name="name" required maxlength="63" pattern="[A-Za-z0-9][A-Za-z0-9._@\\-]*" placeholder="website" autocomplete="off"></label>
+  <label>Expires <select name="days">${DAYS.map(([value, words]) => html`<option value=${value}>${words}</option>`)}</select></label>
+  <fieldset class="whole tools"><legend>Permissions</legend>${SCOPES.filter(([scope]) => may(scope)).map(([scope, words]) => html`<label class="check"><input type="checkbox" name="scope" value=${scope} ?checked=${scope === "ask"}> ${words}</label>`)}</fieldset>
+  <label class="whole">Only documents with <input name="filter" placeholder="audience=public, or empty: all documents" pattern="[^=]+=.+"></label>
+  ${LIMITS.map(([name, words, , whole]) => limitField(name, words, null, whole))}
+  <p class="soft small">A key for some documents can only ask and give feedback. A key with limits cannot manage.</p>
+  <button class="main" type="submit">Create</button></form></details>`;
+
+/** @param {Api["KeyView"]} key */
+function one(key) {
+  const limits = LIMITS.flatMap(([name, , words]) => (key.limits[name] === null ? [] : [`${count(key.limits[name] ?? 0)} ${words}`]));
+  const ended = key.revoked_at !== null || (key.expires_at !== null && Date.parse(key.expires_at) <= Date.now());
+  const state = key.revoked_at ? `revoked ${ago(key.revoked_at)}` : ended ? "expired" : key.expires_at ? `expires on ${dateOf(key.expires_at)}` : "does not expire";
+  return html`<li class="card" aria-label=${key.name}>
+    <p class="bar-line"><span class="grow"><strong>${key.name}</strong> ${key.prefix ? html`<code>${key.prefix}\u2026</code>` : nothing}
+      <span class="soft small">${key.scopes.join(", ")} \u00b7 <span class=${ended ? "bad" : ""}>${state}</span> \u00b7 ${key.last_used_at ? `last used ${ago(key.last_used_at)}` : "not used yet"}</span></span>
+      ${ended ? nothing : html`<button class="danger" aria-label=${`Revoke ${key.name}`} @click=${() => revoke(key)}>Revoke</button>`}</p>
+    ${key.filter ? html`<p class="small">Only documents with <code dir="auto">${JSON.stringify(key.filter)}</code></p>` : nothing}
+    ${limits.length ? html`<p class="small number">${limits.join(" \u00b7 ")}</p>` : nothing}
+    ${ended || key.scopes.includes("manage") ? nothing : html`<details><summary class="small">Change limits</summary><form class="options" aria-label=${`Limits of ${key.name}`} @submit=${(/** @type {On<HTMLFormElement>} */ event) => change(key, event)}>
+      ${LIMITS.map(([name, words, , whole]) => limitField(name, words, key.limits[name], whole))}<button type="submit">Save</button></form></details>`}</li>`;
+}
