@@ -302,3 +302,36 @@ async def test_tenant_erasure_deletes_entries_and_stays_recorded(client, service
     found = (await sent(client, "GET", "/v1/operator/audit", headers=OPERATORS))["items"]
     assert brief(found) == [("erase", "tenant", erasure["id"])]
     assert (await sent(client, "GET", "/v1/operator/tenants/alice/remains", headers=OPERATORS))["found"] == 0
+
+
+async def test_switch_and_return_of_builds_are_recorded(client, services):
+    await sent(client, "PUT", "/v1/collections/papers", {})
+    await sent(client, "POST", "/v1/collections/papers/builds", {})
+    await services.ledger.builds.fill()  # by the scheduler
+    await sent(client, "POST", "/v1/collections/papers/builds/2/switch", {"despite": True})
+    await sent(client, "POST", "/v1/collections/papers/builds/1/switch", {"despite": True})
+
+    assert brief(await entries(client, object="build")) == [
+        ("start", "build", "papers, build 2"),
+        ("switch", "build", "papers, build 2"),
+        ("switch", "build", "papers, build 1"),
+    ]
+
+
+async def test_approvals_and_enabled_webhooks_are_recorded(client, services, tmp_path):
+    hook = await sent(client, "POST", "/v1/webhooks", {"url": "http://127.0.0.1:9/"})
+    await sent(client, "POST", "/v1/sources", {"name": "docs", "uri": tmp_path.as_uri()})
+    await sent(client, "POST", "/v1/sources/docs/sync")
+    async with services.database.begin() as connection:  # as after five days of failures, and after a listing
+        await connection.execute(text("UPDATE webhooks SET disabled_at = now()"))
+        await connection.execute(
+            text("UPDATE jobs SET state = 'paused', pause_reason = 'approval' WHERE kind = 'sync'")
+        )
+        await connection.execute(text("UPDATE syncs SET phase = 'done', listed_at = now(), ended_at = now()"))
+        await connection.execute(text("DELETE FROM runs"))
+    await sent(client, "POST", f"/v1/webhooks/{hook['id']}/resume")
+    await sent(client, "POST", "/v1/sources/docs/approve", {"deletions": 3})
+
+    newest, enabled = (await entries(client))[:2]
+    assert brief([newest, enabled]) == [("enable", "webhook", "http://127.0.0.1:9"), ("approve", "source", "docs")]
+    assert newest["changes"] == {"approved": {"before": None, "after": 3}}

@@ -6,6 +6,7 @@ import httpx
 from playwright.async_api import expect
 
 from tests.page.conftest import TIMEOUT, until, visiting
+from tests.page.test_page import _require_accessible
 from tests.page.test_page_keys import OURS, keyed, scoped, with_key  # noqa: F401  a fixture
 
 
@@ -15,7 +16,7 @@ def without_dialogs(visit):
 
 async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F811
     base = str(keyed.base_url).rstrip("/")
-    async with visiting(browser, base, permissions=["clipboard-read", "clipboard-write"]) as visit:
+    async with visiting(browser, base, bypass_csp=True, permissions=["clipboard-read", "clipboard-write"]) as visit:
         visit.allowed = ("401", "403")
         page = visit.page
         page.on("dialog", lambda dialog: dialog.accept())
@@ -27,6 +28,7 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F81
         await page.get_by_role("button", name="Create", exact=True).click()
         made = page.locator("#made")
         await expect(made).to_be_focused()
+        await _require_accessible(visit, "a new key")
         secret = await made.locator("code").inner_text()
         await made.get_by_role("button", name="Copy").click()
         assert await page.evaluate("navigator.clipboard.readText()") == secret
@@ -35,6 +37,7 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F81
             assert [reporter.get("/v1/status").status_code for _ in range(3)] == [200] * 3
             card = page.get_by_role("listitem", name="reporter")
             await card.get_by_text("Change limits").click()
+            await _require_accessible(visit, "limits of a key")
             await card.get_by_label("Requests per second").fill("0.5")
             await card.get_by_role("button", name="Save").click()
             await expect(card).to_contain_text("0.5 requests per second")
@@ -50,6 +53,7 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F81
         await page.get_by_role("link", name="Audit").click()
         rows = page.locator("tbody tr").filter(has_text="reporter")
         await expect(rows).to_have_count(3)
+        await _require_accessible(visit, "recorded changes")
         await expect(rows.locator("th")).to_have_text(
             ["revoke key reporter", "change key reporter", "create key reporter"]
         )
@@ -63,7 +67,7 @@ async def _is_refused(client):
 
 
 async def test_page_sets_changes_and_deletes_budget(browser, keyed):  # noqa: F811
-    async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
+    async with visiting(browser, str(keyed.base_url).rstrip("/"), bypass_csp=True) as visit:
         visit.allowed = ("401", "403")
         page = visit.page
         page.on("dialog", lambda dialog: dialog.accept())
@@ -76,6 +80,7 @@ async def test_page_sets_changes_and_deletes_budget(browser, keyed):  # noqa: F8
         await page.get_by_role("button", name="Set", exact=True).click()
         limit = page.get_by_label("Limit of papers, tokens a month", exact=True)
         await expect(limit).to_have_value("5000")
+        await _require_accessible(visit, "budgets")
         await limit.fill("7000")
         await page.get_by_role("button", name="Change the limit of papers").click()
         await expect(page.locator(".notice")).to_contain_text("The budget was changed.")
