@@ -13,8 +13,6 @@ from tests.support.pictures import picture, saved
 ABROAD = "http://evil.example/"
 FILLER = [f"Line {number} of the page speaks of the tides and of nothing else." for number in range(4)]
 HARBOUR = ["The harbour master registers every ves-", "sel before its departure. A fee of 4.50 euros", "is due at the office."]
-SENTENCE = "A fee of 4.50 euros is due at the office."
-SENTENCE_LINES = [HARBOUR[1], HARBOUR[2]]
 ROWS = [f"Ketch {number},{number} t,quay {number % 7}" for number in range(700)]
 # The words of the page under the centre of each mark, and whether something is drawn there.
 MARKED = """() => [...document.querySelectorAll(".page-mark")].map((mark) => {
@@ -78,15 +76,12 @@ async def test_pdf_opens_at_page_with_passage_highlighted(visit, deployment, ori
 async def test_cited_sentence_is_highlighted_on_page(visit, deployment, originals):
     page, document = visit.page, originals["harbour.pdf"]
     chunk = chunk_with(deployment, document, "departure")
-    text = " ".join(chunk["text"].split())
-    assert text == chunk["text"].replace("\n", " ")
-    start = text.index("A fee")
-    cited = f"{start}-{start + len(SENTENCE)}"
+    cited = f"{chunk['text'].index('A fee')}-{chunk['text'].index('office.') + len('office.')}"
     await visit.go(f"/documents/{document}?chunk={chunk['id']}&view=original&cited={cited}")
     await expect(page.locator(".original [role=status]")).to_have_text(
         "Page 3 of 4. The cited sentence is highlighted."
     )
-    assert await marked(page) == SENTENCE_LINES
+    assert await marked(page) == HARBOUR[1:]
     [first, _] = await page.evaluate("[...document.querySelectorAll('.page-mark')].map((mark) => mark.offsetLeft)")
     left = await page.locator(".text-layer > span", has_text="sel before").evaluate("(span) => span.offsetLeft")
     assert first > left + 50  # the words in front of the sentence are not marked
