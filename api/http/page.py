@@ -1,8 +1,8 @@
 """The page: rendered in the browser by modules that use only this API.
 
-The browser runs the files of `api/web` without their comments; there is no build step. They are read once, compressed at
-their first request, and served under an address that contains a digest of their content, so that browsers cache them
-until they change.
+The browser runs the files of `api/web` without their comments; there is no build step. They are read once, compressed
+at their first request, and served under an address that contains a digest of their content, so that browsers cache
+them until they change.
 """
 
 from __future__ import annotations
@@ -82,10 +82,7 @@ class Page:
         }
         digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + data for name, data in contents.items()))
         self.address = f"/page/{digest.hexdigest()[:16]}"
-        self.files = {
-            name: WebFile(data, _KINDS[PurePosixPath(name).suffix])
-            for name, data in contents.items()
-        }
+        self.files = {name: WebFile(data, _KINDS[PurePosixPath(name).suffix]) for name, data in contents.items()}
         self._template = (folder / "index.html").read_text()
         self._styles = [name for name in contents if name.endswith(".css")]
         self._sources = {name: data.decode() for name, data in contents.items() if name.endswith(".js")}

@@ -14,8 +14,8 @@ _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 def requested(headers: Headers, size: int, tag: str) -> tuple[int, int] | None:
     """Return the start and the end of the requested bytes, half-open; None if all bytes must be sent.
 
-    A header with several ranges or in an unknown form is ignored, as RFC 9110 allows. The range is also ignored if it is
-    a part of other bytes: `If-Range` then names another tag.
+    A header with several ranges or in an unknown form is ignored, as RFC 9110 allows. The range is also ignored if
+    `If-Range` names another tag, because the client has a part of other bytes.
 
     Args:
         headers: headers of the request.

@@ -499,7 +499,7 @@ async def test_range_of_replaced_original_is_sent_whole(client):
     assert reply.headers["etag"] != tag
 
 
-async def test_range_of_deleted_or_foreign_original_is_not_found(services, settings):
+async def test_range_of_deleted_or_foreign_original_returns_404(services, settings):
     async with calling(with_keys(settings), services) as client:
         own, theirs = as_tenant("alice"), as_tenant("bob")
         sent = {"file": ("ships.pdf", BYTES, "application/pdf")}

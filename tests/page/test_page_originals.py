@@ -6,13 +6,16 @@ import pytest
 from playwright.async_api import expect
 
 from tests.page.conftest import until, visiting
-from tests.page.test_page import ask
 from tests.support.pdfs import acting_pdf, pdf
 from tests.support.pictures import picture, saved
 
 ABROAD = "http://evil.example/"
 FILLER = [f"Line {number} of the page speaks of the tides and of nothing else." for number in range(4)]
-HARBOUR = ["The harbour master registers every ves-", "sel before its departure. A fee of 4.50 euros", "is due at the office."]
+HARBOUR = [
+    "The harbour master registers every ves-",
+    "sel before its departure. A fee of 4.50 euros",
+    "is due at the office.",
+]
 ROWS = [f"Ketch {number},{number} t,quay {number % 7}" for number in range(700)]
 # The words of the page under the centre of each mark, and whether something is drawn there.
 MARKED = """() => [...document.querySelectorAll(".page-mark")].map((mark) => {
@@ -87,7 +90,7 @@ async def test_cited_sentence_is_highlighted_on_page(visit, deployment, original
     assert first > left + 50  # the words in front of the sentence are not marked
 
 
-async def test_passage_that_is_not_on_page_is_not_highlighted(visit, deployment, originals):
+async def test_passage_missing_on_page_is_not_highlighted(visit, deployment, originals):
     page, document = visit.page, originals["harbour.pdf"]
     chunk = chunk_with(deployment, document, "departure")
     other = pdf([["Another text, which has no vessel."]] * 4)
@@ -107,7 +110,9 @@ async def test_citation_of_answer_opens_original_at_page(visit, deployment, orig
     await page.keyboard.press("Enter")
     await page.locator(".sources button", has_text="harbour").first.click()
     await page.get_by_role("link", name="Open at page 3").click()
-    await expect(page.locator(".original [role=status]")).to_have_text(re.compile(r"Page 3 of 4\. The .* highlighted\."))
+    await expect(page.locator(".original [role=status]")).to_have_text(
+        re.compile(r"Page 3 of 4\. The .* highlighted\.")
+    )
     assert set(await marked(page)) <= set(HARBOUR)
 
 

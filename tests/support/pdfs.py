@@ -14,7 +14,7 @@ def pdf(pages: Sequence[Sequence[str]]) -> bytes:
 
 
 def acting_pdf(lines: Sequence[str], address: str) -> bytes:
-    """Return a PDF file with one page that runs scripts, opens an address, and covers the page with a link and a field."""
+    """Return a PDF file with one page that runs scripts, opens an address, and is covered by a link and a field."""
     script = b"<</S/JavaScript/JS(app.alert\\(1\\); app.launchURL\\('%s'\\);)>>" % address.encode()
     names = b"/Names<</JavaScript<</Names[(a)%s]>>>>" % script
     link = b"<</Type/Annot/Subtype/Link/Rect[0 0 612 792]/A<</S/URI/URI(%s)>>>>" % address.encode()
@@ -46,7 +46,11 @@ def _written(pages: Sequence[Sequence[str]], catalog: bytes, page: bytes) -> byt
         file += b"%d 0 obj%sendobj\n" % (number, each)
     table = b"".join(b"%010d 00000 n \n" % start for start in starts)
     file += b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table)
-    return bytes(file + b"trailer<</Size %d/Root %d 0 R>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, _CATALOG, file.index(b"xref\n")))
+    return bytes(
+        file
+        + b"trailer<</Size %d/Root %d 0 R>>\nstartxref\n%d\n%%%%EOF"
+        % (len(objects) + 1, _CATALOG, file.index(b"xref\n"))
+    )
 
 
 def _escaped(line: str) -> bytes:

@@ -34,7 +34,7 @@ def test_third_party_code_stays_small():
     assert sum(size for name, size in MODULES.items() if name.startswith("vendor/")) <= 24_000
 
 
-def test_pdf_library_loads_at_most_700_kilobytes_on_demand():
+def test_pdf_library_stays_below_700_kilobytes():
     """The library and its worker are loaded for a PDF, the two decoders for its scans."""
     sizes = {name: len(file.compressed) for name, file in PAGE.files.items() if name.startswith(_PDFJS)}
     assert sum(size for name, size in sizes.items() if name.endswith(".mjs")) <= 530_000

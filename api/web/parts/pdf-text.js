@@ -24,7 +24,7 @@ export function locate(pages, text, sentences) {
   const offsets = [0];
   const needle = characters.map(folded).map((letter) => (offsets.push((offsets.at(-1) ?? 0) + letter.length), letter)).join("");
   const last = characters.length;
-  const wanted = (sentences.length ? sentences : lines(characters))
+  const wanted = (sentences.length ? sentences : parts(characters))
     .map(([start, end]) => [offsets[Math.min(start, last)], offsets[Math.min(end, last)]])
     .filter(([start, end]) => end > start);
   const found = wanted.map(([start, end]) => positions(letters, needle, start, end));
@@ -56,9 +56,10 @@ function lettersOf(pages) {
   return { letters, places };
 }
 
-/** @param {string[]} characters @returns {Span[]} */
-function lines(characters) {
-  const ends = characters.flatMap((character, index) => (character === "\n" ? [index] : []));
+/** Return lines, divided after full stops: a page may have them in another order. @param {string[]} characters @returns {Span[]} */
+function parts(characters) {
+  const isEnd = (/** @type {string} */ character, /** @type {number} */ index) => character === "\n" || (character === " " && /[.!?]/.test(characters[index - 1] ?? ""));
+  const ends = characters.flatMap((character, index) => (isEnd(character, index) ? [index] : []));
   return [-1, ...ends].map((before, index) => [before + 1, ends[index] ?? characters.length]);
 }
 

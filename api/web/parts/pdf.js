@@ -14,6 +14,7 @@ const MOST_SIDE = 8192;
 const MOST_HEIGHT = 20_000; // of a page in the document
 const ZOOMS = [0.5, 0.75, 1, 1.25, 1.5, 2, 3]; // 1: the width of the panel
 
+/** @import { Viewer } from "./original.js" */
 /** @typedef {{items: any[], strings: string[], content: any}} PageText */
 /** The pages with the passage. `share` of the located letters. @typedef {{first: number, marks: import("./pdf-text.js").Mark[], share: number}} Found */
 
@@ -24,7 +25,7 @@ function newWorker() {
   return new Worker(policy?.createScriptURL("") ?? WORKER, { type: "module" });
 }
 
-/** @param {Blob} file @returns {Promise<import("./original.js").Viewer>} */
+/** @param {Blob} file @returns {Promise<Viewer>} */
 export async function openPdf(file) {
   const pdfjs = await import(`${LIBRARY}pdf.min.mjs`).catch(() => {
     throw new Error("This browser cannot draw PDFs. You can download the original.");
@@ -43,7 +44,7 @@ export async function openPdf(file) {
   }
 }
 
-/** @implements {import("./original.js").Viewer} */
+/** @implements {Viewer} */
 class PdfView {
   /** @param {any} pdfjs @param {any} file @param {() => void} end ends the worker */
   constructor(pdfjs, file, end) {
