@@ -10,6 +10,7 @@ const CONTEXT = 40; // letters on each side, which distinguish equal texts
 const SURE = 12; // letters of a text and its context; fewer occur anywhere
 const LONG = 20; // letters of a part before an interruption, such as the end of a page
 const SHORT = 8;
+const ALONE = 4; // letters of a complete passage
 const GAP = 600; // letters of an interruption
 const ENOUGH = 0.5; // share of a passage's letters
 
@@ -32,7 +33,7 @@ export function locate(pages, text, sentences) {
   const located = found.flat().reduce((sum, [start, end]) => sum + end - start, 0);
   const share = total ? located / total : 0;
   if (!sentences.length && share < ENOUGH) return { marks: [], share: 0 };
-  return { marks: found.flat().flatMap((span) => marksOf(pages, places, span)), share };
+  return { marks: joined(pages, found.flat().flatMap((span) => marksOf(pages, places, span))), share };
 }
 
 /** Return the letters of a character, without case and accents. @param {string} character */
@@ -103,7 +104,7 @@ function position(letters, needle, start, end) {
     if (score > best.score) best = { at, score, isOnly: true };
   }
   if (best.at < 0 || !best.isOnly) return null;
-  return isWhole || text.length + best.score >= SURE ? best.at : null;
+  return text.length + best.score >= (isWhole ? ALONE : SURE) ? best.at : null;
 }
 
 /** Count equal letters next to two positions. @param {string} one @param {number} at @param {string} other @param {number} place @param {number} step */
@@ -115,6 +116,19 @@ function agreement(one, at, other, place, step) {
     count++;
   }
   return count;
+}
+
+/** Join marks that only white space or punctuation separates. @param {string[][]} pages @param {Mark[]} marks @returns {Mark[]} */
+function joined(pages, marks) {
+  /** @type {Mark[]} */
+  const result = [];
+  for (const mark of marks) {
+    const before = result.at(-1);
+    const isNext = before?.page === mark.page && before.item === mark.item && before.end <= mark.start;
+    if (before && isNext && !LETTER.test(pages[mark.page][mark.item].slice(before.end, mark.start))) before.end = mark.end;
+    else result.push({ ...mark });
+  }
+  return result;
 }
 
 /** @param {string[][]} pages @param {[number, number, number, number][]} places @param {Span} span of letters @returns {Mark[]} */
