@@ -22,7 +22,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 _FOLDER = Path(__file__).parents[1] / "web"
-_KINDS = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_KINDS = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".bcmap": "application/octet-stream",
+}
 # Addresses of the page, each with the module of its screen.
 ADDRESSES = {
     "/": "ask",

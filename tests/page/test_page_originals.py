@@ -7,7 +7,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import until, visiting
 from tests.page.test_page import _require_accessible
-from tests.support.pdfs import acting_pdf, pdf
+from tests.support.pdfs import acting_pdf, japanese_pdf, pdf
 from tests.support.pictures import picture, saved
 
 ABROAD = "http://evil.example/"
@@ -220,6 +220,23 @@ async def test_worker_of_pdfs_reaches_nothing(visit, originals):
       return [reply.headers.get("content-security-policy"), reply.headers.get("content-type"), other];
     }""")
     assert policy == ["default-src 'none'; script-src 'self'", "text/javascript; charset=utf-8", "TypeError"]
+
+
+async def test_text_in_encoding_outside_file_is_read(visit, originals):
+    await visit.go("/ask")
+    words = "\u6e2f\u306f\u516d\u6642\u306b\u958b\u304d\u307e\u3059"
+    strings = await visit.page.evaluate(
+        """async (bytes) => {
+          const folder = document.querySelector("script[type=module]").src.replace(/[^/]*$/, "");
+          const { openPdf } = await import(folder + "parts/pdf.js");
+          const viewer = await openPdf(new Blob([new Uint8Array(bytes)]));
+          const { strings } = await viewer.textOf(1);
+          viewer.close();
+          return strings;
+        }""",
+        [*japanese_pdf(words)],
+    )
+    assert strings == [words]
 
 
 async def test_picture_is_shown_by_its_bytes(visit, deployment, originals):

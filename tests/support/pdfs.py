@@ -27,6 +27,26 @@ def acting_pdf(lines: Sequence[str], address: str) -> bytes:
     return _written([lines], catalog, b"/AA<</O %s>>/Annots[%s %s]" % (script, link, field))
 
 
+def japanese_pdf(text: str) -> bytes:
+    """Return a PDF file with a text in an encoding whose table is not in the file, and without its font."""
+    font = (
+        b"<</Type/Font/Subtype/Type0/BaseFont/Gothic/Encoding/UniJIS-UCS2-H/DescendantFonts[<</Type/Font"
+        b"/Subtype/CIDFontType0/BaseFont/Gothic/CIDSystemInfo<</Registry(Adobe)/Ordering(Japan1)/Supplement 2>>"
+        b"/FontDescriptor<</Type/FontDescriptor/FontName/Gothic/Flags 4/ItalicAngle 0/Ascent 800/Descent -200"
+        b"/CapHeight 700/StemV 80/FontBBox[0 -200 1000 900]>>>>]>>"
+    )
+    content = b"BT /F 12 Tf 72 700 Td <%s> Tj ET" % text.encode("utf-16-be").hex().encode()
+    return _file(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Count 1/Kids[5 0 R]>>",
+            font,
+            b"<</Length %d>>stream\n%s\nendstream" % (len(content), content),
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Resources<</Font<</F 3 0 R>>>>/Contents 4 0 R>>",
+        ]
+    )
+
+
 def _written(pages: Sequence[Sequence[str]], catalog: bytes, page: bytes) -> bytes:
     objects = [b"<</Type/Catalog/Pages 2 0 R%s>>" % catalog, b"", b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"]
     kids = []
@@ -40,6 +60,10 @@ def _written(pages: Sequence[Sequence[str]], catalog: bytes, page: bytes) -> byt
         )
         kids.append(b"%d 0 R" % len(objects))
     objects[_PAGES - 1] = b"<</Type/Pages/Count %d/Kids[%s]>>" % (len(kids), b" ".join(kids))
+    return _file(objects)
+
+
+def _file(objects: Sequence[bytes]) -> bytes:
     file, starts = bytearray(b"%PDF-1.7\n"), []
     for number, each in enumerate(objects, 1):
         starts.append(len(file))

@@ -34,7 +34,8 @@ export async function openPdf(file) {
   const worker = new pdfjs.PDFWorker({ port, verbosity: 0 });
   const data = new Uint8Array(await file.arrayBuffer());
   // The decoders of pictures are scripts, because WebAssembly would need a weaker policy.
-  const task = pdfjs.getDocument({ data, worker, verbosity: 0, useWasm: false, useWorkerFetch: false, wasmUrl: LIBRARY, enableXfa: false, maxImageSize: 100_000_000 });
+  const addresses = { wasmUrl: LIBRARY, cMapUrl: `${LIBRARY}cmaps/`, cMapPacked: true };
+  const task = pdfjs.getDocument({ data, worker, verbosity: 0, ...addresses, useWasm: false, useWorkerFetch: false, enableXfa: false, maxImageSize: 100_000_000 });
   try {
     return new PdfView(pdfjs, await task.promise, () => port.terminate());
   } catch (problem) {
