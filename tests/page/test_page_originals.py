@@ -1,8 +1,10 @@
 """The original next to the text: a PDF at its page with the passage highlighted, a picture, and a spreadsheet."""
 
+import io
 import re
 
 import pytest
+from PIL import Image
 from playwright.async_api import expect
 
 from tests.page.conftest import until, visiting
@@ -23,6 +25,14 @@ LOCATE = """async ([pages, text, sentences]) => {
   const { locate } = await import(folder + "parts/pdf-text.js");
   const { marks } = locate(pages, text, sentences);
   return marks.map(({ page, item, start, end }) => [page, item, pages[page][item].slice(start, end)]);
+}"""
+OPENED = """async (bytes) => {
+  const folder = document.querySelector("script[type=module]").src.replace(/[^/]*$/, "");
+  const { openPdf } = await import(folder + "parts/pdf.js");
+  const viewer = await openPdf(new Blob([new Uint8Array(bytes)]));
+  const result = %s;
+  viewer.close();
+  return result;
 }"""
 BOATS = "Total: 5 boats of wood."
 # The words of the page under the centre of each mark, and whether something is drawn there.
@@ -116,7 +126,7 @@ async def test_cited_sentence_is_highlighted_on_page(visit, deployment, original
         ([["In 2012 nothing left."]], "12", [], []),
         ([["In 2012 no ship left."]], "Ships: 12", [[7, 9]], []),
         ([["Another text, which has no vessel."]], "Every vessel leaves. It is late.", [], []),
-        ([["It is late."]], "Every vessel leaves the harbour before nine. It is late.", [], []),
+        ([["It is late in the evening."]], "Vessels leave the harbour before nine. It is late in the evening.", [], []),
         ([[]], "Every vessel leaves.", [], []),
     ],
 )
@@ -178,6 +188,7 @@ async def test_pages_are_turned_and_zoomed_by_keyboard(visit, deployment, origin
     await expect(sheet).to_have_attribute("data-page", "4")
     await expect(status).to_have_text("Page 4 of 4. The passage is on page 3.")
     await expect(page.get_by_role("button", name="Next page")).to_be_disabled()
+    await expect(page.locator(".page-mark")).to_have_count(0)
     await page.keyboard.press("ArrowLeft")
     await expect(page.locator(".page-mark").first).to_be_visible()
     width = (await sheet.bounding_box())["width"]
@@ -209,6 +220,38 @@ async def test_pdf_that_acts_by_itself_does_nothing(visit, deployment, originals
     assert not any(url.startswith(ABROAD) for url in requests)
 
 
+async def test_acting_pdf_has_scripts_and_link(visit):
+    """Its scripts and its link are valid, so that the test above would see them act."""
+    await visit.go("/ask")
+    read = "[[...await viewer.file.getJSActions()], await (await viewer.file.getPage(1)).getAnnotations()]"
+    scripts, annotations = await visit.page.evaluate(OPENED % read, [*acting_pdf(["Text"], ABROAD)])
+    assert "app.alert(1)" in str(scripts)
+    assert [each["subtype"] for each in annotations] == ["Link", "Widget"]
+    assert annotations[0]["url"] == ABROAD
+
+
+@pytest.mark.parametrize(("mode", "decoder"), [("1", b"/CCITTFaxDecode"), ("RGBA", b"/JPXDecode")])
+async def test_picture_of_page_is_decoded_without_webassembly(visit, mode, decoder):
+    file = io.BytesIO()
+    white, black = {"1": (1, 0), "RGBA": ((255, 255, 255, 255), (0, 0, 0, 255))}[mode]
+    image = Image.new(mode, (400, 400), white)
+    image.paste(black, (100, 100, 300, 300))
+    image.save(file, "PDF")
+    assert decoder in file.getvalue()
+    await visit.go("/ask")
+    shown = """await (async () => {
+      document.body.append(viewer.box);
+      await viewer.show({ page: 1, text: "Words", span: [0, 5] }, []);
+      const canvas = viewer.sheet.querySelector("canvas");
+      const [x, y] = [canvas.width, canvas.height];
+      const color = (...place) => canvas.getContext("2d").getImageData(...place.map(Math.round), 1, 1).data[0];
+      return [color(x / 2, y / 2), color(x / 8, y / 8), viewer.note()];
+    })()"""
+    middle, corner, note = await visit.page.evaluate(OPENED % shown, [*file.getvalue()])
+    assert (middle < 30, corner > 225) == (True, True)
+    assert note == "Page 1 of 1. This page is a picture without text, so the passage cannot be highlighted."
+
+
 async def test_worker_of_pdfs_reaches_nothing(visit, originals):
     await visit.go("/ask")
     visit.allowed = ("Content Security Policy", "Trusted", "Refused")
@@ -225,17 +268,7 @@ async def test_worker_of_pdfs_reaches_nothing(visit, originals):
 async def test_text_in_encoding_outside_file_is_read(visit, originals):
     await visit.go("/ask")
     words = "\u6e2f\u306f\u516d\u6642\u306b\u958b\u304d\u307e\u3059"
-    strings = await visit.page.evaluate(
-        """async (bytes) => {
-          const folder = document.querySelector("script[type=module]").src.replace(/[^/]*$/, "");
-          const { openPdf } = await import(folder + "parts/pdf.js");
-          const viewer = await openPdf(new Blob([new Uint8Array(bytes)]));
-          const { strings } = await viewer.textOf(1);
-          viewer.close();
-          return strings;
-        }""",
-        [*japanese_pdf(words)],
-    )
+    strings = await visit.page.evaluate(OPENED % "(await viewer.textOf(1)).strings", [*japanese_pdf(words)])
     assert strings == [words]
 
 
