@@ -1,17 +1,19 @@
 """The page: rendered in the browser by modules that use only this API.
 
-The browser runs the files of `api/web` without their comments; there is no build step. They are read once, compressed,
-and served under an address that contains a digest of their content, so that browsers cache them until they change.
+The browser runs the files of `api/web` without their comments; there is no build step. They are read once, compressed
+at their first request, and served under an address that contains a digest of their content, so that browsers cache
+them until they change.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path, PurePosixPath
 
@@ -20,7 +22,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 _FOLDER = Path(__file__).parents[1] / "web"
-_KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_KINDS = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".bcmap": "application/octet-stream",
+}
 # Addresses of the page, each with the module of its screen.
 ADDRESSES = {
     "/": "ask",
@@ -48,19 +56,28 @@ _LINE = r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$"
 _AFTER_CODE = r"(?<=[;,{(\[]) // [^\n\"`]*$"
 _COMMENT = re.compile(f"{_LINE}|{_AFTER_CODE}", re.DOTALL | re.MULTILINE)
 _FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
-# Scripts and styles are files of this server, and only lit-html's templates become HTML.
+# Scripts and styles are files of this server, only lit-html's templates become HTML, and the only worker draws PDFs.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
-    " require-trusted-types-for 'script'; trusted-types lit-html"
+    " worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types lit-html foreask-worker"
 )
 
+# A worker has the policy of its own file: this one may load its decoders, and reach nothing else.
+_FILE_POLICY = "default-src 'none'"
+_WORKER_POLICY = "default-src 'none'; script-src 'self'"
+_OF_WORKER = "vendor/pdfjs/"
+_LARGE_BYTES = 100_000
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class WebFile:
     content: bytes
-    compressed: bytes
     kind: str
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return gzip.compress(self.content, mtime=0)
 
 
 class Page:
@@ -74,10 +91,7 @@ class Page:
         }
         digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + data for name, data in contents.items()))
         self.address = f"/page/{digest.hexdigest()[:16]}"
-        self.files = {
-            name: WebFile(data, gzip.compress(data, mtime=0), _KINDS[PurePosixPath(name).suffix])
-            for name, data in contents.items()
-        }
+        self.files = {name: WebFile(data, _KINDS[PurePosixPath(name).suffix]) for name, data in contents.items()}
         self._template = (folder / "index.html").read_text()
         self._styles = [name for name in contents if name.endswith(".css")]
         self._sources = {name: data.decode() for name, data in contents.items() if name.endswith(".js")}
@@ -151,9 +165,12 @@ def install(app: FastAPI) -> None:
         found = page.files.get(request.path_params["name"])
         if found is None:
             return Response(status_code=404)
-        headers = _FOREVER | {"vary": "accept-encoding", "content-security-policy": "default-src 'none'"}
+        policy = _WORKER_POLICY if request.path_params["name"].startswith(_OF_WORKER) else _FILE_POLICY
+        headers = _FOREVER | {"vary": "accept-encoding", "content-security-policy": policy}
         if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(found.compressed, media_type=found.kind, headers=headers | {"content-encoding": "gzip"})
+            in_thread = len(found.content) > _LARGE_BYTES  # a tenth of a second at the first request
+            compressed = await asyncio.to_thread(getattr, found, "compressed") if in_thread else found.compressed
+            return Response(compressed, media_type=found.kind, headers=headers | {"content-encoding": "gzip"})
         return Response(found.content, media_type=found.kind, headers=headers)
 
     for address, screen in ADDRESSES.items():

@@ -57,6 +57,14 @@ class SlowBody(InvalidInput):
     """The client sends its body too slowly, or has stopped; the connection is closed after the reply."""
 
 
+class NoSuchRange(InvalidInput):
+    """The requested range starts after the end of the file, which has `size` bytes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"The file has {size:,} bytes, and the range starts after them.", field="range")
+        self.size = size
+
+
 class TooManyRequests(Transient):
     """The caller has reached a limit; `headers` describe it."""
 
@@ -102,6 +110,7 @@ KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     Conflict: ProblemKind(409, "conflict", "The request conflicts with the current state"),
     TooLarge: ProblemKind(413, "too-large", "The request is too large"),
     UnsupportedMedia: ProblemKind(415, "unsupported-media", "The media type is not supported"),
+    NoSuchRange: ProblemKind(416, "no-such-range", "The range is not satisfiable"),
     TooManyRequests: ProblemKind(429, "too-many-requests", "Too many requests"),
     InvalidInput: ProblemKind(422, "invalid-input", "The request is invalid"),
     Rejected: ProblemKind(422, "invalid-input", "The request is invalid"),
@@ -145,6 +154,8 @@ def reply_to(error: Exception, instance: str | None = None) -> Response:
     if isinstance(error, Unauthorized):
         scheme = "Basic" if isinstance(error, NoBasicKey) else "Bearer"
         headers["www-authenticate"] = f'{scheme} realm="foreask"'
+    if isinstance(error, NoSuchRange):
+        headers["content-range"] = f"bytes */{error.size}"
     if isinstance(error, SlowBody):
         headers["connection"] = "close"  # otherwise the server would wait for the rest of the body
     if isinstance(error, Transient):

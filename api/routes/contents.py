@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -14,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from api.access.auth import Reader
+from api.http import ranges
 from api.http.openapi import replies
 from api.routes.chunks import Version
 from api.state import ServicesDep
@@ -39,18 +41,26 @@ PageNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the 
     "/content",
     response_class=Response,
     responses=replies(
-        {200: {"description": "The bytes, with the media type of the upload", "content": _ANY}}, 401, 404, 422, 503
+        {
+            200: {"description": "The bytes, with the media type of the upload", "content": _ANY},
+            206: {"description": "The bytes of the requested range", "content": _ANY},
+        },
+        *(401, 404, 416, 422, 503),
     ),
 )
-async def content(document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest") -> Response:
-    """Download the uploaded bytes; the headers keep browsers from executing them.
+async def content(
+    request: Request, document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest"
+) -> Response:
+    """Download the uploaded bytes, or one range of them; the headers keep browsers from executing them.
 
     Bytes that a source has, and that were not copied, are answered 404 with the name and the address of the source.
     """
     stored = await services.ledger.documents.upload(tenant, document_id, live=version == "live")
     if is_reference(stored.upload):
         raise await _not_copied(Reference.parse(stored.upload), services)
-    pieces = services.uploads.pieces(stored.upload, stored.size_bytes)
+    tag = f'"{hashlib.sha256(stored.upload.encode()).hexdigest()[:32]}"'  # bytes of a name never change
+    span = ranges.requested(request.headers, stored.size_bytes, tag)
+    pieces = services.uploads.pieces(stored.upload, stored.size_bytes, span)
     try:
         first = await anext(pieces)
     except Unreadable as error:
@@ -59,8 +69,15 @@ async def content(document_id: UUID, tenant: Reader, services: ServicesDep, vers
         "content-type": stored.media_type or "application/octet-stream",
         "content-length": str(stored.size_bytes),
         "content-disposition": f"attachment; filename*=UTF-8''{quote(stored.filename or 'document', safe='')}",
+        "accept-ranges": "bytes",
+        "etag": tag,
+        "cache-control": "private, no-store",
     }
-    return StreamingResponse(_continued(first, pieces), headers=_SAFE | headers)
+    if span is None:
+        return StreamingResponse(_continued(first, pieces), headers=_SAFE | headers)
+    start, end = span
+    headers |= {"content-length": str(end - start), "content-range": f"bytes {start}-{end - 1}/{stored.size_bytes}"}
+    return StreamingResponse(_continued(first, pieces), 206, _SAFE | headers)
 
 
 @router.get(

@@ -230,14 +230,22 @@ class Uploads(ABC):
         del tenant, token
         raise Conflict(_NO_ADDRESSES)
 
-    async def pieces(self, name: str, size_bytes: int) -> AsyncGenerator[bytes, None]:
+    async def pieces(
+        self, name: str, size_bytes: int, span: tuple[int, int] | None = None
+    ) -> AsyncGenerator[bytes, None]:
         """Yield an upload's bytes, a megabyte at a time, without storing them.
+
+        Args:
+            name: name of the upload.
+            size_bytes: its size.
+            span: start and end of the wanted bytes, half-open; None for all of them.
 
         Raises:
             Unavailable, Unreadable: as `fetched`.
         """
-        offset, _ = _part(name) or (0, size_bytes)
-        end = offset + size_bytes
+        first, _ = _part(name) or (0, size_bytes)
+        start, stop = span or (0, size_bytes)
+        offset, end = first + start, first + stop
         while offset < end:
             piece = await self._read(stored_in(name), offset, min(_PIECE_BYTES, end - offset))
             if not piece:

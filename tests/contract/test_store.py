@@ -147,6 +147,17 @@ async def test_stored_part_is_read_in_pieces_until_removed(store):
         await anext(store.pieces(part.name, part.size_bytes))
 
 
+async def test_span_of_stored_bytes_is_read_alone(store):
+    content = bytes(range(256)) * 9_000
+    upload = await store.store_bytes(content, max_bytes=len(content))
+    _, part = await store.store_pack([b"first", b"second"])
+
+    for start, end in [(0, 3), (1_048_570, 2_097_160), (len(content) - 1, len(content))]:
+        pieces = store.pieces(upload.name, upload.size_bytes, (start, end))
+        assert b"".join([piece async for piece in pieces]) == content[start:end]
+    assert [piece async for piece in store.pieces(part.name, part.size_bytes, (1, 4))] == [b"eco"]
+
+
 async def test_small_documents_share_one_object(storage, store):
     documents = [f"Document {number}.".encode() for number in range(300)]
 

@@ -438,6 +438,80 @@ async def test_original_and_text_are_served_without_execution(client, services):
     assert "alert" not in read.text
 
 
+BYTES = bytes(range(256)) * 9_000  # more than two pieces
+FULL = len(BYTES)
+
+
+async def stored_bytes(client):
+    """Return the address of a document's bytes."""
+    sent = {"file": ("ships.pdf", BYTES, "application/pdf")}
+    document = DocumentView.model_validate_json((await client.post("/v1/documents", files=sent)).content)
+    return f"/v1/documents/{document.id}/content"
+
+
+@pytest.mark.parametrize(
+    ("sent", "start", "end"),
+    [
+        ("bytes=0-99", 0, 100),
+        ("bytes=1048570-2097160", 1_048_570, 2_097_161),
+        (f"bytes={FULL - 5}-", FULL - 5, FULL),
+        ("bytes=-7", FULL - 7, FULL),
+        (f"bytes=0-{FULL * 2}", 0, FULL),
+        (f"bytes=-{FULL * 2}", 0, FULL),
+    ],
+)
+async def test_range_of_original_is_sent_alone(client, sent, start, end):
+    reply = await client.get(await stored_bytes(client), headers={"range": sent})
+
+    assert (reply.status_code, reply.content == BYTES[start:end]) == (206, True)
+    assert reply.headers["content-range"] == f"bytes {start}-{end - 1}/{FULL}"
+    assert reply.headers["content-length"] == str(end - start)
+    assert reply.headers["content-disposition"].startswith("attachment")
+    assert reply.headers["content-security-policy"].startswith("sandbox")
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["cache-control"] == "private, no-store"
+
+
+@pytest.mark.parametrize("sent", ["bytes=0-1,4-5", "bytes=9-3", "bytes=-", "lines=0-4", "bytes=a-b"])
+async def test_unsupported_range_of_original_is_ignored(client, sent):
+    reply = await client.get(await stored_bytes(client), headers={"range": sent})
+    assert (reply.status_code, reply.content == BYTES, reply.headers["accept-ranges"]) == (200, True, "bytes")
+
+
+@pytest.mark.parametrize("sent", [f"bytes={FULL}-", "bytes=-0"])
+async def test_range_after_end_of_original_is_rejected(client, sent):
+    reply = await client.get(await stored_bytes(client), headers={"range": sent})
+    assert (reply.status_code, reply.headers["content-range"]) == (416, f"bytes */{FULL}")
+    assert reply.json()["type"].endswith("no-such-range")
+
+
+async def test_range_of_replaced_original_is_sent_whole(client):
+    address = await stored_bytes(client)
+    tag = (await client.get(address)).headers["etag"]
+    same = await client.get(address, headers={"range": "bytes=0-9", "if-range": tag})
+    assert (same.status_code, same.headers["etag"]) == (206, tag)
+    sent = {"file": ("ships.pdf", BYTES[:2_000], "application/pdf")}
+    assert (await client.post("/v1/documents", files=sent)).json()["version"] == 2
+
+    reply = await client.get(address, headers={"range": "bytes=0-9", "if-range": tag})
+
+    assert (reply.status_code, reply.content == BYTES[:2_000]) == (200, True)
+    assert reply.headers["etag"] != tag
+
+
+async def test_range_of_deleted_or_foreign_original_returns_404(services, settings):
+    async with calling(with_keys(settings), services) as client:
+        own, theirs = as_tenant("alice"), as_tenant("bob")
+        sent = {"file": ("ships.pdf", BYTES, "application/pdf")}
+        document = (await client.post("/v1/documents", files=sent, headers=own)).json()
+        address, part = f"/v1/documents/{document['id']}/content", {"range": "bytes=0-9"}
+        assert (await client.get(address, headers=own | part)).status_code == 206
+        assert (await client.get(address, headers=theirs | part)).status_code == 404
+        await client.delete(f"/v1/documents/{document['id']}", headers=own)
+        for wanted in ({"version": "latest"}, {"version": "live"}):
+            assert (await client.get(address, params=wanted, headers=own | part)).status_code == 404
+
+
 async def test_document_text_is_complete_despite_overlaps_and_pages(client, services, monkeypatch):
     monkeypatch.setattr("api.routes.contents._PAGE", 2)
     text_ = "One sentence of the harbour stands here, and the next follows it. " * 120

@@ -40,6 +40,8 @@ def test_screen_modules_are_preloaded():
     assert modules - preloaded == {
         *("parts/submission.js", "parts/estimate.js", "parts/uploads.js"),
         *("parts/markdown.js", "vendor/marked.js", "parts/cited.js"),
+        *("parts/original.js", "parts/pdf.js", "parts/pdf-text.js", "parts/sheet.js"),
+        *("vendor/pdfjs/jbig2_nowasm_fallback.js", "vendor/pdfjs/openjpeg_nowasm_fallback.js"),
         *("parts/conversation-list.js", "parts/transcript.js", "parts/sharing.js", "parts/sample.js"),
     }
     assert 'import("../parts/submission.js")' in page.files["routes/documents.js"].content.decode()
@@ -47,6 +49,20 @@ def test_screen_modules_are_preloaded():
     assert "parts/prose.js" in page.modules("ask")
     app = page.files["app.js"].content.decode()
     assert set(re.findall(r'import\("\./routes/([a-z_]+)\.js"\)', app)) == set(ADDRESSES.values())
+
+
+async def test_worker_of_pdfs_reaches_no_address(client):
+    page, files = await client.get("/documents/a"), Page()
+    assert "worker-src 'self'" in page.headers["content-security-policy"]
+    for name in ("pdf.min.mjs", "pdf.worker.min.mjs"):
+        address = f"{files.address}/vendor/pdfjs/{name}"
+        replies = [await client.get(address, headers={"accept-encoding": way}) for way in ("gzip", "identity")]
+        for reply in replies:
+            assert reply.headers["content-security-policy"] == "default-src 'none'; script-src 'self'"
+            assert reply.headers["content-type"] == "text/javascript; charset=utf-8"
+            assert reply.headers["x-content-type-options"] == "nosniff"
+        assert replies[0].content == replies[1].content
+        assert b"Licensed under the Apache License" in replies[0].content[:2_000]
 
 
 def test_changed_page_content_changes_its_address(tmp_path):

@@ -118,6 +118,7 @@ WEB_READING = "tests/unit/test_web_reading.py::"
 QUOTES = "tests/unit/test_answering.py::"
 CHART = "tests/acceptance/test_chart.py::"
 AUDIT = "tests/integration/test_audit_log.py::"
+ORIGINALS = "tests/integration/test_api_documents.py::"
 BUGS = (
     Bug(
         "changes of settings are not recorded",
@@ -177,6 +178,42 @@ BUGS = (
         AUDIT + "test_tenant_erasure_deletes_entries_and_stays_recorded",
         "shared/ledger/erasure/erasures.py",
         (('    "audit_log",', ""),),
+    ),
+    Bug(
+        "a range of an original has other bytes",
+        ORIGINALS + "test_range_of_original_is_sent_alone",
+        "shared/storage/uploads.py",
+        (("        offset, end = first + start, first + stop", "        offset, end = first, first + stop - start"),),
+    ),
+    Bug(
+        "a range in a pack has bytes of another document",
+        "tests/contract/test_store.py::test_span_of_stored_bytes_is_read_alone",
+        "shared/storage/uploads.py",
+        (("        offset, end = first + start, first + stop", "        offset, end = start, stop"),),
+    ),
+    Bug(
+        "a client joins ranges of two versions",
+        ORIGINALS + "test_range_of_replaced_original_is_sent_whole",
+        "api/http/ranges.py",
+        ((' or headers.get("if-range", tag) != tag', ""),),
+    ),
+    Bug(
+        "a range of an original runs as a page of this server",
+        ORIGINALS + "test_range_of_original_is_sent_alone",
+        "api/routes/contents.py",
+        (("pieces), 206, _SAFE | headers)", "pieces), 206, headers)"),),
+    ),
+    Bug(
+        "a browser stores an original that is erased later",
+        ORIGINALS + "test_range_of_original_is_sent_alone",
+        "api/routes/contents.py",
+        (('"cache-control": "private, no-store"', '"cache-control": "private"'),),
+    ),
+    Bug(
+        "the worker that draws PDFs may send requests",
+        "tests/integration/test_page_files.py::test_worker_of_pdfs_reaches_no_address",
+        "api/http/page.py",
+        (("_WORKER_POLICY = \"default-src 'none'; script-src 'self'\"", "_WORKER_POLICY = \"default-src 'self'\""),),
     ),
     Bug(
         "a shared answer is opened by another tenant",

@@ -41,7 +41,7 @@ export function rangesOf(box, text, sentences) {
 }
 
 /** Return a position in UTF-16 units, which the browser counts. @param {string} text @param {number} characters */
-function unitsBefore(text, characters) {
+export function unitsBefore(text, characters) {
   let units = 0;
   for (let n = 0; n < characters && units < text.length; n++) units += (text.codePointAt(units) ?? 0) > 0xffff ? 2 : 1;
   return units;

@@ -57,13 +57,19 @@ function block(token, cite, level) {
 /** @param {any} item @param {Cite | undefined} cite @param {number} level */
 const listed = (item, cite, level) => html`<li dir="auto">${blocks(item.tokens, cite, level)}</li>`;
 
-/** @param {any} token @param {Cite} [cite] */
-function table(token, cite) {
+/** Render lines as a table; null if they are not one. @param {string[]} lines head, delimiter and rows @param {(row: number) => boolean} isMarked */
+export function tableOf(lines, isMarked) {
+  const [token] = new Lexer({ gfm: true, breaks: true }).lex(lines.join("\n"));
+  return token?.type === "table" ? table(token, undefined, isMarked) : null;
+}
+
+/** @param {any} token @param {Cite} [cite] @param {(row: number) => boolean} [isMarked] */
+function table(token, cite, isMarked = () => false) {
   /** @param {any} cell */
   const side = (cell) => (cell.align === "right" || cell.align === "center" ? cell.align : "");
   return html`<div class="table-box" tabindex="0" role="region" aria-label="Table"><table>
     <thead><tr>${token.header.map((/** @type {any} */ cell) => html`<th class=${side(cell)}>${inlines(cell.tokens, cite)}</th>`)}</tr></thead>
-    <tbody>${token.rows.map((/** @type {any[]} */ row) => html`<tr>${row.map((cell) => html`<td class=${side(cell)}>${inlines(cell.tokens, cite)}</td>`)}</tr>`)}</tbody>
+    <tbody>${token.rows.map((/** @type {any[]} */ row, /** @type {number} */ index) => html`<tr class=${isMarked(index) ? "cited-row" : nothing}>${row.map((cell) => html`<td class=${side(cell)}>${inlines(cell.tokens, cite)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 

@@ -1,4 +1,4 @@
-// What the screens of keys, limits and the audit log share.
+// Helpers of the screens of keys, limits and the audit log.
 
 import { html } from "../vendor/lit-html.js";
 import { notify } from "./notice.js";

@@ -56,6 +56,10 @@ function toPassage() {
   if (target && box) box.scrollTop += target.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;
 }
 
+/** @type {typeof import("./kinds.js") | null} */
+let original = null;
+const loadOriginal = () => import("./kinds.js").then((loaded) => ((original = loaded), redraw()), () => {});
+
 /**
  * @param {{number: number, chunk: Api["RetrievedChunkView"], sentences: [number, number][]}} source its sentences support the answer
  * @param {number} many number of sources @param {number} index @param {(index: number) => void} show @param {() => void} close
@@ -63,6 +67,8 @@ function toPassage() {
 export function sourcePanel({ number, chunk, sentences }, many, index, show, close) {
   const read = neighbours(chunk.chunk_id);
   const where = path(chunk.heading_path);
+  const address = `${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}`;
+  if (!original) loadOriginal();
   const key = `${chunk.chunk_id} ${sentences.join(" ")}`;
   const { words, isHighlighted } = cited.key === key ? cited : { words: [], isHighlighted: false };
   queueMicrotask(() => markSentences(key, chunk.text, sentences).catch(() => {})); // after the passage has been drawn
@@ -86,6 +92,7 @@ export function sourcePanel({ number, chunk, sentences }, many, index, show, clo
     </div>
     ${chunk.channels ? html`<h3>Why it matched <span class="soft number">${score(chunk.score)}</span></h3>` : nothing}
     ${channelBars(chunk.channels, chunk.matched_question)}
-    <p><a href=${`${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}`}>Open in document</a></p>
+    <p class="tools"><a href=${address}>Open in document</a>
+      ${original?.linkTo(address, chunk, sentences) ?? nothing}</p>
   </aside>`;
 }

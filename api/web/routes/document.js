@@ -6,6 +6,7 @@ import { redraw } from "../store.js";
 import { listen } from "../events.js";
 import { ago, plural, money, nameOf, opening, path, score } from "../parts/format.js";
 import { columns } from "../parts/bars.js";
+import { kindOf, openingOf, sentencesIn } from "../parts/kinds.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { forget, loadUnread, originOf, pagesOf, textOf } from "../parts/scans.js";
@@ -20,7 +21,8 @@ const ROW = 48;
 
 /**
  * @typedef {{id: string, document: Api["DocumentView"] | null, chunks: Api["ChunkView"][], of: string, before: string | null, next: string | null,
- *   open: Api["ChunkView"] | null, state: string, problem: any, loading: boolean, again: () => void, stale: Set<string>}} Reading
+ *   open: Api["ChunkView"] | null, state: string, problem: any, loading: boolean, again: () => void, stale: Set<string>,
+ *   isOriginal: boolean, cited: {chunk: string | null, sentences: [number, number][]}}} Reading `isOriginal`: whether the original is shown, too
  */
 
 /** @type {Reading} */
@@ -30,12 +32,14 @@ const windowed = new WindowedList(ROW, () => more());
 
 /** @param {string} id @returns {Reading} */
 function newState(id) {
-  return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, state: "", problem: null, loading: false, again: () => refresh(), stale: new Set() };
+  return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, state: "", problem: null, loading: false, again: () => refresh(), stale: new Set(), isOriginal: false, cited: { chunk: null, sentences: [] } };
 }
 
 /** @param {{id: string, query: URLSearchParams}} route */
 export async function load({ id, query }) {
   shown = newState(id);
+  shown.cited = { chunk: query.get("chunk"), sentences: sentencesIn(query.get("cited")) };
+  shown.isOriginal = query.get("view") === "original";
   windowed.toTop();
   stop();
   stop = listen(onEvent, () => {});
@@ -45,6 +49,7 @@ export async function load({ id, query }) {
 export function unload() {
   stop();
   forget();
+  original?.forgetOriginal();
 }
 
 async function refresh(around = shown.open?.id) {
@@ -57,6 +62,8 @@ async function refresh(around = shown.open?.id) {
       page = await get(`${chunksOf(now)}&around=${encodeURIComponent(around)}`).catch(() => page);
     }
     Object.assign(now, { chunks: page.items, of: whole(now.document), before: page.previous_cursor, next: page.next_cursor, problem: null, stale: new Set() });
+    const isMissing = around !== undefined && !page.items.some((chunk) => chunk.id === around);
+    if (isMissing) now.isOriginal = false; // the original is not opened at another passage
     now.open = page.items.find((chunk) => chunk.id === around) ?? now.open ?? (wide() ? page.items[0] : null) ?? null;
   } catch (problem) {
     Object.assign(now, { problem, again: () => refresh() });
@@ -175,6 +182,34 @@ function remove() {
   notify(`\u201c${each ? nameOf(each) : id}\u201d will be deleted with its questions.`, { undo: () => {}, then, seconds: 8 });
 }
 
+/** @type {typeof import("../parts/original.js") | null} */
+let original = null;
+
+/** @param {boolean} isOriginal */
+async function toggle(isOriginal) {
+  shown.isOriginal = isOriginal;
+  if (!isOriginal) original?.forgetOriginal();
+  if (isOriginal && !original) await loadOriginal();
+  redraw();
+  requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(isOriginal ? "original-title" : "open-original")?.focus()));
+}
+
+async function loadOriginal() {
+  try {
+    original = await import("../parts/original.js");
+  } catch {
+    shown.isOriginal = false;
+    notify("The server is unreachable. This page may be out of date.");
+  }
+  redraw();
+}
+
+/** @param {Api["DocumentView"]} each @param {Api["ChunkView"]} chunk */
+function originalOf(each, chunk) {
+  if (!original) loadOriginal();
+  return original?.originalView(each, chunk, chunk.id === shown.cited.chunk ? shown.cited.sentences : [], () => toggle(false)) ?? nothing;
+}
+
 /** Download the file with fetch, because a link cannot carry a key. */
 async function save() {
   try {
@@ -193,7 +228,8 @@ export function view() {
   const { document: each, open } = shown;
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => choose(event.target.value);
-  return html`<div class="split ${open ? "with-detail" : ""}">
+  const isOriginal = open !== null && shown.isOriginal && kindOf(each) !== null;
+  return html`<div class="split ${open ? "with-detail" : ""} ${isOriginal ? "with-original" : ""}">
     <section class="column wide">
       <p class="small"><a href=${`${ROOT}/documents`}>Documents</a></p>
       <h2 dir="auto" class="question-title">${nameOf(each)}</h2>
@@ -217,6 +253,7 @@ export function view() {
       ${shown.chunks.length ? windowed.view(shown.chunks, shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total, row, "Chunks")
         : shown.state ? html`<p class="empty soft">No matching chunks.</p>` : html`<p class="empty soft">${each.state === "reading" ? "The pages are being read. The chunks will appear here." : OPEN.includes(each.state) ? "The document is being parsed. Its chunks will appear here." : "This document has no chunks."}</p>`}
     </section>
+    ${open && isOriginal ? originalOf(each, open) : nothing}
     ${open ? detail(open) : nothing}
   </div>`;
 }
@@ -268,12 +305,14 @@ function close() {
 function detail(chunk) {
   /** @param {KeyboardEvent} event */
   const pressed = (event) => event.key === "Escape" && close();
+  const kind = shown.document && kindOf(shown.document);
   return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${pressed}>
     <header class="bar-line"><h2 id="chunk-title" tabindex="-1">Chunk ${chunk.ordinal + 1}</h2>
       <span class="grow soft small">${originOf(chunk)}</span>
       <button class="quiet" aria-label="Close" @click=${close}>\u2715</button></header>
     <p class="name" dir="auto">${path(chunk.heading_path)}</p>
     ${shown.document ? textOf(shown.document, chunk) : nothing}
+    ${kind && !shown.isOriginal ? html`<p><button id="open-original" @click=${() => toggle(true)}>${openingOf(kind, chunk.page)}</button></p>` : nothing}
     <h3>Questions answered by this chunk</h3>
     <ul class="questions" role="list">${chunk.questions.map(question)}</ul>
     ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? "No questions yet."}</p>`}

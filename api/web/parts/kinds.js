@@ -1,0 +1,36 @@
+// The originals that the page can show, by name and declared type. Their bytes are checked when they are shown.
+
+import { html, nothing } from "../vendor/lit-html.js";
+
+/** @typedef {"pdf" | "picture" | "table"} Kind */
+
+/** @type {[Kind, RegExp, RegExp][]} */
+const KINDS = [
+  ["pdf", /\.pdf$/i, /^application\/pdf$/],
+  ["picture", /\.(?:png|jpe?g|gif|webp|bmp|avif)$/i, /^image\/(?:png|jpeg|gif|webp|bmp|avif)$/],
+  ["table", /\.(?:csv|tsv|xlsx|xlsm|xls|ods)$/i, /^text\/(?:csv|tab-separated-values)$|spreadsheet|ms-excel$/],
+];
+
+/** Return how the original can be shown; null: only as a download. @param {{filename: string | null, external_id: string, media_type?: string | null}} document */
+export function kindOf({ filename, external_id, media_type }) {
+  return KINDS.find(([, names, types]) => names.test(filename ?? external_id) || types.test(media_type ?? ""))?.[0] ?? null;
+}
+
+/** @param {Kind} kind @param {number | null} page */
+export function openingOf(kind, page) {
+  if (kind === "pdf") return page ? `Open at page ${page}` : "Open PDF";
+  return kind === "picture" ? "Show picture" : "Show table";
+}
+
+/**
+ * Link to the reader with the original and the cited sentences.
+ * @param {string} address of the passage in the reader @param {{filename: string | null, external_id: string, page: number | null}} chunk @param {[number, number][]} sentences
+ */
+export function linkTo(address, chunk, sentences) {
+  const kind = kindOf(chunk);
+  const cited = sentences.map((span) => span.join("-")).join(".");
+  return kind ? html`<a href=${`${address}&view=original&cited=${cited}`}>${openingOf(kind, chunk.page)}</a>` : nothing;
+}
+
+/** Return the sentences in an address. @param {string | null} cited @returns {[number, number][]} */
+export const sentencesIn = (cited) => [...(cited ?? "").matchAll(/(\d{1,7})-(\d{1,7})/g)].map(([, start, end]) => [Number(start), Number(end)]);
