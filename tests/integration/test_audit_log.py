@@ -277,6 +277,8 @@ async def test_key_changes_only_own_tenants_lesser_keys(client):
     assert await status(asker, {"authorization": f"Bearer {asker['key']}"}) == 403
     assert await status(admin, MANAGER) == 422  # a key with limits cannot manage
     assert await status(asker, MANAGER, {"scopes": ["manage"]}) == 422
+    of_bob = {"name": "spy", "scopes": ["read"], "tenant": "bob"}
+    assert (await client.post("/v1/keys", json=of_bob, headers=MANAGER)).status_code == 422
     await client.delete(f"/v1/keys/{asker['id']}", headers=MANAGER)
     assert await status(asker, MANAGER) == 409
 

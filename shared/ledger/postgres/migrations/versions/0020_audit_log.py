@@ -180,7 +180,10 @@ def upgrade() -> None:
     op.create_index("ix_audit_log_made_at", "audit_log", ["made_at"], if_not_exists=True)
     for function in (_VALUE, _LIMIT, _FIELDS, _RECORD, _REFUSE):
         op.execute(function)
-    op.execute("CREATE OR REPLACE TRIGGER refuse_change BEFORE UPDATE ON audit_log EXECUTE FUNCTION refuse_change()")
+    op.execute(
+        "CREATE OR REPLACE TRIGGER refuse_change BEFORE UPDATE ON audit_log FOR EACH ROW"
+        " EXECUTE FUNCTION refuse_change()"
+    )
     # Each trigger has its own transaction, because a lock on two tables can deadlock with workers.
     with op.get_context().autocommit_block():
         op.execute("SET lock_timeout = '4s'")
