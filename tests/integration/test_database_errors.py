@@ -1,6 +1,7 @@
 """Errors of PostgreSQL: their classes, messages and log entries."""
 
 import asyncio
+import re
 import time
 import traceback
 from uuid import uuid4
@@ -48,6 +49,26 @@ async def sort_much(services):
         for name, value in (("temp_file_limit", "0"), ("work_mem", "64kB")):
             await connection.execute(text(f"SET LOCAL {name} = '{value}'"))
         await connection.execute(text("SELECT count(*) FROM (SELECT generate_series(1, 200000) n ORDER BY 1 DESC) s"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "problem"),
+    [
+        ("require", "offers no TLS, which sslmode in FOREASK_DATABASE_URL requires"),  # as the tests' server
+        ("verify-full", "cannot be reached with FOREASK_DATABASE_URL: root certificate file"),
+        ("always", "cannot be reached with FOREASK_DATABASE_URL: `sslmode` parameter must be one of"),
+    ],
+)
+async def test_tls_of_url_is_required(settings, mode, problem):
+    url = settings.database_url.get_secret_value()
+    database = Database(f"{url}?sslmode=disable")
+    await database.ping()
+    await database.aclose()
+
+    database = Database(f"{url}?sslmode={mode}")
+    with pytest.raises(Unavailable, match=re.escape(problem)):
+        await database.ping()
+    await database.aclose()
 
 
 async def test_connections_are_preopened_only_if_ledger_answers(settings):

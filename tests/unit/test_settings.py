@@ -320,6 +320,18 @@ def test_invalid_database_url_is_reported(url):
     assert url == "x" or url not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ("ssl=require", "unknown parameter ssl. It may have: sslcert"),
+        ("sslmode=verify-full&sslrootcert=/missing/ca.pem", "the file of sslrootcert does not exist: /missing/ca.pem"),
+    ],
+)
+def test_wrong_parameter_of_database_url_is_named(parameters, problem):
+    with pytest.raises(InvalidInput, match=problem):
+        Database(f"postgresql://me:secret@db/one?{parameters}")
+
+
 def test_several_qdrant_urls_are_read_without_passwords(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_QDRANT_URL", "http://me:secret@a:6333, https://me:secret@b:6333")

@@ -10,14 +10,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from datetime import timedelta
 from enum import IntEnum
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 import asyncpg
 import orjson
 import structlog
 import tenacity
 from sqlalchemy import Connection, RowMapping, TextClause, event, exc, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool
 
@@ -67,6 +69,9 @@ _DETECT_SILENCE = {
     "TCP_KEEPINTVL": 1,
     "TCP_KEEPCNT": 3,
 }
+# Parameters of a URL with libpq's names. The driver reads them, but SQLAlchemy does not know them.
+_FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
+_PARAMETERS = _FILES | {"sslmode", "sslpassword", "target_session_attrs"}
 log = structlog.get_logger()
 _OK_SECONDS = metrics.LEDGER_SECONDS.labels("ok")  # bound once: each transaction takes them
 _FAILED_SECONDS = metrics.LEDGER_SECONDS.labels("failed")
@@ -113,7 +118,7 @@ class Database:
     """A pool of connections.
 
     Args:
-        url: `postgresql://user:password@host:port/name`.
+        url: `postgresql://user:password@host:port/name`, with libpq's parameters of TLS, such as `?sslmode=require`.
         pool_size: connections of one process.
         timeout: maximum duration of a transaction; None sets no limit.
         pooler: `transaction` if a pooler in front of PostgreSQL gives each transaction another connection of the
@@ -136,8 +141,9 @@ class Database:
             raise InvalidInput(
                 "FOREASK_DATABASE_URL must have the form postgresql://user:password@host:5432/name."
             ) from None
+        parameters = _parameters(address)
         self.engine: AsyncEngine = create_async_engine(
-            address,
+            address.set(query={}),
             pool_size=pool_size,
             max_overflow=0,
             pool_use_lifo=True,  # the connection that was used last has the statements prepared
@@ -146,6 +152,7 @@ class Database:
             hide_parameters=True,  # an error is logged, and texts of documents must not be
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             connect_args={
+                "dsn": f"postgresql:///?{urlencode(parameters)}",  # the other arguments precede it
                 "connection_class": driver.InformedConnection,
                 "timeout": 10,
                 "command_timeout": bound + 5 if bound else None,
@@ -264,6 +271,22 @@ class Database:
             seconds.observe(time.perf_counter() - started)
 
 
+def _parameters(address: URL) -> Mapping[str, str]:
+    """Return the parameters of a URL.
+
+    Raises:
+        InvalidInput: one is unknown, or is the path of a missing file.
+    """
+    parameters = {name: value if isinstance(value, str) else value[-1] for name, value in address.query.items()}
+    if unknown := sorted(parameters.keys() - _PARAMETERS):
+        known = ", ".join(sorted(_PARAMETERS))
+        raise InvalidInput(f"FOREASK_DATABASE_URL has the unknown parameter {unknown[0]}. It may have: {known}.")
+    for name in sorted(_FILES & parameters.keys()):
+        if not Path(parameters[name]).is_file():
+            raise InvalidInput(f"FOREASK_DATABASE_URL: the file of {name} does not exist: {parameters[name]}")
+    return parameters
+
+
 @asynccontextmanager
 async def begin_alone(engine: AsyncEngine, which: AdvisoryLock) -> AsyncIterator[AsyncConnection]:
     """Start a transaction that holds a lock.
@@ -319,6 +342,10 @@ def _unavailable(error: BaseException) -> Unavailable:
         # The server's message quotes no row of ours, but names files and roles of the server: only the log gets it.
         log.warning("ledger.answered", kind=type(reason).__name__, words=str(reason)[:300])
     problem = f"is not available: {type(reason).__name__}"
+    if isinstance(reason, asyncpg.ClientConfigurationError):  # a parameter of the URL, or a file that it names
+        problem = f"cannot be reached with FOREASK_DATABASE_URL: {str(reason).partition(chr(10))[0]}"
+    if "rejected SSL" in str(reason):
+        problem = "offers no TLS, which sslmode in FOREASK_DATABASE_URL requires"
     if isinstance(reason, asyncpg.TooManyConnectionsError):
         problem = "has no connection left: raise its max_connections, or let processes hold fewer"
     return Unavailable(f"the ledger (PostgreSQL) {problem}", component="ledger", retry_after=_RETRY_AFTER)
