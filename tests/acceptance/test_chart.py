@@ -250,6 +250,10 @@ WRONG = {
     ),
     "container without a limit": ({"parse": {"resources": {"limits": None}}}, "limits"),
     "invalid digest": ({"image": {"digest": "sha256:1"}}, "digest"),
+    "repository with a tag": ({"image": {"repository": "registry.example.com/foreask:0.1.0"}}, "repository"),
+    "unreachable API": ({"settings": {"FOREASK_API_HOST": "127.0.0.1"}}, "settings.FOREASK_API_HOST"),
+    "unreachable metrics": ({"settings": {"FOREASK_METRICS_HOST": "127.0.0.1"}}, "settings.FOREASK_METRICS_HOST"),
+    "name that Services refuse": ({"nameOverride": "1st"}, "nameOverride"),
     "ingress without a host": ({"ingress": {"enabled": True}}, "ingress.hosts"),
     "setting as an extra variable": (
         {"pods": {"extraEnv": [{"name": "FOREASK_LLM_API_KEY", "value": "k"}]}},
@@ -421,7 +425,9 @@ def known_settings():
 
 
 def given_value(name):
-    """Return a value that the schema accepts."""
+    """Return a value that the chart accepts."""
+    if name.endswith("_HOST"):
+        return "0.0.0.0"
     schema = json.loads((CHART / "values.schema.json").read_text())
     entry = schema["properties"]["settings"]["properties"].get(name, {})
     return entry["enum"][0] if "enum" in entry else entry.get("minimum", "1")
@@ -548,6 +554,43 @@ def test_schema_job_changes_name_with_its_specification():
     assert first == job_name(merged(VALID, {"api": {"replicas": 1}}))
     assert first != job_name(merged(VALID, {"image": {"tag": "0.2.0"}}))
     assert first != job_name(merged(VALID, {"secrets": {"existingSecret": "others"}}))
+
+
+def test_every_container_has_extra_variables_and_volumes():
+    extra = {
+        "extraEnv": [{"name": "PGSSLROOTCERT", "value": "/certificates/ca.pem"}],
+        "extraVolumes": [{"name": "certificates", "configMap": {"name": "authority"}}],
+        "extraVolumeMounts": [{"name": "certificates", "mountPath": "/certificates"}],
+    }
+    pods = [pod for pod in pods_of(render(merged(VALID, {"pods": extra}))).values() if pod["owner"]["kind"] != "Pod"]
+
+    assert len(pods) == len(PROCESSES) + 1  # the schema Job
+    for container in (each for pod in pods for each in containers_of(pod)):  # each must reach PostgreSQL
+        assert extra["extraEnv"][0] in container["env"]
+        assert extra["extraVolumeMounts"][0] in container["volumeMounts"]
+    assert all(extra["extraVolumes"][0] in pod["spec"]["volumes"] for pod in pods)
+
+
+def test_tests_of_helm_run_on_nodes_of_processes():
+    parse = {"nodeSelector": {"pool": "files"}, "tolerations": [{"key": "files", "operator": "Exists"}]}
+    objects = render(merged(VALID, {"pods": {"nodeSelector": {"pool": "work"}}, "parse": parse}))
+
+    found = {name: pod["spec"] for name, pod in pods_of(objects).items() if pod["owner"]["kind"] == "Pod"}
+    ready, isolation = (next(found[each] for each in found if each.endswith(end)) for end in ("ready", "isolation"))
+    assert ready["nodeSelector"] == {"pool": "work"}
+    assert {name: isolation[name] for name in parse} == parse
+
+
+def test_long_names_with_equal_starts_differ():
+    first, second = (
+        {
+            (each["kind"], each["metadata"]["name"])
+            for each in render(merged(VALID, {"nameOverride": f"{'a' * 40}-{end}"}))
+        }
+        for end in ("one", "two")
+    )
+    assert len(first) == len(second)
+    assert first.isdisjoint(second)
 
 
 def test_only_helm_test_has_hooks(default):

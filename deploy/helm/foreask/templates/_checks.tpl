@@ -99,6 +99,10 @@
 {{- fail (printf "%s: the cluster has no API %s; install it, or name it in apiVersions if the chart is rendered without the cluster" $value $api) -}}
 {{- end -}}
 {{- end -}}
+{{- range list "FOREASK_API_HOST" "FOREASK_METRICS_HOST" -}}
+{{- if not (has (index $.Values.settings . | default "0.0.0.0") (list "0.0.0.0" "::")) }}{{ fail (printf "settings.%s: use 0.0.0.0 or ::, because probes and other pods connect to it" .) }}{{ end -}}
+{{- end -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "foreask.fullname" .)) }}{{ fail "nameOverride: set it, because Services cannot be named after this release: they need letters, digits and hyphens, and a letter first" }}{{ end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) }}{{ fail "ingress.hosts: name a host" }}{{ end -}}
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}{{ fail "httpRoute.parentRefs: name a Gateway" }}{{ end -}}
 {{- end }}

@@ -1,6 +1,7 @@
+{{/* A long name ends with its digest, because two releases may have equal starts. */}}
 {{- define "foreask.fullname" -}}
 {{- $name := .Values.nameOverride | default (contains "foreask" .Release.Name | ternary .Release.Name (printf "%s-foreask" .Release.Name)) -}}
-{{- $name | trunc 36 | trimSuffix "-" -}}
+{{- gt (len $name) 36 | ternary (printf "%s-%s" ($name | trunc 27 | trimSuffix "-") (sha256sum $name | trunc 8)) $name -}}
 {{- end }}
 
 {{- define "foreask.version" -}}

@@ -87,14 +87,20 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* The container that waits for the schema. Arguments: root, env. */}}
+{{/*
+The container that waits for the schema. It has the extra variables and volumes of its process, which may be needed to
+reach PostgreSQL. Arguments: root, plain, secret, extra, mounts.
+*/}}
 {{- define "foreask.waitForSchema" -}}
 - name: schema
   image: {{ include "foreask.image" .root | quote }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   args: [schema, --wait, {{ int .root.Values.schema.waitSeconds | quote }}]
   env:
-    {{- include "foreask.envOf" (dict "root" .root "plain" (pick .plain "FOREASK_DATABASE_POOLER" "FOREASK_LOG_FORMAT" "FOREASK_LOG_LEVEL") "secret" (pick .secret "FOREASK_DATABASE_URL") "extra" list) | nindent 4 }}
+    {{- include "foreask.envOf" (dict "root" .root "plain" (pick .plain "FOREASK_DATABASE_POOLER" "FOREASK_LOG_FORMAT" "FOREASK_LOG_LEVEL") "secret" (pick .secret "FOREASK_DATABASE_URL") "extra" .extra) | nindent 4 }}
   resources: {{- toYaml .root.Values.schema.resources | nindent 4 }}
   securityContext: {{- include "foreask.containerSecurity" . | nindent 4 }}
+  {{- with .mounts }}
+  volumeMounts: {{- toYaml . | nindent 4 }}
+  {{- end }}
 {{- end }}
