@@ -46,6 +46,8 @@ class Cluster:
 
         context = named("context", kubeconfig["current-context"])
         cluster, user = named("cluster", context["cluster"]), named("user", context["user"])
+        if "exec" in user:  # a program of the cloud
+            sys.exit("This kubeconfig has neither a token nor a certificate: write one with `kubectl create token`.")
         headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
         self._client = httpx.Client(
             base_url=cluster["server"],
@@ -252,6 +254,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, helm.Chart.load(str(CHART)) as chart:
         cluster = Cluster(yaml.safe_load(options.kubeconfig.read_text()), Path(folder))
         objects = parsed(chart.render(values, name=RELEASE, namespace=options.namespace))
+        if cluster.get(f"/api/v1/namespaces/{options.namespace}") is not None:
+            parser.error(f"--namespace {options.namespace}: it exists, and would be deleted at the end")
         config = helm.Config(kubeconfig_path=str(options.kubeconfig), namespace=options.namespace)
         verification = ClusterCheck(cluster, config, options, values)
         try:

@@ -31,13 +31,20 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.applied = {}
         self.warned, self.refused = set(), set()
+        self.existing, self.deleted = set(), []
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
+        if self.path in self.server.existing:
+            return self._reply(200, {})
         resources = RESOURCES.get(self.path)
         listed = [{"kind": kind, "name": name, "namespaced": scoped} for kind, name, scoped in resources or ()]
-        self._reply(404 if resources is None else 200, {"resources": listed})
+        return self._reply(404 if resources is None else 200, {"resources": listed})
+
+    def do_DELETE(self):
+        self.server.deleted.append(self.path)
+        self._reply(200, {})
 
     def do_PATCH(self):
         parts = urlsplit(self.path)
@@ -71,16 +78,19 @@ def server():
         thread.join()
 
 
-@pytest.fixture
-def verification(server, tmp_path):
-    verify = script()
+def kubeconfig_of(server, user):
     address = f"http://127.0.0.1:{server.server_port}"
-    kubeconfig = {
+    return {
         "current-context": "here",
         "contexts": [{"name": "here", "context": {"cluster": "local", "user": "admin"}}],
         "clusters": [{"name": "local", "cluster": {"server": address}}],
-        "users": [{"name": "admin", "user": {"token": "secret"}}],
+        "users": [{"name": "admin", "user": user}],
     }
+
+
+@pytest.fixture
+def verification(server, tmp_path):
+    verify, kubeconfig = script(), kubeconfig_of(server, {"token": "secret"})
     options = verify.argparse.Namespace(wait=False, timeout=1, namespace="work", tag="", previous=None)
     return verify.ClusterCheck(verify.Cluster(kubeconfig, tmp_path), None, options, {})
 
@@ -129,3 +139,21 @@ def test_failed_step_is_reported(verification, capsys):
     verification.step("second", fail)
     assert verification.failed
     assert "FAILED  second  ValueError: the Job was not replaced" in capsys.readouterr().out
+
+
+def test_existing_namespace_is_neither_changed_nor_deleted(server, tmp_path, monkeypatch, capsys):
+    server.existing.add("/api/v1/namespaces/foreask")
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(kubeconfig_of(server, {"token": "secret"})))
+    monkeypatch.setattr("sys.argv", ["verify.py", "--kubeconfig", str(path), "--namespace", "foreask"])
+
+    with pytest.raises(SystemExit):
+        script().main()
+
+    assert "--namespace foreask: it exists" in capsys.readouterr().err
+    assert (server.applied, server.deleted) == ({}, [])
+
+
+def test_kubeconfig_without_credentials_is_refused(server, tmp_path):
+    with pytest.raises(SystemExit, match="neither a token nor a certificate"):
+        script().Cluster(kubeconfig_of(server, {"exec": {"command": "aws"}}), tmp_path)
