@@ -86,7 +86,9 @@ class Settings(BaseSettings):
     )
 
     # The engines. The embedded stack starts an engine for each missing URL.
-    database_url: SecretStr | None = Field(None, description="PostgreSQL: postgresql://user:password@host:5432/name")
+    database_url: SecretStr | None = Field(
+        None, description="PostgreSQL: postgresql://user:password@host:5432/name; TLS with ?sslmode=require at its end"
+    )
     database_pool_size: PositiveInt | None = Field(
         None, description="maximum connections to PostgreSQL per process; default: 4 for a worker, 10 for others"
     )

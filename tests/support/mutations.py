@@ -121,6 +121,24 @@ AUDIT = "tests/integration/test_audit_log.py::"
 ORIGINALS = "tests/integration/test_api_documents.py::"
 BUGS = (
     Bug(
+        "the mode of TLS in the URL of PostgreSQL is ignored",
+        "tests/integration/test_database_errors.py::test_tls_of_url_is_required",
+        "shared/ledger/postgres/database.py",
+        (('"postgresql:///?{urlencode(parameters)}"', '"postgresql:///"'),),
+    ),
+    Bug(
+        "containers that wait for the schema lack the certificate of PostgreSQL",
+        CHART + "test_every_container_has_extra_variables_and_volumes",
+        "deploy/helm/foreask/templates/_workloads.tpl",
+        (('"extra" .extra)', '"extra" list)'),),
+    ),
+    Bug(
+        "the check of a cluster deletes a namespace that it has not created",
+        "tests/acceptance/test_chart_verification.py::test_existing_namespace_is_neither_changed_nor_deleted",
+        "deploy/helm/verify.py",
+        (('}") is not None:', '}") is False:'),),
+    ),
+    Bug(
         "changes of settings are not recorded",
         AUDIT + "test_key_changes_are_recorded_with_author",
         "api/access/auth.py",
