@@ -23,7 +23,7 @@ const seen = { settings: [], made: null, isRequired: true };
 const keys = polledList(
   async () => {
     const page = await get("/v1/keys");
-    seen.settings = page.from_settings;
+    seen.settings = page.from_settings ?? []; // a process of the previous release does not list them
     return page;
   },
   (cursor) => get(`/v1/keys?cursor=${cursor}`),
