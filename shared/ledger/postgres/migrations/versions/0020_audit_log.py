@@ -185,13 +185,13 @@ def upgrade() -> None:
         " EXECUTE FUNCTION refuse_change()"
     )
     # Each trigger has its own transaction, because a lock on two tables can deadlock with workers.
+    # A writer behind the lock waits for four seconds at most; then the migration fails, and may be repeated.
     with op.get_context().autocommit_block():
-        op.execute("SET lock_timeout = '4s'")
         for table, (events, columns) in _RECORDED.items():
             arguments = ", ".join(f"'{column}'" for column in columns)
             op.execute(
-                f"CREATE OR REPLACE TRIGGER record_change AFTER {events} ON {table} FOR EACH ROW"
+                "DO $do$ BEGIN PERFORM set_config('lock_timeout', '4s', true);"
+                f" CREATE OR REPLACE TRIGGER record_change AFTER {events} ON {table} FOR EACH ROW"
                 " WHEN (coalesce(current_setting('foreask.actor', true), '') <> '')"
-                f" EXECUTE FUNCTION record_change({arguments})"
+                f" EXECUTE FUNCTION record_change({arguments}); END $do$"
             )
-        op.execute("RESET lock_timeout")
