@@ -292,7 +292,7 @@ def requests_to_qdrant(index):
     try:
         yield sent
     finally:
-        requests.send = send
+        del requests.send  # to restore it would hide a later change of the class
 
 
 async def put(client, **options):
