@@ -185,7 +185,7 @@ def upgrade() -> None:
         " EXECUTE FUNCTION refuse_change()"
     )
     # Each trigger has its own transaction, because a lock on two tables can deadlock with workers.
-    # A writer behind the lock waits for four seconds at most; then the migration fails, and may be repeated.
+    # Writers that wait for the lock, too, wait for four seconds at most; then the migration fails, and may be repeated.
     with op.get_context().autocommit_block():
         for table, (events, columns) in _RECORDED.items():
             arguments = ", ".join(f"'{column}'" for column in columns)
