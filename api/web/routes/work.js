@@ -66,7 +66,7 @@ export function view() {
   const open = Object.values(status.stages).some((stage) => stage.due + stage.in_flight + stage.later);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    ${Object.values(status.documents).some(Boolean) ? nothing : html`<p class="soft">There are no documents yet. <a href=${`${ROOT}/documents`}>Add documents</a></p>`}
+    ${Object.values(status.documents).some(Boolean) ? nothing : html`<p class="soft">No documents yet. <a href=${`${ROOT}/documents`}>Add documents</a></p>`}
     ${open || status.pace ? nothing : html`<p>No work is waiting.</p>`}
     ${open && !status.pace ? html`<p class="soft">${plural(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
