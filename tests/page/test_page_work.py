@@ -53,17 +53,18 @@ async def test_work_screen_shows_bottleneck(browser, slow, provider):
 async def test_work_screen_charts_last_hour(visit, deployment):
     page = visit.page
     await visit.go("/work")
-    figure = page.get_by_role("figure", name="The last hour")
+    figure = page.get_by_role("figure", name="Chunks per minute")
     await expect(figure).to_be_visible()
     minutes = deployment.client.get("/v1/status/history").json()["items"]
     ended = sum(each["chunks"] for each in minutes)
     assert ended > 0
     await expect(figure).to_contain_text(f"{ended:,} chunks of ")
     await figure.get_by_text("Show as table").click()
-    rows = await figure.locator("tbody tr").all()
+    await expect(figure.locator(".by-time tbody tr").first).to_be_visible()
+    rows = await figure.locator(".by-time tbody tr").all()
     drawn = [await row.locator("td").first.inner_text() for row in rows]
     assert sum(int(each.replace(",", "")) for each in drawn) == ended
-    assert await figure.locator("rect.good-part").count() == sum(1 for each in minutes if each["chunks"])
+    assert await figure.locator(".of-main rect").count() == sum(1 for each in minutes if each["chunks"])
 
 
 async def test_work_screen_shows_budgets(visit, deployment):

@@ -119,7 +119,50 @@ QUOTES = "tests/unit/test_answering.py::"
 CHART = "tests/acceptance/test_chart.py::"
 AUDIT = "tests/integration/test_audit_log.py::"
 ORIGINALS = "tests/integration/test_api_documents.py::"
+CHARTS = "tests/page/test_page_charts.py::"
 BUGS = (
+    Bug(
+        "an arrow key skips a point of a chart",
+        CHARTS + "test_keyboard_reads_value_of_every_minute",
+        "api/web/parts/chart.js",
+        (("ArrowRight: from + 1", "ArrowRight: from + 2"),),
+    ),
+    Bug(
+        "the pointer shows the value of a neighbour",
+        CHARTS + "test_pointer_shows_values_within_plot",
+        "api/web/parts/chart.js",
+        (("/ box.width) * times.length)", "/ box.width) * last)"),),
+    ),
+    Bug(
+        "the table of a chart lacks points without failures",
+        CHARTS + "test_table_has_numbers_of_chart",
+        "api/web/parts/chart.js",
+        (("series.some(({ values: all })", "series.every(({ values: all })"),),
+    ),
+    Bug(
+        "stacked columns overlap",
+        CHARTS + "test_columns_have_heights_of_their_values",
+        "api/web/parts/chart.js",
+        (("drawn.slice(0, order).reduce", "drawn.slice(0, 0).reduce"),),
+    ),
+    Bug(
+        "a value is higher than its axis",
+        CHARTS + "test_axis_has_two_to_four_round_numbers",
+        "api/web/parts/chart.js",
+        (("Math.ceil(high / step)", "Math.floor(high / step)"),),
+    ),
+    Bug(
+        "the cost of a day lacks a tier",
+        CHARTS + "test_costs_of_days_are_split_by_kind",
+        "api/web/parts/charts.js",
+        (("each.day === day && isOf(each)", 'each.day === day && each.tier === "standard" && isOf(each)'),),
+    ),
+    Bug(
+        "runs are drawn newest first",
+        CHARTS + "test_quality_over_runs_equals_evaluations",
+        "api/web/parts/trend.js",
+        (("each.results?.rows).reverse();", "each.results?.rows);"),),
+    ),
     Bug(
         "the mode of TLS in the URL of PostgreSQL is ignored",
         "tests/integration/test_database_errors.py::test_tls_of_url_is_required",

@@ -57,6 +57,7 @@ function form(files, collection) {
 addEventListener("beforeunload", (event) => offers.length && event.preventDefault());
 
 export const offering = () => offers.map(offered);
+export const isOffering = () => offers.length > 0;
 
 /** @param {typeof offers[number]} each */
 function offered(each) {

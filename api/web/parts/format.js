@@ -33,6 +33,23 @@ const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 /** @param {string} time as the API returns it */
 export const clockTime = (time) => clock.format(new Date(time));
 
+const precise = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+
+/** @param {string} time as the API returns it */
+export const clockSeconds = (time) => precise.format(new Date(time));
+
+const dayTimes = new Intl.DateTimeFormat("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
+
+/** @param {string} time as the API returns it */
+export const dayTime = (time) => dayTimes.format(new Date(time));
+
+const days = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+
+const localDays = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+/** @param {string} time as the API returns it; a day is in UTC */
+export const dayOf = (time) => (time.length > 10 ? localDays : days).format(new Date(time));
+
 const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
 
 /** @param {string} time as the API returns it */
@@ -41,7 +58,7 @@ export const dateOf = (time) => dates.format(new Date(time));
 /** Return a duration in the largest suitable units, like the server: 40 s, 43 min, 2 h 5 min, 3 d 4 h. @param {number} seconds */
 export function duration(seconds) {
   const [minutes, hours] = [Math.round(seconds / 60), Math.round(seconds / 3600)];
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 1) return `${seconds < 0.01 ? Number((seconds * 1000).toFixed(1)) : Math.round(seconds * 1000)} ms`;
   if (seconds < 90) return `${seconds < 10 ? Number(seconds.toFixed(1)) : Math.round(seconds)} s`;
   if (minutes < 90) return `${minutes} min`;
   return hours < 48 ? twoUnits(minutes, 60, "h", "min") : twoUnits(hours, 24, "d", "h");

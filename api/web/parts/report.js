@@ -3,7 +3,7 @@
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { ROOT } from "../api.js";
 import { whisker } from "./bars.js";
-import { plural, score } from "./format.js";
+import { duration, plural, score } from "./format.js";
 
 const METRICS = /** @type {const} */ ([["mrr@10", "MRR"], ["recall@1", "R@1"], ["recall@10", "R@10"]]);
 const FEW = 30;
@@ -26,15 +26,15 @@ export function report(results, chosen, choose) {
     <div class="scrolls" tabindex="0" role="region" aria-label="Strategies"><table class="compared">
       <caption class="hidden">Results of each strategy, and the difference from ${results.baseline}</caption>
       <thead><tr><th scope="col">strategy</th><th scope="col">nDCG@10 with its 95\u00a0% interval</th><th scope="col" class="number"><span class="hidden">nDCG@10</span></th>
-        ${METRICS.map(([, name]) => html`<th scope="col" class="number">${name}</th>`)}<th scope="col" class="number">vs. ${results.baseline ?? "none"}</th><th scope="col" class="number">p</th><th scope="col" class="number">ms</th></tr></thead>
+        ${METRICS.map(([, name]) => html`<th scope="col" class="number">${name}</th>`)}<th scope="col" class="number">vs. ${results.baseline ?? "none"}</th><th scope="col" class="number">p</th><th scope="col" class="number">time</th></tr></thead>
       <tbody>${results.rows.map((row) => html`<tr>
         <th scope="row">${row.strategy === results.baseline ? row.strategy : html`<button class="quiet" aria-pressed=${String(row.strategy === chosen)} @click=${() => choose(row.strategy)}>${row.strategy}</button>`}</th>
         <td class="interval">${whisker({ mean: row["ndcg@10"], low: row["ndcg@10_low"], high: row["ndcg@10_high"] }, low, row.strategy === results.default)}</td><td class="number"><strong>${score(row["ndcg@10"])}</strong></td>
         ${METRICS.map(([metric]) => html`<td class="number">${score(row[metric])}</td>`)}
         <td class="number">${difference(row, results.baseline)}</td><td class="number">${probability(row.p_value)}</td>
-        <td class="number">${row.milliseconds_per_query.toFixed(1)}</td></tr>`)}</tbody>
+        <td class="number">${duration(row.milliseconds_per_query / 1000)}</td></tr>`)}</tbody>
     </table></div>
-    <p class="soft small">Scale: ${low.toFixed(1)} to 1. p: probability of a difference from ${results.baseline} at least this large by chance. ms: median query time without embedding.</p>
+    <p class="soft small">Scale: ${low.toFixed(1)} to 1. p: probability of a difference from ${results.baseline} at least this large by chance. Time: median of a query, without embedding.</p>
     ${[...new Set([...results.left_out.map((each) => `${each.strategy} was skipped: ${each.why}`), ...results.notes])].map((note) => html`<p class="soft small" dir="auto">${note}</p>`)}
     ${chosen && results.baseline && results.per_query[chosen] ? questions(results, chosen, results.baseline) : nothing}`;
 }

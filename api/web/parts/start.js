@@ -69,6 +69,9 @@ async function trySample() {
   await loadStart();
 }
 
+/** Return whether adding documents comes before asking. */
+export const hasNothing = () => seen.loaded && !seen.problem && counts()?.all === 0;
+
 /** @param {(question: string) => void} ask */
 export function startView(ask) {
   if (seen.problem) return problemCard(seen.problem, loadStart);

@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/lit-html.js";
 import { server } from "./permissions.js";
-import { isSmall, offer, offering } from "./estimate.js";
+import { isOffering, isSmall, offer, offering } from "./estimate.js";
 import { send, uploads } from "./uploads.js";
 
 /** @typedef {{entries: DroppedEntry[], files: File[]}} Selection `entries` if the browser provides them: only they give access to the files of a folder */
@@ -42,4 +42,5 @@ async function filesOf(entry) {
 }
 
 /** Render pending cost confirmations and the upload queue. */
+export { isOffering };
 export const pendingUploads = () => html`${offering()} ${uploads()}`;

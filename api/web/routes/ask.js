@@ -12,7 +12,7 @@ import { plural } from "../parts/format.js";
 import { notify } from "../parts/notice.js";
 import { server } from "../parts/permissions.js";
 import { sourcePanel } from "../parts/source.js";
-import { loadStart, startView, unloadStart } from "../parts/start.js";
+import { hasNothing, loadStart, startView, unloadStart } from "../parts/start.js";
 import { suggest } from "../parts/suggestions.js";
 import { apply, fromStored, newTurn, sourcesOf, toStored } from "../parts/turns.js";
 
@@ -298,7 +298,7 @@ function composer() {
       .value=${live(draft)} @input=${typed} @keydown=${keys}></textarea>
     ${running
       ? html`<button type="button" @click=${() => running?.control.abort()}>Stop</button>`
-      : html`<button class="main" type="submit">Ask</button>`}
+      : html`<button class=${!turns.length && hasNothing() ? "" : "main"} type="submit">Ask</button>`}
     ${turns.length && quotes ? html`<p class="whole-line soft small">Each question is searched on its own, because no language model writes answers here.</p>` : nothing}
   </form>`;
 }

@@ -234,7 +234,7 @@ function options(given) {
     <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> Prepend questions to the chunk when embedding</label>
     <label class="whole">Prompt<textarea name="prompt" rows="3" dir="auto" placeholder="server default; {text} is replaced by the chunk" .value=${given.prompt ?? ""}></textarea></label>
     ${Object.keys(given.filterable).length ? html`<p class="soft small">Indexed metadata fields: ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
-    <p class="tools"><button class="main" type="submit">Save</button>
+    <p class="tools"><button class=${seen.estimate ? "" : "main"} type="submit">Save</button>
       <button type="button" @click=${estimateClicked}>Estimate a rebuild</button></p></form>
     ${seen.estimate ? price(seen.estimate) : nothing}</section>`;
 }
@@ -265,7 +265,7 @@ function verification() {
   const wrong = verified ? verified.missing + verified.stale + verified.orphaned - verified.repaired : 0;
   return html`<section><h3>Verification</h3>
     <p class="tools"><button ?disabled=${seen.busy !== ""} @click=${() => verify(false)}>Verify</button>
-      ${verified?.whole && wrong ? html`<button class="main" @click=${() => verify(true)}>Repair ${plural(wrong, "point")}</button>` : nothing}
+      ${verified?.whole && wrong ? html`<button @click=${() => verify(true)}>Repair ${plural(wrong, "point")}</button>` : nothing}
       ${seen.busy ? html`<button class="quiet" @click=${stop}>Stop</button>` : nothing}</p>
     ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${verified.whole ? (wrong ? "" : "No differences: ") : ""}${plural(verified.documents, "document")}, ${plural(verified.points, "point")}${wrong || verified.repaired ? `: ${count(verified.missing)} missing, ${count(verified.stale)} stale, ${count(verified.orphaned)} orphaned, ${count(verified.repaired)} repaired` : ""}.</p>` : html`<p class="soft">Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.</p>`}
     ${findings.length ? html`<details><summary>${plural(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${each.kind}: ${each.why}</span>

@@ -9,6 +9,7 @@ import { ago, count, plural, score } from "../parts/format.js";
 import { isLabelling, label, labelling, stopLabelling } from "../parts/labelling.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { report, runsCompared } from "../parts/report.js";
+import { trend } from "../parts/trend.js";
 
 export const title = "Compare";
 export const titled = true;
@@ -266,7 +267,8 @@ function earlier() {
   const address = (each) => `${ROOT}/lab/compare/${each.id}?collection=${encodeURIComponent(collections.chosen)}`;
   /** @param {Run} each */
   const best = (each) => [...(each.results?.rows ?? [])].sort((one, other) => other["ndcg@10"] - one["ndcg@10"])[0];
-  return html`<h2>Runs</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
+  return html`${trend(seen.runs, seen.set)}
+    <h2>Runs</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
     <span class="grow"><a href=${address(each)}>${each.labelled_set ?? "Questions"}, ${ago(each.created_at)}</a>
       <span class="soft small">${plural(each.questions, "question")} \u00b7 ${each.state}${best(each) ? html` \u00b7 best: ${best(each).strategy} ${score(best(each)["ndcg@10"])}` : nothing}</span></span>
     <button class="quiet" @click=${() => forget(each)} aria-label=${`${isOpen(each) ? "Stop" : "Delete"} the run of ${ago(each.created_at)}`}>${isOpen(each) ? "Stop" : "Delete"}</button></li>`)}</ul>`;

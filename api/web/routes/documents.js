@@ -277,7 +277,7 @@ export function view() {
       <input id="search" type="search" placeholder="Search name or title" aria-label="Search documents" .value=${live(list.q)} @input=${typed}>
       ${choice("State", FILTERS, list.state, (state) => filter({ state }))}
       ${choice("Order", SORTS, list.sort, (sort) => filter({ sort }))}
-      ${may("write") ? html`<label class="button main">Upload<input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
+      ${may("write") ? html`<label class="button ${submission?.isOffering() ? "" : "main"}">Upload<input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
     </div>
     <p class="counts soft">
       ${stateCount(states.ready, "ready")} ${stateCount(working, "in progress", "indexing")}

@@ -179,7 +179,7 @@ function expectedChunk({ chunk_id: id, rank, score: value, channels, question, l
       <td class="soft">${channels[channel] ? (channels[channel].rank ? `rank ${channels[channel].rank}` : "below 1,000") : "not found"}</td></tr>`)}</tbody></table>` : nothing}
     ${question ? html`<p class="small">Closest question: <q dir="auto">${question}</q></p>` : nothing}
     ${seen.near && similarity ? similarity.nearest(seen.submitted, 0, seen.near) : nothing}
-    <p class="tools">${may("manage") && why !== "absent" ? html`<button class="main" @click=${() => accept(id)}>Add this question to the passage</button>` : nothing}
+    <p class="tools">${may("manage") && why !== "absent" ? html`<button @click=${() => accept(id)}>Add this question to the passage</button>` : nothing}
       ${chunk ? html`<a class="button" href=${`${ROOT}/documents/${chunk.document_id}?chunk=${id}`}>Open passage</a>` : nothing}
       ${seen.near || why === "absent" ? nothing : html`<button @click=${() => compare(id)}>Compare with its questions</button>`}
       <button class="quiet" @click=${() => expect(id)}>Refresh</button></p></div>`;

@@ -2,8 +2,9 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post } from "../api.js";
-import { bar, columns } from "../parts/bars.js";
-import { clockTime, count, plural, duration, money } from "../parts/format.js";
+import { bar } from "../parts/bars.js";
+import { callsInFlight, costs, readCosts, readThroughput, sample, throughput } from "../parts/charts.js";
+import { count, plural, duration, money } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polling } from "../parts/polling.js";
@@ -15,8 +16,8 @@ const STAGES = [["parse", "Parsing"], ["read", "Reading pages"], ["generate", "G
 
 const SPOKEN = 5000; // minimum milliseconds between two announcements to screen readers
 
-/** @type {{status: Api["StatusView"] | null, history: Api["MinuteView"][], reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
-const work = { status: null, history: [], reasons: [], problem: null, cause: "", spoken: "" };
+/** @type {{status: Api["StatusView"] | null, reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
+const work = { status: null, reasons: [], problem: null, cause: "", spoken: "" };
 let spokenAt = -SPOKEN;
 let polls = 0;
 
@@ -33,8 +34,9 @@ async function read() {
   /** @type {Api["StatusView"]} */
   const status = await get("/v1/status");
   work.status = status;
+  sample(status.limits, status.stages);
   if (polls++ % 5 === 0) {
-    [{ items: work.reasons }, { items: work.history }] = await Promise.all([get("/v1/dead/reasons"), get("/v1/status/history?minutes=60")]);
+    [{ items: work.reasons }] = await Promise.all([get("/v1/dead/reasons"), readThroughput(), readCosts()]);
   }
   speak(status.pace);
 }
@@ -71,13 +73,14 @@ export function view() {
     ${open && !status.pace ? html`<p class="soft">${plural(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
     <div class="cards">${STAGES.filter(([name]) => name !== "read" || reads(status)).map(([name, words]) => stage(words, status.stages[name]))}</div>
-    ${lastHour()}
+    <div class="charts">${throughput()}${callsInFlight()}</div>
     <h2>Limits</h2>
     ${limits(status.limits)}
     ${status.budgets.length ? html`<h2>Budgets</h2>${budgets(status.budgets)}` : nothing}
     <h2>Failed</h2>
     ${failures()}
     <h2>Usage</h2>
+    ${costs()}
     ${usage(status.usage)}
     ${may("manage") ? webhooks() : nothing}
   </section>`;
@@ -92,24 +95,6 @@ function stage(words, each) {
     <dl><div><dt>running</dt><dd>${count(each.in_flight)}</dd></div><div><dt>due</dt><dd>${count(each.due)}</dd></div>
       <div><dt>later</dt><dd>${count(each.later)}</dd></div></dl>
     <p class="soft small">${each.oldest_seconds === null ? "queue is empty" : `oldest waiting ${duration(each.oldest_seconds)}`}</p></div>`;
-}
-
-/** Render the last hour by minute, or nothing if no work finished in it. */
-function lastHour() {
-  const { history } = work;
-  /** @param {"chunks" | "dead_chunks" | "documents" | "failed_documents"} name */
-  const sum = (name) => history.reduce((total, each) => total + each[name], 0);
-  const [chunks, dead, documents, failed] = [sum("chunks"), sum("dead_chunks"), sum("documents"), sum("failed_documents")];
-  if (!chunks && !dead && !documents && !failed) return nothing;
-  const most = Math.max(...history.map((each) => each.chunks + each.dead_chunks));
-  return html`<figure class="lately" aria-label="The last hour"><figcaption class="bar-line"><h2 class="grow">The last hour</h2>
-      <span class="soft small number">${plural(chunks, "chunk")} of ${plural(documents, "document")}${dead || failed ? html`, <span class="bad">${plural(dead, "chunk")} and ${plural(failed, "document")} failed</span>` : nothing}</span></figcaption>
-    ${columns(history.map((each) => ({ good: each.chunks, bad: each.dead_chunks })))}
-    <p class="bar-line soft small"><span class="grow">60 minutes ago</span><span class="number">peak ${plural(most, "chunk")} per minute</span><span class="grow to-end">now</span></p>
-    <details><summary class="small">Show as table</summary><div class="scrolls by-minute" tabindex="0" role="region" aria-label="The last hour"><table>
-      <thead><tr><th scope="col">minute</th><th scope="col" class="number">chunks</th><th scope="col" class="number">dead chunks</th><th scope="col" class="number">documents</th><th scope="col" class="number">failed</th></tr></thead>
-      <tbody>${history.filter((each) => each.chunks || each.dead_chunks || each.documents || each.failed_documents).reverse().map((each) => html`<tr><th scope="row">${clockTime(each.minute)}</th>
-        <td class="number">${count(each.chunks)}</td><td class="number">${count(each.dead_chunks)}</td><td class="number">${count(each.documents)}</td><td class="number">${count(each.failed_documents)}</td></tr>`)}</tbody></table></div></details></figure>`;
 }
 
 /** @param {Api["LimitView"][] | null} all */

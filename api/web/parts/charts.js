@@ -1,0 +1,145 @@
+// The charts of the screen Work: finished chunks, calls in flight, and costs per day.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { get, latest } from "../api.js";
+import { redraw } from "../store.js";
+import { chart, shortly } from "./chart.js";
+import { clockSeconds, clockTime, count, dayOf, dayTime, money, plural } from "./format.js";
+import { notify } from "./notice.js";
+
+const SPANS = /** @type {const} */ ([[60, 1, "1 h", "minute"], [360, 5, "6 h", "5 minutes"], [1440, 15, "24 h", "15 minutes"]]); // minutes of the chart and of a column
+const NAMES = /** @type {const} */ (["chunks", "dead_chunks", "documents", "failed_documents"]);
+const DAYS = 30;
+const SAMPLES = 300; // ten minutes
+const GAP = 10_000; // milliseconds without a sample that interrupt the line
+/** @type {Record<string, string>} */
+const COMPONENTS = { llm: "language model", embedding: "embedding" };
+
+/** @typedef {{time: string, calls: Record<string, {running: number, most: number | null}> | null, waiting: number, later: number}} Sample */
+
+/** @type {{minutes: number, history: Api["MinuteView"][], days: Api["UsageGroupView"][], samples: Sample[]}} */
+const drawn = { minutes: 60, history: [], days: [], samples: [] };
+
+const newest = latest();
+
+/** @param {number} minutes */
+const historyOf = async (minutes) => (await get(`/v1/status/history?minutes=${minutes}`)).items;
+
+export async function readThroughput() {
+  const { minutes } = drawn;
+  const history = await historyOf(minutes);
+  if (minutes === drawn.minutes) drawn.history = history;
+}
+
+export async function readCosts() {
+  drawn.days = (await get(`/v1/usage?by=day&days=${DAYS}`)).items;
+}
+
+/** @param {number} minutes */
+async function choose(minutes) {
+  try {
+    const history = await newest(historyOf(minutes));
+    Object.assign(drawn, { minutes, history });
+  } catch (problem) {
+    notify(problem.message);
+  }
+  redraw();
+}
+
+/** Sum up minutes into columns that start at round times. @param {Api["MinuteView"][]} minutes @param {number} width of a column in minutes */
+function columnsOf(minutes, width) {
+  /** @type {Map<string, Record<typeof NAMES[number], number>>} */
+  const columns = new Map();
+  for (const each of minutes) {
+    const start = new Date(Math.floor(Date.parse(each.minute) / (width * 60_000)) * width * 60_000).toISOString();
+    const column = columns.get(start) ?? { chunks: 0, dead_chunks: 0, documents: 0, failed_documents: 0 };
+    for (const name of NAMES) column[name] += each[name];
+    columns.set(start, column);
+  }
+  return columns;
+}
+
+export function throughput() {
+  const [, width, , words] = SPANS.find(([minutes]) => minutes === drawn.minutes) ?? SPANS[0];
+  const columns = columnsOf(drawn.history, width);
+  const all = [...columns.values()];
+  /** @param {typeof NAMES[number]} name */
+  const of = (name) => all.map((each) => each[name]);
+  /** @param {typeof NAMES[number]} name */
+  const sum = (name) => of(name).reduce((total, each) => total + each, 0);
+  const [chunks, dead, documents, failed] = NAMES.map(sum);
+  return chart({
+    id: "throughput", title: `Chunks per ${words}`, times: [...columns.keys()], at: width > 1 ? dayTime : clockTime, mark: clockTime, when: width > 1 ? "from" : "minute", whole: true, empty: "No work finished in this time.",
+    tools: html`<div role="group" aria-label="Time shown" class="tabs">${SPANS.map(([minutes, , name]) => html`<button class="quiet" aria-pressed=${String(minutes === drawn.minutes)} @click=${() => choose(minutes)}>${name}</button>`)}</div>`,
+    facts: html`${plural(chunks, "chunk")} of ${plural(documents, "document")}${dead || failed ? html`, <span class="bad">${plural(dead, "chunk")} and ${plural(failed, "document")} failed</span>` : nothing}`,
+    series: [{ name: "ready", colour: "main", values: of("chunks") }, { name: "failed", colour: "bad", values: of("dead_chunks") },
+      { name: "documents", values: of("documents") }, { name: "failed documents", values: of("failed_documents") }],
+  });
+}
+
+/** Remember the calls in flight, because the server reports only the current ones. @param {Api["LimitView"][] | null} limits @param {Record<string, Api["StageView"]>} stages */
+export function sample(limits, stages) {
+  const now = Date.now();
+  const latest = drawn.samples.at(-1);
+  const before = latest ? Date.parse(latest.time) : now;
+  if (now - before > GAP) drawn.samples.push({ time: new Date(before + 1).toISOString(), calls: null, waiting: 0, later: 0 });
+  /** @type {Sample["calls"]} */
+  const calls = {};
+  for (const { name, in_flight: running, in_flight_limit: most } of limits ?? []) {
+    const component = name.split(" ")[0];
+    if (component in COMPONENTS) calls[component] = { running, most };
+  }
+  const sum = (/** @type {"due" | "later"} */ name) => Object.values(stages).reduce((total, stage) => total + stage[name], 0);
+  drawn.samples.push({ time: new Date(now).toISOString(), calls: limits && calls, waiting: sum("due"), later: sum("later") });
+  drawn.samples = drawn.samples.slice(-SAMPLES);
+}
+
+export function callsInFlight() {
+  const { samples } = drawn;
+  const components = Object.keys(COMPONENTS).filter((name) => samples.some(({ calls }) => calls?.[name]));
+  /** @param {string} name @param {"running" | "most"} field */
+  const of = (name, field) => samples.map(({ calls }) => calls?.[name]?.[field] ?? null);
+  const known = (/** @type {"waiting" | "later"} */ field) => samples.map((each) => (each.calls ? each[field] : null));
+  /** @type {import("./chart.js").Series[]} */
+  const lines = components.flatMap((name, index) => {
+    const colour = /** @type {const} */ (["main", "words"])[index];
+    const limit = of(name, "most");
+    return [{ name: COMPONENTS[name], colour, values: of(name, "running") },
+      ...(limit.some((each) => each !== null) ? [{ name: `${COMPONENTS[name]}, limit`, colour, dashed: true, values: limit }] : [])];
+  });
+  return chart({
+    id: "calls", title: "Calls in flight", times: samples.map((each) => each.time), at: clockSeconds, when: "time", whole: true, lines: true, range: [0, 1],
+    facts: "since you opened this screen, at most 10 min", empty: "Unknown: the broker is unavailable.",
+    series: [...lines, { name: "items waiting", values: known("waiting") }, { name: "waiting for a retry", values: known("later") }],
+  });
+}
+
+/** Return the last days in UTC, oldest first. @param {Api["UsageGroupView"][]} items */
+function lastDays(items) {
+  const today = Math.max(Date.now(), ...items.map((each) => Date.parse(each.day ?? "1970-01-01")));
+  return Array.from({ length: DAYS }, (_, index) => new Date(today - (DAYS - 1 - index) * 86_400_000).toISOString().slice(0, 10));
+}
+
+const dollars = (/** @type {number} */ value) => `$${shortly(value)}`;
+
+/** Draw the costs, or the tokens if no price is known. */
+export function costs() {
+  const { days } = drawn;
+  const times = lastDays(days);
+  /** @param {(each: Api["UsageGroupView"]) => boolean} isOf @param {(each: Api["UsageGroupView"]) => number} amount */
+  const by = (isOf, amount) => times.map((day) => days.filter((each) => each.day === day && isOf(each)).reduce((sum, each) => sum + amount(each), 0));
+  const tokens = (/** @type {Api["UsageGroupView"]} */ each) => each.prompt_tokens + each.completion_tokens;
+  const cost = (/** @type {Api["UsageGroupView"]} */ each) => each.cost ?? 0;
+  const isPriced = days.some((each) => each.cost !== null);
+  const main = isPriced ? cost : tokens;
+  const total = days.reduce((sum, each) => sum + main(each), 0);
+  const unpriced = days.reduce((sum, each) => sum + each.unpriced_calls, 0);
+  const inTable = isPriced ? [{ name: "tokens", values: by(() => true, tokens), amount: count }] : [];
+  return chart({
+    id: "costs", title: isPriced ? "Cost per day" : "Tokens per day", times, at: dayOf, when: "day (UTC)", whole: !isPriced, empty: `No calls in the last ${DAYS} days.`,
+    ...(isPriced ? { amount: money, tick: dollars } : {}),
+    facts: `${isPriced ? money(total) : `${count(total)} tokens`} in ${DAYS} days${unpriced ? `, ${plural(unpriced, "call")} without a price` : ""}`,
+    series: [{ name: "questions", colour: "questions", values: by((each) => each.kind === "generate", main) }, { name: "embedding", colour: "text", values: by((each) => each.kind === "embed", main) },
+      ...inTable, { name: "calls", values: by(() => true, (each) => each.calls), amount: count }],
+  });
+}
