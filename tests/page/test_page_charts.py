@@ -23,7 +23,7 @@ MINUTES = [
 
 
 async def read_along(chart):
-    """Return what a screen reader says about each point, oldest first."""
+    """Return the announcement of each point to screen readers, oldest first."""
     reader = chart.get_by_role("slider")
     await reader.focus()
     await reader.press("Home")
@@ -283,7 +283,7 @@ async def test_charts_are_accessible(browser, deployment, scheme, width):
         assert await visit.page.evaluate(CONTRASTS) == []
 
 
-# The colours of the drawn values with less than 3:1 to the paper (WCAG 1.4.11), which axe does not check.
+# Colours of drawn values that have less than 3:1 to the paper (WCAG 1.4.11), which axe does not check.
 CONTRASTS = """() => {
     const context = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
     const luminance = (colour) => {
@@ -340,5 +340,13 @@ async def test_durations_are_written_in_common_units(visit):
     await visit.go("/work")
     source = await visit.page.locator("link[href$='/parts/format.js']").evaluate("(link) => link.href")
     script = "async ([source, given]) => given.map((await import(source)).duration)"
-    spoken = {0.0031: "3.1 ms", 0.25: "250 ms", 2: "2 s", 89: "89 s", 2550: "43 min", 7500: "2 h 5 min", 273600: "3 d 4 h"}
+    spoken = {
+        0.0031: "3.1 ms",
+        0.25: "250 ms",
+        2: "2 s",
+        89: "89 s",
+        2550: "43 min",
+        7500: "2 h 5 min",
+        273600: "3 d 4 h",
+    }
     assert await visit.page.evaluate(script, [source, list(spoken)]) == list(spoken.values())

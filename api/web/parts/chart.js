@@ -1,4 +1,4 @@
-// Charts of time series. A module of 2 kB instead of uPlot (20 kB): a canvas has neither text nor colours of the page.
+// Charts of time series. A module of 3 kB instead of uPlot (23 kB): a canvas has neither text nor colours of the page.
 
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
@@ -11,7 +11,7 @@ import { count } from "./format.js";
  * @typedef {{id: string, title: string, times: string[], series: Series[], empty: string, at: (time: string) => string, when: string,
  *   mark?: (time: string) => string, lines?: boolean, range?: [number, number], whole?: boolean, amount?: (value: number) => string,
  *   tick?: (value: number) => string, facts?: unknown, tools?: unknown}} Chart
- *   `at` writes the time of a point and `mark` that of a label below the plot; `when` is the heading of the times in the table;
+ *   `at` writes the time of a point and `mark` the labels below the plot; `when` is the heading of the times in the table;
  *   `lines` instead of stacked columns; `range` is shown if the values are within it; `whole`: no fraction of a value exists;
  *   `amount` writes a value and `tick` a label of the vertical axis
  */
