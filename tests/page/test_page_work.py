@@ -64,7 +64,7 @@ async def test_work_screen_charts_last_hour(visit, deployment):
     rows = await figure.locator(".by-time tbody tr").all()
     drawn = [await row.locator("td").first.inner_text() for row in rows]
     assert sum(int(each.replace(",", "")) for each in drawn) == ended
-    assert await figure.locator(".of-main rect").count() == sum(1 for each in minutes if each["chunks"])
+    assert await figure.locator(".plot .of-main rect").count() == sum(1 for each in minutes if each["chunks"])
 
 
 async def test_work_screen_shows_budgets(visit, deployment):

@@ -17,6 +17,7 @@ import { count } from "./format.js";
  */
 
 const MARKS = 4; // labels below the plot
+const VISIBLE = 2; // minimum height of failures, in percent: one among a thousand must be seen
 const DOTTED = 40; // a line of more points has no dots
 
 /** @type {{id: string, time: string} | null} the point whose values are shown */
@@ -106,8 +107,8 @@ function columns(drawn, each, order, width, y) {
   return svg`<g class="of-${each.colour}">${each.values.map((value, index) => {
     if (!value) return nothing;
     const below = drawn.slice(0, order).reduce((sum, other) => sum + (other.values[index] ?? 0), 0);
-    const top = y(below + value);
-    return svg`<rect x=${(index + 0.1) * width} width=${0.8 * width} y=${top} height=${y(below) - top}></rect>`;
+    const height = Math.max(y(below) - y(below + value), each.colour === "bad" ? VISIBLE : 0);
+    return svg`<rect x=${(index + 0.1) * width} width=${0.8 * width} y=${y(below) - height} height=${height}></rect>`;
   })}</g>`;
 }
 
@@ -152,7 +153,7 @@ function reader({ id, title, times, series, at, amount = count }, index) {
 function values({ times, series, at }, index, amount) {
   const before = (100 * (index + 0.5)) / times.length;
   return html`<div class="shown-values small" aria-hidden="true" .style=${`grid-template-columns:minmax(0,${before}fr) auto minmax(0,${100 - before}fr)`}><table>
-    <caption>${at(times[index])}</caption>
+    <thead><tr><th colspan="2">${at(times[index])}</th></tr></thead>
     <tbody>${series.map((each) => html`<tr><th>${each.colour ? swatch(each) : nothing} ${each.name}</th><td class="number">${written(each, index, amount)}</td></tr>`)}</tbody></table></div>`;
 }
 

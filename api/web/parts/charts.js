@@ -12,8 +12,7 @@ const NAMES = /** @type {const} */ (["chunks", "dead_chunks", "documents", "fail
 const DAYS = 30;
 const SAMPLES = 300; // ten minutes
 const GAP = 10_000; // milliseconds without a sample that interrupt the line
-/** @type {Record<string, string>} */
-const COMPONENTS = { llm: "language model", embedding: "embedding" };
+const COMPONENTS = ["llm", "embedding"];
 
 /** @typedef {{time: string, calls: Record<string, {running: number, most: number | null}> | null, waiting: number, later: number}} Sample */
 
@@ -87,7 +86,7 @@ export function sample(limits, stages) {
   const calls = {};
   for (const { name, in_flight: running, in_flight_limit: most } of limits ?? []) {
     const component = name.split(" ")[0];
-    if (component in COMPONENTS) calls[component] = { running, most };
+    if (COMPONENTS.includes(component)) calls[component] = { running, most };
   }
   const sum = (/** @type {"due" | "later"} */ name) => Object.values(stages).reduce((total, stage) => total + stage[name], 0);
   drawn.samples.push({ time: new Date(now).toISOString(), calls: limits && calls, waiting: sum("due"), later: sum("later") });
@@ -96,7 +95,7 @@ export function sample(limits, stages) {
 
 export function callsInFlight() {
   const { samples } = drawn;
-  const components = Object.keys(COMPONENTS).filter((name) => samples.some(({ calls }) => calls?.[name]));
+  const components = COMPONENTS.filter((name) => samples.some(({ calls }) => calls?.[name]));
   /** @param {string} name @param {"running" | "most"} field */
   const of = (name, field) => samples.map(({ calls }) => calls?.[name]?.[field] ?? null);
   const known = (/** @type {"waiting" | "later"} */ field) => samples.map((each) => (each.calls ? each[field] : null));
@@ -104,8 +103,8 @@ export function callsInFlight() {
   const lines = components.flatMap((name, index) => {
     const colour = /** @type {const} */ (["main", "words"])[index];
     const limit = of(name, "most");
-    return [{ name: COMPONENTS[name], colour, values: of(name, "running") },
-      ...(limit.some((each) => each !== null) ? [{ name: `${COMPONENTS[name]}, limit`, colour, dashed: true, values: limit }] : [])];
+    return [{ name, colour, values: of(name, "running") },
+      ...(limit.some((each) => each !== null) ? [{ name: `${name} limit`, colour, dashed: true, values: limit }] : [])];
   });
   return chart({
     id: "calls", title: "Calls in flight", times: samples.map((each) => each.time), at: clockSeconds, when: "time", whole: true, lines: true, range: [0, 1],
