@@ -116,7 +116,7 @@ function columns(drawn, each, order, width, y) {
 function line({ colour, dashed, values }, width, y, shownAt) {
   /** @param {number} index */
   const x = (index) => Number(((index + 0.5) * width).toFixed(3));
-  const path = values.map((value, index) => (value === null ? "" : `${index && values[index - 1] !== null ? "L" : "M"}${x(index)} ${y(value)}`)).join("");
+  const path = values.map((value, index) => (value === null ? "" : `${index && values[index - 1] !== null ? "L" : "M"}${dashed ? `${index * width} ${y(value)}h${width}` : `${x(index)} ${y(value)}`}`)).join(""); // a limit is drawn in steps
   const dots = values.map((value, index) => (value === null || dashed || (values.length > DOTTED && index !== shownAt) ? "" : `M${x(index)} ${y(value)}h0`)).join("");
   return svg`<g class="of-${colour}"><path class="line ${dashed ? "dashed" : ""}" d=${path}></path><path class="dots" d=${dots}></path></g>`;
 }
