@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 _CATALOG, _PAGES, _FONT = 1, 2, 3
 _LEADING = 18
+_HELVETICA = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
 
 
 def pdf(pages: Sequence[Sequence[str]]) -> bytes:
@@ -48,7 +49,7 @@ def japanese_pdf(text: str) -> bytes:
 
 
 def _written(pages: Sequence[Sequence[str]], catalog: bytes, page: bytes) -> bytes:
-    objects = [b"<</Type/Catalog/Pages 2 0 R%s>>" % catalog, b"", b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"]
+    objects = [b"<</Type/Catalog/Pages 2 0 R%s>>" % catalog, b"", _HELVETICA]
     kids = []
     for lines in pages:
         shown = b"".join(b"(%s) Tj 0 -%d Td " % (_escaped(line), _LEADING) for line in lines)
@@ -78,4 +79,4 @@ def _file(objects: Sequence[bytes]) -> bytes:
 
 
 def _escaped(line: str) -> bytes:
-    return line.encode("latin-1").replace(b"\\", rb"\\").replace(b"(", rb"\(").replace(b")", rb"\)")
+    return line.encode("cp1252").replace(b"\\", rb"\\").replace(b"(", rb"\(").replace(b")", rb"\)")

@@ -23,14 +23,10 @@ export function openingOf(kind, page) {
 }
 
 /**
- * Link to the reader with the original and the cited sentences.
- * @param {string} address of the passage in the reader @param {{filename: string | null, external_id: string, page: number | null}} chunk @param {[number, number][]} sentences
+ * Link to the reader with the original.
+ * @param {string} address of the passage in the reader @param {{filename: string | null, external_id: string, page: number | null}} chunk
  */
-export function linkTo(address, chunk, sentences) {
+export function linkTo(address, chunk) {
   const kind = kindOf(chunk);
-  const cited = sentences.map((span) => span.join("-")).join(".");
-  return kind ? html`<a href=${`${address}&view=original&cited=${cited}`}>${openingOf(kind, chunk.page)}</a>` : nothing;
+  return kind ? html`<a href=${`${address}&view=original`}>${openingOf(kind, chunk.page)}</a>` : nothing;
 }
-
-/** Return the sentences in an address. @param {string | null} cited @returns {[number, number][]} */
-export const sentencesIn = (cited) => [...(cited ?? "").matchAll(/(\d{1,7})-(\d{1,7})/g)].map(([, start, end]) => [Number(start), Number(end)]);

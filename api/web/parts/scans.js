@@ -8,6 +8,7 @@ import { count, plural } from "./format.js";
 import { may } from "./permissions.js";
 import { notify } from "./notice.js";
 import { passage } from "./prose.js";
+import { citedSentences } from "./sentences.js";
 
 const MOST = 200; // dead letters in the list
 const UNDIVIDED = ["queued", "parsing", "reading"];
@@ -73,12 +74,16 @@ export function originOf(chunk) {
   return parts.filter(Boolean).join(" \u00b7 ");
 }
 
-/** Show the text of a chunk, next to the picture of its page if it was read by OCR. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk */
-export function textOf(document, chunk) {
-  const text = html`<div class="reading" dir="auto"><div class="marked">${passage(chunk.text)}</div></div>`;
-  if (chunk.confidence === null || !chunk.page) return text;
+/**
+ * Show the text of a chunk, next to the picture of its page if it was read by OCR.
+ * @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {[number, number][]} sentences cited ones
+ */
+export function textOf(document, chunk, sentences) {
+  const { key, marked, line } = citedSentences(chunk.id, chunk.text, sentences);
+  const text = html`<div class="reading" dir="auto"><div class=${marked} data-passage=${key}>${passage(chunk.text)}</div></div>`;
+  if (chunk.confidence === null || !chunk.page) return html`${line}${text}`;
   show(document, chunk, chunk.page);
-  return html`${chunk.confidence < UNCERTAIN ? html`<p class="warning small">Most words are uncertain, so no questions are generated.</p>` : nothing}
+  return html`${line}${chunk.confidence < UNCERTAIN ? html`<p class="warning small">Most words are uncertain, so no questions are generated.</p>` : nothing}
     ${scan.problem ? html`<p class="soft small">${scan.problem}</p>` : nothing}
     ${scan.picture ? html`<div class="scan"><img src=${scan.picture} alt=${`Page ${chunk.page}`}>${text}</div>` : text}`;
 }

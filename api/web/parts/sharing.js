@@ -1,6 +1,7 @@
 // Sharing of an answer by a link that colleagues can open.
 
 import { ROOT, post, send } from "../api.js";
+import { copied } from "./clipboard.js";
 import { dateOf } from "./format.js";
 import { notify } from "./notice.js";
 
@@ -14,15 +15,5 @@ export async function share(turn) {
     notify(`${isCopied ? "Link copied." : link} Colleagues with a key for these documents can open it. It expires on ${dateOf(end)}.`, { undo, seconds: 15 });
   } catch (problem) {
     notify(problem.message);
-  }
-}
-
-/** @param {string} text */
-async function copied(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return false;
   }
 }

@@ -6,6 +6,7 @@ import { redraw } from "../store.js";
 import { channelBars } from "./bars.js";
 import { path, score } from "./format.js";
 import { passage } from "./prose.js";
+import { citedSentences, inAddress, toPassage } from "./sentences.js";
 
 /** @type {Map<string, Api["ChunkInContextView"] | null>} */
 const around = new Map();
@@ -28,34 +29,6 @@ function neighbours(chunkId) {
   return around.get(chunkId);
 }
 
-/** @type {{key: string, shown: string, words: string[], isHighlighted: boolean, first: Range | null}} */
-let cited = { key: "", shown: "", words: [], isHighlighted: false, first: null };
-
-/**
- * Highlight the cited sentences of the drawn passage.
- * @param {string} key of the passage @param {string} text @param {[number, number][]} sentences
- */
-async function markSentences(key, text, sentences) {
-  const { highlight, wordsOf } = await import("./cited.js");
-  const box = document.querySelector(`.detail [data-passage="${key}"]`);
-  const shown = box?.textContent ?? "";
-  if (!box || (cited.key === key && cited.shown === shown && cited.first?.startContainer.isConnected !== false)) return;
-  const { ranges, isHighlighted } = highlight(box, text, sentences);
-  const characters = [...text];
-  const words = ranges.length ? ranges.map(wordsOf) : sentences.map(([start, end]) => characters.slice(start, end).join(""));
-  cited = { key, shown, words, isHighlighted, first: ranges[0] ?? null };
-  redraw();
-  requestAnimationFrame(() => requestAnimationFrame(toPassage));
-}
-
-/** Scroll to the first cited sentence, or to the passage. */
-function toPassage() {
-  const marked = document.querySelector(".detail .marked");
-  const box = marked?.closest(".reading");
-  const target = cited.isHighlighted && cited.first?.startContainer.isConnected ? cited.first : marked;
-  if (target && box) box.scrollTop += target.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;
-}
-
 /** @type {typeof import("./kinds.js") | null} */
 let original = null;
 const loadOriginal = () => import("./kinds.js").then((loaded) => ((original = loaded), redraw()), () => {});
@@ -67,11 +40,9 @@ const loadOriginal = () => import("./kinds.js").then((loaded) => ((original = lo
 export function sourcePanel({ number, chunk, sentences }, many, index, show, close) {
   const read = neighbours(chunk.chunk_id);
   const where = path(chunk.heading_path);
-  const address = `${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}`;
+  const address = `${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}${inAddress(sentences)}`;
   if (!original) loadOriginal();
-  const key = `${chunk.chunk_id} ${sentences.join(" ")}`;
-  const { words, isHighlighted } = cited.key === key ? cited : { words: [], isHighlighted: false };
-  queueMicrotask(() => markSentences(key, chunk.text, sentences).catch(() => {})); // after the passage has been drawn
+  const { key, marked, line } = citedSentences(chunk.chunk_id, chunk.text, sentences);
   /** @param {KeyboardEvent} event */
   const pressed = (event) => event.key === "Escape" && close();
   return html`<aside class="detail" aria-labelledby="source-title" @keydown=${pressed}>
@@ -84,15 +55,15 @@ export function sourcePanel({ number, chunk, sentences }, many, index, show, clo
     </header>
     <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>
     <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 page ${chunk.page}` : ""}</p>
-    ${words.length ? html`<p class=${isHighlighted ? "hidden" : "small"} dir="auto">${words.length === 1 ? "Cited sentence" : "Cited sentences"}: ${words.join(" \u2026 ")}</p>` : nothing}
+    ${line}
     <div class="reading" dir="auto">
       ${read?.before.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
-      <div class="marked ${isHighlighted ? "by-sentence" : ""}" data-passage=${key}>${passage(chunk.text)}</div>
+      <div class=${marked} data-passage=${key}>${passage(chunk.text)}</div>
       ${read?.after.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
     </div>
     ${chunk.channels ? html`<h3>Why it matched <span class="soft number">${score(chunk.score)}</span></h3>` : nothing}
     ${channelBars(chunk.channels, chunk.matched_question)}
     <p class="tools"><a href=${address}>Open in document</a>
-      ${original?.linkTo(address, chunk, sentences) ?? nothing}</p>
+      ${original?.linkTo(address, chunk) ?? nothing}</p>
   </aside>`;
 }

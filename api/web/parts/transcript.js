@@ -1,8 +1,8 @@
 // Questions and answers as Markdown with their sources, for other programs.
 
 import { ROOT } from "../api.js";
+import { copy as copyText } from "./clipboard.js";
 import { path } from "./format.js";
-import { notify } from "./notice.js";
 import { sourcesOf } from "./turns.js";
 
 /** @import { Turn, Source } from "./turns.js" */
@@ -25,11 +25,4 @@ function written(turn) {
 }
 
 /** @param {Turn[]} turns @param {string} copied notice about the success */
-export async function copy(turns, copied) {
-  try {
-    await navigator.clipboard.writeText(`${turns.map(written).join("\n\n")}\n`);
-    notify(copied);
-  } catch {
-    notify("The browser did not allow copying.");
-  }
-}
+export const copy = (turns, copied) => copyText(`${turns.map(written).join("\n\n")}\n`, copied);

@@ -6,10 +6,11 @@ import { redraw } from "../store.js";
 import { listen } from "../events.js";
 import { ago, plural, money, nameOf, opening, path, score } from "../parts/format.js";
 import { columns } from "../parts/bars.js";
-import { kindOf, openingOf, sentencesIn } from "../parts/kinds.js";
+import { kindOf, openingOf } from "../parts/kinds.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { forget, loadUnread, originOf, pagesOf, textOf } from "../parts/scans.js";
+import { sentencesIn } from "../parts/sentences.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
 import { pendingText } from "../parts/trial.js";
 import { MARGIN, WindowedList } from "../parts/window.js";
@@ -204,10 +205,13 @@ async function loadOriginal() {
   redraw();
 }
 
+/** Return the sentences that the address cites. @param {Api["ChunkView"]} chunk */
+const citedIn = (chunk) => (chunk.id === shown.cited.chunk ? shown.cited.sentences : []);
+
 /** @param {Api["DocumentView"]} each @param {Api["ChunkView"]} chunk */
 function originalOf(each, chunk) {
   if (!original) loadOriginal();
-  return original?.originalView(each, chunk, chunk.id === shown.cited.chunk ? shown.cited.sentences : [], () => toggle(false)) ?? nothing;
+  return original?.originalView(each, chunk, citedIn(chunk), () => toggle(false)) ?? nothing;
 }
 
 /** Download the file with fetch, because a link cannot carry a key. */
@@ -311,7 +315,7 @@ function detail(chunk) {
       <span class="grow soft small">${originOf(chunk)}</span>
       <button class="quiet" aria-label="Close" @click=${close}>\u2715</button></header>
     <p class="name" dir="auto">${path(chunk.heading_path)}</p>
-    ${shown.document ? textOf(shown.document, chunk) : nothing}
+    ${shown.document ? textOf(shown.document, chunk, citedIn(chunk)) : nothing}
     ${kind && !shown.isOriginal ? html`<p><button id="open-original" @click=${() => toggle(true)}>${openingOf(kind, chunk.page)}</button></p>` : nothing}
     <h3>Questions answered by this chunk</h3>
     <ul class="questions" role="list">${chunk.questions.map(question)}</ul>

@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { get, post, send } from "../api.js";
 import { redraw, redrawNow } from "../store.js";
+import { copy } from "../parts/clipboard.js";
 import { ago, count, dateOf } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { attempt, limitField } from "../parts/operations.js";
@@ -102,9 +103,9 @@ export function view() {
 
 /** @param {Api["NewKeyView"]} made */
 function secret(made) {
-  const copy = () => navigator.clipboard.writeText(made.key).then(() => notify("Key copied."), () => notify("The browser did not allow copying."));
+  const clicked = () => copy(made.key, "Key copied.");
   return html`<div class="warning" id="made" tabindex="-1" role="status"><p>The key ${made.name} was created. Copy it now: it is not shown again.</p>
-    <p class="bar-line"><code class="grow name" dir="ltr">${made.key}</code><button @click=${copy}>Copy</button></p></div>`;
+    <p class="bar-line"><code class="grow name" dir="ltr">${made.key}</code><button @click=${clicked}>Copy</button></p></div>`;
 }
 
 const addition = () => html`<details><summary>Create a key</summary><form class="options" @submit=${make}>
