@@ -72,11 +72,13 @@ async function open(address, then) {
   redrawNow();
 }
 
+const focusMain = () => document.getElementById("main")?.focus();
+
 /** @param {string} path */
 function go(path) {
   open(ROOT + path, () => {
     history.pushState(null, "", ROOT + path);
-    document.getElementById("main")?.focus();
+    focusMain();
   });
 }
 
@@ -113,7 +115,7 @@ function onKey(event) {
 
 function frame() {
   /** @param {Event} event */
-  const skip = (event) => (event.preventDefault(), document.getElementById("main")?.focus());
+  const skip = (event) => (event.preventDefault(), focusMain());
   return html`<a class="skip" href="#main" @click=${skip}>Skip to content</a>
     ${navigation(current.path)}
     <main id="main" tabindex="-1"><h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>${current.route.view()}</main>
@@ -133,7 +135,7 @@ setRenderer(() => {
   drawn = true;
   render(frame(), app);
 });
-addEventListener("popstate", () => open(location.href));
+addEventListener("popstate", () => open(location.href, focusMain)); // the focused element may disappear
 addEventListener("pageshow", (event) => event.persisted && location.reload()); // the key may have been removed since
 document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);

@@ -13,6 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from tests.support.deployment import Deployment, ScriptedProvider
 from tests.support.forkserver import ForkServer
 
+INSECURE = "insecure.example"  # a name of this computer that browsers do not trust, so that pages lack some functions
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TIMEOUT = 120_000  # milliseconds; ends a test whose condition never holds; the page is usually much faster
 expect.set_options(timeout=TIMEOUT)
@@ -55,7 +56,8 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
     home = tmp_path_factory.mktemp("browser")
     async with async_playwright() as playwright:
         # An animated scroll after a key press would continue after the test's next scroll.
-        options = ["--disable-smooth-scrolling", *(["--no-sandbox"] if os.getuid() == 0 else [])]
+        options = ["--disable-smooth-scrolling", f"--host-resolver-rules=MAP {INSECURE} 127.0.0.1"]
+        options += ["--no-sandbox"] if os.getuid() == 0 else []
         environment = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TMPDIR": str(home)}
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=options, env=environment)
         yield browser

@@ -182,6 +182,57 @@ async def test_navigation_names_its_groups(visit):
     await expect(visit.page.get_by_role("group", name="Operations").locator("[aria-current=page]")).to_have_text("Work")
 
 
+async def test_opened_screen_takes_focus(visit):
+    page = visit.page
+    await visit.go("/documents")
+    await page.get_by_role("link", name="Work").click()
+    await expect(page).to_have_title(re.compile("Work"))
+    await expect(page.locator("#main")).to_be_focused()
+    await page.keyboard.press("g")
+    await page.keyboard.press("j")
+    await expect(page).to_have_title(re.compile("Jobs"))
+    await expect(page.locator("#main")).to_be_focused()
+    await page.locator(".rail a").first.focus()
+    await page.go_back()
+    await expect(page).to_have_title(re.compile("Work"))
+    await expect(page.locator("#main")).to_be_focused()
+
+
+async def test_key_dialog_returns_focus_to_field(visit):
+    visit.allowed = ("401",)
+    page = visit.page
+
+    async def guarded(route):
+        if route.request.headers.get("authorization") == "Bearer right":
+            await route.continue_()
+        else:
+            await route.fulfill(status=401, json={"status": 401, "detail": "no"})
+
+    await visit.go("/ask")
+    await page.route("**/v1/**", guarded)
+    await page.fill("#question", "How many days of leave does everybody have?")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("textbox", name="Key").fill("right")
+    await page.get_by_role("button", name="Continue").click()
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page.locator("#question")).to_be_focused()
+
+
+async def test_restored_page_is_loaded_again(visit, deployment):
+    deployment.ingest({"before": "This was there before."}, collection="restored")
+    deployment.wait_until_settled(1, collection="restored")
+    page = visit.page
+    await visit.go("/documents?collection=restored")
+    await expect(page.locator(".row")).to_have_count(1)
+    await page.goto("about:blank")
+    await page.go_back()
+    await expect(page.locator(".row")).to_have_count(1)
+    async with page.expect_event("load"):  # a page in the cache is frozen: its key may have been removed since
+        await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    deployment.ingest({"after": "This came after the return."}, collection="restored")
+    await expect(page.locator(".row .state.ready")).to_have_count(2)
+
+
 @pytest.fixture
 def receiver():
     """The address of a webhook, and the list of events that it received."""

@@ -190,23 +190,29 @@ async def asked_alone(page):
     await expect(page.locator(".facts")).to_be_visible()
 
 
+SHARING = {"viewport": {"width": 1440, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]}
+
+
+async def shared(visit):
+    """Share an answer, and return the path of the copied link."""
+    visit.allowed = ("401", "403")
+    await with_key(visit, "/ask", OURS)
+    await asked(visit.page)
+    await visit.page.get_by_role("button", name="Share").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("Link copied.")
+    link = await visit.page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(f"{visit.base}/answers/")
+    return link.removeprefix(visit.base)
+
+
 async def test_shared_link_opens_with_access_only(browser, keyed):
     colleague = scoped(keyed, "colleague", "ask", "read")
     filtered = keyed.post("/v1/keys", json={"name": "public", "scopes": ["ask"], "filter": {"public": True}}).json()
     base = str(keyed.base_url).rstrip("/")
-    options = {"viewport": {"width": 1440, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]}
-    async with visiting(browser, base, **options) as visit:
-        visit.allowed = ("401", "403")
-        page = visit.page
-        await with_key(visit, "/ask", OURS)
-        await asked(page)
-        await page.get_by_role("button", name="Share").click()
-        await expect(page.locator(".notice")).to_contain_text("Link copied.")
-        link = await page.evaluate("navigator.clipboard.readText()")
-        assert link.startswith(f"{base}/answers/")
-        path = link.removeprefix(base)
+    async with visiting(browser, base, **SHARING) as visit:
+        path = await shared(visit)
 
-    async with visiting(browser, base, **options) as visit:
+    async with visiting(browser, base, **SHARING) as visit:
         visit.allowed = ("401", "403")
         page = visit.page
         await visit.go(path)
@@ -229,18 +235,11 @@ async def test_shared_link_opens_with_access_only(browser, keyed):
 
 
 async def test_undone_sharing_ends_the_link(browser, keyed):
-    base = str(keyed.base_url).rstrip("/")
-    async with visiting(browser, base, permissions=["clipboard-read", "clipboard-write"]) as visit:
-        visit.allowed = ("401", "403")
-        page = visit.page
-        await with_key(visit, "/ask", OURS)
-        await asked(page)
-        await page.get_by_role("button", name="Share").click()
-        await expect(page.locator(".notice")).to_contain_text("Link copied.")
-        link = await page.evaluate("navigator.clipboard.readText()")
-        await page.get_by_role("button", name="Undo").click()
-        await expect(page.locator(".notice")).to_contain_text("The link no longer works.")
-        assert keyed.get(f"/v1{link.removeprefix(base)}").status_code == 404
+    async with visiting(browser, str(keyed.base_url).rstrip("/"), **SHARING) as visit:
+        path = await shared(visit)
+        await visit.page.get_by_role("button", name="Undo").click()
+        await expect(visit.page.locator(".notice")).to_contain_text("The link no longer works.")
+        assert keyed.get(f"/v1{path}").status_code == 404
 
 
 async def test_first_visit_offers_upload_and_sample(browser, keyed):

@@ -79,6 +79,77 @@ async def test_undo_retracts_the_accepted_passage(visit, deployment):
     assert sent[0]["chunk_id"] == sent[1]["chunk_id"]
 
 
+async def test_late_passage_does_not_replace_newer(visit):
+    page = visit.page
+    await page.route("**/v1/query", _citing_two)
+    await ask(visit, "Is leave pro rata in the first year?")
+    sources = page.locator(".sources button")
+    await expect(sources).to_have_count(2)
+    await page.reload()
+    await expect(sources).to_have_count(2)
+    read = []
+    page.on("request", lambda each: "before=0" in each.url and read.append(each.url))
+    async with held(page, "**/v1/chunks/*", lambda request: request.url in read[:1]) as late:
+        await sources.nth(0).click()
+        await late.taken()
+        await sources.nth(1).click()
+        await expect(page.locator("#source-title")).to_have_text("Source 2")
+        await expect(page.locator("#source-title")).to_be_focused()
+        await late.release_and_wait()
+        await expect(page.locator("#source-title")).to_have_text("Source 2")
+        await expect(sources.nth(1)).to_have_attribute("aria-current", "true")
+
+
+async def test_deleted_late_passage_leaves_newer_open(visit):
+    page = visit.page
+    visit.allowed = ("404",)
+    await page.route("**/v1/query", _citing_two)
+    await ask(visit, "Is leave pro rata in the first year?")
+    sources = page.locator(".sources button")
+    await page.reload()
+    await expect(sources).to_have_count(2)
+    taken, free = asyncio.Event(), asyncio.Event()
+
+    async def delete_late(route):
+        taken.set()
+        await free.wait()
+        await route.fulfill(status=404, json={"status": 404, "detail": "There is no such chunk."})
+
+    await page.route(re.compile(r"/v1/chunks/.*before=0"), delete_late, times=1)
+    await sources.nth(0).click()
+    await asyncio.wait_for(taken.wait(), TIMEOUT / 1000)
+    await sources.nth(1).click()
+    await expect(page.locator("#source-title")).to_have_text("Source 2")
+    async with page.expect_response(lambda reply: reply.status == 404):
+        free.set()
+    await page.wait_for_timeout(300)
+    await expect(page.locator("#source-title")).to_have_text("Source 2")
+    await expect(page.locator(".notice")).to_have_count(0)
+
+
+async def test_late_neighbours_leave_passage_in_view(visit, deployment):
+    page = visit.page
+    deployment.client.put("/v1/collections/ferries", json={"chunk_max_chars": 2000}).raise_for_status()
+    long = "\n\n".join(f"Paragraph {number} of the preface is about the weather at sea." for number in range(30))
+    text = f"# Preface\n\n{long}\n\n# Ferry\n\nThe ferry Zander leaves at eleven.\n\n# Rest\n\n{long}\n"
+    deployment.ingest({"ferries.md": text}, collection="ferries")
+    deployment.wait_until_settled(1, collection="ferries")
+    async with held(page, re.compile(r"/v1/chunks/.*before=1")) as late:
+        await visit.go("/ask?collection=ferries")
+        await page.fill("#question", "When does the ferry Zander leave?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".facts")).to_be_visible()
+        await page.locator(".sources button", has_text="Ferry").first.click()
+        await expect(page.locator(".detail .marked")).to_contain_text("Zander")
+        await expect(page.locator(".detail .around")).to_have_count(0)
+        await late.release_and_wait()
+    await expect(page.locator(".detail .around").first).to_contain_text("preface")
+    await expect(page.locator(".detail .marked")).to_be_in_viewport()
+    reading = await page.locator(".detail .reading").bounding_box()
+    marked = await page.locator(".detail .marked").bounding_box()
+    assert reading["y"] <= marked["y"] < reading["y"] + reading["height"]
+
+
 async def _citing_two(route):
     """Change the answer so that it cites two of the found passages, whichever the model cited."""
     reply = await route.fetch()

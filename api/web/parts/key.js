@@ -25,6 +25,7 @@ function given(event) {
   storeKey(value, fields.has("remember"));
   const request = pending; // null: the form was submitted twice
   pending = null;
+  event.target.closest("dialog")?.close(); // it returns the focus; a dialog that is removed does not
   redraw();
   request?.resolve();
   loadPermissions(); // another key may have other scopes

@@ -1,0 +1,65 @@
+"""The page without HTTPS, on another computer: the browser offers no clipboard, digests or locks."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.page.conftest import INSECURE, visiting
+from tests.page.test_page_keys import OURS, QUESTION, asked, keyed, with_key  # noqa: F401  a fixture
+
+
+@pytest.fixture
+async def insecure(browser, keyed):  # noqa: F811
+    """A tab at an address that the browser does not trust."""
+    base = f"http://{INSECURE}:{keyed.base_url.port}"
+    async with visiting(browser, base, viewport={"width": 1440, "height": 900}) as visit:
+        visit.allowed = ("401", "403")
+        await with_key(visit, "/ask", OURS)
+        assert await visit.page.evaluate("[isSecureContext, typeof navigator.clipboard]") == [False, "undefined"]
+        yield visit
+
+
+async def pasted(page):
+    """Return the text of the clipboard."""
+    await page.locator("textarea, input[type=search]").first.fill("")
+    await page.keyboard.press("ControlOrMeta+v")
+    return await page.locator("textarea, input[type=search]").first.input_value()
+
+
+async def test_answers_and_links_are_copied_without_https(insecure):
+    page = insecure.page
+    await asked(page)
+    await page.get_by_role("button", name="Copy", exact=True).first.click()
+    await expect(page.locator(".notice")).to_contain_text("Answer copied as Markdown.")
+    assert (await pasted(page)).startswith(f"## {QUESTION}\n")
+    await page.get_by_role("button", name="Share").click()
+    await expect(page.locator(".notice")).to_contain_text("Link copied.")
+    assert (await pasted(page)).startswith(f"{insecure.base}/answers/")
+    await page.get_by_text("Show raw request").click()
+    await page.locator(".request").get_by_role("button", name="Copy").click()
+    await expect(page.locator(".notice")).to_contain_text("Request copied.")
+    assert (await pasted(page)).startswith("curl ")
+
+
+async def test_new_key_is_copied_without_https(insecure):
+    page = insecure.page
+    await page.get_by_role("link", name="Keys").click()
+    await page.get_by_text("Create a key").click()
+    await page.get_by_label("Name", exact=True).fill("plain")
+    await page.get_by_role("button", name="Create", exact=True).click()
+    made = page.locator("#made")
+    secret = await made.locator("code").inner_text()
+    await made.get_by_role("button", name="Copy").click()
+    await expect(page.locator(".notice")).to_contain_text("Key copied.")
+    await page.get_by_role("link", name="Ask").click()
+    assert await pasted(page) == secret
+
+
+async def test_documents_update_live_without_locks(insecure, keyed):  # noqa: F811
+    page = insecure.page
+    await page.get_by_role("link", name="Documents").click()
+    await expect(page.locator(".row").first).to_be_visible()
+    assert await page.evaluate("typeof navigator.locks") == "undefined"
+    body = {"external_id": "insecure.md", "filename": "insecure.md", "text": "This text came without HTTPS."}
+    keyed.post("/v1/documents", json=body).raise_for_status()
+    await expect(page.locator(".row", has_text="insecure.md").locator(".state.ready")).to_be_visible()
+    keyed.delete(f"/v1/documents?external_id={body['external_id']}")
