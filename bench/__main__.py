@@ -42,6 +42,7 @@ BENCHMARKS = {
     "stalls": [],
     "startup": [],
     "sync": ["--objects", "100000", "--changes", "1000"],
+    "tasks": [],
     "tenants": [],
     "text_first": [],
     "wal": [],

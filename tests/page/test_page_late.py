@@ -88,8 +88,12 @@ async def test_late_passage_does_not_replace_newer(visit):
     await page.reload()
     await expect(sources).to_have_count(2)
     read = []
-    page.on("request", lambda each: "before=0" in each.url and read.append(each.url))
-    async with held(page, "**/v1/chunks/*", lambda request: request.url in read[:1]) as late:
+
+    def is_first(request):
+        read.append(request.url)
+        return request.url == read[0]
+
+    async with held(page, re.compile(r"/v1/chunks/.*before=0"), is_first) as late:
         await sources.nth(0).click()
         await late.taken()
         await sources.nth(1).click()

@@ -104,3 +104,28 @@ async def test_selected_documents_are_retried_and_deleted(visit, deployment, fil
         return sorted(each["external_id"] for each in left) == ["note-2.txt", "nothing.pdf"]
 
     await until(two_are_left)
+
+
+async def test_documents_of_search_are_selected_together(visit, deployment):
+    page = visit.page
+    names = [f"linde-{number}.md" for number in range(3)]
+    deployment.ingest({name: f"# {name}\n\nThis is a note." for name in [*names, "other.md"]}, collection="person")
+    deployment.wait_until_settled(4, collection="person")
+    await visit.go("/documents?collection=person")
+    await expect(page.locator(".row")).to_have_count(4)
+    every = page.get_by_role("button", name=re.compile("^Select all"))
+    await expect(every).to_have_count(0)
+    await page.fill("#search", "linde")
+    await every.click()
+    chosen = page.get_by_role("group", name="Selected documents")
+    await expect(chosen).to_contain_text("3 documents selected")
+    await expect(every).to_have_count(0)
+    await chosen.get_by_role("button", name="Delete 3").click()
+    await expect(page.locator(".notice")).to_contain_text("3 documents will be deleted with their questions.")
+    await page.locator(".notice").get_by_role("button", name="Close").click()
+
+    async def other_is_left():
+        items = deployment.client.get("/v1/documents?collection=person").json()["items"]
+        return [each["external_id"] for each in items] == ["other.md"]
+
+    await until(other_is_left)

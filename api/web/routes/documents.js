@@ -20,8 +20,8 @@ const ROW = 48;
 const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in progress"], ["degraded", "degraded"], ["failed", "failed"]];
 const SORTS = [["newest", "newest first"], ["updated", "last updated"], ["name", "by name"], ["state", "by state"]];
 
-/** @type {{rows: Api["DocumentView"][], total: number, next: string | null, q: string, state: string, sort: string, problem: any, loading: boolean, connected: boolean, again: () => void}} */
-const list = { rows: [], total: 0, next: null, q: "", state: "", sort: "newest", problem: null, loading: false, connected: true, again: () => refresh() };
+/** @type {{rows: Api["DocumentView"][], total: number, next: string | null, q: string, searched: string, state: string, sort: string, problem: any, loading: boolean, connected: boolean, again: () => void}} */
+const list = { rows: [], total: 0, next: null, q: "", searched: "", state: "", sort: "newest", problem: null, loading: false, connected: true, again: () => refresh() };
 let stop = () => {};
 let typing = 0;
 let dropping = false;
@@ -60,11 +60,12 @@ const address = (cursor) => {
 };
 
 async function refresh() {
+  const { q } = list;
   list.loading = true;
   redraw();
   try {
     const page = await newest(loadCollections().then(() => get(address(null))));
-    replace({ rows: page.items, next: page.next_cursor });
+    replace({ rows: page.items, next: page.next_cursor, searched: q });
   } catch (problem) {
     Object.assign(list, { problem, again: () => refresh() });
   }
@@ -255,6 +256,17 @@ function selection() {
     <button class="quiet" @click=${() => (picked.clear(), redraw())}>Clear selection</button></p>`;
 }
 
+/** Offer to select all documents that a search has found, once all of them are loaded. */
+function selectingAll() {
+  const rows = list.rows.filter((row) => !deleting.has(row.id));
+  if (!list.q || list.searched !== list.q || list.next || rows.length < 2 || rows.every((row) => picked.has(row.id))) return nothing;
+  const select = () => {
+    for (const row of rows) picked.add(row.id);
+    redraw();
+  };
+  return html`<p class="tools"><button @click=${select}>Select all ${count(rows.length)}</button></p>`;
+}
+
 function totals() {
   const states = collections.items.find((each) => each.name === collections.chosen)?.documents ?? {};
   const working = OPEN.reduce((sum, state) => sum + (states[state] ?? 0), 0);
@@ -286,7 +298,7 @@ export function view() {
       ${list.connected ? nothing : html`<span class="bad">Not connected: this list may be out of date</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
-    ${may("write") ? askingAlways() : nothing} ${submission?.pendingUploads()} ${problemCard(list.problem, list.again)} ${selection()}
+    ${may("write") ? askingAlways() : nothing} ${submission?.pendingUploads()} ${problemCard(list.problem, list.again)} ${may("write") ? selectingAll() : nothing} ${selection()}
     ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
     ${all ? asRequest("GET", address(null)) : nothing}
     ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}
