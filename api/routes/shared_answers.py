@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
@@ -20,7 +21,9 @@ from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import Scope
 from shared.domain.shared_answers import SharedAnswer, SharedSource
 from shared.ledger.feedback.shared_answers import AnswerToShare, not_shared
+from shared.query.answer.answer import Passage, Support
 from shared.query.answer.citations import CitationOrder
+from shared.query.answer.support import supporting
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/answers", tags=["queries"], route_class=StrictRoute)
@@ -102,6 +105,8 @@ def _cited(answer: str) -> list[int]:
 
 
 def _view(answer: SharedAnswer) -> SharedAnswerView:
+    passages = [Passage(each.number, each.content.text, language=each.content.language) for each in answer.sources]
+    support = supporting(answer.answer, passages)
     return SharedAnswerView(
         id=answer.id,
         collection=answer.collection,
@@ -111,11 +116,11 @@ def _view(answer: SharedAnswer) -> SharedAnswerView:
         shared_by=answer.shared_by_name,
         created_at=answer.created_at,
         expires_at=answer.expires_at,
-        sources=[_source(source) for source in answer.sources],
+        sources=[_source(source, support) for source in answer.sources],
     )
 
 
-def _source(source: SharedSource) -> SharedSourceView:
+def _source(source: SharedSource, support: Sequence[Support]) -> SharedSourceView:
     return SharedSourceView(
         number=source.number,
         chunk_id=source.chunk_id,
@@ -126,4 +131,5 @@ def _source(source: SharedSource) -> SharedSourceView:
         heading_path=list(source.content.heading_path),
         page=source.content.page,
         text=source.content.text,
+        sentences=[(each.start, each.end) for each in support if each.number == source.number],
     )

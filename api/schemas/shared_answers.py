@@ -39,6 +39,9 @@ class SharedSourceView(ReplyModel):
     heading_path: list[str]
     page: int | None
     text: str
+    sentences: list[tuple[int, int]] = Field(
+        description="Start and end of each sentence in `text` that supports the answer; empty if none was identified"
+    )
 
 
 class SharedAnswerView(ReplyModel):
@@ -62,6 +65,7 @@ class SharedAnswerView(ReplyModel):
                 "heading_path": ["Leave"],
                 "page": None,
                 "text": "All staff get 30 days of leave a year.",
+                "sentences": [[0, 38]],
             }
         ],
     )

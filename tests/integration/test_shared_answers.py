@@ -58,6 +58,20 @@ async def make_due(services, age):
         )
 
 
+async def test_shared_answer_has_supporting_sentences(services, settings, provider):
+    text = "# Rules\n\nLeave ends in December. The documents say so in chapter two. Ask the office."
+    async with sharing(settings, services) as client:
+        alice = as_tenant("alice")
+        await client.post("/v1/documents", json={"text": text, "external_id": "rules.md"}, headers=alice)
+        await work(services)
+        body = await answered(client, alice, question="When does leave end, and do the documents say so?")
+        answer = (await client.post("/v1/answers", json=body, headers=alice)).raise_for_status().json()
+        [source] = (await opened(client, answer)).json()["sources"]
+
+    supporting = [source["text"][start:end] for start, end in source["sentences"]]
+    assert supporting == ["The documents say so in chapter two."]
+
+
 async def test_colleague_opens_answer_with_its_passages(services, settings, provider):
     async with sharing(settings, services) as client:
         answer = await shared(client)

@@ -1,13 +1,16 @@
 """Fifty documents of ten formats: a cited fact is highlighted in the answer's source, the reader and the original."""
 
 import asyncio
+import sys
 
+import httpx
 import pytest
 from playwright.async_api import TimeoutError as Missing
 from playwright.async_api import expect
 
-from tests.page.conftest import until, visiting
-from tests.page.test_page_cited import _is_ready, quoting, squeezed  # noqa: F401  a fixture
+from embedded.ports import free_port
+from tests.page.conftest import TIMEOUT, until, visiting
+from tests.page.test_page_cited import _is_ready, squeezed
 from tests.support.bridges import facts
 
 FACTS = list(facts())
@@ -42,7 +45,19 @@ def bridges(deployment):
     assert {each["external_id"]: each["state"] for each in documents} == {fact.name: "ready" for fact in FACTS}
 
 
-async def test_each_cited_fact_is_highlighted_exactly(browser, bridges, quoting):  # noqa: F811
+@pytest.fixture(scope="module")
+def quoting(deployment):
+    """The address of an API process whose answers are quotations, and can be shared."""
+    port = free_port()
+    settings = {"answering": "extractive", "api_port": port, "shared_answer_days": 7}
+    process = deployment.run("api-sharing", [sys.executable, "-m", "api"], **settings)
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait()
+    del deployment.processes["api-sharing"]
+
+
+async def test_each_cited_fact_is_highlighted_exactly(browser, bridges, quoting):
     assert len({fact.name.rpartition(".")[2] for fact in FACTS}) == 10
     assert len(FACTS) == 50
     await until(lambda: _is_ready(quoting))
@@ -90,3 +105,23 @@ async def _follow(page, fact, shown):
 async def _highlighted(page):
     await page.wait_for_function(f"({CITED}).length", timeout=SECONDS * 1000)
     return "|".join(await page.evaluate(CITED))
+
+
+async def test_shared_answer_highlights_its_fact(browser, bridges, quoting):
+    await until(lambda: _is_ready(quoting))
+    wrong = []
+    async with (
+        visiting(browser, quoting, viewport={"width": 1360, "height": 850}) as visit,
+        httpx.AsyncClient(base_url=quoting, trust_env=False, timeout=TIMEOUT / 1000) as client,
+    ):
+        for fact in FACTS[::4]:
+            query = {"question": fact.question, "collection": COLLECTION}
+            reply = (await client.post("/v1/query", json=query)).raise_for_status().json()
+            body = {"query_id": reply["metadata"]["query_id"], "answer": reply["answer"]}
+            link = (await client.post("/v1/answers", json=body)).raise_for_status().json()["id"]
+            await visit.go(f"/answers/{link}")
+            await visit.page.locator(".written .cited").first.click()
+            shown = await _highlighted(visit.page)
+            if squeezed(shown) != squeezed(fact.words):
+                wrong.append(f"{fact.name}: {shown!r} instead of {fact.words!r}")
+    assert wrong == []

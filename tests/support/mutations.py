@@ -533,6 +533,12 @@ BUGS = (
         (("(*map(str, chunk_ids), answer)", "(answer,)"),),
     ),
     Bug(
+        "a shared answer does not name the sentences that support it",
+        SHARED + "test_shared_answer_has_supporting_sentences",
+        "api/routes/shared_answers.py",
+        (("support = supporting(answer.answer, passages)", "support = supporting('', passages)"),),
+    ),
+    Bug(
         "an answer is shared although its passages are larger than their chunks",
         "tests/integration/test_shared_answers.py::test_answer_of_larger_passages_is_not_shared",
         "api/routes/queries.py",
