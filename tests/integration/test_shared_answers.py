@@ -58,7 +58,7 @@ async def make_due(services, age):
         )
 
 
-async def test_shared_answer_has_supporting_sentences(services, settings, provider):
+async def test_shared_answer_has_supporting_sentences(services, settings):
     text = "# Rules\n\nLeave ends in December. The documents say so in chapter two. Ask the office."
     async with sharing(settings, services) as client:
         alice = as_tenant("alice")
