@@ -1,10 +1,10 @@
 """Ten tasks of a user in the page: `python -m bench tasks [--url URL --key KEY]`.
 
-Drives a browser through ten tasks, each from the screen Ask, and prints for each its clicks, its keystrokes (a typed field
-counts once), the seconds that the user waits for the page, and the path. A task that lacks a control is printed as "not
-possible in the page", with the command or request that is needed instead. Without `--url`, a deployment with a scripted
-model is measured; with it, a running deployment, such as another release, which gets a collection, a key and questions.
-It needs the extra `page` and a Chromium; without them nothing is measured.
+Drives a browser through ten tasks, each from the screen Ask, and prints for each its clicks, its keystrokes (a typed
+field counts once), the seconds that the user waits for the page, and the path. A task without a control is printed as
+"not possible in the page", with the command or request that is needed instead. Without `--url`, a deployment with a
+scripted model is measured; with it, a running deployment, such as another release, which gets a collection, a key and
+questions. It needs the extra `page` and a Chromium; without them nothing is measured.
 """
 
 from __future__ import annotations
@@ -43,8 +43,13 @@ _RESULT_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _LOAD = 400  # documents of a load, so that it is open while it is looked at
 _PERSON = "Mara Linde"
+_LAMP = "Is the lamp of the tower in the north kept burning?"
+_REGATTA = "When was the regatta of 1990?"
 _QUESTION = "What is the fee of a vessel at the harbour office?"
-_HARBOUR = ["Every vessel is registered before its departure.", "The fee of a vessel at the harbour office is 4.50 euros."]
+_HARBOUR = [
+    "Every vessel is registered before its departure.",
+    "The fee of a vessel at the harbour office is 4.50 euros.",
+]
 _TEXTS = {
     "leave.md": "# Leave\n\nAll staff have thirty days of leave a year.\n\n## First year\n\nLeave is pro rata.\n",
     "beacon.md": "# Beacon\n\nThe warden of Skagen tends the beacon at night.\n",
@@ -159,12 +164,14 @@ class Site:
         """Add the documents and questions of the tasks, and wait until they are finished."""
         self.client.put(f"/v1/collections/{COLLECTION}", json={}).raise_for_status()
         self.ingest({name: text.encode() for name, text in _TEXTS.items()})
-        self.ingest({"harbour.pdf": pdf([["This page has a table of tides."], _HARBOUR]), "scan.pdf": b"%PDF-1.4 nothing"})
+        self.ingest(
+            {"harbour.pdf": pdf([["This page has a table of tides."], _HARBOUR]), "scan.pdf": b"%PDF-1.4 nothing"}
+        )
         for _ in range(int(_RESULT_SECONDS / _POLL_SECONDS) * 2):
             if all(each["state"] in {"ready", "failed", "degraded"} for each in self.documents()):
                 break
             time.sleep(_POLL_SECONDS)
-        body = {"collection": COLLECTION, "question": "Who won the regatta of 1990?", "min_score": 0.99}
+        body = {"collection": COLLECTION, "question": _REGATTA, "min_score": 0.99}
         self.client.post("/v1/retrieve", json=body).raise_for_status()
 
 
@@ -191,7 +198,7 @@ async def find_failure(hands: Hands) -> None:
 async def repair_retrieval(hands: Hands) -> None:
     page = hands.page
     await hands.open_screen("Explain")
-    await hands.write(page.locator("#question"), "Who keeps the lamp of the tower in the north burning?", "the question")
+    await hands.write(page.locator("#question"), _LAMP, "the question")
     await hands.enter()
     await hands.see(page.locator(".explained tbody tr").first, "ranked passages")
     await hands.write(page.locator(".missing input"), "beacon", "the document")
@@ -272,7 +279,7 @@ async def list_unanswered(hands: Hands) -> None:
     else:
         await hands.open_screen("Questions")
         await hands.click(page.get_by_role("button", name="Unanswered"), "Unanswered")
-    await hands.see(page.locator("main").get_by_text("Who won the regatta of 1990?").first, "the question")
+    await hands.see(page.locator("main").get_by_text(_REGATTA).first, "the question")
 
 
 @dataclass(frozen=True)
@@ -309,7 +316,7 @@ def main() -> None:
     arguments = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if importlib.util.find_spec("playwright") is None or chromium is None:
-        print("not measured: install `pip install 'foreask[page]'` and a Chromium (Debian's package chromium)", flush=True)
+        print("not measured: install `pip install 'foreask[page]'` and Debian's package chromium", flush=True)
         return
     running = _started() if arguments.url is None else contextlib.nullcontext((arguments.url, arguments.key))
     with running as (url, key), _client(url, key) as client:

@@ -1,7 +1,7 @@
 """Fifty documents of ten formats, each with a fact about a bridge among sentences with the same words.
 
-The facts have abbreviations, decimals, quotation marks, umlauts and line breaks, are items of lists or rows of tables, or
-are repeated in other words.
+The facts have abbreviations, decimals, quotation marks, umlauts and line breaks, are items of lists or rows of tables,
+or are repeated in other words.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ _Variant = tuple[list[Block], Block, list[Block], str]
 
 
 def _abbreviated(name: str, river: str, keeper: str) -> _Variant:
-    fact = f"According to Dr. K. {keeper}, the bridge of {name} bears 12.5 tonnes, i.e. one lorry, since No. 7 was built."
+    fact = f"According to Dr. K. {keeper}, the bridge of {name} bears 12.5 tonnes, i.e. one lorry, since No. 7 exists."
     before = _paragraph("The ferry leaves at 6.30 a.m. every day. Its toll is 3.20 euros.")
-    question = f"How many tonnes does the bridge of {name} bear according to Dr. K. {keeper}, since No. 7 was built?"
+    question = f"How many tonnes does the bridge of {name} bear according to Dr. K. {keeper}, since No. 7 exists?"
     after = _paragraph(f"The {river} is 4.5 m deep. It freezes in Jan. and Feb.")
     return [before], _paragraph(fact), [after], question
 
@@ -156,13 +156,13 @@ def _html(blocks: Sequence[Block]) -> bytes:
 
 
 def _pdf(blocks: Sequence[Block]) -> bytes:
-    filler = [f"Line {number} of this page is about the tides of the sea." for number in range(3)]
+    filler = ["This page describes the tides, which change", "with the moon and the wind.", "It has no bridge."]
     texts = [f"- {block.text}" if block.kind == "item" else block.text for block in blocks]
     lines = [line for text in texts for line in text.split("\n")]
     return pdf([filler, _filled(lines), filler])
 
 
-def _filled(lines: Sequence[str], width: int = 80) -> list[str]:
+def _filled(lines: Sequence[str], width: int = 72) -> list[str]:
     """Break lines that are wider than the page."""
     filled = []
     for line in lines:
@@ -199,7 +199,7 @@ def _office(main: str, media_type: str, parts: Mapping[str, str]) -> bytes:
 
     Args:
         main: name of the main part.
-        media_type: of the main part, without its prefix.
+        media_type: media type of the main part, without its prefix.
     """
     kind = f"application/vnd.openxmlformats-officedocument.{media_type}.main+xml"
     types = (
