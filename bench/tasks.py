@@ -157,7 +157,7 @@ class Site:
             list(pool.map(upload, contents))
 
     def documents(self, words: str = "") -> list[dict[str, Any]]:
-        parameters = {"collection": COLLECTION, "limit": 200, "q": words} if words else {"collection": COLLECTION}
+        parameters = {"collection": COLLECTION, "limit": "200"} | ({"q": words} if words else {})
         return list(self.client.get("/v1/documents", params=parameters).raise_for_status().json()["items"])
 
     def seed(self) -> None:
