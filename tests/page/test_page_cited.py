@@ -131,6 +131,15 @@ async def test_quoted_sentence_is_highlighted_in_source(browser, deployment, fle
         await expect(note).to_have_class("hidden")
         await expect(page.locator(".detail .marked")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
 
+        await page.get_by_role("button", name="Close", exact=True).last.click()
+        await expect(page.locator(".detail")).to_have_count(0)
+        await page.locator(".written .cited").first.click()  # opened again, it is highlighted again
+        await until(lambda: _is_highlighted(page, ship.words))
+
+
+async def _is_highlighted(page, words):
+    return squeezed(await page.evaluate(HIGHLIGHTED)) == squeezed(words)
+
 
 async def test_browser_without_highlights_shows_sentence(browser, deployment, fleet, quoting):
     ship = next(ship for ship in SHIPS if ship.name == "ship-1-0.txt")

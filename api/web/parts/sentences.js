@@ -16,7 +16,7 @@ async function mark(key, text, sentences) {
   const { highlight, wordsOf } = await import("./cited.js");
   const box = document.querySelector(`.detail [data-passage="${key}"]`);
   const shown = box?.textContent ?? "";
-  if (!box || (cited.key === key && cited.shown === shown && cited.first?.startContainer.isConnected !== false)) return;
+  if (!box || (cited.key === key && cited.shown === shown && (!cited.first || isIn(cited.first, box)))) return;
   const { ranges, isHighlighted } = highlight(box, text, sentences);
   const characters = [...text];
   const words = ranges.length ? ranges.map(wordsOf) : sentences.map(([start, end]) => characters.slice(start, end).join(""));
@@ -25,11 +25,14 @@ async function mark(key, text, sentences) {
   requestAnimationFrame(() => requestAnimationFrame(toPassage));
 }
 
+/** Whether a range has words of an element: it is emptied and moved when its nodes are removed. @param {Range} range @param {Element} element */
+const isIn = (range, element) => !range.collapsed && element.contains(range.startContainer);
+
 /** Scroll to the first cited sentence, or to the passage. */
 export function toPassage() {
   const marked = document.querySelector(".detail .marked");
   const box = marked?.closest(".reading");
-  const target = cited.isHighlighted && cited.first?.startContainer.isConnected ? cited.first : marked;
+  const target = cited.isHighlighted && cited.first && marked && isIn(cited.first, marked) ? cited.first : marked;
   if (target && box) box.scrollTop += target.getBoundingClientRect().top - box.getBoundingClientRect().top - 48;
 }
 
