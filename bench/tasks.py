@@ -189,7 +189,7 @@ async def follow_up(hands: Hands) -> None:
 
 async def find_failure(hands: Hands) -> None:
     await hands.open_screen("Documents")
-    await hands.choose(hands.page.get_by_label("State", exact=True), "failed", "State: failed")
+    await hands.choose(hands.page.locator("select").nth(1), "failed", "State: failed")
     await hands.see(hands.page.locator(".row", has_text="scan.pdf").locator(".state.failed"), "the failed document")
     words = (await hands.page.locator(".row", has_text="scan.pdf").locator(".soft.small").first.inner_text()).strip()
     hands.path.append(f"\u201c{words}\u201d")

@@ -113,6 +113,12 @@ async def test_cited_sentence_is_highlighted_on_page(visit, deployment, original
     [
         ([["The \ufb01rst o\ufb03cer."]], "The first officer.", [], [[0, 0, "The \ufb01rst o\ufb03cer."]]),
         ([["every ves-", "sel leaves."]], "every vessel\nleaves.", [], [[0, 0, "every ves"], [0, 1, "sel leaves."]]),
+        (
+            [["The pier, an old one,", "is closed at night."]],
+            "The pier, an old one, is closed at night.",
+            [],
+            [[0, 0, "The pier, an old one,"], [0, 1, "is closed at night."]],
+        ),
         ([["Cafe\u0301 on the quay"]], "**Caf\u00e9** on the [quay](map.md)", [], [[0, 0, "Cafe\u0301 on the quay"]]),
         ([["A B", "A. Tea is at four. C"]], "\U0001f600 Tea is at four. C", [[2, 17]], [[0, 1, "Tea is at four."]]),
         (

@@ -140,8 +140,9 @@ function marksOf(pages, places, [first, last]) {
     if (before?.page === page && before.item === item) before.end = end;
     else marks.push({ page, item, start, end });
   }
-  const mark = marks.at(-1);
-  const after = mark ? /^[^\p{L}\p{N}\s]*/u.exec(pages[mark.page][mark.item].slice(mark.end)) : null; // the full stop
-  if (mark && after) mark.end += after[0].length;
+  for (const mark of marks) { // a comma at the end of a line, and the full stop, but no hyphen of a divided word
+    const rest = pages[mark.page][mark.item].slice(mark.end);
+    mark.end += /^[^\p{L}\p{N}\s\-\u00ad\u2010]*/u.exec(rest)?.[0].length ?? 0;
+  }
   return marks;
 }
