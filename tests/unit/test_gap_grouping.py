@@ -10,7 +10,8 @@ MIN_COSINE = 0.8
 
 
 def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    scaled: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return scaled.astype(np.float32)
 
 
 def wordings(topics: int, each: int) -> NDArray[np.float32]:
