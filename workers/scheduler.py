@@ -184,8 +184,11 @@ async def count_wanted(services: SchedulerServices) -> None:
 
 
 async def forget_queries(services: SchedulerServices) -> bool:
-    """Delete some users' questions whose retention is over; return whether more may be left."""
-    return await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
+    """Delete some users' questions whose retention is over, then gaps without questions; return whether more wait."""
+    days = services.settings.query_retention_days
+    if await services.ledger.query_log.purge(timedelta(days=days)):
+        return True
+    return await services.ledger.gaps.forget()
 
 
 async def forget_answers(services: SchedulerServices) -> bool:

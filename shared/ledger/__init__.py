@@ -19,6 +19,7 @@ from shared.ledger.documents.suggestions import Suggestions
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.evaluations import Evaluations
 from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.feedback.shared_answers import SharedAnswers
 from shared.ledger.jobs.jobs import Jobs
@@ -67,6 +68,7 @@ class Ledger:
     dead_letters: DeadLetters
     audit: Audit
     query_log: QueryLog
+    gaps: Gaps
     suggestions: Suggestions
     shared_answers: SharedAnswers
     feedback: Feedback
@@ -114,6 +116,7 @@ __all__ = [
     "Estimates",
     "Evaluations",
     "Feedback",
+    "Gaps",
     "Gates",
     "Heartbeats",
     "Hints",

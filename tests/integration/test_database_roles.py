@@ -37,6 +37,7 @@ CLOSED = {
     "completions": "questions",
     "paid_replies": "replies",
     "queries": "question",
+    "gaps": "assigned_to",
     "accepted_questions": "question",
     "page_pictures": "picture",
     "webhooks": "secret",

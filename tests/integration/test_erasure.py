@@ -65,6 +65,13 @@ SHARE = """
 """
 
 
+# Resolves a gap by a document.
+RESOLVE = """
+    INSERT INTO gaps (id, tenant, collection, assigned_to, resolved_by, resolved_at)
+    VALUES (gen_random_uuid(), :tenant, :collection, 'Ann', :document, now())
+"""
+
+
 async def run(services, statement, **parameters):
     async with services.database.begin() as connection:
         result = await connection.execute(text(statement), parameters)
@@ -127,8 +134,8 @@ async def log_query(services, tenant, collection, chunk_ids=()):
 
 
 async def filled(services, tenants=("alice", "bob"), count=3):
-    """Give each tenant documents, an edit, a logged query, an estimate, an evaluation, a source, a webhook and
-    a shared answer.
+    """Give each tenant documents, an edit, a logged query, an estimate, an evaluation, a source, a webhook, a shared
+    answer and a gap.
     """
     for tenant in tenants:
         await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
@@ -156,6 +163,7 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         await run(services, "INSERT INTO source_items (source_id, key, version) VALUES (:id, 'a', '1')", id=source.id)
         (document, *_) = await services.ledger.documents.page(tenant)
         await run(services, SHARE, tenant=tenant, collection="default", documents=[document.id])
+        await run(services, RESOLVE, tenant=tenant, collection="default", document=document.id)
     await services.cleaner.clean()
 
 
@@ -165,7 +173,7 @@ async def state_of(services, tenant):
     counts = await asyncio.gather(
         *(
             run(services, f"SELECT count(*) FROM {table} WHERE tenant = :tenant", tenant=tenant)
-            for table in ("documents", "chunks", "completions", "queries", "shared_answers")
+            for table in ("documents", "chunks", "completions", "queries", "gaps", "shared_answers")
         )
     )
     return counts, await services.index.count_points(collection.location)
@@ -324,6 +332,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     for name in ("default", "other"):
         await services.ledger.evaluations.save_set("default", name, "set", [])
         await run(services, SHARE, tenant="default", collection=name, documents=[])
+        await run(services, RESOLVE, tenant="default", collection=name, document=uuid4())
         of = await services.ledger.collections.get("default", name)
         await services.ledger.evaluations.start(of, "set", EvaluationRequest([], ["text"], "text"))
         await services.ledger.verifications.start(of, repair=False)
@@ -342,7 +351,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     assert await check(tenant="default", collection="default") == {}
     assert len(erasure.collection_ids) == 2
     assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
-    for table in ("labelled_sets", "evaluations", "gates", "verifications", "runs", "shared_answers"):
+    for table in ("labelled_sets", "evaluations", "gates", "verifications", "runs", "shared_answers", "gaps"):
         assert await run(services, f"SELECT DISTINCT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert await services.index.count_points(other.location)
@@ -395,12 +404,16 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
     await log_query(services, "default", collection, ids)
     for quoted in ([document.id], [document.id, other.id], [other.id]):
         await run(services, SHARE, tenant="default", collection="default", documents=quoted)
+    for resolving in (document.id, other.id):
+        await run(services, RESOLVE, tenant="default", collection="default", document=resolving)
 
     await finished(services, await services.ledger.erasures.start_document(document.id))
 
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT chunk_ids FROM queries") == [(ids[:1],)]
     assert await run(services, "SELECT document_ids FROM shared_answers") == [([other.id],)]
+    resolved = await run(services, "SELECT resolved_by, resolved_at IS NULL FROM gaps ORDER BY resolved_at NULLS LAST")
+    assert resolved == [(other.id, False), (None, True)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert (await services.ledger.documents.get("default", other.id)).state == "ready"
     with pytest.raises(NotFound):

@@ -68,12 +68,22 @@ _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_
 # Shared answers that quote the document, or documents under the collection's name.
 _OF_ANSWERS = f"{_OF_NAME} OR tenant = :tenant AND CAST(:document_id AS uuid) = ANY(document_ids)"
 
+# Reopen gaps that the erased document resolved.
+_REOPEN_GAPS = text("""
+    UPDATE gaps SET resolved_by = NULL, resolved_at = NULL
+    WHERE ctid = ANY(ARRAY(SELECT ctid FROM gaps
+                           WHERE tenant = :tenant AND resolved_by = CAST(:document_id AS uuid) LIMIT :limit))
+    RETURNING 1
+""")
+
 # Items of sources, whose rows name no tenant.
 _ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
 
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
+    "gaps": _delete_where("gaps", _OF_NAME),
+    "resolutions": _REOPEN_GAPS,
     "shared_answers": _delete_where("shared_answers", _OF_ANSWERS),
     "webhook_deliveries": _delete_where(
         "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
@@ -108,6 +118,7 @@ TABLES_OF_TENANT = (
     "audit_log",
     "api_keys",
     "queries",
+    "gaps",
     "shared_answers",
     "accepted_questions",
     "outdated_objects",

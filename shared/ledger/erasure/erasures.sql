@@ -58,13 +58,16 @@ WHERE d.public_id = :id AND {exists:d} AND {is_live:l}
 
 -- name: remove_logged_chunks
 -- Remove the document's chunk ids from the query log; the queries belong to users. Their answers cannot be shared any more,
--- because the numbers of their citations refer to the removed ids, too. A join finds the queries: to compare
--- each query with each chunk would take longer than a transaction may.
+-- because the numbers of their citations refer to the removed ids, too. The best score belongs to the first chunk. A join
+-- finds the queries: to compare each query with each chunk would take longer than a transaction may.
 WITH removed AS MATERIALIZED (
     SELECT DISTINCT c.id
     FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.public_id = :id AND d.tenant = :tenant
 )
-UPDATE queries q SET answer_sha256 = NULL, chunk_ids = ARRAY(
+UPDATE queries q
+SET answer_sha256 = NULL,
+    best_score = CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM removed) THEN q.best_score END,
+    chunk_ids = ARRAY(
     SELECT s.id FROM unnest(q.chunk_ids) WITH ORDINALITY s(id, rank)
     WHERE NOT EXISTS (SELECT 1 FROM chunks c JOIN documents d ON d.id = c.document_id
                       WHERE c.id = s.id AND d.public_id = :id AND d.tenant = :tenant OFFSET 0)

@@ -68,6 +68,10 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 -- Count shared answers under the name of a collection that does not exist.
 {under_name:shared_answers}
 
+-- name: gaps_under_name
+-- Count gaps under the name of a collection that does not exist.
+{under_name:gaps}
+
 -- part: without_chunk
 -- Count rows of deleted chunks in some pages.
 SELECT count(*) AS rows FROM {argument} t
