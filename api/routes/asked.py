@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
@@ -36,6 +37,9 @@ async def page(
     since: Annotated[
         AwareDatetime | None, Query(description="Time with a time zone; default: all retained questions")
     ] = None,
+    chunk_id: Annotated[
+        UUID | None, Query(description="Only queries for which this chunk was the first result")
+    ] = None,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
@@ -49,7 +53,8 @@ async def page(
     asked: Sequence[LoggedQuestion] = ()
     if days:
         oldest = datetime.now(UTC) - timedelta(days=days)
-        asked = await services.ledger.query_log.asked(tenant, collection.name, max(since or oldest, oldest))
+        start = max(since or oldest, oldest)
+        asked = await services.ledger.query_log.asked(tenant, collection.name, start, chunk_id=chunk_id)
     rows = [
         question
         for question in asked

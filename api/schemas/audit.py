@@ -11,7 +11,7 @@ from pydantic import Field
 from api.schemas.common import ReplyModel, example, example_of
 from shared.domain.audit import ActorKind
 
-ObjectKind = Literal["key", "budget", "webhook", "collection", "build", "source", "document", "tenant"]
+ObjectKind = Literal["key", "budget", "webhook", "collection", "build", "source", "document", "tenant", "gap"]
 
 
 class ActorView(ReplyModel):

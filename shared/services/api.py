@@ -20,6 +20,7 @@ from shared.providers.embedding import Embedders
 from shared.providers.limiter.limiter import Limiter
 from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
+from shared.query.gaps.finder import GapFinder
 from shared.query.retrieve import Retriever
 from shared.services.ingest import list_price, price, similarity_floor
 from shared.services.parts import Parts
@@ -82,6 +83,7 @@ class ApiServices:
     trial: Trial
     embedders: Embedders
     retriever: Retriever
+    gap_finder: GapFinder
     calibrator: Calibrator
     erasure_check: ErasureCheck
     answerer_for: Callable[[str, Collection | None, bool], Answerer]
@@ -114,7 +116,7 @@ def assemble(parts: Parts) -> ApiServices:
         queue_tokens=parts.settings.llm_batch_queue_tokens,
     )
     floors = {name: similarity_floor(parts.settings, embedding) for name, embedding in parts.embeddings.items()}
-    embedders = query_embedders(parts)
+    embedders, retriever = query_embedders(parts), retriever_of(parts)
     return ApiServices(
         settings=parts.settings,
         database=parts.database,
@@ -127,7 +129,8 @@ def assemble(parts: Parts) -> ApiServices:
         estimator=estimator,
         trial=Trial(parts.ingest_defaults, floors, parts.chat, parts.llm_limiter, embedders),
         embedders=embedders,
-        retriever=retriever_of(parts),
+        retriever=retriever,
+        gap_finder=GapFinder(retriever, ledger.gaps),
         calibrator=calibrator_of(parts),
         erasure_check=parts.erasure_check,
         answerer_for=answerer_of(parts),

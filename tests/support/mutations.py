@@ -118,6 +118,7 @@ WEB_READING = "tests/unit/test_web_reading.py::"
 QUOTES = "tests/unit/test_answering.py::"
 CHART = "tests/acceptance/test_chart.py::"
 AUDIT = "tests/integration/test_audit_log.py::"
+GAPS = "tests/integration/test_gaps.py::"
 ORIGINALS = "tests/integration/test_api_documents.py::"
 CHARTS = "tests/page/test_page_charts.py::"
 BUGS = (
@@ -299,6 +300,100 @@ BUGS = (
         LATE_WRITERS + "test_document_erasure_deletes_questions_and_query_references",
         "shared/ledger/erasure/erasures.py",
         ((' OR tenant = :tenant AND CAST(:document_id AS uuid) = ANY(document_ids)"', '"'),),
+    ),
+    Bug(
+        "a question of a gap is embedded again after a restart",
+        GAPS + "test_questions_are_embedded_once",
+        "shared/query/gaps/finder.py",
+        (("    return [question for question in unanswered if question.gap_id is None]", "    return unanswered"),),
+    ),
+    Bug(
+        "concurrent requests embed a question twice",
+        GAPS + "test_concurrent_requests_pay_and_group_once",
+        "shared/query/gaps/finder.py",
+        (("if collection.id in self._busy:", "if False:"),),
+    ),
+    Bug(
+        "two processes make a gap twice",
+        GAPS + "test_concurrent_processes_make_no_gap_twice",
+        "shared/ledger/feedback/gaps.sql",
+        (("SELECT pg_advisory_xact_lock(", "SELECT ("),),
+    ),
+    Bug(
+        "a tenant changes the gaps of others",
+        GAPS + "test_tenants_see_and_change_only_own_gaps",
+        "shared/ledger/feedback/gaps.sql",
+        (
+            ("q.tenant = :tenant AND q.collection_id IN", "q.tenant <> '' AND q.collection_id IN"),
+            ("collections WHERE tenant = :tenant AND name", "collections WHERE :tenant <> '' AND name"),
+            ("WHERE gaps.tenant = :tenant AND gaps.collection = :name", ""),
+        ),
+    ),
+    Bug(
+        "a chunk lists questions of other chunks",
+        GAPS + "test_chunk_lists_questions_that_found_it_first",
+        "shared/ledger/feedback/query_log.sql",
+        (("OR chunk_ids[1] = CAST(:chunk AS uuid)", "OR CAST(:chunk AS uuid) = ANY(chunk_ids)"),),
+    ),
+    Bug(
+        "the score of an erased chunk becomes the score of another one",
+        GAPS + "test_erased_document_leaves_no_score_of_its_chunk",
+        "shared/ledger/erasure/erasures.sql",
+        (("CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM removed) THEN q.best_score END", "q.best_score"),),
+    ),
+    Bug(
+        "changes of gaps are not recorded",
+        GAPS + "test_changes_are_recorded_without_questions",
+        "shared/ledger/postgres/migrations/versions/0021_gaps.py",
+        (("IF changed = CAST('{}' AS jsonb) THEN", "IF changed IS NOT NULL THEN"),),
+    ),
+    Bug(
+        "a gap stays resolved when users ask again",
+        GAPS + "test_resolved_gap_opens_when_asked_again",
+        "shared/query/gaps/gap.py",
+        (("resolved_at is not None and each.last_at <= resolved_at", "resolved_at is not None"),),
+    ),
+    Bug(
+        "a gap stays resolved by a deleted document",
+        GAPS + "test_gap_of_removed_document_is_open[delete]",
+        "shared/ledger/feedback/gaps.sql",
+        ((" AND {exists:d}", ""),),
+    ),
+    Bug(
+        "an erasure keeps the resolution by the document",
+        LATE_WRITERS + "test_document_erasure_deletes_questions_and_query_references",
+        "shared/ledger/erasure/erasures.py",
+        (('    "resolutions": _REOPEN_GAPS,', ""),),
+    ),
+    Bug(
+        "assignments outlive their questions",
+        GAPS + "test_gap_ends_with_its_last_question",
+        "workers/scheduler.py",
+        (("return await services.ledger.gaps.forget()", "return False"),),
+    ),
+    Bug(
+        "a repeated question loses its gap with its first query",
+        GAPS + "test_repeated_question_keeps_its_gap",
+        "shared/query/gaps/finder.py",
+        (("await self._gaps.carry(collection, due)", "pass"),),
+    ),
+    Bug(
+        "a question is a formula in the table of gaps",
+        GAPS + "test_table_contains_no_formulas",
+        "api/routes/gaps.py",
+        (("and written.startswith(_FORMULA)", "and False"),),
+    ),
+    Bug(
+        "the existing gaps are hidden while the embedding is unavailable",
+        GAPS + "test_unavailable_embedding_delays_new_gaps_only",
+        "api/routes/gaps.py",
+        (("except ForeaskError as error:", "except KeyError as error:"),),
+    ),
+    Bug(
+        "grouping questions is not charged",
+        GAPS + "test_used_up_budget_delays_new_gaps_only",
+        "api/routes/gaps.py",
+        (("if ungrouped(asked):", "if False:"),),
     ),
     Bug(
         "suggestions ignore the filter of a key",

@@ -9,6 +9,7 @@ from api.schemas.common import example_of
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
 from api.schemas.feedback import AcceptedQuestionView
+from api.schemas.gaps import GapView
 from api.schemas.jobs import JobView
 from api.schemas.queries import QueryReply
 
@@ -35,6 +36,10 @@ def dead_letter(**changes: Any) -> dict[str, Any]:
 
 def accepted_question(**changes: Any) -> dict[str, Any]:
     return example_of(AcceptedQuestionView) | changes
+
+
+def gap(**changes: Any) -> dict[str, Any]:
+    return example_of(GapView) | changes
 
 
 def answer(**changes: Any) -> dict[str, Any]:

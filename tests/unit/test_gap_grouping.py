@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.query.gaps.grouping import MAX_QUESTIONS, group
+from shared.domain.collections import Baseline
+from shared.query.gaps.grouping import MAX_QUESTIONS, group, min_cosine_of
 
 MIN_COSINE = 0.8
 
@@ -39,6 +40,17 @@ def test_question_joins_its_most_similar_leader() -> None:
     questions = unit(np.array([[1.0, 0.0], [0.6, 0.8], [0.75, 0.66]]))
 
     assert group(questions, 0.7).tolist() == [0, 1, 1]
+
+
+def test_similar_leaders_stay_apart() -> None:
+    questions = unit(np.array([[1.0, 0.0], [0.9, 0.1], [0.8, 0.2]]))
+
+    assert group(questions, 0.7, leaders=2).tolist() == [0, 1, 1]
+
+
+def test_similar_models_need_higher_cosines() -> None:
+    assert min_cosine_of(Baseline()) == pytest.approx(0.6)
+    assert min_cosine_of(Baseline(0.75, 0.03)) == pytest.approx(0.889, abs=0.001)
 
 
 def test_no_questions_have_no_groups() -> None:

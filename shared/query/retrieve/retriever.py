@@ -183,6 +183,16 @@ class Retriever:
             retrieval.expected = await self._expected(search, matches)
         return retrieval
 
+    async def question_vectors(self, questions: Sequence[str], collection: Collection) -> Vectors:
+        """Return unit vectors of questions, row i of question i; the vectors of recent questions are remembered.
+
+        Raises:
+            Conflict: no setting describes the collection's embedding.
+            Transient: the embedding provider is not available.
+            Refused: the provider rejects a question.
+        """
+        return await self._vectors.of(questions, collection)
+
     async def _expected(self, search: _Search, matches: Sequence[Match]) -> list[ExpectedChunk]:
         """Return the ranks of the expected chunks. Chunks hidden by the caller's key are absent."""
         collection, query = search.collection, search.query

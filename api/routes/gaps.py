@@ -1,0 +1,271 @@
+"""Routes of gaps: questions that the documents do not answer, grouped by meaning."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+from uuid import UUID
+
+import structlog
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from api.access.auth import Caller, Manager
+from api.access.query_budgets import QueryBudgets
+from api.http import paging
+from api.http.openapi import problems, replies
+from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
+from api.schemas.common import CollectionName
+from api.schemas.gaps import (
+    GapChange,
+    GapCounts,
+    GapPage,
+    GapQuestionView,
+    GapView,
+    NearestPassageView,
+    ResolutionView,
+)
+from api.state import QueryBudgetsDep, ServicesDep
+from shared.domain.collections import Collection
+from shared.domain.errors import ForeaskError, NotFound
+from shared.ledger.feedback.query_log import LoggedQuestion
+from shared.query.gaps.finder import ungrouped
+from shared.query.gaps.gap import WEEK, Gap, StateName, gaps_of, order_of
+from shared.services.api import ApiServices
+
+router = APIRouter(prefix="/v1/collections/{name}/gaps", tags=["feedback"], route_class=StrictRoute)
+
+_SHOWN = 20  # questions of a gap
+_MOST_DAYS = 30  # of the trend
+_CSV = {"text/csv": {"schema": {"type": "string"}}}
+_COLUMNS = (
+    *("question", "state", "times", "last_7_days", "7_days_before", "wordings", "first_asked", "last_asked"),
+    *("nearest_document", "nearest_score", "assigned_to", "resolved_by", "id"),
+)
+# Spreadsheets evaluate a cell with such a first character as a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The gaps of a collection.
+
+    Args:
+        left: number of unanswered questions that are in no gap yet.
+        delayed_by: why they are not; None if nothing prevents it.
+    """
+
+    gaps: Sequence[Gap]
+    left: int = 0
+    delayed_by: str | None = None
+
+
+@router.get(
+    "",
+    response_model=GapPage,
+    responses=replies(
+        {200: {"description": "The gaps; with `format=csv` all of them, as a table", "content": _CSV}},
+        *(400, 401, 404, 422, 503),
+    ),
+)
+async def page(  # noqa: PLR0917  the filters of a list
+    request: Request,
+    name: CollectionName,
+    tenant: Manager,
+    services: ServicesDep,
+    query_budgets: QueryBudgetsDep,
+    state: Annotated[StateName | None, Query(description="Only gaps in this state")] = None,
+    format: Annotated[Literal["json", "csv"], Query(description="`csv`: a table in UTF-8")] = "json",  # noqa: A002
+    limit: paging.Limit = 50,
+    cursor: paging.Cursor = None,
+) -> Response:
+    """List groups of questions that the documents did not answer, most often asked first.
+
+    Each request adds up to 500 new questions to groups. A question is embedded once, which counts towards the budgets
+    of queries. A gap keeps its id until its questions expire.
+    """
+    collection = await services.ledger.collections.get(tenant, name)
+    after = paging.read_cursor(cursor, _read_position)
+    found = await _read(collection, services, (request.state.caller, query_budgets))
+    chosen = [gap for gap in found.gaps if state is None or gap.state == state]
+    if format == "csv":
+        return await _table(chosen, collection, services)
+    rows = [gap for gap in chosen if after is None or order_of(gap) > after]
+    shown, following = paging.split_page(rows[: limit + 1], limit, order_of)
+    days = services.settings.query_retention_days
+    reply = GapPage(
+        kept_days=days,
+        days=min(days, _MOST_DAYS),
+        ungrouped=found.left,
+        delayed_by=found.delayed_by,
+        counts=_counts(found.gaps),
+        items=await _views(shown, collection, services),
+        next_cursor=following,
+    )
+    return JsonReply(reply)
+
+
+@router.patch("/{gap_id}", response_model=GapView, responses=problems(400, 401, 404, 413, 415, 422, 503))
+async def change(
+    body: GapChange, name: CollectionName, gap_id: UUID, tenant: Manager, services: ServicesDep
+) -> Response:
+    """Assign a gap, or resolve it by a document.
+
+    A resolved gap opens again when one of its questions is asked and not answered, and when the document is deleted.
+    """
+    collection = await services.ledger.collections.get(tenant, name)
+    changes = {field: getattr(body, field) for field in body.model_fields_set}
+    await services.ledger.gaps.change(collection, gap_id, changes)
+    found = await _read(collection, services)
+    gap = next((gap for gap in found.gaps if gap.id == gap_id), None)
+    if gap is None:
+        raise NotFound(f"The collection '{name}' has no gap {gap_id}. Its questions may have expired.")
+    (view,) = await _views([gap], collection, services)
+    return JsonReply(view)
+
+
+async def _read(
+    collection: Collection, services: ApiServices, caller: tuple[Caller, QueryBudgets] | None = None
+) -> _Found:
+    """Read the gaps of a collection.
+
+    Args:
+        collection: the collection.
+        services: the services.
+        caller: the caller, whose budgets are charged for adding new questions to gaps; None adds no questions.
+    """
+    days = services.settings.query_retention_days
+    if not days:
+        return _Found([])
+    oldest = datetime.now(UTC) - timedelta(days=days)
+    asked = await services.ledger.query_log.asked(collection.tenant, collection.name, oldest)
+    delayed_by: str | None = None
+    if caller is not None:
+        changed, delayed_by = await _add(collection, asked, services, *caller)
+        if changed:
+            asked = await services.ledger.query_log.asked(collection.tenant, collection.name, oldest)
+    stored = await services.ledger.gaps.states(collection)
+    return _Found(gaps_of(asked, stored), len(ungrouped(asked)), delayed_by)
+
+
+async def _add(
+    collection: Collection,
+    asked: Sequence[LoggedQuestion],
+    services: ApiServices,
+    caller: Caller,
+    query_budgets: QueryBudgets,
+) -> tuple[bool, str | None]:
+    """Add new questions to gaps; return whether any were added, and why not all of them.
+
+    The existing gaps are shown even if the embedding is unavailable, or the budget is used up.
+    """
+    try:
+        if ungrouped(asked):
+            await query_budgets.admit(caller.tenant, caller.key_id, caller.limits)
+        return await services.gap_finder.add(collection, asked), None
+    except ForeaskError as error:
+        log.warning("gaps.delayed", tenant=collection.tenant, collection=collection.name, reason=error.message)
+        return True, error.message
+
+
+def _counts(gaps: Sequence[Gap]) -> GapCounts:
+    counts = Counter(gap.state for gap in gaps)
+    return GapCounts(open=counts["open"], assigned=counts["assigned"], resolved=counts["resolved"])
+
+
+async def _views(gaps: Sequence[Gap], collection: Collection, services: ApiServices) -> list[GapView]:
+    passages = await _passages(gaps, collection, services)
+    now, days = datetime.now(UTC), min(services.settings.query_retention_days, _MOST_DAYS)
+    return [
+        GapView(
+            id=gap.id,
+            question=gap.question,
+            questions=[
+                GapQuestionView(question=each.question, times=each.times, last_at=each.last_at)
+                for each in gap.questions[:_SHOWN]
+            ],
+            wordings=len(gap.questions),
+            times=gap.times,
+            per_day=gap.per_day(days, now.date()),
+            last_week=gap.asked_between(now - WEEK, now),
+            week_before=gap.asked_between(now - 2 * WEEK, now - WEEK),
+            first_at=gap.first_at,
+            last_at=gap.last_at,
+            nearest=passages.get(gap.id),
+            state=gap.state,
+            assigned_to=gap.stored.assigned_to,
+            resolved_by=_resolution(gap),
+        )
+        for gap in gaps
+    ]
+
+
+def _resolution(gap: Gap) -> ResolutionView | None:
+    stored = gap.stored
+    if stored.document_id is None or stored.external_id is None or stored.resolved_at is None:
+        return None
+    return ResolutionView(document_id=stored.document_id, external_id=stored.external_id, at=stored.resolved_at)
+
+
+async def _passages(
+    gaps: Sequence[Gap], collection: Collection, services: ApiServices
+) -> Mapping[UUID, NearestPassageView]:
+    """Return the nearest passage of each gap that has one, by the id of the gap."""
+    nearest = {gap.id: each for gap in gaps if (each := gap.nearest) is not None}
+    chunks = [question.chunk_ids[0] for question in nearest.values()]
+    documents = await services.ledger.gaps.passages(collection, chunks) if chunks else {}
+    views = {}
+    for gap_id, question in nearest.items():
+        document_id, external_id = documents.get(question.chunk_ids[0], (None, None))
+        if document_id is not None and external_id is not None:
+            views[gap_id] = NearestPassageView(
+                chunk_id=question.chunk_ids[0],
+                document_id=document_id,
+                external_id=external_id,
+                score=round(question.best_score or 0.0, 4),
+            )
+    return views
+
+
+async def _table(gaps: Sequence[Gap], collection: Collection, services: ApiServices) -> Response:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(_COLUMNS)
+    for view in await _views(gaps, collection, services):
+        nearest, resolution = view.nearest, view.resolved_by
+        row = (
+            *(view.question, view.state, view.times, view.last_week, view.week_before, view.wordings),
+            *(view.first_at.isoformat(), view.last_at.isoformat()),
+            *((nearest.external_id, nearest.score) if nearest else ("", "")),
+            *(view.assigned_to or "", resolution.external_id if resolution else "", view.id),
+        )
+        writer.writerow([_cell(value) for value in row])
+    headers = {"content-disposition": f'attachment; filename="gaps-{collection.name}.csv"', "cache-control": "no-store"}
+    # Spreadsheets recognise UTF-8 by the byte order mark.
+    return Response(file.getvalue().encode("utf-8-sig"), headers=headers, media_type="text/csv; charset=utf-8")
+
+
+def _cell(value: object) -> str:
+    """Return the text of a cell, with an apostrophe before a text that a spreadsheet would evaluate."""
+    written = str(value)
+    return f"'{written}" if isinstance(value, str) and written.startswith(_FORMULA) else written
+
+
+def _read_position(key: list[object]) -> tuple[int, str]:
+    """Read the position of a gap in the list.
+
+    Raises:
+        ValueError: the key is not a position.
+    """
+    times, gap_id = key
+    if type(times) is not int or not isinstance(gap_id, str):
+        raise ValueError
+    return times, str(UUID(gap_id))
