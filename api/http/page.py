@@ -36,6 +36,7 @@ ADDRESSES = {
     "/documents": "documents",
     "/documents/{document_id}": "document",
     "/questions": "questions",
+    "/gaps": "gaps",
     "/work": "work",
     "/sources": "sources",
     "/jobs": "jobs",

@@ -15,6 +15,7 @@ const ROUTES = [
   [/^\/documents$/, () => import("./routes/documents.js")],
   [/^\/documents\/(?<id>[^/]+)$/, () => import("./routes/document.js")],
   [/^\/questions$/, () => import("./routes/questions.js")],
+  [/^\/gaps$/, () => import("./routes/gaps.js")],
   [/^\/lab\/explain$/, () => import("./routes/explain.js")],
   [/^\/lab\/try$/, () => import("./routes/try.js")],
   [/^\/lab\/compare(?:\/(?<id>[^/]+))?$/, () => import("./routes/compare.js")],

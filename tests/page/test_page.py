@@ -9,7 +9,7 @@ from playwright.async_api import expect
 from tests.page.conftest import HOSTILE, until, visiting
 
 SCREENS = (
-    *("/", "/documents", "/questions", "/work", "/jobs", "/sources"),
+    *("/", "/documents", "/questions", "/gaps", "/work", "/jobs", "/sources"),
     *("/lab/explain", "/lab/try", "/lab/compare", "/api"),
     *("/keys", "/limits", "/audit"),
 )

@@ -144,7 +144,7 @@ async def test_token_preview_survives_reload_with_warning(visit, files):
 async def test_revoked_actions_disappear_after_refused_request(visit):
     visit.allowed = ("403",)
     await visit.go("/documents")
-    await expect(visit.page.locator(".rail a")).to_have_count(13)
+    await expect(visit.page.locator(".rail a")).to_have_count(14)
     await visit.page.route("**/v1/me", lambda route: route.fulfill(json={"may": ["read"]}))
     refusal = {"status": 403, "detail": "This needs a key with another scope."}
     await visit.page.route("**/queries*", lambda route: route.fulfill(status=403, json=refusal))
@@ -163,7 +163,7 @@ async def test_small_display_has_menu_of_all_screens(visit, width):
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= width and box["height"] >= 44 for box in boxes)
 
     await menu.click()
-    await expect(shown).to_have_count(13)
+    await expect(shown).to_have_count(14)
     await page.keyboard.press("Escape")
     await expect(shown).to_have_count(3)
 

@@ -23,10 +23,10 @@ def test_screen_loads_at_most_40_kilobytes(screen):
     assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 40_000
 
 
-def test_all_screens_load_at_most_143_kilobytes():
+def test_all_screens_load_at_most_148_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 143_000
-    assert len(MODULES) <= 74
+    assert document + STYLES + sum(MODULES.values()) <= 148_000
+    assert len(MODULES) <= 77
 
 
 def test_third_party_code_stays_small():

@@ -18,7 +18,13 @@ const GROUPS = [
       { path: "/sources", words: "Sources", sign: "folder-sync", scope: "read", letter: "s" },
     ],
   },
-  { name: "Insights", screens: [{ path: "/questions", words: "Questions", sign: "list-checks", scope: "manage", letter: "q" }] },
+  {
+    name: "Insights",
+    screens: [
+      { path: "/questions", words: "Questions", sign: "list-checks", scope: "manage", letter: "q" },
+      { path: "/gaps", words: "Gaps", sign: "search-x", scope: "manage", letter: "g" },
+    ],
+  },
   {
     name: "Lab",
     screens: [

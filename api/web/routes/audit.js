@@ -8,7 +8,7 @@ import { problemCard } from "../parts/notice.js";
 
 export const title = "Audit";
 export const titled = true;
-const OBJECTS = ["key", "budget", "webhook", "collection", "build", "source", "document"];
+const OBJECTS = ["key", "budget", "webhook", "collection", "build", "source", "document", "gap"];
 
 /** @type {{items: Api["AuditEntryView"][] | null, next: string | null, object: string, problem: any}} */
 const seen = { items: null, next: null, object: "", problem: null };
@@ -41,7 +41,7 @@ export function view() {
     ${problemCard(problem, () => read())}
     <p class="tools"><label>Changes of <select @change=${choose}><option value="">everything</option>${OBJECTS.map((each) => html`<option value=${each} ?selected=${each === seen.object}>${each}s</option>`)}</select></label>
       <button class="quiet" @click=${() => read()}>Read again</button></p>
-    ${items && !items.length ? html`<p class="soft">No changes yet. Changes of keys, budgets, webhooks, collections, builds and sources are listed here with their author.</p>` : nothing}
+    ${items && !items.length ? html`<p class="soft">No changes yet. Changes of keys, budgets, webhooks, collections, builds, sources and gaps are listed here with their author.</p>` : nothing}
     ${items?.length ? html`<div class="scrolls" tabindex="0" role="region" aria-label="Changes"><table>
       <thead><tr><th scope="col">time</th><th scope="col">by</th><th scope="col">change</th><th scope="col">fields</th></tr></thead>
       <tbody>${items.map(one)}</tbody></table></div>` : nothing}

@@ -19,6 +19,7 @@ export const title = "Document";
 const PAGE = 100;
 const STATES = [["", "all chunks"], ["parsed,generating,generated", "in progress"], ["dead", "dead"]];
 const ROW = 48;
+const SHOWN_QUERIES = 20;
 
 /**
  * @typedef {{id: string, document: Api["DocumentView"] | null, chunks: Api["ChunkView"][], of: string, before: string | null, next: string | null,
@@ -44,6 +45,7 @@ export async function load({ id, query }) {
   windowed.toTop();
   stop();
   stop = listen(onEvent, () => {});
+  asked = { chunk: "", items: null, problem: null };
   await refresh(query.get("chunk") ?? undefined);
 }
 
@@ -320,11 +322,46 @@ function detail(chunk) {
     <h3>Questions answered by this chunk</h3>
     <ul class="questions" role="list">${chunk.questions.map(question)}</ul>
     ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? "No questions yet."}</p>`}
+    ${askedOf(chunk)}
     ${chunk.attempts.length ? html`<h3>Failed attempts</h3><ul class="small">${chunk.attempts.map(
       (attempt) => html`<li>${ago(attempt.at)}: ${attempt.error}</li>`)}</ul>` : nothing}
     <p class="soft small">${plural(chunk.usage.calls, "call")} \u00b7 ${plural(chunk.usage.prompt_tokens + chunk.usage.completion_tokens, "token")} ${money(chunk.usage.cost)}</p>
     ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (pendingText.text = chunk.text)}>Try this chunk</a></p>` : nothing}
   </aside>`;
+}
+
+/** @type {{chunk: string, items: Api["AskedQuestionView"][] | null, problem: any}} */
+let asked = { chunk: "", items: null, problem: null };
+
+/** Read the users' questions for which a chunk was the first result. @param {string} chunk @param {string} collection */
+async function readAsked(chunk, collection) {
+  /** @type {typeof asked} */
+  const now = { chunk, items: null, problem: null };
+  asked = now;
+  try {
+    now.items = (await get(`/v1/collections/${encodeURIComponent(collection)}/queries?limit=${SHOWN_QUERIES}&chunk_id=${chunk}`)).items;
+  } catch (problem) {
+    now.problem = problem;
+  }
+  redraw();
+}
+
+/** @param {Api["ChunkView"]} chunk */
+function askedOf(chunk) {
+  if (!may("manage") || !shown.document) return nothing;
+  const { collection } = shown.document;
+  if (asked.chunk !== chunk.id) readAsked(chunk.id, collection);
+  return html`<h3>Asked by users</h3>
+    ${asked.items?.length ? html`<ul class="questions" role="list" aria-label="Asked by users">${asked.items.map(askedQuestion)}</ul>` : nothing}
+    ${asked.items && !asked.items.length ? html`<p class="soft">No question found this chunk first.</p>` : nothing}
+    ${problemCard(asked.problem, () => readAsked(chunk.id, collection))}`;
+}
+
+/** @param {Api["AskedQuestionView"]} each */
+function askedQuestion(each) {
+  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label="answered">\u25cf</span>` : html`<span class="bad" role="img" aria-label="not answered">\u2715</span>`;
+  return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${plural(each.times, "time")} \u00b7 ${ago(each.last_at)}</span></span>
+    <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }
 
 const ORIGIN = { generated: "", given: "supplied with the document", user: "asked by a user" };

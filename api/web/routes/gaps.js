@@ -1,0 +1,185 @@
+// Gaps: questions that the documents did not answer, grouped by meaning, with their assignments and resolutions.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { repeat } from "../vendor/directives/repeat.js";
+import { ROOT, bytes, get, latest, send } from "../api.js";
+import { redraw } from "../store.js";
+import { columns } from "../parts/bars.js";
+import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { ago, count, dateOf, nameOf, plural, score } from "../parts/format.js";
+import { notify, problemCard } from "../parts/notice.js";
+import { polledList } from "../parts/polling.js";
+
+export const title = "Gaps";
+export const titled = true;
+const STATES = /** @type {const} */ ([["open", "Open"], ["assigned", "Assigned"], ["resolved", "Resolved"]]);
+const DAY = 86_400_000; // milliseconds
+const INTERVAL = 10_000; // milliseconds between two reads, unless questions are being grouped
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** @type {{state: string, page: Api["GapPage"] | null}} */
+const seen = { state: "open", page: null };
+/** @type {{gap: string, found: Api["DocumentView"][] | null}} the gap for which a document is chosen */
+const choice = { gap: "", found: null };
+
+const base = () => /** @type {const} */ (`/v1/collections/${encodeURIComponent(collections.chosen)}/gaps`);
+/** @param {string} more @returns {`/v1/collections/${string}/gaps?${string}`} */
+const address = (more) => `${base()}?state=${seen.state}${more}`;
+
+const latestPage = latest();
+let readAt = -INTERVAL; // a full log costs the server 0.2 s of processor time
+const gaps = polledList(
+  async () => {
+    if (seen.page && !seen.page.ungrouped && performance.now() - readAt < INTERVAL) return seen.page;
+    seen.page = await latestPage(get(address("")));
+    readAt = performance.now();
+    return seen.page;
+  },
+  (cursor) => get(address(`&cursor=${cursor}`)),
+  async () => {},
+);
+
+/** @param {{query: URLSearchParams}} route */
+export async function load({ query }) {
+  const requested = query.get("show");
+  seen.state = STATES.find(([state]) => state === requested)?.[0] ?? "open";
+  await loadCollections().catch((problem) => (gaps.state.problem = problem));
+  await restart();
+}
+
+export const { unload } = gaps;
+
+function restart() {
+  Object.assign(gaps.state, { items: null });
+  Object.assign(choice, { gap: "", found: null });
+  seen.page = null;
+  return gaps.load();
+}
+
+/** @param {string} state */
+function choose(state) {
+  const query = new URLSearchParams(location.search);
+  query.set("show", state);
+  history.replaceState(null, "", `${ROOT}/gaps?${query}`);
+  seen.state = state;
+  restart();
+  redraw();
+}
+
+/** @param {Api["GapView"]} gap @param {Api["GapChange"]} changes @param {string} done */
+async function change(gap, changes, done) {
+  try {
+    await send("PATCH", `${base()}/${gap.id}`, { body: changes });
+    notify(done);
+    readAt = -INTERVAL;
+    await gaps.load();
+  } catch (problem) {
+    notify(problem.message, { seconds: 10 });
+  }
+}
+
+/** @param {Api["GapView"]} gap @param {On<HTMLFormElement>} event */
+function assign(gap, event) {
+  event.preventDefault();
+  const name = String(new FormData(event.target).get("name") ?? "").trim();
+  change(gap, { assigned_to: name || null }, name ? `Assigned to ${name}.` : "The gap is not assigned any more.");
+}
+
+const newest = latest();
+let typing = 0;
+
+/** @param {string} gap @param {string} words of the document's name, or its id */
+async function search(gap, words) {
+  const query = new URLSearchParams({ collection: collections.chosen, limit: "8", metadata: "false", [ID.test(words) ? "id" : "q"]: words });
+  const found = await newest(words ? get(`/v1/documents?${query}`).then(({ items }) => items) : Promise.resolve(null));
+  Object.assign(choice, { gap, found });
+  redraw();
+}
+
+/** @param {string} gap @param {On<HTMLInputElement>} event */
+function typed(gap, event) {
+  clearTimeout(typing);
+  typing = window.setTimeout(() => search(gap, event.target.value.trim()).catch((problem) => notify(problem.message)), 250);
+}
+
+/** @param {Api["GapView"]} gap @param {Api["DocumentView"]} document */
+function resolve(gap, document) {
+  Object.assign(choice, { gap: "", found: null });
+  change(gap, { resolved_by: document.id }, `Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
+}
+
+/** Download the table with fetch, because a link cannot carry a key. */
+async function exportTable() {
+  try {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await bytes(`${base()}?format=csv`));
+    link.download = `gaps-${collections.chosen}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  } catch (problem) {
+    notify(problem.message);
+  }
+}
+
+export function view() {
+  const { items, next, problem } = gaps.state;
+  const { page } = seen;
+  const all = gaps.all((each) => each.id);
+  return html`<section class="column wide">
+    <div class="tools">${collectionPicker(restart)}
+      <div role="group" aria-label="Filter gaps" class="tabs">${STATES.map(([state, words]) => html`<button
+        aria-pressed=${String(seen.state === state)} @click=${() => choose(state)}>${words}${page ? ` ${count(page.counts[state])}` : ""}</button>`)}</div>
+      <span class="grow"></span><button @click=${exportTable}>Export as CSV</button></div>
+    ${problemCard(problem, restart)}
+    ${page?.ungrouped ? html`<p class="soft small" role="status">${plural(page.ungrouped, "question")} still to be grouped${page.delayed_by ? html`: <span dir="auto">${page.delayed_by}</span>` : "\u2026"}</p>` : nothing}
+    ${!items ? (problem ? nothing : html`<p class="soft" role="status">Loading\u2026</p>`) : all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["GapView"]} */ each) => each.id, one)}</ul>` : empty(page)}
+    ${next ? html`<p><button @click=${gaps.more}>Show more gaps</button></p>` : nothing}
+  </section>`;
+}
+
+/** @param {Api["GapPage"] | null} page */
+function empty(page) {
+  if (page?.kept_days === 0) return html`<p class="empty soft">Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.</p>`;
+  if (seen.state === "assigned") return html`<p class="empty soft">No gap is assigned. Enter a name at an open gap to assign it.</p>`;
+  if (seen.state === "resolved") return html`<p class="empty soft">No gap is resolved. Choose the document that answers the questions of a gap to resolve it.</p>`;
+  return html`<p class="empty soft">No open gaps. Questions that the documents do not answer will appear here in groups. Questions are listed for ${plural(page?.kept_days ?? 0, "day")}.</p>`;
+}
+
+/** @param {Api["GapView"]} gap */
+function one(gap) {
+  const { id, question, resolved_by: by, nearest, assigned_to: name } = gap;
+  /** @param {On<HTMLFormElement>} event */
+  const assigned = (event) => assign(gap, event);
+  /** @param {On<HTMLInputElement>} event */
+  const searched = (event) => typed(id, event);
+  const found = choice.gap === id ? choice.found : null;
+  return html`<li class="card gap" aria-label=${question}>
+    <p class="bar-line"><strong class="grow" dir="auto">${question}</strong> <span class="number">${plural(gap.times, "time")}</span></p>
+    ${trend(gap)}
+    <p class="soft small">${nearest ? html`Nearest passage: <a dir="auto" href=${`${ROOT}/documents/${nearest.document_id}?chunk=${nearest.chunk_id}`}>${nearest.external_id}</a> <span class="number">${score(nearest.score)}</span>` : "No passage found"} \u00b7 ${ago(gap.last_at)}</p>
+    ${by ? html`<p class="small">${gap.state === "resolved" ? "Resolved by" : "Not answered again after it was resolved by"} <a dir="auto" href=${`${ROOT}/documents/${by.document_id}`}>${by.external_id}</a>, ${ago(by.at)}</p>`
+      : gap.state === "resolved" ? html`<p class="small">Its questions were answered when they were asked last.</p>` : nothing}
+    <div class="tools">
+      <form class="tools" @submit=${assigned}><label class="inline">Assigned to <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${`Assign: ${question}`}>Assign</button></form>
+      ${gap.state === "resolved" ? nothing : html`<label class="inline">Resolved by <input type="search" placeholder="Name or id" @input=${searched}></label>`}
+      ${by ? html`<button aria-label=${`Reopen: ${question}`} @click=${() => change(gap, { resolved_by: null }, "The gap is open again.")}>${gap.state === "resolved" ? "Reopen" : "Forget the document"}</button>` : nothing}</div>
+    ${found ? html`<ul role="list">${found.map((each) => html`<li><button class="quiet" dir="auto" @click=${() => resolve(gap, each)}>${nameOf(each)}</button></li>`)}</ul>
+      ${found.length ? nothing : html`<p class="soft" role="status">No such document in this collection.</p>`}` : nothing}
+    ${details(gap)}</li>`;
+}
+
+/** Render the number of queries per day. @param {Api["GapView"]} gap */
+function trend({ per_day: days, last_week: last, week_before: before }) {
+  return html`<div>${columns(days.map((good) => ({ good, bad: 0 })))}
+    <p class="soft small">${plural(last, "time")} in the last 7 days, ${count(before)} in the 7 days before</p></div>`;
+}
+
+/** Render the wordings of a gap, and its queries per day as a table. @param {Api["GapView"]} gap */
+function details({ questions, wordings, per_day: days }) {
+  const asked = days.flatMap((times, index) => (times ? [{ times, at: new Date(Date.now() - (days.length - 1 - index) * DAY).toISOString() }] : []));
+  return html`<details><summary class="small">${plural(wordings, "wording")} and days</summary>
+    <ul class="questions" role="list">${questions.map((each) => html`<li><span class="grow" dir="auto">${each.question}</span> <span class="soft small number">${plural(each.times, "time")}</span></li>`)}</ul>
+    ${wordings > questions.length ? html`<p class="soft small">${count(wordings - questions.length)} more</p>` : nothing}
+    <table class="small"><caption class="hidden">Queries per day</caption><thead><tr><th scope="col">day</th><th scope="col" class="number">times</th></tr></thead>
+      <tbody>${asked.reverse().map(({ at, times }) => html`<tr><th scope="row">${dateOf(at)}</th><td class="number">${count(times)}</td></tr>`)}</tbody></table></details>`;
+}

@@ -1,0 +1,115 @@
+"""Gaps from 500 logged questions: the page groups, assigns, resolves and exports them."""
+
+import csv
+
+import pytest
+from playwright.async_api import expect
+
+from tests.page.conftest import visiting
+from tests.page.test_page import _require_accessible
+
+COLLECTION = "gaps-page"
+SUBJECTS = (
+    *("dog kennel office floor bowl leash", "lunch receipt canteen voucher tray menu"),
+    *("parking garage barrier ticket bicycle rack", "visa passport embassy stamp travel form"),
+    *("printer toner cartridge paper jam tray2", "holiday carry over december unused days"),
+    *("pension fund payout age statement letter", "badge lost replacement door reader fee"),
+    *("monitor arm desk cable adapter order", "training budget conference course approval hours"),
+    *("sick note doctor third day upload", "parental absence twins months partner split"),
+    *("laptop disk encryption recovery key prompt", "payroll slip bonus tax column march"),
+    *("meeting room booking projector cancel sign", "fire drill assembly point warden vest"),
+    *("coffee machine filter beans descale light", "expense mileage private car rate border"),
+    *("intern contract length wage mentor school", "newsletter photo consent archive intranet gallery"),
+)
+WORDINGS = ("how about {}", "what of {}", "who knows {}", "any rule on {}")
+COUNTS = [6 + 2 * number for number in range(len(SUBJECTS))]  # of the queries of each subject, 500 in total
+
+
+@pytest.fixture(scope="module")
+def logged(deployment):
+    """Log 500 questions about 20 subjects, which the documents do not answer."""
+    deployment.ingest({"dogs.md": "# Dogs\n\nA dog may come along to the office.\n"}, collection=COLLECTION)
+    deployment.wait_until_settled(1, collection=COLLECTION)
+    assert sum(COUNTS) == 500
+    for subject, times in zip(SUBJECTS, COUNTS, strict=True):
+        for number in range(times):
+            question = WORDINGS[number % len(WORDINGS)].format(subject)
+            body = {"question": question, "collection": COLLECTION, "min_score": 1.0}
+            reply = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()
+            assert reply["chunks"] == []
+            assert reply["metadata"]["query_id"]
+    return deployment
+
+
+async def test_page_shows_assigns_resolves_and_exports_gaps(visit, logged, tmp_path):
+    page = visit.page
+    await visit.go(f"/gaps?collection={COLLECTION}")
+    cards = page.locator("li.gap")
+    await expect(cards).to_have_count(len(SUBJECTS))
+    await expect(page.get_by_role("button", name="Open 20")).to_be_visible()
+    shown = await page.locator("li.gap .bar-line .number").all_text_contents()
+    assert shown == [f"{times} times" for times in sorted(COUNTS, reverse=True)]
+    for card, subject in zip(await cards.all(), reversed(SUBJECTS), strict=True):
+        await expect(card.locator("strong")).to_contain_text(subject)
+    first = cards.first
+    await expect(first).to_contain_text("44 times in the last 7 days, 0 in the 7 days before")
+    await first.locator("summary").click()
+    await expect(first.locator(".questions li")).to_have_count(4)
+    await expect(first.locator("tbody tr")).to_have_count(1)
+
+    await page.locator("li.gap", has_text=SUBJECTS[0]).get_by_label("Assigned to").fill("Ann")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".notice")).to_contain_text("Assigned to Ann.")
+    await expect(cards).to_have_count(len(SUBJECTS) - 1)
+    await page.get_by_role("button", name="Assigned 1").click()
+    await expect(cards).to_have_count(1)
+    await expect(cards.get_by_label("Assigned to")).to_have_value("Ann")
+
+    await cards.get_by_label("Resolved by").fill("dogs")
+    await cards.get_by_role("button", name="dogs").click()
+    await expect(page.locator(".notice")).to_contain_text("Resolved by")
+    await expect(page.locator("main")).to_contain_text("No gap is assigned.")
+    await page.get_by_role("button", name="Resolved 1").click()
+    await expect(cards).to_contain_text("Resolved by dogs.md")
+
+    async with page.expect_download() as downloading:
+        await page.get_by_role("button", name="Export as CSV").click()
+    table = tmp_path / "gaps.csv"
+    await (await downloading.value).save_as(table)
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["times"]) for row in rows] == sorted(COUNTS, reverse=True)
+    assert [(row["assigned_to"], row["resolved_by"]) for row in rows if row["state"] == "resolved"] == [
+        ("Ann", "dogs.md")
+    ]
+
+    body = {"question": WORDINGS[0].format(SUBJECTS[0]), "collection": COLLECTION, "min_score": 1.0}
+    logged.client.post("/v1/retrieve", json=body).raise_for_status()
+    await expect(page.get_by_role("button", name="Assigned 1")).to_be_visible()  # without a reload
+    await page.get_by_role("button", name="Assigned 1").click()
+    await expect(cards).to_contain_text("Not answered again after it was resolved by dogs.md")
+    await cards.get_by_role("button", name="Reopen").click()
+    await expect(cards).not_to_contain_text("Not answered again")
+
+
+async def test_reader_lists_users_questions_of_chunk(visit, deployment):
+    body = {"question": "Who has thirty days of leave a year?", "top_k": 1}
+    (chunk,) = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()["chunks"]
+
+    await visit.go(f"/documents/{chunk['document_id']}?chunk={chunk['chunk_id']}")
+
+    asked = visit.page.get_by_role("list", name="Asked by users")
+    await expect(asked).to_contain_text(body["question"])
+    await expect(asked).to_contain_text(f"{chunk['score']:.2f}")
+    await expect(visit.page.get_by_role("heading", name="Questions answered by this chunk")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_gaps_are_accessible_on_small_display(browser, logged, scheme):
+    options = {"color_scheme": scheme, "viewport": {"width": 360, "height": 740}, "bypass_csp": True}
+    async with visiting(browser, f"http://127.0.0.1:{logged.port}", **options) as visit:
+        await visit.go(f"/gaps?collection={COLLECTION}")
+        await visit.page.locator("li.gap summary").first.click()
+        await visit.page.get_by_label("Resolved by").first.fill("dogs")
+        await expect(visit.page.get_by_role("button", name="Dogs")).to_be_visible()
+        await _require_accessible(visit, "gaps")
