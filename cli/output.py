@@ -24,7 +24,7 @@ from foreask_client import (
     Withheld,
 )
 from foreask_client import Key as ClientKey
-from foreask_client.models import AcceptedQuestion, DeadReason, Json, Model
+from foreask_client.models import AcceptedQuestion, DeadReason, Gap, Json, Model
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -371,6 +371,14 @@ def print_accepted(console: Console, questions: Iterable[AcceptedQuestion]) -> N
             f"{question.id}  {question.state:<8}  {question.external_id}  {question.created_at:{_TO_SECONDS}}"
             f"  {question.question}",
         )
+
+
+def print_gaps(console: Console, gaps: Iterable[Gap]) -> None:
+    """Print a line for each gap. Lines are not wrapped, so that ids can be copied."""
+    for gap in gaps:
+        to = f"  {gap.assigned_to}" if gap.assigned_to else ""
+        by = f"  by {gap.resolved_by.external_id}" if gap.resolved_by else ""
+        say(console, f"{gap.id}  {gap.state:<8}  {gap.times:>5,} times{to}{by}  {gap.question}")
 
 
 def print_keys(console: Console, keys: Iterable[ClientKey | LedgerKey]) -> None:

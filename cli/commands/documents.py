@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands import accepted, ask, batches, builds, calibrate, dead_letters, estimate, ingest, jobs, mcp, verify
+from cli.commands import (
+    accepted,
+    ask,
+    batches,
+    builds,
+    calibrate,
+    dead_letters,
+    estimate,
+    gaps,
+    ingest,
+    jobs,
+    mcp,
+    verify,
+)
 from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
@@ -32,6 +45,7 @@ def register(app: typer.Typer) -> None:
         documents_app.command()(command)
     dead_letters.register(app)
     accepted.register(app)
+    gaps.register(app)
     verify.register(app)
     calibrate.register(app)
     builds.register(app)

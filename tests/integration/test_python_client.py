@@ -50,6 +50,13 @@ async def test_async_client_covers_document_lifecycle(server, services, tmp_path
         given = await foreask.feedback(found.metadata.query_id, chunk.id, helpful=True)
         assert given.outcome in {"accepted", "already_asked"}
 
+        await foreask.retrieve("Who keeps the lighthouse?", collection="handbook", min_score=1.0)
+        (gap,) = [gap async for gap in foreask.gaps("handbook", state="open")]
+        assert (gap.question, gap.times) == ("Who keeps the lighthouse?", 1)
+        assert (await foreask.assign_gap("handbook", gap.id, "Ann")).assigned_to == "Ann"
+        resolved = await foreask.resolve_gap("handbook", gap.id, document.id)
+        assert (resolved.state, resolved.resolved_by.external_id) == ("resolved", "leave.md")
+
         events = [event async for event in foreask.query_events("How much leave do I get?", collection="handbook")]
         assert events[0].name == "retrieved"
         assert events[-1].name == "done"

@@ -23,6 +23,7 @@ from cli.commands import ask as ask_command
 from cli.commands import dead_letters as dead_commands
 from cli.commands import documents as document_commands
 from cli.commands import estimate as estimate_command
+from cli.commands import gaps as gap_commands
 from cli.commands import verify as verify_command
 from shared.domain.durations import duration
 from shared.domain.errors import InvalidInput
@@ -53,6 +54,7 @@ COMMANDS = [
         "documents",
         "dead",
         "accepted",
+        "gaps",
         "verify",
         "eval",
     ),
@@ -587,6 +589,32 @@ def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
         ("GET", address),
         ("GET", "/v1/collections/default/accepted"),
         ("DELETE", f"{address}/{question['id']}"),
+    ]
+
+
+def test_gaps_are_listed_and_changed_by_id(capsys, monkeypatch):
+    gap = replies.gap(question="May I bring my [bold]dog[/bold]?", resolved_by=None)
+    requests = []
+
+    def server(request):
+        requests.append((request.method, request.url.path, json.loads(request.content or b"null")))
+        return httpx.Response(200, json=replies.page(gap) if request.method == "GET" else gap)
+
+    transport = httpx.MockTransport(server)
+    monkeypatch.setattr(gap_commands, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport))
+
+    code, out, _ = foreask(capsys, monkeypatch, "gaps", "list", "-c", "handbook")
+    assert code == 0
+    assert out == f"{gap['id']}  assigned      9 times  Ann  {gap['question']}\n"
+    for command in (("assign", "7", "Ann"), ("assign", "7", ""), ("resolve", "7", "8"), ("reopen", "7")):
+        foreask(capsys, monkeypatch, "gaps", *command, "-c", "handbook")
+    address = "/v1/collections/handbook/gaps"
+    assert requests == [
+        ("GET", address, None),
+        ("PATCH", f"{address}/7", {"assigned_to": "Ann"}),
+        ("PATCH", f"{address}/7", {"assigned_to": None}),
+        ("PATCH", f"{address}/7", {"resolved_by": "8"}),
+        ("PATCH", f"{address}/7", {"resolved_by": None}),
     ]
 
 

@@ -244,6 +244,61 @@ class AskedQuestion(Model):
     last_at: datetime
 
 
+class GapQuestion(Model):
+    """A question of a gap, with the number of times."""
+
+    question: str
+    times: int
+    last_at: datetime
+
+
+class NearestPassage(Model):
+    """The passage with the highest score for a question of a gap."""
+
+    chunk_id: str
+    document_id: str
+    external_id: str
+    score: float
+
+
+class Resolution(Model):
+    """The document that resolves a gap."""
+
+    document_id: str
+    external_id: str
+    at: datetime
+
+
+class Gap(Model):
+    """Questions that mean the same and that the documents did not answer.
+
+    Attributes:
+        question: the question that was asked most often.
+        questions: its questions, most often asked first, at most 20.
+        wordings: number of different questions.
+        times: number of queries with these questions.
+        per_day: queries on each of the last days in UTC; the last item is today.
+        last_week: queries in the last 7 days; `week_before` in the 7 days before.
+        state: `open`, `assigned` or `resolved`.
+        resolved_by: the resolving document, also if the gap is open again.
+    """
+
+    id: str
+    question: str
+    questions: list[GapQuestion]
+    wordings: int
+    times: int
+    per_day: list[int]
+    last_week: int
+    week_before: int
+    first_at: datetime
+    last_at: datetime
+    nearest: NearestPassage | None
+    state: str
+    assigned_to: str | None
+    resolved_by: Resolution | None
+
+
 class CollectionOptions(Model):
     """Options of a collection; None means that the server's setting applies."""
 

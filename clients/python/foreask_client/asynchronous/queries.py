@@ -6,8 +6,19 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from foreask_client.asynchronous.connection import Connection
-from foreask_client.models import AcceptedQuestion, Answer, AskedQuestion, Feedback, Json, Retrieval
-from foreask_client.requests import AsyncEvents, Pages, Stream, collection_path, delete, given, post, segment
+from foreask_client.models import AcceptedQuestion, Answer, AskedQuestion, Feedback, Gap, Json, Retrieval
+from foreask_client.requests import (
+    AsyncEvents,
+    Pages,
+    Request,
+    Stream,
+    as_type,
+    collection_path,
+    delete,
+    given,
+    post,
+    segment,
+)
 
 
 class QueriesApi(Connection):
@@ -95,6 +106,27 @@ class QueriesApi(Connection):
         """
         params = given({"answered": answered, "since": since})
         return self.items(Pages(f"{collection_path(collection)}/queries", params, AskedQuestion.model_validate))
+
+    def gaps(self, collection: str, *, state: str | None = None) -> AsyncIterator[Gap]:
+        """List groups of questions that the documents did not answer, most often asked first.
+
+        Args:
+            collection: name of the collection.
+            state: `open`, `assigned` or `resolved`; None: all.
+        """
+        return self.items(Pages(f"{collection_path(collection)}/gaps", given({"state": state}), Gap.model_validate))
+
+    async def assign_gap(self, collection: str, gap_id: str, to: str | None) -> Gap:
+        """Assign a gap to a person or a team; None removes the assignment."""
+        return await self._change_gap(collection, gap_id, {"assigned_to": to})
+
+    async def resolve_gap(self, collection: str, gap_id: str, document_id: str | None) -> Gap:
+        """Resolve a gap by a document of the collection; None opens it again."""
+        return await self._change_gap(collection, gap_id, {"resolved_by": document_id})
+
+    async def _change_gap(self, collection: str, gap_id: str, body: Json) -> Gap:
+        path = f"{collection_path(collection)}/gaps/{segment(gap_id)}"
+        return await self.send(Request("PATCH", path, as_type(Gap), body=body, repeatable=True))
 
 
 def _query(
