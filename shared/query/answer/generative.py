@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from shared.domain.errors import BadReply
@@ -43,7 +44,7 @@ class GenerativeAnswerer:
         completion = await self._model.complete(prompts.request(question, passages))
         cleaner, links = _cleaner(passages), self._link_cleaner()
         text = links.feed(cleaner.feed(completion.text) + cleaner.end()) + links.end()
-        return _answer(text, passages, cleaner, completion.usage)
+        return await _answer(text, passages, cleaner, completion.usage)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
         """Yield the answer's text in pieces as the model writes it, then the complete `Answer`."""
@@ -61,7 +62,7 @@ class GenerativeAnswerer:
         if piece := links.feed(cleaner.end()) + links.end():
             pieces.append(piece)
             yield piece
-        yield _answer("".join(pieces), passages, cleaner, usage)
+        yield await _answer("".join(pieces), passages, cleaner, usage)
 
     def _link_cleaner(self) -> LinkCleaner | _Unchanged:
         return _Unchanged() if self._links else LinkCleaner()
@@ -81,9 +82,10 @@ def _cleaner(passages: Sequence[Passage]) -> CitationCleaner:
     return CitationCleaner([passage.number for passage in passages])
 
 
-def _answer(text: str, passages: Sequence[Passage], cleaner: CitationCleaner, usage: Usage) -> Answer:
+async def _answer(text: str, passages: Sequence[Passage], cleaner: CitationCleaner, usage: Usage) -> Answer:
     if not text:
         raise BadReply("the model wrote no answer")
     found = bool(cleaner.cited) or not text.startswith(NOTHING_FOUND.rstrip("."))
-    removed, support = tuple(cleaner.removed), supporting(text, passages)
+    removed = tuple(cleaner.removed)
+    support = await asyncio.to_thread(supporting, text, passages)  # up to 50 ms, in which other requests are answered
     return Answer(text, tuple(cleaner.cited), removed, usage, "generative", found, support=support)
