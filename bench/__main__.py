@@ -46,6 +46,7 @@ BENCHMARKS = {
     "tenants": [],
     "text_first": [],
     "wal": [],
+    "wanted": [],
 }
 
 
