@@ -1,17 +1,19 @@
 // Requests to the API: JSON, event streams, and uploads with progress.
 
+import { say } from "./parts/words.js";
+
 /** The path of the API, which a proxy may serve below a prefix. */
 export const ROOT = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
 
 const KEY = "foreask.key";
 /** @type {() => Promise<void>} */
-let requestKey = () => Promise.reject(new Problem({ status: 401, detail: "An API key is required." }));
+let requestKey = () => Promise.reject(new Problem({ status: 401, detail: say`An API key is required.` }));
 
 /** An error response of the API, or a failure to reach it. */
 export class Problem extends Error {
   /** @param {Partial<Api["ProblemDetails"]>} facts @param {(name: string) => string | null} [header] of the reply */
   constructor(facts, header = () => null) {
-    super(facts.detail || facts.title || "The server did not respond.");
+    super(facts.detail || facts.title || say`The server did not respond.`);
     this.status = facts.status ?? 0;
     this.component = facts.component ?? null;
     this.requestId = header("x-request-id");
@@ -114,7 +116,7 @@ async function fetchOrThrow(address, init) {
     return await fetch(address, init);
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw new Problem({ detail: "The server is unreachable. This page may be out of date." });
+    throw new Problem({ detail: say`The server is unreachable. This page may be out of date.` });
   }
 }
 
@@ -125,7 +127,7 @@ async function problemOf(reply) {
   try {
     return new Problem(await reply.json(), header);
   } catch {
-    return new Problem({ status: reply.status, detail: `The server returned status ${reply.status}.` }, header);
+    return new Problem({ status: reply.status, detail: say`The server returned status ${reply.status}.` }, header);
   }
 }
 
@@ -201,7 +203,7 @@ function uploadOnce(file, fields, onProgress, signal) {
       if (request.status < 300) resolve({ ...request.response, unchanged: request.status === 200 });
       else reject(new Problem({ status: request.status, ...request.response }, (name) => request.getResponseHeader(name)));
     });
-    request.addEventListener("error", () => reject(new Problem({ detail: "The server is unreachable." })));
+    request.addEventListener("error", () => reject(new Problem({ detail: say`The server is unreachable.` })));
     request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));
     signal.addEventListener("abort", () => request.abort());
     request.send(form);

@@ -7,6 +7,7 @@ import { keyDialog } from "./parts/key.js";
 import { LETTERS, closeMenu, navigation, pathOf } from "./parts/navigation.js";
 import { notice } from "./parts/notice.js";
 import { loadPermissions } from "./parts/permissions.js";
+import { say } from "./parts/words.js";
 
 // A screen's module is loaded on the first visit. The module of the first screen is part of the document.
 /** @type {[RegExp, () => Promise<any>][]} */
@@ -30,10 +31,10 @@ const ROUTES = [
   [/^\/answers\/(?<id>[^/]+)$/, () => import("./routes/shared.js")],
 ];
 const SHORTCUTS = [
-  ["/", "Go to the question or search field"],
+  ["/", say`Go to the question or search field`],
   ...LETTERS.map(([letter, words]) => [`g ${letter}`, words]),
-  ["Esc", "Stop an answer or close a panel"],
-  ["?", "Show keyboard shortcuts"],
+  [say`Esc`, say`Stop an answer or close a panel`],
+  ["?", say`Show keyboard shortcuts`],
 ];
 
 const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // elements that handle key presses themselves
@@ -117,14 +118,14 @@ function onKey(event) {
 function frame() {
   /** @param {Event} event */
   const skip = (event) => (event.preventDefault(), focusMain());
-  return html`<a class="skip" href="#main" @click=${skip}>Skip to content</a>
+  return html`<a class="skip" href="#main" @click=${skip}>${say`Skip to content`}</a>
     ${navigation(current.path)}
     <main id="main" tabindex="-1"><h1 class=${current.route.titled ? "title" : "hidden"}>${current.route.title}</h1>${current.route.view()}</main>
     ${notice()} ${keyDialog()} ${help ? shortcuts() : nothing}`;
 }
 
 function shortcuts() {
-  return html`<aside class="help" aria-label="Keyboard shortcuts"><h2>Keyboard shortcuts</h2>
+  return html`<aside class="help" aria-label=${say`Keyboard shortcuts`}><h2>${say`Keyboard shortcuts`}</h2>
     <dl>${SHORTCUTS.map(([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl></aside>`;
 }
 

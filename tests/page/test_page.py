@@ -78,7 +78,7 @@ async def test_uploaded_documents_show_their_states(visit, deployment, files):
     await expect(visit.page.locator(".row")).to_have_count(12)
     await expect(visit.page.locator(".row .state.ready")).to_have_count(12)
     await visit.page.fill("#search", "")
-    await visit.page.locator("select").nth(1).select_option("failed")
+    await visit.page.locator("main select").nth(1).select_option("failed")
     await expect(visit.page.locator(".row")).to_have_count(1)
     await expect(visit.page.locator(".row")).to_contain_text("nothing.pdf")
     assert sorted(each["state"] for each in documents) == ["failed"] + ["ready"] * 17
@@ -186,7 +186,7 @@ async def test_hidden_tab_catches_up_when_visible(visit, deployment):
     visit.page.on("request", lambda each: opened.append(each.url))
     visit.page.on("requestfailed", lambda each: ended.append(each.url))
     await visit.go("/documents")
-    await visit.page.locator("select").first.select_option("hidden")
+    await visit.page.locator("main select").first.select_option("hidden")
     await expect(visit.page.locator(".row")).to_have_count(1)
     await visit.page.wait_for_timeout(1500)  # wait for the first events, which contain the position in the stream
     await _hide(visit.page, hidden=True)
@@ -215,7 +215,7 @@ async def test_same_file_name_in_folders_makes_two_documents(visit, deployment, 
         (tmp_path / "notes" / name).mkdir(parents=True)
         (tmp_path / "notes" / name / "readme.md").write_text(f"# Notes\n\nThese are those of {name}.\n")
     await visit.go("/documents")
-    await visit.page.locator("select").first.select_option("folders")
+    await visit.page.locator("main select").first.select_option("folders")
     await expect(visit.page.locator(".row")).to_have_count(1)
     browser_session = await visit.page.context.new_cdp_session(visit.page)
     dropped = {"items": [], "files": [str(tmp_path / "notes")], "dragOperationsMask": 1}
@@ -257,8 +257,8 @@ async def test_only_visible_rows_are_rendered(visit, deployment):
     deployment.ingest({f"many-{n:03}": f"Number {n} of many." for n in range(250)}, collection="many")
     deployment.wait_until_settled(250, collection="many")
     await visit.go("/documents")
-    await visit.page.locator("select").first.select_option("many")
-    await visit.page.locator("select").nth(2).select_option("name")
+    await visit.page.locator("main select").first.select_option("many")
+    await visit.page.locator("main select").nth(2).select_option("name")
     await expect(visit.page.locator(".row").first).to_contain_text("many-000")
     await visit.page.locator(".window").focus()
 

@@ -27,7 +27,7 @@ async def test_evaluation_matches_command_line_and_survives_reload(visit, deploy
     await visit.go("/lab/compare")
     await page.locator("input[type=file]").set_input_files(lines)
     await expect(page.locator(".notice")).to_contain_text("Saved 4 questions from help desk.jsonl as set help-desk.")
-    await page.get_by_role("button", name="Run").click()
+    await page.get_by_role("button", name="Run", exact=True).click()
     await expect(page.locator(".compared tbody tr")).to_have_count(4)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await page.reload()

@@ -165,6 +165,24 @@ BUGS = (
         (("each.results?.rows).reverse();", "each.results?.rows);"),),
     ),
     Bug(
+        "a button of the page has a text that cannot be translated",
+        "tests/unit/test_words.py::test_module_shows_no_words_without_translation",
+        "api/web/routes/ask.js",
+        (("${say`New conversation`}", "New conversation"),),
+    ),
+    Bug(
+        "a translation lacks the number of its sentence",
+        "tests/unit/test_words.py::test_translations_keep_placeholders_and_plural_forms",
+        "api/web/words/de.js",
+        (('"Quelle {0}"', '"Quelle"'),),
+    ),
+    Bug(
+        "a translation is missing",
+        "tests/unit/test_words.py::test_translation_has_exactly_the_used_words",
+        "api/web/words/zh.js",
+        (('"Undo":', '"Redo":'),),
+    ),
+    Bug(
         "the mode of TLS in the URL of PostgreSQL is ignored",
         "tests/integration/test_database_errors.py::test_tls_of_url_is_required",
         "shared/ledger/postgres/database.py",

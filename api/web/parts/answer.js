@@ -9,6 +9,7 @@ import { may } from "./permissions.js";
 import { prose } from "./prose.js";
 import { asRequest } from "./request.js";
 import { sourcesOf } from "./turns.js";
+import { say } from "./words.js";
 
 /** @import { Turn, Source } from "./turns.js" */
 /** @typedef {{show: (turn: Turn, index: number) => void, copy: (turn: Turn) => void, again?: (turn: Turn) => void, edit?: (turn: Turn) => void, share?: (turn: Turn) => void}} Actions a shared answer has fewer */
@@ -24,11 +25,11 @@ export function answerView(turn, open, isLast, busy, actions) {
   const { phase, problem } = turn;
   return html`<article class="answer" aria-busy=${String(busy)} aria-labelledby=${`question-${turn.id}`}>
     <h2 class="question-title" dir="auto" id=${`question-${turn.id}`}>${turn.question}</h2>
-    ${turn.searched === turn.question ? nothing : html`<p class="soft small">Searched for <q dir="auto">${turn.searched}</q></p>`}
-    ${phase === "searching" ? html`<p class="soft">Searching\u2026</p>` : nothing}
+    ${turn.searched === turn.question ? nothing : html`<p class="soft small">${say`Searched for ${html`<q dir="auto">${turn.searched}</q>`}`}</p>`}
+    ${phase === "searching" ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     ${turn.isNew ? html`<p class="hidden" role="status">${spoken(turn)}</p>` : nothing}
     <div class="written">${prose(turn.answer, (number) => cite(turn, number, open, actions))}</div>
-    ${turn.stopped ? html`<p class="soft">Stopped.</p>` : nothing}
+    ${turn.stopped ? html`<p class="soft">${say`Stopped.`}</p>` : nothing}
     ${problemCard(problem, () => actions.again?.(turn))}
     ${turn.facts ? facts(turn) : nothing}
     ${sourceList(turn, open, actions)}
@@ -40,14 +41,14 @@ export function answerView(turn, open, isLast, busy, actions) {
 /** Return the announcement for screen readers: the phase, then the complete answer. @param {Turn} turn */
 function spoken({ phase, answer }) {
   if (phase === "done") return answer;
-  return phase === "writing" ? "Writing the answer." : "Searching.";
+  return phase === "writing" ? say`Writing the answer.` : say`Searching.`;
 }
 
 /** @param {Turn} turn @param {number} number @param {number | null} open @param {Actions} actions */
 function cite(turn, number, open, actions) {
   const index = sourcesOf(turn).findIndex((each) => each.number === number);
   if (index < 0) return html`<span class="cited soft">[${number}]</span>`;
-  return html`<button class="cited" aria-label=${`Source ${number}`} aria-pressed=${String(index === open)}
+  return html`<button class="cited" aria-label=${say`Source ${number}`} aria-pressed=${String(index === open)}
     @click=${() => actions.show(turn, index)}>${number}</button>`;
 }
 
@@ -55,10 +56,10 @@ function cite(turn, number, open, actions) {
 function facts(turn) {
   if (!turn.facts) return nothing;
   const { passages, seconds, tokens, removed } = turn.facts;
-  const parts = [turn.form === "extractive" ? "Quoted from documents" : "Written by a model", plural(passages, "passage"), duration(seconds)];
-  if (!turn.certain) parts.push("uncertain");
+  const parts = [turn.form === "extractive" ? say`Quoted from documents` : say`Written by a model`, plural(passages, "passage"), duration(seconds)];
+  if (!turn.certain) parts.push(say`uncertain`);
   if (tokens) parts.push(plural(tokens, "token"));
-  if (removed) parts.push(`${plural(removed, "invalid citation")} removed`);
+  if (removed) parts.push(say`${plural(removed, "invalid citation")} removed`);
   return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;
 }
 
@@ -66,7 +67,7 @@ function facts(turn) {
 function sourceList(turn, open, actions) {
   const list = sourcesOf(turn);
   if (!list.length) return nothing;
-  return html`<h3>${!(turn.found && turn.certain) ? "Closest passages" : turn.cited ? "Sources" : "Results"}</h3>
+  return html`<h3>${!(turn.found && turn.certain) ? say`Closest passages` : turn.cited ? say`Sources` : say`Results`}</h3>
     <ol class="sources">
       ${list.map(
         ({ number, chunk }, index) => html`<li><button class="source" aria-current=${String(index === open)}
@@ -82,7 +83,7 @@ function sourceList(turn, open, actions) {
 /** Return why a passage was found; for a stored answer, the name of its file. @param {Source["chunk"]} chunk */
 function reason(chunk) {
   if (chunk.text === undefined) return chunk.filename ?? chunk.external_id;
-  return chunk.matched_question ?? (chunk.matched_question_source ? "matched by another user's question" : "matched by text");
+  return chunk.matched_question ?? (chunk.matched_question_source ? say`matched by another user's question` : say`matched by text`);
 }
 
 /** @param {Turn} turn @param {number | null} open @param {Actions} actions */
@@ -92,24 +93,24 @@ function actionLine(turn, open, actions) {
   const helpful = turn.helpful.get(rated);
   const explain = `${ROOT}/lab/explain?collection=${encodeURIComponent(turn.collection)}#q=${encodeURIComponent(turn.searched)}`;
   return html`<p class="feedback">
-    ${isRated && may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(turn, rated, true)}>\u2713 Helpful</button>
-    <button aria-pressed=${String(helpful === false)} @click=${() => rate(turn, rated, false)}>\u2715 Not helpful</button>` : nothing}
-    ${turn.answer ? html`<button class="quiet" @click=${() => actions.copy(turn)}>Copy</button>` : nothing}
-    ${turn.cited?.length && turn.queryId && actions.share ? html`<button class="quiet" @click=${() => actions.share?.(turn)}>Share</button>` : nothing}
-    ${actions.edit ? html`<button class="quiet" @click=${() => actions.edit?.(turn)}>Edit</button>` : nothing}
-    ${actions.again ? html`<button class="quiet" @click=${() => actions.again?.(turn)}>Ask again</button>` : nothing}
-    ${turn.facts ? html`<a href=${explain}>Explain</a>` : nothing}
+    ${isRated && may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(turn, rated, true)}>\u2713 ${say`Helpful`}</button>
+    <button aria-pressed=${String(helpful === false)} @click=${() => rate(turn, rated, false)}>\u2715 ${say`Not helpful`}</button>` : nothing}
+    ${turn.answer ? html`<button class="quiet" @click=${() => actions.copy(turn)}>${say`Copy`}</button>` : nothing}
+    ${turn.cited?.length && turn.queryId && actions.share ? html`<button class="quiet" @click=${() => actions.share?.(turn)}>${say`Share`}</button>` : nothing}
+    ${actions.edit ? html`<button class="quiet" @click=${() => actions.edit?.(turn)}>${say`Edit`}</button>` : nothing}
+    ${actions.again ? html`<button class="quiet" @click=${() => actions.again?.(turn)}>${say`Ask again`}</button>` : nothing}
+    ${turn.facts ? html`<a href=${explain}>${say`Explain`}</a>` : nothing}
   </p>`;
 }
 
 const OUTCOMES = {
-  accepted: "Thanks. Your question now finds this passage.",
-  already_accepted: "Your question is already linked to this passage.",
-  already_asked: "Your question is already linked to this passage.",
-  taken_back: "Your question was removed from this passage.",
-  not_accepted: "Thanks for your feedback.",
-  chunk_full: "Thanks for your feedback.",
-  held: "Thanks. An editor will review your question.",
+  accepted: say`Thanks. Your question now finds this passage.`,
+  already_accepted: say`Your question is already linked to this passage.`,
+  already_asked: say`Your question is already linked to this passage.`,
+  taken_back: say`Your question was removed from this passage.`,
+  not_accepted: say`Thanks for your feedback.`,
+  chunk_full: say`Thanks for your feedback.`,
+  held: say`Thanks. An editor will review your question.`,
 };
 
 /** @param {Turn} turn @param {string} id of the rated chunk @param {boolean} helpful */

@@ -1,12 +1,13 @@
 // Bar charts: scores and rate-limit usage on a scale from 0 to 1.
 
 import { html, nothing, svg } from "../vendor/lit-html.js";
-import { score } from "./format.js";
+import { count, score } from "./format.js";
+import { say } from "./words.js";
 
 const CHANNELS = /** @type {const} */ ([
-  ["questions", "questions"],
-  ["text", "text"],
-  ["bm25", "words"],
+  ["questions", say`questions`],
+  ["text", say`text`],
+  ["bm25", say`words`],
 ]);
 
 /** @param {number} share @param {string} kind names the colour */
@@ -53,7 +54,7 @@ export function columns(values, lost = "bad-part", chosen) {
 export function channelBars(ranks, question) {
   if (!ranks) return nothing;
   return html`<table class="channels">
-    <caption class="hidden">Scores of the channels</caption>
+    <caption class="hidden">${say`Scores of the channels`}</caption>
     <tbody>
       ${CHANNELS.map(([channel, name]) => {
         const match = ranks[channel];
@@ -61,10 +62,10 @@ export function channelBars(ranks, question) {
           <th scope="row">${name}</th>
           <td>${bar(match?.score ?? 0, channel)}</td>
           <td class="number">${match ? score(match.score) : "\u2013"}</td>
-          <td class="soft">${match ? `rank ${match.rank}` : "not found"}</td>
+          <td class="soft">${match ? say`rank ${count(match.rank)}` : say`not found`}</td>
         </tr>`;
       })}
     </tbody>
   </table>
-  ${question ? html`<p class="soft small">Closest question: <q dir="auto">${question}</q></p>` : nothing}`;
+  ${question ? html`<p class="soft small">${say`Closest question: ${html`<q dir="auto">${question}</q>`}`}</p>` : nothing}`;
 }

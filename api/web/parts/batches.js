@@ -8,16 +8,21 @@ import { bar } from "./bars.js";
 import { ago, count, money, plural, size } from "./format.js";
 import { notify } from "./notice.js";
 import { may } from "./permissions.js";
+import { say } from "./words.js";
 
 const SHOWN = 10;
 const NEXT = /** @type {Record<string, string>} */ ({
-  planning: "Chunks are added until no further one arrives for a while, or the batch is full.",
-  planned: "Its file is uploaded next.",
-  creating: "The provider has its file, and is asked to start it.",
-  running: "The provider works on it, for up to 24 hours.",
-  collecting: "Its results are being stored.",
+  planning: say`Chunks are added until no further one arrives for a while, or the batch is full.`,
+  planned: say`Its file is uploaded next.`,
+  creating: say`The provider has its file, and is asked to start it.`,
+  running: say`The provider works on it, for up to 24 hours.`,
+  collecting: say`Its results are being stored.`,
 });
-const CANCELLED = "It is being cancelled: results that the provider has by then are stored.";
+const CANCELLED = say`It is being cancelled: results that the provider has by then are stored.`;
+const STATES = /** @type {Record<string, string>} */ ({
+  planning: say`planning`, planned: say`planned`, creating: say`creating`, running: say`running`, collecting: say`collecting`,
+  done: say`done`, failed: say`failed`,
+});
 const CANCELLABLE = ["planning", "planned", "creating", "running"];
 const COLOURS = /** @type {Record<string, string>} */ ({ done: "ready", failed: "failed" });
 
@@ -43,27 +48,27 @@ async function cancel(batch) {
 /** Render the newest batches; nothing if the tenant has none. */
 export function batches() {
   if (!seen.items.length) return nothing;
-  return html`<h2>Batches</h2><ul role="list" class="jobs">${repeat(seen.items, (/** @type {Api["BatchView"]} */ each) => each.id, one)}</ul>`;
+  return html`<h2>${say`Batches`}</h2><ul role="list" class="jobs">${repeat(seen.items, (/** @type {Api["BatchView"]} */ each) => each.id, one)}</ul>`;
 }
 
 /** @param {Api["BatchView"]} batch */
 function one(batch) {
-  const name = `Batch of ${plural(batch.lines, "request")}`;
+  const name = say`Batch of ${plural(batch.lines, "request")}`;
   const isOpen = CANCELLABLE.includes(batch.state);
   const next = isOpen && batch.cancelled_at ? CANCELLED : NEXT[batch.state];
   const done = Math.max(batch.done, batch.settled);
   return html`<li class="card" aria-label=${name}>
     <p class="bar-line"><span class="grow"><strong>${name}</strong>
-        <span class="soft small">${batch.state} \u00b7 planned ${ago(batch.created_at)}${batch.ended_at ? ` \u00b7 ended ${ago(batch.ended_at)}` : ""}</span></span>
+        <span class="soft small">${STATES[batch.state] ?? batch.state} \u00b7 ${say`planned ${ago(batch.created_at)}`}${batch.ended_at ? ` \u00b7 ${say`ended ${ago(batch.ended_at)}`}` : ""}</span></span>
       ${isOpen && !batch.cancelled_at && may("write") ? button(batch, name) : nothing}</p>
     ${bar(batch.lines ? done / batch.lines : 0, COLOURS[batch.state] ?? "working")}
-    <p class="soft small number">${count(batch.done)} done at the provider \u00b7 ${count(batch.settled)} settled \u00b7 ${size(batch.bytes)}${batch.cost === null ? "" : ` \u00b7 ${money(batch.cost)}`}</p>
+    <p class="soft small number">${say`${count(batch.done)} done at the provider`} \u00b7 ${say`${count(batch.settled)} settled`} \u00b7 ${size(batch.bytes)}${batch.cost === null ? "" : ` \u00b7 ${money(batch.cost)}`}</p>
     ${next ? html`<p class="small">${next}</p>` : nothing}
     ${batch.error ? html`<p class="bad small" dir="auto">${batch.error}</p>` : nothing}</li>`;
 }
 
 /** @param {Api["BatchView"]} batch @param {string} name */
 function button(batch, name) {
-  const question = "Cancel this batch? Its results are stored; other requests go to the next batch.";
-  return html`<button class="quiet" aria-label=${`Cancel: ${name}`} @click=${() => confirm(question) && cancel(batch)}>Cancel</button>`;
+  const question = say`Cancel this batch? Its results are stored; other requests go to the next batch.`;
+  return html`<button class="quiet" aria-label=${say`Cancel: ${name}`} @click=${() => confirm(question) && cancel(batch)}>${say`Cancel`}</button>`;
 }

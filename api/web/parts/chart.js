@@ -3,6 +3,7 @@
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
 import { count } from "./format.js";
+import { locale, say } from "./words.js";
 
 /**
  * @typedef {"main" | "bad" | "questions" | "text" | "words" | "ready"} Colour
@@ -33,7 +34,7 @@ function show(id, time) {
   redraw();
 }
 
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const short = new Intl.NumberFormat(locale, { notation: "compact", maximumSignificantDigits: 3 });
 
 /** @param {number} value */
 export const shortly = (value) => short.format(value);
@@ -73,8 +74,8 @@ export function chart(given) {
       ${isEmpty || index < 0 ? nothing : values(given, index, amount)}
     </div>
     <div class="marks small soft" aria-hidden="true">${isEmpty ? "\u00a0" : marks.map((time) => html`<span>${mark(time)}</span>`)}</div>
-    <details class=${isEmpty ? "unseen" : ""} @toggle=${toggled}><summary class="small">Show as table</summary>
-      <div class="scrolls by-time" tabindex="0" role="region" aria-label=${`${title} as a table`}><table>
+    <details class=${isEmpty ? "unseen" : ""} @toggle=${toggled}><summary class="small">${say`Show as table`}</summary>
+      <div class="scrolls by-time" tabindex="0" role="region" aria-label=${say`${title} as a table`}><table>
         <thead><tr><th scope="col">${when}</th>${series.map((each) => html`<th scope="col" class="number">${each.name}</th>`)}</tr></thead>
         <tbody>${opened.has(id) ? rows(given, at, amount) : nothing}</tbody></table></div></details></figure>`;
 }
@@ -145,7 +146,7 @@ function reader({ id, title, times, series, at, amount = count }, index) {
     show(id, times[Math.max(0, Math.min(last, next))]);
   };
   const spoken = `${at(times[now])}: ${series.map((each) => `${each.name} ${written(each, now, amount)}`).join(", ")}`;
-  return html`<div class="reader" role="slider" tabindex="0" aria-label=${`${title}, one point at a time`} aria-valuemin="0" aria-valuemax=${last} aria-valuenow=${now} aria-valuetext=${spoken}
+  return html`<div class="reader" role="slider" tabindex="0" aria-label=${say`${title}, one point at a time`} aria-valuemin="0" aria-valuemax=${last} aria-valuenow=${now} aria-valuetext=${spoken}
     @pointermove=${pointed} @pointerdown=${pointed} @pointerleave=${left} @keydown=${pressed} @focus=${() => shown?.id !== id && show(id, times[last])} @blur=${() => show(id, undefined)}></div>`;
 }
 

@@ -3,16 +3,19 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, latest } from "../api.js";
 import { redraw } from "../store.js";
-import { chart, shortly } from "./chart.js";
-import { clockSeconds, clockTime, count, dayOf, dayTime, money, plural } from "./format.js";
+import { chart } from "./chart.js";
+import { clockSeconds, clockTime, count, dayOf, dayTime, money, plural, shortMoney } from "./format.js";
 import { notify } from "./notice.js";
+import { say } from "./words.js";
 
-const SPANS = /** @type {const} */ ([[60, 1, "1 h", "minute"], [360, 5, "6 h", "5 minutes"], [1440, 15, "24 h", "15 minutes"]]); // minutes of the chart and of a column
+const SPANS = /** @type {const} */ ([[60, 1, say`${1} h`, say`Chunks per minute`], [360, 5, say`${6} h`, say`Chunks per 5 minutes`], [1440, 15, say`${24} h`, say`Chunks per 15 minutes`]]); // minutes of the chart and of a column
 const NAMES = /** @type {const} */ (["chunks", "dead_chunks", "documents", "failed_documents"]);
 const DAYS = 30;
 const SAMPLES = 300; // ten minutes
 const GAP = 10_000; // milliseconds without a sample that interrupt the line
 const COMPONENTS = ["llm", "embedding"];
+/** The names of components and of their limits. @type {Record<string, {name: string, limit: string}>} */
+const CALLS = { llm: { name: say`llm`, limit: say`llm limit` }, embedding: { name: say`embedding`, limit: say`embedding limit` } };
 
 /** @typedef {{time: string, calls: Record<string, {running: number, most: number | null}> | null, waiting: number, later: number}} Sample */
 
@@ -68,11 +71,11 @@ export function throughput() {
   const sum = (name) => of(name).reduce((total, each) => total + each, 0);
   const [chunks, dead, documents, failed] = NAMES.map(sum);
   return chart({
-    id: "throughput", title: `Chunks per ${words}`, times: [...columns.keys()], at: width > 1 ? dayTime : clockTime, mark: clockTime, when: width > 1 ? "from" : "minute", whole: true, empty: "No work finished in this time.",
-    tools: html`<div role="group" aria-label="Time shown" class="tabs">${SPANS.map(([minutes, , name]) => html`<button class="quiet" aria-pressed=${String(minutes === drawn.minutes)} @click=${() => choose(minutes)}>${name}</button>`)}</div>`,
-    facts: html`${plural(chunks, "chunk")} of ${plural(documents, "document")}${dead || failed ? html`, <span class="bad">${plural(dead, "chunk")} and ${plural(failed, "document")} failed</span>` : nothing}`,
-    series: [{ name: "ready", colour: "main", values: of("chunks") }, { name: "failed", colour: "bad", values: of("dead_chunks") },
-      { name: "documents", values: of("documents") }, { name: "failed documents", values: of("failed_documents") }],
+    id: "throughput", title: words, times: [...columns.keys()], at: width > 1 ? dayTime : clockTime, mark: clockTime, when: width > 1 ? say`from` : say`minute`, whole: true, empty: say`No work finished in this time.`,
+    tools: html`<div role="group" aria-label=${say`Time shown`} class="tabs">${SPANS.map(([minutes, , name]) => html`<button class="quiet" aria-pressed=${String(minutes === drawn.minutes)} @click=${() => choose(minutes)}>${name}</button>`)}</div>`,
+    facts: html`${say`${plural(chunks, "chunk")} of ${plural(documents, "document")}`}${dead || failed ? html`, <span class="bad">${say`${plural(dead, "chunk")} and ${plural(failed, "document")} failed`}</span>` : nothing}`,
+    series: [{ name: say`ready`, colour: "main", values: of("chunks") }, { name: say`failed`, colour: "bad", values: of("dead_chunks") },
+      { name: say`documents`, values: of("documents") }, { name: say`failed documents`, values: of("failed_documents") }],
   });
 }
 
@@ -103,13 +106,13 @@ export function callsInFlight() {
   const lines = components.flatMap((name, index) => {
     const colour = /** @type {const} */ (["main", "words"])[index];
     const limit = of(name, "most");
-    return [{ name, colour, values: of(name, "running") },
-      ...(limit.some((each) => each !== null) ? [{ name: `${name} limit`, colour, dashed: true, values: limit }] : [])];
+    return [{ name: CALLS[name].name, colour, values: of(name, "running") },
+      ...(limit.some((each) => each !== null) ? [{ name: CALLS[name].limit, colour, dashed: true, values: limit }] : [])];
   });
   return chart({
-    id: "calls", title: "Calls in flight", times: samples.map((each) => each.time), at: clockSeconds, when: "time", whole: true, lines: true, range: [0, 1],
-    facts: "since you opened this screen, at most 10 min", empty: "Unknown: the broker is unavailable.",
-    series: [...lines, { name: "items waiting", values: known("waiting") }, { name: "waiting for a retry", values: known("later") }],
+    id: "calls", title: say`Calls in flight`, times: samples.map((each) => each.time), at: clockSeconds, when: say`time`, whole: true, lines: true, range: [0, 1],
+    facts: say`since you opened this screen, at most 10 min`, empty: say`Unknown: the broker is unavailable.`,
+    series: [...lines, { name: say`items waiting`, values: known("waiting") }, { name: say`waiting for a retry`, values: known("later") }],
   });
 }
 
@@ -119,7 +122,6 @@ function lastDays(items) {
   return Array.from({ length: DAYS }, (_, index) => new Date(today - (DAYS - 1 - index) * 86_400_000).toISOString().slice(0, 10));
 }
 
-const dollars = (/** @type {number} */ value) => `$${shortly(value)}`;
 
 /** Draw the costs, or the tokens if no price is known. */
 export function costs() {
@@ -133,12 +135,12 @@ export function costs() {
   const main = isPriced ? cost : tokens;
   const total = days.reduce((sum, each) => sum + main(each), 0);
   const unpriced = days.reduce((sum, each) => sum + each.unpriced_calls, 0);
-  const inTable = isPriced ? [{ name: "tokens", values: by(() => true, tokens), amount: count }] : [];
+  const inTable = isPriced ? [{ name: say`tokens`, values: by(() => true, tokens), amount: count }] : [];
   return chart({
-    id: "costs", title: isPriced ? "Cost per day" : "Tokens per day", times, at: dayOf, when: "day (UTC)", whole: !isPriced, empty: `No calls in the last ${DAYS} days.`,
-    ...(isPriced ? { amount: money, tick: dollars } : {}),
-    facts: `${isPriced ? money(total) : `${count(total)} tokens`} in ${DAYS} days${unpriced ? `, ${plural(unpriced, "call")} without a price` : ""}`,
-    series: [{ name: "questions", colour: "questions", values: by((each) => each.kind === "generate", main) }, { name: "embedding", colour: "text", values: by((each) => each.kind === "embed", main) },
-      ...inTable, { name: "calls", values: by(() => true, (each) => each.calls), amount: count }],
+    id: "costs", title: isPriced ? say`Cost per day` : say`Tokens per day`, times, at: dayOf, when: say`day (UTC)`, whole: !isPriced, empty: say`No calls in the last ${DAYS} days.`,
+    ...(isPriced ? { amount: money, tick: shortMoney } : {}),
+    facts: [say`${isPriced ? money(total) : plural(total, "token")} in ${DAYS} days`, ...(unpriced ? [say`${plural(unpriced, "call")} without a price`] : [])].join(", "),
+    series: [{ name: say`questions`, colour: "questions", values: by((each) => each.kind === "generate", main) }, { name: say`embedding`, colour: "text", values: by((each) => each.kind === "embed", main) },
+      ...inTable, { name: say`calls`, values: by(() => true, (each) => each.calls), amount: count }],
   });
 }

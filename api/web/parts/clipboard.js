@@ -1,10 +1,11 @@
 // Copying. Browsers offer the clipboard to pages over HTTPS and on this computer only; elsewhere, selected text is copied.
 
 import { notify } from "./notice.js";
+import { say } from "./words.js";
 
 /** Copy a text, and report it. @param {string} text @param {string} words notice about the success */
 export async function copy(text, words) {
-  notify((await copied(text)) ? words : "The browser did not allow copying.");
+  notify((await copied(text)) ? words : say`The browser did not allow copying.`);
 }
 
 /** Copy a text; return whether it was copied. @param {string} text */

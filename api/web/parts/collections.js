@@ -4,6 +4,7 @@ import { html } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { get } from "../api.js";
 import { redraw, remember, remembered } from "../store.js";
+import { say } from "./words.js";
 
 /** @type {{items: {name: string, documents: Record<string, number>, points: number | null, notice?: string | null}[], chosen: string}} */
 export const collections = { items: [], chosen: named() ?? remembered("collection", "default") };
@@ -74,11 +75,11 @@ export function collectionPicker(chosen) {
     const typed = (event) => (names.includes(event.target.value) ? choose(event) : (event.target.value = collections.chosen));
     /** @param {On<HTMLInputElement>} event */
     const entered = (event) => event.target.select();
-    return html`<label class="picker"><span class="hidden">Collection</span>
+    return html`<label class="picker"><span class="hidden">${say`Collection`}</span>
       <input list="collections" .value=${live(collections.chosen)} @focus=${entered} @change=${typed}>
       <datalist id="collections">${options.map((name) => html`<option value=${name}></option>`)}</datalist></label>`;
   }
-  return html`<label class="picker"><span class="hidden">Collection</span>
+  return html`<label class="picker"><span class="hidden">${say`Collection`}</span>
     <select .value=${live(collections.chosen)} @change=${choose}>
       ${options.map((name) => html`<option value=${name} ?selected=${name === collections.chosen}>${name}</option>`)}
     </select></label>`;

@@ -7,6 +7,7 @@ import { redraw } from "../store.js";
 import { isLasting, matching, nameFrom, remove, store, stored } from "./conversations.js";
 import { ago, plural } from "./format.js";
 import { notify } from "./notice.js";
+import { say } from "./words.js";
 
 /** @import { Conversation } from "./conversations.js" */
 
@@ -31,12 +32,12 @@ export function conversationList(current, deleted) {
   /** @param {On<HTMLInputElement>} event */
   const typed = (event) => ((words = event.target.value), redraw());
   return html`<aside class="conversations" id="conversations" aria-labelledby="conversations-title">
-    <h2 id="conversations-title" tabindex="-1">Conversations</h2>
-    ${items.length > MANY || words ? html`<input type="search" aria-label="Search conversations" placeholder="Search" .value=${words} @input=${typed}>` : nothing}
+    <h2 id="conversations-title" tabindex="-1">${say`Conversations`}</h2>
+    ${items.length > MANY || words ? html`<input type="search" aria-label=${say`Search conversations`} placeholder=${say`Search`} .value=${words} @input=${typed}>` : nothing}
     ${shown.length ? html`<ul role="list">${repeat(shown, (/** @type {Conversation} */ each) => each.id, (/** @type {Conversation} */ each) => row(each, each.id === current, deleted))}</ul>`
-      : html`<p class="soft small">${items.length ? "No matching conversations." : "Your questions and answers will appear here."}</p>`}
-    <p class="soft small">${isLasting ? "Stored only in this browser, under a digest of this key." : "Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone."}</p>
-    ${items.length > 1 ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>Delete all</button>` : nothing}
+      : html`<p class="soft small">${items.length ? say`No matching conversations.` : say`Your questions and answers will appear here.`}</p>`}
+    <p class="soft small">${isLasting ? say`Stored only in this browser, under a digest of this key.` : say`Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.`}</p>
+    ${items.length > 1 ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>${say`Delete all`}</button>` : nothing}
   </aside>`;
 }
 
@@ -46,8 +47,8 @@ function row(each, isCurrent, deleted) {
   return html`<li><a href=${addressOf(each)} aria-current=${isCurrent ? "true" : "false"}>
       <span class="clip" dir="auto">${each.name}</span>
       <span class="soft small">${plural(each.turns.length, "question")} \u00b7 ${ago(new Date(each.at).toISOString())}</span></a>
-    <button class="quiet" aria-label=${`Rename ${each.name}`} @click=${() => startRenaming(each.id)}>\u270e</button>
-    <button class="quiet" aria-label=${`Delete ${each.name}`} @click=${() => erase([each], deleted)}>\u2715</button></li>`;
+    <button class="quiet" aria-label=${say`Rename ${each.name}`} @click=${() => startRenaming(each.id)}>\u270e</button>
+    <button class="quiet" aria-label=${say`Delete ${each.name}`} @click=${() => erase([each], deleted)}>\u2715</button></li>`;
 }
 
 /** @param {string} id */
@@ -83,13 +84,13 @@ function nameField(each) {
   };
   /** @param {On<HTMLInputElement>} event */
   const left = (event) => save(event.target.value);
-  return html`<input id="conversation-name" aria-label="Name of the conversation" dir="auto" .value=${each.name} @keydown=${pressed} @blur=${left}>`;
+  return html`<input id="conversation-name" aria-label=${say`Name of the conversation`} dir="auto" .value=${each.name} @keydown=${pressed} @blur=${left}>`;
 }
 
 /** @param {Conversation[]} conversations @param {(ids: string[]) => void} deleted */
 function erase(conversations, deleted) {
   const undo = remove(conversations);
   deleted(conversations.map((each) => each.id));
-  notify(conversations.length > 1 ? `${plural(conversations.length, "conversation")} deleted.` : "Conversation deleted.", { undo, seconds: SECONDS });
+  notify(conversations.length > 1 ? say`${plural(conversations.length, "conversation")} deleted.` : say`Conversation deleted.`, { undo, seconds: SECONDS });
   toList();
 }

@@ -3,7 +3,8 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { post } from "../api.js";
 import { redraw } from "../store.js";
-import { count, plural, duration, size, totalCost } from "./format.js";
+import { plural, duration, size, totalCost } from "./format.js";
+import { say } from "./words.js";
 
 const SAMPLE_FILES = 200; // files in a request
 const SAMPLE_BYTES = 4 * 1024 * 1024 - 64 * 1024;
@@ -31,7 +32,7 @@ export async function offer(chosen, collection, ask, send) {
   try {
     const reply = await post("/v1/documents/estimate", form(files, collection));
     Object.assign(mine, { estimate: reply.estimate, leftOut: reply.left_out.length });
-    if (!reply.estimate) mine.problem = { message: "The cost of these files cannot be estimated before they are parsed." };
+    if (!reply.estimate) mine.problem = { message: say`The cost of these files cannot be estimated before they are parsed.` };
   } catch (problem) {
     mine.problem = problem;
   }
@@ -64,19 +65,19 @@ function offered(each) {
   const { files, collection, estimate, leftOut, problem, send } = each;
   const end = () => ((offers = offers.filter((other) => other !== each)), redraw());
   const bytes = files.reduce((sum, { file }) => sum + file.size, 0);
-  return html`<section class="card" role="status" aria-label="Cost estimate">
-    <p><strong>${plural(files.length, "file")}, ${size(bytes)}</strong> for <span dir="auto">\u201c${collection}\u201d</span>${estimate ? html`: ${summary(estimate)}` : problem ? nothing : ". Estimating the cost\u2026"}</p>
+  return html`<section class="card" role="status" aria-label=${say`Cost estimate`}>
+    <p>${say`${html`<strong>${plural(files.length, "file")}, ${size(bytes)}</strong>`} for ${html`<span dir="auto">${say`\u201c${collection}\u201d`}</span>`}`}${estimate ? html`: ${summary(estimate)}` : problem ? nothing : html`. ${say`Estimating the cost\u2026`}`}</p>
     ${problem ? html`<p class="soft">${problem.message}</p>` : nothing}
-    ${leftOut ? html`<p class="soft small">${plural(leftOut, "file")} in the sample cannot be estimated before parsing. The estimate assumes that they are like the others.</p>` : nothing}
-    <p class="soft small">Nothing has been uploaded yet. Reloading the page discards this selection.</p>
-    <p class="tools"><button class="main" ?disabled=${!estimate && !problem} @click=${() => (end(), send(files))}>Upload</button><button @click=${end}>Cancel</button></p>
+    ${leftOut ? html`<p class="soft small">${say`${plural(leftOut, "file")} in the sample cannot be estimated before parsing. The estimate assumes that they are like the others.`}</p>` : nothing}
+    <p class="soft small">${say`Nothing has been uploaded yet. Reloading the page discards this selection.`}</p>
+    <p class="tools"><button class="main" ?disabled=${!estimate && !problem} @click=${() => (end(), send(files))}>${say`Upload`}</button><button @click=${end}>${say`Cancel`}</button></p>
   </section>`;
 }
 
 /** @param {Api["EstimateView"]} each */
 function summary(each) {
-  const parts = [`about ${plural(each.calls, "call")}`, `${count(each.prompt_tokens + each.completion_tokens)} tokens`];
+  const parts = [say`about ${plural(each.calls, "call")}`, plural(each.prompt_tokens + each.completion_tokens, "token")];
   parts.push(totalCost([each.llm_cost, each.embedding_cost]));
-  if (each.seconds !== null) parts.push(`${duration(each.seconds)} at the rate limits`);
+  if (each.seconds !== null) parts.push(say`${duration(each.seconds)} at the rate limits`);
   return parts.join(" \u00b7 ");
 }

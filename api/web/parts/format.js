@@ -1,17 +1,35 @@
 // Numbers, times and names as people read them.
 
-const numbers = new Intl.NumberFormat("en");
-const times = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+import { counted, language, locale, say } from "./words.js";
+
+const numbers = new Intl.NumberFormat(locale);
+const times = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
 const UNITS = /** @type {const} */ ([["day", 86400], ["hour", 3600], ["minute", 60]]);
+const dateLocale = language === "en" ? "en-GB" : locale; // 27 Nov 2026, and 24 hours, in each language
 
 /** @param {number} value */
 export const count = (value) => numbers.format(value);
 
+const lists = new Intl.ListFormat(locale);
+
+/** Join texts: 3, 4, and 5. @param {string[]} texts */
+export const listed = (texts) => lists.format(texts);
+
+/** @type {Map<number, Intl.NumberFormat>} */
+const decimals = new Map();
+
+/** Return a number with a fixed number of decimals. @param {number} value @param {number} digits */
+export function decimal(value, digits) {
+  const known = decimals.get(digits) ?? new Intl.NumberFormat(locale, { minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: false });
+  decimals.set(digits, known);
+  return known.format(value);
+}
+
 /** @param {number} value a score, not a percentage */
-export const score = (value) => value.toFixed(2);
+export const score = (value) => decimal(value, 2);
 
 /** @param {number} value @param {string} one @param {string} [many] */
-export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+export const plural = (value, one, many = `${one}s`) => counted(value, count(value), one, many);
 
 /** @param {string} time as the API returns it */
 export function ago(time) {
@@ -19,38 +37,38 @@ export function ago(time) {
   for (const [unit, size] of UNITS) {
     if (seconds >= size) return times.format(-Math.floor(seconds / size), unit);
   }
-  return "just now";
+  return say`just now`;
 }
 
 /** @param {string} time in the future, as the API returns it */
 export function until(time) {
   const seconds = (Date.parse(time) - Date.now()) / 1000;
-  return seconds <= 0 ? "now" : `in ${duration(seconds)}`;
+  return seconds <= 0 ? say`now` : say`in ${duration(seconds)}`;
 }
 
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const clock = new Intl.DateTimeFormat(dateLocale, { hour: "2-digit", minute: "2-digit" });
 
 /** @param {string} time as the API returns it */
 export const clockTime = (time) => clock.format(new Date(time));
 
-const precise = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const precise = new Intl.DateTimeFormat(dateLocale, { timeStyle: "medium" });
 
 /** @param {string} time as the API returns it */
 export const clockSeconds = (time) => precise.format(new Date(time));
 
-const dayTimes = new Intl.DateTimeFormat("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
+const dayTimes = new Intl.DateTimeFormat(dateLocale, { weekday: "short", hour: "2-digit", minute: "2-digit" });
 
 /** @param {string} time as the API returns it */
 export const dayTime = (time) => dayTimes.format(new Date(time));
 
-const days = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+const days = new Intl.DateTimeFormat(dateLocale, { day: "numeric", month: "short", timeZone: "UTC" });
 
-const localDays = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const localDays = new Intl.DateTimeFormat(dateLocale, { day: "numeric", month: "short" });
 
 /** @param {string} time as the API returns it; a day is in UTC */
 export const dayOf = (time) => (time.length > 10 ? localDays : days).format(new Date(time));
 
-const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
+const dates = new Intl.DateTimeFormat(dateLocale, { dateStyle: "medium" });
 
 /** @param {string} time as the API returns it */
 export const dateOf = (time) => dates.format(new Date(time));
@@ -58,36 +76,42 @@ export const dateOf = (time) => dates.format(new Date(time));
 /** Return a duration in the largest suitable units, like the server: 40 s, 43 min, 2 h 5 min, 3 d 4 h. @param {number} seconds */
 export function duration(seconds) {
   const [minutes, hours] = [Math.round(seconds / 60), Math.round(seconds / 3600)];
-  if (seconds < 1) return `${seconds < 0.01 ? Number((seconds * 1000).toFixed(1)) : Math.round(seconds * 1000)} ms`;
-  if (seconds < 90) return `${seconds < 10 ? Number(seconds.toFixed(1)) : Math.round(seconds)} s`;
-  if (minutes < 90) return `${minutes} min`;
-  return hours < 48 ? twoUnits(minutes, 60, "h", "min") : twoUnits(hours, 24, "d", "h");
+  if (seconds < 1) return say`${numbers.format(seconds < 0.01 ? Number((seconds * 1000).toFixed(1)) : Math.round(seconds * 1000))} ms`;
+  if (seconds < 90) return say`${seconds < 10 ? numbers.format(Number(seconds.toFixed(1))) : Math.round(seconds)} s`;
+  if (minutes < 90) return say`${minutes} min`;
+  if (hours < 48) return minutes % 60 ? say`${Math.floor(minutes / 60)} h ${minutes % 60} min` : say`${minutes / 60} h`;
+  return hours % 24 ? say`${Math.floor(hours / 24)} d ${hours % 24} h` : say`${hours / 24} d`;
 }
-
-/** @param {number} total of the small unit @param {number} size @param {string} large @param {string} small */
-const twoUnits = (total, size, large, small) => `${Math.floor(total / size)} ${large}${total % size ? ` ${total % size} ${small}` : ""}`;
 
 /** Return the start of a text, without half of a character. @param {string} text @param {number} most UTF-16 units */
 export const cut = (text, most) => text.slice(0, most).replace(/[\ud800-\udbff]$/, "");
 
-/** @param {number | null} dollars */
-export function money(dollars) {
-  if (dollars === null || dollars === undefined) return "";
-  return dollars < 0.01 && dollars > 0 ? `$${dollars.toPrecision(1)}` : `$${dollars.toFixed(2)}`;
+const DOLLARS = /** @type {const} */ ({ style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" });
+const dollars = new Intl.NumberFormat(locale, DOLLARS);
+const compactDollars = new Intl.NumberFormat(locale, { ...DOLLARS, notation: "compact", maximumSignificantDigits: 3 });
+const smallDollars = new Intl.NumberFormat(locale, { ...DOLLARS, maximumSignificantDigits: 1 });
+
+/** @param {number | null} cost in dollars */
+export function money(cost) {
+  if (cost === null || cost === undefined) return "";
+  return (cost < 0.01 && cost > 0 ? smallDollars : dollars).format(cost);
 }
+
+/** @param {number} cost in dollars */
+export const shortMoney = (cost) => compactDollars.format(cost);
 
 /** Return the sum of costs, of which null ones are unknown. @param {(number | null)[]} costs */
 export function totalCost(costs) {
   const known = costs.filter((each) => each !== null);
-  if (!known.length) return "price unknown";
+  if (!known.length) return say`price unknown`;
   const sum = money(known.reduce((total, each) => total + each, 0));
-  return known.length < costs.length ? `at least ${sum}` : sum;
+  return known.length < costs.length ? say`at least ${sum}` : sum;
 }
 
 /** @param {number} bytes */
 export function size(bytes) {
   if (bytes < 1000) return `${bytes} B`;
-  return bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+  return bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${decimal(bytes / 1e6, 1)} MB`;
 }
 
 /** @param {{title: string | null, filename: string | null, external_id: string}} document */

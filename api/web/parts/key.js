@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { key, storeKey, onKeyRequired } from "../api.js";
 import { redraw } from "../store.js";
 import { loadPermissions } from "./permissions.js";
+import { say } from "./words.js";
 
 /** @type {{resolve: () => void, refused: boolean} | null} */
 let pending = null;
@@ -50,12 +51,12 @@ export function keyDialog() {
   const cancelled = (event) => event.preventDefault();
   return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled} @close=${() => pending && redraw()}>
     <form @submit=${given}>
-      <h2 id="key-title">API key required</h2>
-      <p>${pending.refused ? "The server no longer accepts this key." : "This server requires an API key."}
-        The operator creates keys with <code>foreask keys make</code>.</p>
-      <label>Key <input name="key" type="password" autocomplete="off" required autofocus></label>
-      <label class="check"><input name="remember" type="checkbox"> Remember on this device</label>
-      <button class="main" type="submit">Continue</button>
+      <h2 id="key-title">${say`API key required`}</h2>
+      <p>${pending.refused ? say`The server no longer accepts this key.` : say`This server requires an API key.`}
+        ${say`The operator creates keys with ${html`<code>foreask keys make</code>`}.`}</p>
+      <label>${say`Key`} <input name="key" type="password" autocomplete="off" required autofocus></label>
+      <label class="check"><input name="remember" type="checkbox"> ${say`Remember on this device`}</label>
+      <button class="main" type="submit">${say`Continue`}</button>
     </form>
   </dialog>`;
 }

@@ -1,6 +1,7 @@
 // The originals that the page can show, by name and declared type. Their bytes are checked when they are shown.
 
 import { html, nothing } from "../vendor/lit-html.js";
+import { say } from "./words.js";
 
 /** @typedef {"pdf" | "picture" | "table"} Kind */
 
@@ -18,8 +19,8 @@ export function kindOf({ filename, external_id, media_type }) {
 
 /** @param {Kind} kind @param {number | null} page */
 export function openingOf(kind, page) {
-  if (kind === "pdf") return page ? `Open at page ${page}` : "Open PDF";
-  return kind === "picture" ? "Show picture" : "Show table";
+  if (kind === "pdf") return page ? say`Open at page ${page}` : say`Open PDF`;
+  return kind === "picture" ? say`Show picture` : say`Show table`;
 }
 
 /**

@@ -3,8 +3,9 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, post } from "../api.js";
 import { redraw } from "../store.js";
-import { ago, plural, nameOf, opening } from "./format.js";
+import { ago, count, plural, nameOf, opening } from "./format.js";
 import { problemCard } from "./notice.js";
+import { say } from "./words.js";
 
 const CANDIDATES = 9; // one digit key each
 
@@ -116,11 +117,11 @@ export function labelling() {
   const [question] = session.waiting;
   /** @param {KeyboardEvent} event */
   const keyed = (event) => pressed(session, event);
-  return html`<section class="labelling" id="labelling" tabindex="-1" aria-label="Label questions" @keydown=${keyed}>
+  return html`<section class="labelling" id="labelling" tabindex="-1" aria-label=${say`Label questions`} @keydown=${keyed}>
     ${problemCard(session.problem, session.again)}
-    ${question ? one(session, question) : !session.loaded ? nothing : html`<p class="empty soft">${session.done ? `${plural(session.done, "question")} labelled. ` : ""}No more questions to label. Recent questions are kept for a few days.</p>`}
-    <div class="tools"><button @click=${stopLabelling}>Done</button>
-      <span class="soft small">${plural(session.waiting.length, "question")} left \u00b7 ${session.done} labelled \u00b7 press 1–9 to select, Space for the next question</span></div>
+    ${question ? one(session, question) : !session.loaded ? nothing : html`<p class="empty soft">${session.done ? html`${say`${plural(session.done, "question")} labelled.`} ` : nothing}${say`No more questions to label. Recent questions are kept for a few days.`}</p>`}
+    <div class="tools"><button @click=${stopLabelling}>${say`Done`}</button>
+      <span class="soft small">${say`${plural(session.waiting.length, "question")} left`} \u00b7 ${say`${count(session.done)} labelled`} \u00b7 ${say`press 1–9 to select, Space for the next question`}</span></div>
   </section>`;
 }
 
@@ -128,10 +129,10 @@ export function labelling() {
 function one(session, question) {
   const { found, ticked } = session;
   return html`<h2 dir="auto">${question.question}</h2><p class="soft small">${plural(question.times, "time")} \u00b7 ${ago(question.last_at)}</p>
-    ${found === null ? html`<p class="soft">Searching\u2026</p>` : nothing}
+    ${found === null ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     <ul role="list" class="candidates">${(found ?? []).map((chunk, index) => html`<li><label>
       <input type="checkbox" .checked=${ticked.has(chunk.external_id)} @change=${() => tick(session, chunk.external_id)}>
       <span class="number soft">${index + 1}</span>
       <span class="grow"><span class="name" dir="auto">${nameOf(chunk)}</span><span class="soft small" dir="auto">${opening(chunk.text, 220)}</span></span></label></li>`)}</ul>
-    <button class="main" ?disabled=${found === null} @click=${() => settle(session)}>${ticked.size ? "Save and continue" : "None of these: skip"}</button>`;
+    <button class="main" ?disabled=${found === null} @click=${() => settle(session)}>${ticked.size ? say`Save and continue` : say`None of these: skip`}</button>`;
 }

@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { Lexer } from "../vendor/marked.js";
+import { say } from "./words.js";
 
 const CITATION = /\[(\d{1,3})\]/g;
 const PICTURE = /^\[(?:image|picture)(?::\s*(.*))?\]$/i;
@@ -67,7 +68,7 @@ export function tableOf(lines, isMarked) {
 function table(token, cite, isMarked = () => false) {
   /** @param {any} cell */
   const side = (cell) => (cell.align === "right" || cell.align === "center" ? cell.align : "");
-  return html`<div class="table-box" tabindex="0" role="region" aria-label="Table"><table>
+  return html`<div class="table-box" tabindex="0" role="region" aria-label=${say`Table`}><table>
     <thead><tr>${token.header.map((/** @type {any} */ cell) => html`<th class=${side(cell)}>${inlines(cell.tokens, cite)}</th>`)}</tr></thead>
     <tbody>${token.rows.map((/** @type {any[]} */ row, /** @type {number} */ index) => html`<tr class=${isMarked(index) ? "cited-row" : nothing}>${row.map((cell) => html`<td class=${side(cell)}>${inlines(cell.tokens, cite)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
@@ -113,7 +114,7 @@ function words(text, cite) {
 }
 
 /** @param {string | undefined} name */
-const picture = (name) => html`<span class="picture">Picture${name ? `: ${name}` : ""}</span>`;
+const picture = (name) => html`<span class="picture">${name ? say`Picture: ${name}` : say`Picture`}</span>`;
 
 /** Replace character references, which the parser leaves. @param {string} text */
 const decoded = (text) => text.replace(REFERENCE, (whole, decimal, hex, name) => {

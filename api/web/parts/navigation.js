@@ -4,43 +4,45 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, forgetKey, key } from "../api.js";
 import { redraw } from "../store.js";
 import { icon } from "./icon.js";
+import { languagePicker } from "./language.js";
 import { may } from "./permissions.js";
+import { say } from "./words.js";
 
 /** @typedef {{path: string, words: string, sign: string, scope?: Parameters<typeof may>[0], letter?: string, first?: boolean}} Screen */
 
 /** @type {{name: string, screens: Screen[]}[]} */
 const GROUPS = [
-  { name: "", screens: [{ path: "/ask", words: "Ask", sign: "message-circle-question-mark", scope: "ask", letter: "a", first: true }] },
+  { name: "", screens: [{ path: "/ask", words: say`Ask`, sign: "message-circle-question-mark", scope: "ask", letter: "a", first: true }] },
   {
-    name: "Library",
+    name: say`Library`,
     screens: [
-      { path: "/documents", words: "Documents", sign: "files", scope: "read", letter: "d", first: true },
-      { path: "/sources", words: "Sources", sign: "folder-sync", scope: "read", letter: "s" },
+      { path: "/documents", words: say`Documents`, sign: "files", scope: "read", letter: "d", first: true },
+      { path: "/sources", words: say`Sources`, sign: "folder-sync", scope: "read", letter: "s" },
     ],
   },
   {
-    name: "Insights",
+    name: say`Insights`,
     screens: [
-      { path: "/questions", words: "Questions", sign: "list-checks", scope: "manage", letter: "q" },
-      { path: "/gaps", words: "Gaps", sign: "search-x", scope: "manage", letter: "g" },
+      { path: "/questions", words: say`Questions`, sign: "list-checks", scope: "manage", letter: "q" },
+      { path: "/gaps", words: say`Gaps`, sign: "search-x", scope: "manage", letter: "g" },
     ],
   },
   {
-    name: "Lab",
+    name: say`Lab`,
     screens: [
-      { path: "/lab/explain", words: "Explain", sign: "scan-search", scope: "ask", letter: "e" },
-      { path: "/lab/try", words: "Try", sign: "flask-conical", scope: "write", letter: "t" },
-      { path: "/lab/compare", words: "Compare", sign: "scale", scope: "manage", letter: "c" },
+      { path: "/lab/explain", words: say`Explain`, sign: "scan-search", scope: "ask", letter: "e" },
+      { path: "/lab/try", words: say`Try`, sign: "flask-conical", scope: "write", letter: "t" },
+      { path: "/lab/compare", words: say`Compare`, sign: "scale", scope: "manage", letter: "c" },
     ],
   },
   {
-    name: "Operations",
+    name: say`Operations`,
     screens: [
-      { path: "/work", words: "Work", sign: "activity", scope: "read", letter: "w", first: true },
-      { path: "/jobs", words: "Jobs", sign: "list-todo", scope: "read", letter: "j" },
-      { path: "/keys", words: "Keys", sign: "key-round", scope: "manage", letter: "k" },
-      { path: "/limits", words: "Limits", sign: "gauge", scope: "manage", letter: "l" },
-      { path: "/audit", words: "Audit", sign: "scroll-text", scope: "manage", letter: "u" },
+      { path: "/work", words: say`Work`, sign: "activity", scope: "read", letter: "w", first: true },
+      { path: "/jobs", words: say`Jobs`, sign: "list-todo", scope: "read", letter: "j" },
+      { path: "/keys", words: say`Keys`, sign: "key-round", scope: "manage", letter: "k" },
+      { path: "/limits", words: say`Limits`, sign: "gauge", scope: "manage", letter: "l" },
+      { path: "/audit", words: say`Audit`, sign: "scroll-text", scope: "manage", letter: "u" },
     ],
   },
   { name: "", screens: [{ path: "/api", words: "API", sign: "code-xml" }] },
@@ -67,11 +69,12 @@ export function closeMenu() {
 export function navigation(path) {
   const current = SCREENS.find((screen) => path.startsWith(screen.path) || (path === "/" && screen.path === "/ask"));
   const toggle = () => ((open = !open), redraw());
-  return html`<nav class=${open ? "rail open" : "rail"} aria-label="Main">
+  return html`<nav class=${open ? "rail open" : "rail"} aria-label=${say`Main`}>
     <span class="mark" aria-hidden="true">foreask</span>
     ${GROUPS.map((group) => links(group, current))}
-    ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>Remove key</button>` : nothing}
-    <button class="menu" aria-expanded=${open} data-current=${Boolean(current && !current.first)} @click=${toggle}>${icon("menu")}Menu</button>
+    ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>${say`Remove key`}</button>` : nothing}
+    ${languagePicker()}
+    <button class="menu" aria-expanded=${open} data-current=${Boolean(current && !current.first)} @click=${toggle}>${icon("menu")}${say`Menu`}</button>
   </nav>`;
 }
 

@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
 import { duration } from "./format.js";
+import { say } from "./words.js";
 
 /** @type {{text: string, undo?: () => void, then?: () => void} | null} */
 let shown = null;
@@ -41,8 +42,8 @@ export function notice() {
     ${shown
       ? html`<div class="notice">
           <span>${shown.text}</span>
-          ${shown.undo ? html`<button class="quiet" @click=${undo}>Undo</button>` : nothing}
-          <button class="quiet" aria-label="Close" @click=${end}>\u2715</button>
+          ${shown.undo ? html`<button class="quiet" @click=${undo}>${say`Undo`}</button>` : nothing}
+          <button class="quiet" aria-label=${say`Close`} @click=${end}>\u2715</button>
         </div>`
       : nothing}
   </div>`;
@@ -59,8 +60,8 @@ export function problemCard(problem, again) {
     <p role="alert">${problem.message}</p>
     <p class="soft small">
       ${problem.component ? html`${problem.component} \u00b7 ` : nothing}
-      ${problem.requestId ? html`request <code>${problem.requestId}</code>` : nothing}
-      ${again ? html`<button class="quiet" ?disabled=${seconds > 0} @click=${again}>${seconds ? `Try again in ${duration(seconds)}` : "Try again"}</button>` : nothing}
+      ${problem.requestId ? say`request ${html`<code>${problem.requestId}</code>`}` : nothing}
+      ${again ? html`<button class="quiet" ?disabled=${seconds > 0} @click=${again}>${seconds ? say`Try again in ${duration(seconds)}` : say`Try again`}</button>` : nothing}
     </p>
   </div>`;
 }

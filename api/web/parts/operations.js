@@ -2,6 +2,7 @@
 
 import { html } from "../vendor/lit-html.js";
 import { notify } from "./notice.js";
+import { say } from "./words.js";
 
 /** Run an action, and show its problem. @param {() => Promise<unknown>} action */
 export async function attempt(action) {
@@ -16,4 +17,4 @@ export async function attempt(action) {
 
 /** Render a number field of a limit. @param {string} name @param {string} words @param {number | null | undefined} value @param {boolean} whole */
 export const limitField = (name, words, value, whole) => html`<label>${words} <input name=${name} type="number" min=${whole ? 1 : 0} step=${whole ? 1 : "any"}
-  value=${value ?? ""} placeholder="no limit"></label>`;
+  value=${value ?? ""} placeholder=${say`no limit`}></label>`;

@@ -5,6 +5,7 @@ import { bytes } from "../api.js";
 import { redraw, redrawNow } from "../store.js";
 import { nameOf } from "./format.js";
 import { kindOf } from "./kinds.js";
+import { say } from "./words.js";
 
 /** @typedef {[number, number]} Span */
 /**
@@ -33,8 +34,8 @@ export function originalView(document, chunk, sentences, close) {
   return html`<section class="original" aria-labelledby="original-title" @keydown=${pressed}>
     <header class="bar-line"><h2 class="grow clip" id="original-title" tabindex="-1" dir="auto">${document.filename ?? nameOf(document)}</h2>
       ${viewer && !problem ? viewer.tools() : nothing}
-      <button class="quiet" aria-label="Close original" @click=${close}>\u2715</button></header>
-    <p class="small soft" role="status">${problem || viewer?.note() || "Opening the original\u2026"}</p>
+      <button class="quiet" aria-label=${say`Close original`} @click=${close}>\u2715</button></header>
+    <p class="small soft" role="status">${problem || viewer?.note() || say`Opening the original\u2026`}</p>
     ${viewer && !problem ? viewer.body() : nothing}
   </section>`;
 }
@@ -90,14 +91,14 @@ function pictureType(head) {
 async function openPicture(file, name) {
   const head = new Uint8Array(await file.slice(0, 16).arrayBuffer());
   const type = pictureType(String.fromCharCode(...head));
-  if (!type) throw new Error("This file is not a picture that a browser can show. You can download it.");
+  if (!type) throw new Error(say`This file is not a picture that a browser can show. You can download it.`);
   const address = URL.createObjectURL(new Blob([file], { type }));
-  let note = "The original picture.";
-  const failed = () => ((note = "The picture is damaged and cannot be shown."), redraw());
+  let note = say`The original picture.`;
+  const failed = () => ((note = say`The picture is damaged and cannot be shown.`), redraw());
   return {
     note: () => note,
     tools: () => nothing,
-    body: () => html`<div class="sheet-box" tabindex="0" role="region" aria-label="Picture"><img src=${address} alt=${name} @error=${failed}></div>`,
+    body: () => html`<div class="sheet-box" tabindex="0" role="region" aria-label=${say`Picture`}><img src=${address} alt=${name} @error=${failed}></div>`,
     show: async () => {},
     onKey: () => {},
     close: () => URL.revokeObjectURL(address),

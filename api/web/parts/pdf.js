@@ -3,8 +3,9 @@
 
 import { html } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
-import { count } from "./format.js";
+import { count, listed } from "./format.js";
 import { locate } from "./pdf-text.js";
+import { say } from "./words.js";
 
 const LIBRARY = new URL("../vendor/pdfjs/", import.meta.url).href;
 const WORKER = `${LIBRARY}pdf.worker.min.mjs`;
@@ -28,7 +29,7 @@ function newWorker() {
 /** @param {Blob} file @returns {Promise<Viewer>} */
 export async function openPdf(file) {
   const pdfjs = await import(`${LIBRARY}pdf.min.mjs`).catch(() => {
-    throw new Error("This browser cannot draw PDFs. You can download the original.");
+    throw new Error(say`This browser cannot draw PDFs. You can download the original.`);
   });
   const port = newWorker();
   const worker = new pdfjs.PDFWorker({ port, verbosity: 0 });
@@ -41,9 +42,22 @@ export async function openPdf(file) {
   } catch (problem) {
     port.terminate();
     const isLocked = problem.name === "PasswordException";
-    throw new Error(isLocked ? "This PDF needs a password. You can download it." : "This PDF is damaged and cannot be drawn. You can download it.");
+    throw new Error(isLocked ? say`This PDF needs a password. You can download it.` : say`This PDF is damaged and cannot be drawn. You can download it.`);
   }
 }
+
+const ofSentence = {
+  picture: say`This page is a picture without text, so the cited sentence cannot be highlighted.`,
+  missing: say`The cited sentence was not found on this page, so nothing is highlighted.`,
+  elsewhere: (/** @type {string} */ pages) => say`The cited sentence is on page ${pages}.`,
+  shown: say`The cited sentence is highlighted.`,
+};
+const ofPassage = {
+  picture: say`This page is a picture without text, so the passage cannot be highlighted.`,
+  missing: say`The passage was not found on this page, so nothing is highlighted.`,
+  elsewhere: (/** @type {string} */ pages) => say`The passage is on page ${pages}.`,
+  shown: say`The passage is highlighted.`,
+};
 
 /** @implements {Viewer} */
 class PdfView {
@@ -66,7 +80,7 @@ class PdfView {
     /** @type {Map<number, Promise<PageText>>} */
     this.texts = new Map();
     this.hasText = true;
-    this.box = Object.assign(document.createElement("div"), { className: "sheet-box", tabIndex: 0, role: "region", ariaLabel: "Page" });
+    this.box = Object.assign(document.createElement("div"), { className: "sheet-box", tabIndex: 0, role: "region", ariaLabel: say`Page` });
     this.sheet = Object.assign(document.createElement("div"), { className: "sheet" });
     this.box.append(this.sheet);
     this.observer = new ResizeObserver(() => this.width && this.width !== this.box.clientWidth && this.draw());
@@ -76,29 +90,29 @@ class PdfView {
   body = () => this.box;
 
   note = () => {
-    const place = `Page ${count(this.number)} of ${count(this.file.numPages)}.`;
+    const place = say`Page ${count(this.number)} of ${count(this.file.numPages)}.`;
     return this.problem ? `${place} ${this.problem}` : `${place} ${this.finding()}`;
   };
 
   /** Describe the highlighted part of the page. */
   finding() {
     const { first, marks, share } = this.found;
-    const subject = this.isSentence ? "cited sentence" : "passage";
+    const texts = this.isSentence ? ofSentence : ofPassage;
     const pages = [...new Set(marks.map((mark) => mark.page + first))];
     if (!marks.length && this.number !== first) return "";
-    if (!marks.length && !this.hasText) return `This page is a picture without text, so the ${subject} cannot be highlighted.`;
-    if (!marks.length) return `The ${subject} was not found on this page, so nothing is highlighted.`;
-    if (!pages.includes(this.number)) return `The ${subject} is on page ${pages.map(count).join(" and ")}.`;
+    if (!marks.length && !this.hasText) return texts.picture;
+    if (!marks.length) return texts.missing;
+    if (!pages.includes(this.number)) return texts.elsewhere(listed(pages.map(count)));
     const others = pages.filter((page) => page !== this.number);
-    const rest = share < 0.9 ? " A part of it was not found." : others.length ? ` It continues on page ${others.map(count).join(" and ")}.` : "";
-    return `The ${subject} is highlighted.${rest}`;
+    const rest = share < 0.9 ? say`A part of it was not found.` : others.length ? say`It continues on page ${listed(others.map(count))}.` : "";
+    return `${texts.shown} ${rest}`.trim();
   }
 
-  tools = () => html`<button class="quiet" aria-label="Previous page" ?disabled=${this.number <= 1} @click=${() => this.turn(-1)}>\u25c2</button>
-    <button class="quiet" aria-label="Next page" ?disabled=${this.number >= this.file.numPages} @click=${() => this.turn(1)}>\u25b8</button>
-    <button class="quiet" aria-label="Zoom out" ?disabled=${this.zoom === ZOOMS[0]} @click=${() => this.magnify(-1)}>\u2212</button>
-    <button class="quiet" aria-label="Zoom in" ?disabled=${this.zoom === ZOOMS.at(-1)} @click=${() => this.magnify(1)}>+</button>
-    <button class="quiet" aria-pressed=${String(this.zoom === 1)} @click=${() => this.magnify(0)}>Fit width</button>`;
+  tools = () => html`<button class="quiet" aria-label=${say`Previous page`} ?disabled=${this.number <= 1} @click=${() => this.turn(-1)}>\u25c2</button>
+    <button class="quiet" aria-label=${say`Next page`} ?disabled=${this.number >= this.file.numPages} @click=${() => this.turn(1)}>\u25b8</button>
+    <button class="quiet" aria-label=${say`Zoom out`} ?disabled=${this.zoom === ZOOMS[0]} @click=${() => this.magnify(-1)}>\u2212</button>
+    <button class="quiet" aria-label=${say`Zoom in`} ?disabled=${this.zoom === ZOOMS.at(-1)} @click=${() => this.magnify(1)}>+</button>
+    <button class="quiet" aria-pressed=${String(this.zoom === 1)} @click=${() => this.magnify(0)}>${say`Fit width`}</button>`;
 
   /** @param {KeyboardEvent} event */
   onKey = (event) => {
@@ -186,7 +200,7 @@ class PdfView {
     } catch (problem) {
       if (drawing !== this.drawing || problem.name === "RenderingCancelledException") return;
       this.sheet.replaceChildren();
-      this.problem = "This page is damaged and cannot be drawn.";
+      this.problem = say`This page is damaged and cannot be drawn.`;
     }
     redraw();
   }

@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
+import { say } from "./words.js";
 
 /** @type {typeof import("./snippet.js").written | null} */
 let write = null;
@@ -20,5 +21,5 @@ export function asRequest(method, path, body) {
   /** @param {On<HTMLDetailsElement>} event */
   const opens = (event) => toggled(event.target.open);
   return html`<details class="request" .open=${opened} @toggle=${opens}>
-    <summary class="soft small">Show raw request</summary>${opened && write ? write(method, path, body) : nothing}</details>`;
+    <summary class="soft small">${say`Show raw request`}</summary>${opened && write ? write(method, path, body) : nothing}</details>`;
 }

@@ -9,6 +9,7 @@ import { may } from "./permissions.js";
 import { notify } from "./notice.js";
 import { passage } from "./prose.js";
 import { citedSentences } from "./sentences.js";
+import { say } from "./words.js";
 
 const MOST = 200; // dead letters in the list
 const UNDIVIDED = ["queued", "parsing", "reading"];
@@ -51,17 +52,17 @@ function release() {
 /** Show the progress of reading, and pages that could not be read. @param {Api["DocumentView"]} document @param {() => unknown} then called after a retry */
 export function pagesOf(document, then) {
   const done = document.pages_read + document.pages_unread;
-  return html`${document.state === "reading" ? html`<div role="progressbar" aria-label="Pages read" aria-valuemin="0" aria-valuemax=${document.pages} aria-valuenow=${done}>${bar(done / document.pages, "working")}</div>` : nothing}
-    ${document.pages_unread ? html`<section class="trouble" aria-label="Unread pages"><p class="bar-line"><span class="grow">${plural(document.pages_unread, "page")} of ${count(document.pages)} could not be read.</span>
-        ${scan.letters.length && may("write") ? html`<button @click=${() => retry(scan.letters[0], then)}>Read again</button>` : nothing}</p>
-      <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line"><span class="number">page ${letter.ordinal}</span><span class="grow" dir="auto">${letter.reason}</span></li>`)}</ul></section>` : nothing}`;
+  return html`${document.state === "reading" ? html`<div role="progressbar" aria-label=${say`Pages read`} aria-valuemin="0" aria-valuemax=${document.pages} aria-valuenow=${done}>${bar(done / document.pages, "working")}</div>` : nothing}
+    ${document.pages_unread ? html`<section class="trouble" aria-label=${say`Unread pages`}><p class="bar-line"><span class="grow">${say`${plural(document.pages_unread, "page")} of ${count(document.pages)} could not be read.`}</span>
+        ${scan.letters.length && may("write") ? html`<button @click=${() => retry(scan.letters[0], then)}>${say`Read again`}</button>` : nothing}</p>
+      <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line"><span class="number">${say`page ${letter.ordinal ?? 0}`}</span><span class="grow" dir="auto">${letter.reason}</span></li>`)}</ul></section>` : nothing}`;
 }
 
 /** Read all unread pages of a document again. @param {Api["DeadLetterView"]} letter one of them @param {() => unknown} then */
 async function retry(letter, then) {
   try {
     const { pages } = await post("/v1/dead/retry", { letter_id: letter.id });
-    notify(pages ? "The pages are read again." : "The document is being processed. Try again later.");
+    notify(pages ? say`The pages are read again.` : say`The document is being processed. Try again later.`);
     await then();
   } catch (problem) {
     notify(problem.message);
@@ -70,7 +71,7 @@ async function retry(letter, then) {
 
 /** Describe the origin of a chunk. @param {Api["ChunkView"]} chunk */
 export function originOf(chunk) {
-  const parts = [chunk.page ? `page ${chunk.page}` : "", chunk.confidence === null ? "" : `confidence ${chunk.confidence} %`, `${chunk.span[0]}\u2013${chunk.span[1]}`];
+  const parts = [chunk.page ? say`page ${chunk.page}` : "", chunk.confidence === null ? "" : say`confidence ${chunk.confidence} %`, `${chunk.span[0]}\u2013${chunk.span[1]}`];
   return parts.filter(Boolean).join(" \u00b7 ");
 }
 
@@ -83,9 +84,9 @@ export function textOf(document, chunk, sentences) {
   const text = html`<div class="reading" dir="auto"><div class=${marked} data-passage=${key}>${passage(chunk.text)}</div></div>`;
   if (chunk.confidence === null || !chunk.page) return html`${line}${text}`;
   show(document, chunk, chunk.page);
-  return html`${line}${chunk.confidence < UNCERTAIN ? html`<p class="warning small">Most words are uncertain, so no questions are generated.</p>` : nothing}
+  return html`${line}${chunk.confidence < UNCERTAIN ? html`<p class="warning small">${say`Most words are uncertain, so no questions are generated.`}</p>` : nothing}
     ${scan.problem ? html`<p class="soft small">${scan.problem}</p>` : nothing}
-    ${scan.picture ? html`<div class="scan"><img src=${scan.picture} alt=${`Page ${chunk.page}`}>${text}</div>` : text}`;
+    ${scan.picture ? html`<div class="scan"><img src=${scan.picture} alt=${say`Page ${chunk.page}`}>${text}</div>` : text}`;
 }
 
 /** Load the picture of a page, unless it is shown, with fetch: an address in `src` cannot carry a key. @param {Api["DocumentView"]} document @param {Api["ChunkView"]} chunk @param {number} number */

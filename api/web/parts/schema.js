@@ -1,6 +1,7 @@
 // A JSON schema as a table of fields and as an example.
 
 import { html, nothing } from "../vendor/lit-html.js";
+import { say } from "./words.js";
 
 const DEEPEST = 4; // maximum nesting of examples
 const NAMED = /^#\/components\/schemas\/(.+)$/;
@@ -22,27 +23,30 @@ export function resolve(schema, schemas) {
   return { ...only, description: schema.description ?? only.description };
 }
 
+/** @param {string[]} texts */
+const either = ([first = "", ...others]) => others.reduce((one, other) => say`${one} or ${other}`, first);
+
 /** Describe the type in a few words. @param {Schema} schema @param {Schemas} schemas @returns {string} */
 export function typeOf(schema, schemas) {
   const choices = schema.anyOf ?? schema.oneOf ?? schema.allOf;
-  if (choices) return choices.map((each) => typeOf(each, schemas)).join(" or ");
+  if (choices) return either(choices.map((each) => typeOf(each, schemas)));
   if (schema.$ref) {
     const named = resolve(schema, schemas);
     return named.enum ? typeOf(named, schemas) : NAMED.exec(schema.$ref)?.[1] ?? "";
   }
   if (schema.const !== undefined) return JSON.stringify(schema.const);
-  if (schema.enum) return schema.enum.map((each) => JSON.stringify(each)).join(" or ");
-  if (schema.type === "array") return `list of ${typeOf(schema.items ?? {}, schemas)}`;
-  return [schema.type ?? "anything", limits(schema)].filter(Boolean).join(", ");
+  if (schema.enum) return either(schema.enum.map((each) => JSON.stringify(each)));
+  if (schema.type === "array") return say`list of ${typeOf(schema.items ?? {}, schemas)}`;
+  return [schema.type ?? say`anything`, limits(schema)].filter(Boolean).join(", ");
 }
 
 /** @param {Schema} schema */
 function limits(schema) {
   const [least, most] = [schema.minimum ?? schema.minLength, schema.maximum ?? schema.maxLength];
-  const unit = schema.type === "string" ? " characters" : "";
-  if (least !== undefined && most !== undefined) return `${least} to ${most}${unit}`;
-  if (most !== undefined) return `at most ${most}${unit}`;
-  return schema.format ?? ((least ?? 0) > 0 && !unit ? `at least ${least}` : "");
+  const isText = schema.type === "string";
+  if (least !== undefined && most !== undefined) return isText ? say`${least} to ${most} characters` : say`${least} to ${most}`;
+  if (most !== undefined) return isText ? say`at most ${most} characters` : say`at most ${most}`;
+  return schema.format ?? ((least ?? 0) > 0 && !isText ? say`at least ${least ?? 0}` : "");
 }
 
 /** Return an example value of the schema. @param {Schema} given @param {Schemas} schemas @param {number} [depth] @returns {any} */
@@ -65,6 +69,9 @@ export function exampleOf(given, schemas, depth = 0) {
   return usual[schema.type ?? ""] ?? null;
 }
 
+/** The locations of parameters, by their names in OpenAPI. @type {Record<string, string>} */
+const PLACES = { path: say`in the path`, query: say`in the query`, header: say`in the header` };
+
 /** Render text with code in backticks. @param {string} text */
 export const words = (text) => text.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
 
@@ -78,7 +85,7 @@ export function fields(given, schemas, label, depth = 0) {
   const entries = Object.entries(listed.properties ?? {});
   if (!entries.length) return nothing;
   const rows = entries.map(([name, each]) => ({ name, schema: each, required: (listed.required ?? []).includes(name), description: resolve(each, schemas).description }));
-  const below = depth < 2 ? entries.map(([name, each]) => [name, fields(each, schemas, `Fields of ${name}`, depth + 1)]) : [];
+  const below = depth < 2 ? entries.map(([name, each]) => [name, fields(each, schemas, say`Fields of ${name}`, depth + 1)]) : [];
   return html`${table(rows, schemas, label)}${below.map(([name, inner]) => (inner === nothing ? nothing
     : html`<details class="inner"><summary class="small"><code>${name}</code></summary>${inner}</details>`))}`;
 }
@@ -86,9 +93,9 @@ export function fields(given, schemas, label, depth = 0) {
 /** @param {{name: string, schema: Schema, required?: boolean, description?: string, where?: string}[]} rows @param {Schemas} schemas @param {string} label */
 export function table(rows, schemas, label) {
   return html`<div class="scrolls" tabindex="0" role="region" aria-label=${label}><table class="fields"><caption class="hidden">${label}</caption>
-    <thead><tr><th scope="col">name</th><th scope="col">type</th><th scope="col">meaning</th></tr></thead>
-    <tbody>${rows.map((row) => html`<tr><th scope="row"><code>${row.name}</code>${row.required ? html`<br><span class="soft">required</span>` : nothing}</th>
-      <td>${typeOf(row.schema, schemas)}${row.where ? html` <span class="soft">in the ${row.where}</span>` : nothing}</td>
-      <td>${words(row.description ?? "")} ${(row.schema.default ?? null) === null ? nothing : html`<span class="soft">default</span> <code>${JSON.stringify(row.schema.default)}</code>`}</td></tr>`)}</tbody></table></div>`;
+    <thead><tr><th scope="col">${say`name`}</th><th scope="col">${say`type`}</th><th scope="col">${say`meaning`}</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><th scope="row"><code>${row.name}</code>${row.required ? html`<br><span class="soft">${say`required`}</span>` : nothing}</th>
+      <td>${typeOf(row.schema, schemas)}${row.where ? html` <span class="soft">${PLACES[row.where] ?? row.where}</span>` : nothing}</td>
+      <td>${words(row.description ?? "")} ${(row.schema.default ?? null) === null ? nothing : html`<span class="soft">${say`default`}</span> <code>${JSON.stringify(row.schema.default)}</code>`}</td></tr>`)}</tbody></table></div>`;
 }
 

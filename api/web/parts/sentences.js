@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { redraw } from "../store.js";
+import { say } from "./words.js";
 
 /** @typedef {[number, number]} Span half-open, in characters of the passage */
 
@@ -45,7 +46,7 @@ export function citedSentences(id, text, sentences) {
   const key = `${id} ${sentences.join(" ")}`;
   const { words, isHighlighted } = cited.key === key ? cited : { words: [], isHighlighted: false };
   queueMicrotask(() => mark(key, text, sentences).catch(() => {}));
-  const line = html`<p class=${isHighlighted ? "hidden" : "small"} dir="auto">${words.length === 1 ? "Cited sentence" : "Cited sentences"}: ${words.join(" \u2026 ")}</p>`;
+  const line = html`<p class=${isHighlighted ? "hidden" : "small"} dir="auto">${words.length === 1 ? say`Cited sentence` : say`Cited sentences`}: ${words.join(" \u2026 ")}</p>`;
   return { key, marked: isHighlighted ? "marked by-sentence" : "marked", line: words.length ? line : nothing };
 }
 

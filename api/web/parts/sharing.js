@@ -4,6 +4,7 @@ import { ROOT, post, send } from "../api.js";
 import { copied } from "./clipboard.js";
 import { dateOf } from "./format.js";
 import { notify } from "./notice.js";
+import { say } from "./words.js";
 
 /** Share an answer, and copy its link. @param {import("./turns.js").Turn} turn */
 export async function share(turn) {
@@ -11,8 +12,9 @@ export async function share(turn) {
     const { id, expires_at: end } = await post("/v1/answers", { query_id: turn.queryId ?? "", answer: turn.answer });
     const link = `${location.origin}${ROOT}/answers/${id}`;
     const isCopied = await copied(link);
-    const undo = () => send("DELETE", `/v1/answers/${id}`).then(() => notify("The link no longer works."), (problem) => notify(problem.message));
-    notify(`${isCopied ? "Link copied." : link} Colleagues with a key for these documents can open it. It expires on ${dateOf(end)}.`, { undo, seconds: 15 });
+    const undo = () => send("DELETE", `/v1/answers/${id}`).then(() => notify(say`The link no longer works.`), (problem) => notify(problem.message));
+    const expiry = say`Colleagues with a key for these documents can open it. It expires on ${dateOf(end)}.`;
+    notify(`${isCopied ? say`Link copied.` : link} ${expiry}`, { undo, seconds: 15 });
   } catch (problem) {
     notify(problem.message);
   }

@@ -5,6 +5,7 @@ import { redraw } from "../store.js";
 import { unitsBefore } from "./cited.js";
 import { count } from "./format.js";
 import { tableOf } from "./markdown.js";
+import { say } from "./words.js";
 
 const BEFORE = 100; // rows above the passage
 const STEP = 400;
@@ -19,13 +20,13 @@ export function openSheet(text) {
   let tables = [];
   let isMarked = false;
   return {
-    note: () => (isMarked ? "The rows of the passage are marked." : "The passage has no row in a table, so no row is marked."),
+    note: () => (isMarked ? say`The rows of the passage are marked.` : say`The passage has no row in a table, so no row is marked.`),
     tools: () => nothing,
-    body: () => html`<div class="sheet-box reading" tabindex="0" role="region" aria-label="Spreadsheet">${tables.map(drawn)}</div>`,
+    body: () => html`<div class="sheet-box reading" tabindex="0" role="region" aria-label=${say`Spreadsheet`}>${tables.map(drawn)}</div>`,
     show: async (chunk, sentences) => {
       tables = tablesOf(text, spansOf(text, chunk, sentences));
       isMarked = tables.some((table) => table.marked.size);
-      if (!tables.length) throw new Error("The text of this passage is not a table. You can download the original.");
+      if (!tables.length) throw new Error(say`The text of this passage is not a table. You can download the original.`);
       redraw();
       requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector(".original .cited-row")?.scrollIntoView({ block: "center" })));
     },
@@ -81,9 +82,9 @@ function drawn(table) {
   /** @param {Partial<Table>} more */
   const extend = (more) => (Object.assign(table, more), redraw());
   return html`<div>
-    ${to - from < total ? html`<p class="soft small">Rows ${count(from + 1)} to ${count(to)} of ${count(total)}</p>` : nothing}
-    ${from ? html`<p><button @click=${() => extend({ from: Math.max(0, from - STEP) })}>Show earlier rows</button></p>` : nothing}
+    ${to - from < total ? html`<p class="soft small">${say`Rows ${count(from + 1)} to ${count(to)} of ${count(total)}`}</p>` : nothing}
+    ${from ? html`<p><button @click=${() => extend({ from: Math.max(0, from - STEP) })}>${say`Show earlier rows`}</button></p>` : nothing}
     ${rows ?? html`<p class="plain">${lines.slice(from, to).join("\n")}</p>`}
-    ${to < total ? html`<p><button @click=${() => extend({ to: Math.min(total, to + STEP) })}>Show later rows</button></p>` : nothing}
+    ${to < total ? html`<p><button @click=${() => extend({ to: Math.min(total, to + STEP) })}>${say`Show later rows`}</button></p>` : nothing}
   </div>`;
 }

@@ -4,6 +4,7 @@ import { html } from "../vendor/lit-html.js";
 import { post } from "../api.js";
 import { bar } from "./bars.js";
 import { score } from "./format.js";
+import { say } from "./words.js";
 
 /**
  * @typedef {{words: string, mark: any, kind: "questions" | "text" | "bm25", values: number[]}} Row one value per entered question
@@ -42,8 +43,8 @@ export async function compared(entered, texts, collection) {
 /** Draw a heat map with one column per entered question. @param {string[]} entered @param {Row[]} rows */
 export function heat(entered, rows) {
   const best = entered.map((_, column) => Math.max(...rows.map((row) => row.values[column])));
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Similarities"><table class="heat">
-    <thead><tr><th>question</th>${entered.map((each) => html`<th scope="col" dir="auto">${each}</th>`)}</tr></thead>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Similarities`}><table class="heat">
+    <thead><tr><th>${say`question`}</th>${entered.map((each) => html`<th scope="col" dir="auto">${each}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr><th scope="row" dir="auto">${row.mark} ${row.words}</th>${row.values.map((value, column) => html`<td
       class="number heat-${HEATS.filter((from) => value >= from).length} ${value === best[column] ? "best" : ""}">${score(value)}</td>`)}</tr>`)}</tbody></table></div>`;
 }

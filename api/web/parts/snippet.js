@@ -4,6 +4,7 @@ import { html } from "../vendor/lit-html.js";
 import { ROOT, key } from "../api.js";
 import { redraw, remember, remembered } from "../store.js";
 import { copy } from "./clipboard.js";
+import { say } from "./words.js";
 
 const LANGUAGES = /** @type {const} */ ([["curl", "curl", curl], ["httpx", "Python", httpx]]);
 const SECRET = "FOREASK_API_KEY"; // the environment variable that holds the key
@@ -50,8 +51,8 @@ function literal(value) {
 export function written(method, path, body, kind = "application/json") {
   const [chosen, , write] = LANGUAGES.find(([name]) => name === remembered("request")) ?? LANGUAGES[0];
   const command = write(method, location.origin + ROOT + path, body, kind, Boolean(key()));
-  const clicked = () => copy(command, "Request copied.");
-  return html`<div role="group" aria-label="Language" class="tabs">${LANGUAGES.map(([name, words]) => html`<button class="quiet" aria-pressed=${String(name === chosen)}
+  const clicked = () => copy(command, say`Request copied.`);
+  return html`<div role="group" aria-label=${say`Language`} class="tabs">${LANGUAGES.map(([name, words]) => html`<button class="quiet" aria-pressed=${String(name === chosen)}
       @click=${() => (remember("request", name), redraw())}>${words}</button>`)}</div>
-    <pre dir="ltr">${command}</pre> <p><button class="quiet" @click=${clicked}>Copy</button></p>`;
+    <pre dir="ltr">${command}</pre> <p><button class="quiet" @click=${clicked}>${say`Copy`}</button></p>`;
 }

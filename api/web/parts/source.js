@@ -7,6 +7,7 @@ import { channelBars } from "./bars.js";
 import { path, score } from "./format.js";
 import { passage } from "./prose.js";
 import { citedSentences, inAddress, toPassage } from "./sentences.js";
+import { say } from "./words.js";
 
 /** @type {Map<string, Api["ChunkInContextView"] | null>} */
 const around = new Map();
@@ -47,23 +48,23 @@ export function sourcePanel({ number, chunk, sentences }, many, index, show, clo
   const pressed = (event) => event.key === "Escape" && close();
   return html`<aside class="detail" aria-labelledby="source-title" @keydown=${pressed}>
     <header class="bar-line">
-      <h2 id="source-title" tabindex="-1">Source ${number}</h2>
-      <span class="grow soft small">${index + 1} of ${many}</span>
-      <button class="quiet" aria-label="Previous source" ?disabled=${index === 0} @click=${() => show(index - 1)}>\u25c2</button>
-      <button class="quiet" aria-label="Next source" ?disabled=${index === many - 1} @click=${() => show(index + 1)}>\u25b8</button>
-      <button class="quiet" aria-label="Close" @click=${close}>\u2715</button>
+      <h2 id="source-title" tabindex="-1">${say`Source ${number}`}</h2>
+      <span class="grow soft small">${say`${index + 1} of ${many}`}</span>
+      <button class="quiet" aria-label=${say`Previous source`} ?disabled=${index === 0} @click=${() => show(index - 1)}>\u25c2</button>
+      <button class="quiet" aria-label=${say`Next source`} ?disabled=${index === many - 1} @click=${() => show(index + 1)}>\u25b8</button>
+      <button class="quiet" aria-label=${say`Close`} @click=${close}>\u2715</button>
     </header>
     <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>
-    <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 page ${chunk.page}` : ""}</p>
+    <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 ${say`page ${chunk.page}`}` : ""}</p>
     ${line}
     <div class="reading" dir="auto">
       ${read?.before.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
       <div class=${marked} data-passage=${key}>${passage(chunk.text)}</div>
       ${read?.after.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
     </div>
-    ${chunk.channels ? html`<h3>Why it matched <span class="soft number">${score(chunk.score)}</span></h3>` : nothing}
+    ${chunk.channels ? html`<h3>${say`Why it matched`} <span class="soft number">${score(chunk.score)}</span></h3>` : nothing}
     ${channelBars(chunk.channels, chunk.matched_question)}
-    <p class="tools"><a href=${address}>Open in document</a>
+    <p class="tools"><a href=${address}>${say`Open in document`}</a>
       ${original?.linkTo(address, chunk) ?? nothing}</p>
   </aside>`;
 }

@@ -4,11 +4,12 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT } from "../api.js";
 import { redraw, remember } from "../store.js";
 import { collections, loadCollections } from "./collections.js";
-import { plural } from "./format.js";
+import { count, plural } from "./format.js";
 import { notify, problemCard } from "./notice.js";
 import { may } from "./permissions.js";
 import { OPEN } from "./state.js";
 import { hasSuggestions, suggest, suggestions } from "./suggestions.js";
+import { say } from "./words.js";
 
 const PAUSE = 3000; // milliseconds between two requests while documents are processed
 
@@ -80,24 +81,24 @@ export function startView(ask) {
   if (number && !number.all) return nothingYet();
   if (hasSuggestions()) return suggestions(ask);
   if (number?.open) {
-    return html`<div class="empty"><h2>Your documents are being prepared</h2>
-      <p>${number.ready} of ${plural(number.all, "document")} ready. You can ask at once: a document is found as soon as its text is searchable, and better once its questions are written.</p>
-      <p><a href=${`${ROOT}/documents`}>Show progress</a></p></div>`;
+    return html`<div class="empty"><h2>${say`Your documents are being prepared`}</h2>
+      <p>${say`${count(number.ready)} of ${plural(number.all, "document")} ready. You can ask at once: a document is found as soon as its text is searchable, and better once its questions are written.`}</p>
+      <p><a href=${`${ROOT}/documents`}>${say`Show progress`}</a></p></div>`;
   }
-  return html`<div class="empty"><h2>Ask in your own words</h2>
-    <p class="soft">Answers come only from your documents, with the passages that support them. You can ask follow-up questions.</p></div>`;
+  return html`<div class="empty"><h2>${say`Ask in your own words`}</h2>
+    <p class="soft">${say`Answers come only from your documents, with the passages that support them. You can ask follow-up questions.`}</p></div>`;
 }
 
 function nothingYet() {
   const isFirst = !collections.items.some((each) => Object.values(each.documents).some(Boolean));
-  const title = isFirst ? "No documents yet" : html`No documents in <span dir="auto">${collections.chosen}</span>`;
+  const title = isFirst ? say`No documents yet` : say`No documents in ${html`<span dir="auto">${collections.chosen}</span>`}`;
   if (!may("write")) {
     return html`<div class="empty"><h2>${title}</h2>
-      <p>${isFirst ? "Your key may ask, but not upload. Ask the operator to add documents." : "Choose another collection, or ask the operator to add documents."}</p></div>`;
+      <p>${isFirst ? say`Your key may ask, but not upload. Ask the operator to add documents.` : say`Choose another collection, or ask the operator to add documents.`}</p></div>`;
   }
   return html`<div class="empty"><h2>${title}</h2>
-    <p>Upload documents to start. A model writes the questions that each part answers, and your questions are matched with them.</p>
-    <p class="tools"><a class="button main" href=${`${ROOT}/documents`}>Add documents</a>
-      <button ?disabled=${seen.isAdding} @click=${trySample}>${seen.isAdding ? "Adding the sample\u2026" : "Try the sample"}</button></p>
-    <p class="soft small">The sample adds three short documents of a fictional company to the collection \u201csample\u201d. You can delete it at any time.</p></div>`;
+    <p>${say`Upload documents to start. A model writes the questions that each part answers, and your questions are matched with them.`}</p>
+    <p class="tools"><a class="button main" href=${`${ROOT}/documents`}>${say`Add documents`}</a>
+      <button ?disabled=${seen.isAdding} @click=${trySample}>${seen.isAdding ? say`Adding the sample\u2026` : say`Try the sample`}</button></p>
+    <p class="soft small">${say`The sample adds three short documents of a fictional company to the collection \u201csample\u201d. You can delete it at any time.`}</p></div>`;
 }

@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { get } from "../api.js";
 import { redraw } from "../store.js";
 import { collections } from "./collections.js";
+import { say } from "./words.js";
 
 const SHOWN = 4;
 const seen = { of: "", questions: /** @type {string[]} */ ([]) };
@@ -23,7 +24,7 @@ export const hasSuggestions = () => seen.of === collections.chosen && seen.quest
 /** @param {(question: string) => void} ask */
 export function suggestions(ask) {
   if (!hasSuggestions()) return nothing;
-  return html`<div class="empty"><h2>Try one of these</h2>
+  return html`<div class="empty"><h2>${say`Try one of these`}</h2>
     <ul class="examples">${seen.questions.map(
       (text) => html`<li><button class="quiet" dir="auto" @click=${() => ask(text)}>${text}</button></li>`,
     )}</ul></div>`;

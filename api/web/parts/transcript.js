@@ -4,6 +4,7 @@ import { ROOT } from "../api.js";
 import { copy as copyText } from "./clipboard.js";
 import { path } from "./format.js";
 import { sourcesOf } from "./turns.js";
+import { say } from "./words.js";
 
 /** @import { Turn, Source } from "./turns.js" */
 
@@ -14,13 +15,13 @@ const escaped = (text) => text.split(/\s+/).join(" ").replaceAll(/[\\`*_[\]<>#|~
 function sourceLine({ number, chunk }) {
   const name = path(chunk.heading_path, chunk.title ?? chunk.external_id);
   const file = chunk.filename ?? chunk.external_id;
-  const where = [file === name ? "" : file, chunk.page ? `page ${chunk.page}` : ""].filter(Boolean).join(", ");
+  const where = [file === name ? "" : file, chunk.page ? say`page ${chunk.page}` : ""].filter(Boolean).join(", ");
   return `${number}. ${escaped(name)}${where ? ` (${escaped(where)})` : ""}: <${location.origin}${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}>`;
 }
 
 /** @param {Turn} turn */
 function written(turn) {
-  const sources = turn.cited?.length ? ["Sources:", sourcesOf(turn).map(sourceLine).join("\n")] : [];
+  const sources = turn.cited?.length ? [say`Sources:`, sourcesOf(turn).map(sourceLine).join("\n")] : [];
   return [`## ${escaped(turn.question)}`, turn.answer, ...sources].filter(Boolean).join("\n\n");
 }
 

@@ -5,8 +5,9 @@ import { live } from "../vendor/directives/live.js";
 import { Problem, follow } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "./bars.js";
-import { plural, duration, money, score } from "./format.js";
+import { count, plural, duration, money, score } from "./format.js";
 import { problemCard } from "./notice.js";
+import { say } from "./words.js";
 
 /**
  * @typedef {{text: string, passed: boolean | null, reason: string | null, similarity: number | null, typed?: boolean}} Written
@@ -66,11 +67,11 @@ export function fields(side) {
   const prompted = (event) => (side.prompt = event.target.value);
   /** @param {On<HTMLInputElement>} event */
   const numbered = (event) => (side.count = event.target.value);
-  return html`<label><span>Prompt <span class="soft small">leave empty to use the collection\u2019s prompt</span></span>
-      <textarea rows="4" dir="auto" placeholder="Write {count} questions that the text answers. Text: {text}" .value=${live(side.prompt)}
+  return html`<label><span>${say`Prompt`} <span class="soft small">${say`leave empty to use the collection\u2019s prompt`}</span></span>
+      <textarea rows="4" dir="auto" placeholder=${say`Write {count} questions that the text answers. Text: {text}`} .value=${live(side.prompt)}
         @input=${prompted}></textarea></label>
-    <label class="inline">Questions per chunk <input type="number" min="1" max="20" .value=${live(side.count)}
-      placeholder="auto" @input=${numbered}></label>`;
+    <label class="inline">${say`Questions per chunk`} <input type="number" min="1" max="20" .value=${live(side.count)}
+      placeholder=${say`auto`} @input=${numbered}></label>`;
 }
 
 /** Render the summary of a side. @param {Side} side @param {string} name name of the side, or empty if there is only one @param {() => void} again */
@@ -78,20 +79,20 @@ export function outcome(side, name, again) {
   const { done } = side;
   const marked = name ? html`<b class="side-name">${name}</b>` : nothing;
   if (side.problem) return html`${marked}${problemCard(side.problem, again)}`;
-  if (side.stopped) return html`<p class="soft">${marked} Stopped.</p>`;
+  if (side.stopped) return html`<p class="soft">${marked} ${say`Stopped.`}</p>`;
   if (!done) return nothing;
   const tokens = done.usage.prompt_tokens + done.usage.completion_tokens;
-  const parts = [`${done.passed} of ${plural(done.questions, "question")} kept`, plural(done.calls, "call"), plural(tokens, "token")];
+  const parts = [say`${count(done.passed)} of ${plural(done.questions, "question")} kept`, plural(done.calls, "call"), plural(tokens, "token")];
   if (done.cost !== null) parts.push(money(done.cost));
   parts.push(duration(done.milliseconds / 1000));
-  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 only the first ${plural(done.characters, "character")} were used` : ""}</p>`;
+  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 ${say`only the first ${plural(done.characters, "character")} were used`}` : ""}</p>`;
 }
 
 /** Render the questions of a chunk. @param {TriedChunk | undefined} chunk @param {Side} side */
 export function written(chunk, side) {
-  if (!chunk) return html`<p class="soft">${side.running ? "Generating\u2026" : "No questions yet."}</p>`;
+  if (!chunk) return html`<p class="soft">${side.running ? say`Generating\u2026` : say`No questions yet.`}</p>`;
   return html`<ul class="questions" role="list" aria-busy=${String(!chunk.checked && !!side.running)}>${chunk.questions.map(question)}</ul>
-    ${chunk.error ? html`<p class="bad">${chunk.error}</p>` : !chunk.questions.length && side.running ? html`<p class="soft">Generating\u2026</p>` : nothing}`;
+    ${chunk.error ? html`<p class="bad">${chunk.error}</p>` : !chunk.questions.length && side.running ? html`<p class="soft">${say`Generating\u2026`}</p>` : nothing}`;
 }
 
 /** @param {Written} each */
@@ -103,7 +104,7 @@ function question(each) {
 
 /** @param {Written} each */
 export function checkMark(each) {
-  if (each.typed) return html`<span class="soft" role="img" aria-label="yours">\u270e</span>`;
-  if (each.passed === null) return html`<span class="soft" role="img" aria-label="not checked yet">\u25d0</span>`;
-  return each.passed ? html`<span class="good" role="img" aria-label="kept">\u2713</span>` : html`<span class="bad" role="img" aria-label="dropped">\u2715</span>`;
+  if (each.typed) return html`<span class="soft" role="img" aria-label=${say`yours`}>\u270e</span>`;
+  if (each.passed === null) return html`<span class="soft" role="img" aria-label=${say`not checked yet`}>\u25d0</span>`;
+  return each.passed ? html`<span class="good" role="img" aria-label=${say`kept`}>\u2713</span>` : html`<span class="bad" role="img" aria-label=${say`dropped`}>\u2715</span>`;
 }

@@ -5,6 +5,7 @@ import { upload } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "./bars.js";
 import { count, plural, size } from "./format.js";
+import { say } from "./words.js";
 
 const AT_ONCE = 3;
 const MAX_FINISHED = 200; // finished uploads that stay in the list
@@ -35,7 +36,7 @@ export function send(chosen, fields, most, uploaded) {
     const large = most && file.size > most;
     files.push({ name, bytes: file.size, share: 0, file, control: new AbortController(),
       fields: { ...fields, external_id: name }, state: large ? "refused" : "waiting",
-      problem: large ? `The file is ${size(file.size)}. The server accepts at most ${size(most)}.` : null });
+      problem: large ? say`The file is ${size(file.size)}. The server accepts at most ${size(most)}.` : null });
   }
   next();
   redraw();
@@ -67,7 +68,7 @@ async function run(each) {
     } catch (problem) {
       const stopped = each.control.signal.aborted;
       if (!stopped && !problem.status && !(await each.file.slice(0, 1).arrayBuffer().then(() => true, () => false))) {
-        Object.assign(each, { share: 0, state: "refused", problem: "The file was moved or changed. Select it again." });
+        Object.assign(each, { share: 0, state: "refused", problem: say`The file was moved or changed. Select it again.` });
         return;
       }
       Object.assign(each, { share: 0, problem: stopped ? null : problem.message });
@@ -84,7 +85,7 @@ async function run(each) {
   }
 }
 
-const WORDS = { waiting: "waiting", sending: "", uploaded: "uploaded", unchanged: "already uploaded", stopped: "cancelled", refused: "" };
+const WORDS = { waiting: say`waiting`, sending: "", uploaded: say`uploaded`, unchanged: say`already uploaded`, stopped: say`cancelled`, refused: "" };
 
 export function uploads() {
   if (!files.length) return nothing;
@@ -93,20 +94,20 @@ export function uploads() {
   const of = (...states) => files.filter((each) => states.includes(each.state));
   const refused = of("refused");
   const shown = [...refused, ...of("sending", "waiting", "stopped", "unchanged")].slice(0, SHOWN);
-  const ended = [`${plural(of("uploaded", "unchanged").length, "file")} uploaded`];
-  if (refused.length) ended.push(`${count(refused.length)} rejected`);
-  if (of("stopped").length) ended.push(`${count(of("stopped").length)} cancelled`);
+  const rejected = refused.length ? [say`${count(refused.length)} rejected`] : [];
+  const ended = [say`${plural(of("uploaded", "unchanged").length, "file")} uploaded`, ...rejected];
+  if (of("stopped").length) ended.push(say`${count(of("stopped").length)} cancelled`);
   const stop = () => {
     for (const each of open) {
       each.control.abort();
       each.state = "stopped";
     }
   };
-  return html`<section class="uploads" aria-label="Uploads">
-    <p class="bar-line"><span class="grow">${open.length ? `${plural(open.length, "file")} uploading${refused.length ? `, ${count(refused.length)} rejected` : ""}` : ended.join(", ")}</span>
-      ${open.length ? html`<button class="quiet" @click=${() => (stop(), redraw())}>Stop</button>`
-        : html`<button class="quiet" @click=${() => ((files = []), redraw())}>Close</button>`}</p>
-    ${open.length ? html`<p class="soft small">Keep this page open until the upload finishes.</p>` : nothing}
+  return html`<section class="uploads" aria-label=${say`Uploads`}>
+    <p class="bar-line"><span class="grow">${(open.length ? [say`${plural(open.length, "file")} uploading`, ...rejected] : ended).join(", ")}</span>
+      ${open.length ? html`<button class="quiet" @click=${() => (stop(), redraw())}>${say`Stop`}</button>`
+        : html`<button class="quiet" @click=${() => ((files = []), redraw())}>${say`Close`}</button>`}</p>
+    ${open.length ? html`<p class="soft small">${say`Keep this page open until the upload finishes.`}</p>` : nothing}
     <ul role="list">${shown.map((each) => html`<li class="bar-line small">
       <span class="grow clip" dir="auto">${each.name}</span>
       ${each.state === "sending" ? bar(each.share, "working") : nothing}

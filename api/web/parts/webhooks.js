@@ -5,9 +5,11 @@ import { get, post, send } from "../api.js";
 import { redraw } from "../store.js";
 import { ago, plural, until } from "./format.js";
 import { notify } from "./notice.js";
+import { say } from "./words.js";
 
 const SHOWN = 20;
 const MARKS = { delivered: "good", failed: "bad", waiting: "soft" };
+const STATES = { delivered: say`delivered`, failed: say`failed`, waiting: say`waiting` };
 
 /** @type {{hooks: Api["WebhookView"][] | null, secret: {id: string, value: string} | null, log: Map<string, Api["DeliveryView"][]>}} */
 const seen = { hooks: null, secret: null, log: new Map() };
@@ -46,10 +48,10 @@ async function read(id) {
 
 export function webhooks() {
   if (seen.hooks === null) return nothing;
-  return html`<h2>Webhooks</h2>
-    ${seen.hooks.length ? html`<ul role="list">${seen.hooks.map(one)}</ul>` : html`<p class="soft">No webhooks. Add one to be notified when documents are ready or fail.</p>`}
-    <details><summary class="soft small">Add a webhook</summary><form class="tools" @submit=${make}>
-      <label class="inline grow">URL <input class="grow" type="url" name="url" required placeholder="https://example.org/foreask"></label><button type="submit">Add</button></form></details>`;
+  return html`<h2>${say`Webhooks`}</h2>
+    ${seen.hooks.length ? html`<ul role="list">${seen.hooks.map(one)}</ul>` : html`<p class="soft">${say`No webhooks. Add one to be notified when documents are ready or fail.`}</p>`}
+    <details><summary class="soft small">${say`Add a webhook`}</summary><form class="tools" @submit=${make}>
+      <label class="inline grow">URL <input class="grow" type="url" name="url" required placeholder="https://example.org/foreask"></label><button type="submit">${say`Add`}</button></form></details>`;
 }
 
 /** @param {Api["WebhookView"]} hook */
@@ -58,22 +60,30 @@ function one(hook) {
   /** @param {On<HTMLDetailsElement>} event */
   const opened = (event) => event.target.open && read(hook.id).catch((problem) => notify(problem.message));
   return html`<li class="webhook"><p class="bar-line"><span class="grow"><span class="name" dir="ltr">${hook.url}</span>
-      <span class="soft small">${hook.events.length ? hook.events.join(", ") : "all events"}${hook.disabled_at ? html` \u00b7 <span class="bad">disabled ${ago(hook.disabled_at)}</span>` : hook.failing_since ? html` \u00b7 <span class="bad">failing since ${ago(hook.failing_since)}</span>` : nothing}</span></span>
-      ${hook.disabled_at ? html`<button @click=${() => attempt(() => post(`/v1/webhooks/${hook.id}/resume`))}>Enable</button>` : nothing}
-      <button class="quiet" aria-label=${`Delete the webhook ${hook.url}`} @click=${() => confirm("Delete this webhook and its log?") && attempt(() => send("DELETE", `/v1/webhooks/${hook.id}`))}>\u2715</button></p>
-    ${secret?.id === hook.id ? html`<p class="warning">Copy the secret now. It is not shown again: <code>${secret.value}</code></p>` : nothing}
-    <details @toggle=${opened}><summary class="small">Recent deliveries</summary>${log(hook)}</details></li>`;
+      <span class="soft small">${hook.events.length ? hook.events.join(", ") : say`all events`}${hook.disabled_at ? html` \u00b7 <span class="bad">${say`disabled ${ago(hook.disabled_at)}`}</span>` : hook.failing_since ? html` \u00b7 <span class="bad">${say`failing since ${ago(hook.failing_since)}`}</span>` : nothing}</span></span>
+      ${hook.disabled_at ? html`<button @click=${() => attempt(() => post(`/v1/webhooks/${hook.id}/resume`))}>${say`Enable`}</button>` : nothing}
+      <button class="quiet" aria-label=${say`Delete the webhook ${hook.url}`} @click=${() => confirm(say`Delete this webhook and its log?`) && attempt(() => send("DELETE", `/v1/webhooks/${hook.id}`))}>\u2715</button></p>
+    ${secret?.id === hook.id ? html`<p class="warning">${say`Copy the secret now. It is not shown again: ${html`<code>${secret.value}</code>`}`}</p>` : nothing}
+    <details @toggle=${opened}><summary class="small">${say`Recent deliveries`}</summary>${log(hook)}</details></li>`;
+}
+
+/** @param {Api["DeliveryView"]} each */
+function deliveryState(each) {
+  const parts = [STATES[each.state] ?? each.state];
+  if (each.attempts > 1) parts.push(plural(each.attempts, "attempt"));
+  if (each.next_attempt_at && each.attempts) parts.push(say`next ${until(each.next_attempt_at)}`);
+  return parts.join(", ");
 }
 
 /** @param {Api["WebhookView"]} hook */
 function log(hook) {
   const items = seen.log.get(hook.id);
   if (!items) return nothing;
-  if (!items.length) return html`<p class="soft small">No deliveries yet.</p>`;
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Recent deliveries"><table><caption class="hidden">The last ${SHOWN} deliveries</caption>
-    <thead><tr><th scope="col">event</th><th scope="col">subject</th><th scope="col">state</th><th scope="col">response</th><th scope="col">time</th><th scope="col"><span class="hidden">actions</span></th></tr></thead>
+  if (!items.length) return html`<p class="soft small">${say`No deliveries yet.`}</p>`;
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Recent deliveries`}><table><caption class="hidden">${say`The last ${SHOWN} deliveries`}</caption>
+    <thead><tr><th scope="col">${say`event`}</th><th scope="col">${say`subject`}</th><th scope="col">${say`state`}</th><th scope="col">${say`response`}</th><th scope="col">${say`time`}</th><th scope="col"><span class="hidden">${say`actions`}</span></th></tr></thead>
     <tbody>${items.map((each) => html`<tr><td>${each.type}</td><td dir="auto">${each.data.external_id ?? each.data.collection ?? ""}</td>
-      <td class=${MARKS[each.state] ?? ""}>${each.state}${each.attempts > 1 ? `, ${plural(each.attempts, "attempt")}` : ""}${each.next_attempt_at && each.attempts ? `, next ${until(each.next_attempt_at)}` : ""}</td>
+      <td class=${MARKS[each.state] ?? ""}>${deliveryState(each)}</td>
       <td dir="auto">${each.status ?? ""} ${each.error ?? ""}</td><td>${ago(each.created_at)}</td>
-      <td><button class="quiet" @click=${() => attempt(async () => (await post(`/v1/webhooks/${hook.id}/deliveries/${each.id}/retry`), read(hook.id)))}>Send again</button></td></tr>`)}</tbody></table></div>`;
+      <td><button class="quiet" @click=${() => attempt(async () => (await post(`/v1/webhooks/${hook.id}/deliveries/${each.id}/retry`), read(hook.id)))}>${say`Send again`}</button></td></tr>`)}</tbody></table></div>`;
 }

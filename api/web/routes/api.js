@@ -9,6 +9,7 @@ import { plural } from "../parts/format.js";
 import { problemCard } from "../parts/notice.js";
 import { written } from "../parts/snippet.js";
 import { exampleOf, fields, resolve, table, words } from "../parts/schema.js";
+import { say } from "../parts/words.js";
 
 export const title = "API";
 export const titled = true;
@@ -78,9 +79,8 @@ export function view() {
     ${repeat(shown.filter(({ tag }) => tag === name), idOf, operation)}</section>`;
   return html`<section class="column wide reference">
     <p>${words(described.info.description.split("\n\n")[0])}</p>
-    <p class="soft small">Send the key in the <code>Authorization: Bearer</code> or <code>X-API-Key</code> header. Download as a file:
-      <a href=${`${ROOT}/openapi.json`}>openapi.json</a>. Try requests in <a href=${`${ROOT}/docs`}>Swagger UI</a>.</p>
-    <div class="tools"><input id="search" type="search" placeholder="Search the API" aria-label="Search the reference" .value=${live(seen.search)}
+    <p class="soft small">${say`Send the key in the ${html`<code>Authorization: Bearer</code>`} or ${html`<code>X-API-Key</code>`} header. Download as a file: ${html`<a href=${`${ROOT}/openapi.json`}>openapi.json</a>`}. Try requests in ${html`<a href=${`${ROOT}/docs`}>Swagger UI</a>`}.`}</p>
+    <div class="tools"><input id="search" type="search" placeholder=${say`Search the API`} aria-label=${say`Search the reference`} .value=${live(seen.search)}
       @input=${typed}>
       <span class="soft small" role="status">${plural(shown.length, "operation")}</span></div>
     ${repeat(tags, nameOf, group)}
@@ -116,12 +116,12 @@ function described({ about, method, path }) {
   const samples = bodies.length ? bodies : [[JSON_KIND, {}]];
   return html`<div class="card">
     ${about.description ? about.description.split("\n\n").map((part) => html`<p>${words(part)}</p>`) : nothing}
-    ${parameters.length ? html`<h3>Parameters</h3>${table(parameters, schemas, "Parameters")}` : nothing}
-    ${bodies.map(([kind, { schema }]) => html`<h3>Body <span class="soft small">${kind}</span></h3>
-      ${fields(schema, schemas, "Fields of the body")}
-      ${kind.startsWith("multipart/") ? nothing : html`<p class="soft small">Example</p><pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre>`}`)}
+    ${parameters.length ? html`<h3>${say`Parameters`}</h3>${table(parameters, schemas, say`Parameters`)}` : nothing}
+    ${bodies.map(([kind, { schema }]) => html`<h3>${say`Body`} <span class="soft small">${kind}</span></h3>
+      ${fields(schema, schemas, say`Fields of the body`)}
+      ${kind.startsWith("multipart/") ? nothing : html`<p class="soft small">${say`Example`}</p><pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre>`}`)}
     ${replies(about.responses, schemas)}
-    <h3>Request</h3>
+    <h3>${say`Request`}</h3>
     ${samples.map(([kind, { schema }]) => written(method, addressed(path, parameters, schemas), schema && sample(kind, schema, schemas), kind))}
   </div>`;
 }
@@ -146,9 +146,9 @@ function replies(responses, schemas) {
   const entries = Object.entries(responses);
   const fine = entries.filter(([status]) => status < "400");
   const refused = entries.filter(([status]) => status >= "400");
-  return html`${fine.map(([status, reply]) => html`<h3>Response <span class="soft small">${status}</span></h3>${reply.description === GENERIC ? nothing : html`<p>${words(reply.description)}</p>`}
-      ${Object.entries(reply.content ?? {}).map(([kind, { schema }]) => (kind === JSON_KIND && schema ? html`<details class="inner"><summary class="small">Fields and example</summary>
-        ${fields(schema, schemas, "Fields of the response")}<pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre></details>`
+  return html`${fine.map(([status, reply]) => html`<h3>${say`Response`} <span class="soft small">${status}</span></h3>${reply.description === GENERIC ? nothing : html`<p>${words(reply.description)}</p>`}
+      ${Object.entries(reply.content ?? {}).map(([kind, { schema }]) => (kind === JSON_KIND && schema ? html`<details class="inner"><summary class="small">${say`Fields and example`}</summary>
+        ${fields(schema, schemas, say`Fields of the response`)}<pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre></details>`
         : html`<p class="soft small"><code>${kind}</code></p>`))}`)}
-    ${refused.length ? html`<p class="soft small">Problem details (RFC 9457): ${refused.map(([status, { description }]) => `${status} ${description}`).join(" \u00b7 ")}</p>` : nothing}`;
+    ${refused.length ? html`<p class="soft small">${say`Problem details (RFC 9457):`} ${refused.map(([status, { description }]) => `${status} ${description}`).join(" \u00b7 ")}</p>` : nothing}`;
 }

@@ -15,14 +15,15 @@ import { sourcePanel } from "../parts/source.js";
 import { hasNothing, loadStart, startView, unloadStart } from "../parts/start.js";
 import { suggest } from "../parts/suggestions.js";
 import { apply, fromStored, newTurn, sourcesOf, toStored } from "../parts/turns.js";
+import { say } from "../parts/words.js";
 
 /** @import { Turn } from "../parts/turns.js" */
 
-export const title = "Ask";
+export const title = say`Ask`;
 const WIDE = "(min-width: 80rem)"; // room for the list of conversations
 const UNREADABLE = new Map([
-  [403, "Your key may not open passages of earlier answers. Ask again to see them."],
-  [404, "This passage no longer exists. Ask again for a current answer."],
+  [403, say`Your key may not open passages of earlier answers. Ask again to see them.`],
+  [404, say`This passage no longer exists. Ask again for a current answer.`],
 ]);
 
 /** @typedef {{id: string, owner: string | null, turns: Turn[]}} Talk the open conversation; its owner is a key's name */
@@ -72,7 +73,7 @@ function resume(id) {
   const found = stored.items.find((each) => each.id === id);
   start();
   if (found) talk = { id, owner: stored.owner, turns: found.turns.map(fromStored) };
-  else notify("This browser has no such conversation for your key.");
+  else notify(say`This browser has no such conversation for your key.`);
 }
 
 /** Start a new conversation. */
@@ -109,7 +110,7 @@ async function ask(question, before) {
   try {
     const body = { ...requestOf(turn), explain: true, stream: true };
     await follow("POST", "/v1/query", (name, data) => onEvent(conversation, turn, name, data), { body, signal: control.signal });
-    if (turn.phase !== "done" && !turn.problem) throw new Problem({ detail: "The answer was interrupted." });
+    if (turn.phase !== "done" && !turn.problem) throw new Problem({ detail: say`The answer was interrupted.` });
   } catch (problem) {
     if (control.signal.aborted) turn.stopped = turn.phase !== "done";
     else turn.problem = problem;
@@ -163,14 +164,14 @@ function askInstead(turn, question) {
   ask(question, before.slice(0, index));
   document.getElementById("question")?.focus({ preventScroll: true }); // the pressed button disappears
   const undo = () => {
-    if (conversation.turns.length > index + 1) return notify("Not undone, because another question was asked since.");
+    if (conversation.turns.length > index + 1) return notify(say`Not undone, because another question was asked since.`);
     if (running && conversation.turns.includes(running.turn)) running.control.abort();
     conversation.turns = before;
     if (conversation === talk) [opened, edited, draft] = [null, null, ""];
     save(conversation);
     redraw();
   };
-  notify(removed ? `Answer replaced, and ${plural(removed, "later question")} removed.` : "Answer replaced.", { undo, seconds: 8 });
+  notify(removed ? say`Answer replaced, and ${plural(removed, "later question")} removed.` : say`Answer replaced.`, { undo, seconds: 8 });
 }
 
 /** @type {import("../parts/answer.js").Actions} */
@@ -182,7 +183,7 @@ const actions = {
     redrawNow();
     document.getElementById("question")?.focus();
   },
-  copy: (turn) => copy([turn], "Answer copied as Markdown."),
+  copy: (turn) => copy([turn], say`Answer copied as Markdown.`),
 };
 
 /** @param {Turn[]} turns @param {string} copied */
@@ -279,9 +280,9 @@ function toolLine() {
   const { turns } = talk;
   if (!turns.length && !stored.items.length) return nothing;
   const toggle = () => ((isListed = !isListed), redraw());
-  return html`<p class="tools"><button class="quiet" aria-expanded=${String(isListed)} @click=${toggle}>Conversations</button>
-    ${turns.length ? html`<button class="quiet" @click=${startNew}>New conversation</button>
-      <button class="quiet" @click=${() => copy(turns, "Conversation copied as Markdown.")}>Copy all</button>` : nothing}</p>`;
+  return html`<p class="tools"><button class="quiet" aria-expanded=${String(isListed)} @click=${toggle}>${say`Conversations`}</button>
+    ${turns.length ? html`<button class="quiet" @click=${startNew}>${say`New conversation`}</button>
+      <button class="quiet" @click=${() => copy(turns, say`Conversation copied as Markdown.`)}>${say`Copy all`}</button>` : nothing}</p>`;
 }
 
 function composer() {
@@ -293,12 +294,12 @@ function composer() {
   const cancel = () => ([edited, draft] = [null, ""], redraw());
   return html`<form class="ask-form ${turns.length ? "following" : ""}" role="search" @submit=${submitted}>
     ${collectionPicker(suggest)}
-    ${edited ? html`<p class="whole-line soft small">Editing a question. The answers after it will be removed. <button type="button" class="quiet" @click=${cancel}>Cancel</button></p>` : nothing}
-    <textarea id="question" rows=${turns.length ? 1 : 2} maxlength="10000" placeholder=${turns.length ? "Ask a follow-up question" : "Ask your documents"} aria-label="Question" dir="auto"
+    ${edited ? html`<p class="whole-line soft small">${say`Editing a question. The answers after it will be removed.`} <button type="button" class="quiet" @click=${cancel}>${say`Cancel`}</button></p>` : nothing}
+    <textarea id="question" rows=${turns.length ? 1 : 2} maxlength="10000" placeholder=${turns.length ? say`Ask a follow-up question` : say`Ask your documents`} aria-label=${say`Question`} dir="auto"
       .value=${live(draft)} @input=${typed} @keydown=${keys}></textarea>
     ${running
-      ? html`<button type="button" @click=${() => running?.control.abort()}>Stop</button>`
-      : html`<button class=${!turns.length && hasNothing() ? "" : "main"} type="submit">Ask</button>`}
-    ${turns.length && quotes ? html`<p class="whole-line soft small">Each question is searched on its own, because no language model writes answers here.</p>` : nothing}
+      ? html`<button type="button" @click=${() => running?.control.abort()}>${say`Stop`}</button>`
+      : html`<button class=${!turns.length && hasNothing() ? "" : "main"} type="submit">${say`Ask`}</button>`}
+    ${turns.length && quotes ? html`<p class="whole-line soft small">${say`Each question is searched on its own, because no language model writes answers here.`}</p>` : nothing}
   </form>`;
 }

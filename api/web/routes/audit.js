@@ -5,10 +5,11 @@ import { get, latest } from "../api.js";
 import { redraw } from "../store.js";
 import { ago } from "../parts/format.js";
 import { problemCard } from "../parts/notice.js";
+import { say } from "../parts/words.js";
 
-export const title = "Audit";
+export const title = say`Audit`;
 export const titled = true;
-const OBJECTS = ["key", "budget", "webhook", "collection", "build", "source", "document", "gap"];
+const OBJECTS = [["key", say`keys`], ["budget", say`budgets`], ["webhook", say`webhooks`], ["collection", say`collections`], ["build", say`builds`], ["source", say`sources`], ["document", say`documents`], ["gap", say`gaps`]];
 
 /** @type {{items: Api["AuditEntryView"][] | null, next: string | null, object: string, problem: any}} */
 const seen = { items: null, next: null, object: "", problem: null };
@@ -39,21 +40,36 @@ export function view() {
   const { items, next, problem } = seen;
   return html`<section class="column wide">
     ${problemCard(problem, () => read())}
-    <p class="tools"><label>Changes of <select @change=${choose}><option value="">everything</option>${OBJECTS.map((each) => html`<option value=${each} ?selected=${each === seen.object}>${each}s</option>`)}</select></label>
-      <button class="quiet" @click=${() => read()}>Read again</button></p>
-    ${items && !items.length ? html`<p class="soft">No changes yet. Changes of keys, budgets, webhooks, collections, builds, sources and gaps are listed here with their author.</p>` : nothing}
-    ${items?.length ? html`<div class="scrolls" tabindex="0" role="region" aria-label="Changes"><table>
-      <thead><tr><th scope="col">time</th><th scope="col">by</th><th scope="col">change</th><th scope="col">fields</th></tr></thead>
+    <p class="tools"><label>${say`Changes of`} <select @change=${choose}><option value="">${say`everything`}</option>${OBJECTS.map(([each, words]) => html`<option value=${each} ?selected=${each === seen.object}>${words}</option>`)}</select></label>
+      <button class="quiet" @click=${() => read()}>${say`Read again`}</button></p>
+    ${items && !items.length ? html`<p class="soft">${say`No changes yet. Changes of keys, budgets, webhooks, collections, builds, sources and gaps are listed here with their author.`}</p>` : nothing}
+    ${items?.length ? html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Changes`}><table>
+      <thead><tr><th scope="col">${say`time`}</th><th scope="col">${say`by`}</th><th scope="col">${say`change`}</th><th scope="col">${say`fields`}</th></tr></thead>
       <tbody>${items.map(one)}</tbody></table></div>` : nothing}
-    ${next ? html`<button @click=${() => read(next)}>Show older changes</button>` : nothing}
+    ${next ? html`<button @click=${() => read(next)}>${say`Show older changes`}</button>` : nothing}
   </section>`;
 }
 
 /** @param {unknown} value */
 const written = (value) => (value === null || value === undefined ? "\u2013" : typeof value === "string" ? value : JSON.stringify(value));
 
+/** @type {Record<string, string>} */
+const ACTORS = { "command line": say`command line`, local: say`local program`, operator: say`operator` };
+/** @type {Record<string, string>} */
+const ACTIONS = {
+  create: say`create`, change: say`change`, delete: say`delete`, revoke: say`revoke`, enable: say`enable`, remove: say`remove`, approve: say`approve`,
+  start: say`start`, pause: say`pause`, resume: say`resume`, switch: say`switch`, cancel: say`cancel`, erase: say`erase`,
+};
+/** @type {Record<string, string>} */
+const KINDS = {
+  key: say`key`, budget: say`budget`, webhook: say`webhook`, collection: say`collection`, build: say`build`, source: say`source`, document: say`document`, gap: say`gap`, tenant: say`tenant`,
+};
+
+/** @param {Api["AuditEntryView"]} each */
+const actorOf = (each) => each.actor.name ?? ACTORS[each.actor.kind] ?? each.actor.kind;
+
 /** @param {Api["AuditEntryView"]} each */
 const one = (each) => html`<tr><td><time datetime=${each.made_at} title=${each.made_at}>${ago(each.made_at)}</time></td>
-  <td>${each.actor.name ?? (each.actor.kind === "local" ? "local program" : each.actor.kind)}${each.actor.kind === "operator" ? " (operator)" : ""}</td>
-  <th scope="row">${each.action} ${each.object} <span class="name" dir="auto">${each.object_name}</span></th>
+  <td>${each.actor.kind === "operator" ? say`${actorOf(each)} (operator)` : actorOf(each)}</td>
+  <th scope="row">${say`${ACTIONS[each.action] ?? each.action} ${KINDS[each.object] ?? each.object} ${html`<span class="name" dir="auto">${each.object_name}</span>`}`}</th>
   <td class="small">${Object.entries(each.changes).map(([field, { before, after }]) => html`<div dir="auto">${field.replaceAll("_", " ")}: ${before === null ? nothing : html`${written(before)} \u2192 `}${written(after)}</div>`)}</td></tr>`;

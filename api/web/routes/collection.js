@@ -4,20 +4,22 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, follow, get, post, send } from "../api.js";
 import { redraw } from "../store.js";
 import { whisker } from "../parts/bars.js";
-import { ago, count, plural, duration, score, totalCost } from "../parts/format.js";
+import { ago, count, decimal, plural, duration, score, totalCost } from "../parts/format.js";
+import { STATES } from "../parts/state.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { say } from "../parts/words.js";
 
-export const title = "Collection";
+export const title = say`Collection`;
 /** @type {Record<string, string>} */
-const NAMES = { questions: "questions", text: "text", bm25: "words" };
-const SOURCES = { labelled: "labelled questions", accepted: "accepted questions", generated: "generated questions", texts: "chunk texts" };
+const NAMES = { questions: say`questions`, text: say`text`, bm25: say`words` };
+const SOURCES = { labelled: say`labelled questions`, accepted: say`accepted questions`, generated: say`generated questions`, texts: say`chunk texts` };
 // The numeric options of a collection, with labels and hints.
 const NUMBERS = /** @type {const} */ ([
-  ["questions_per_chunk", "Questions per chunk", "auto: 3 to 10, depending on length"],
-  ["chunk_max_chars", "Maximum chunk length", "characters"],
-  ["chunk_overlap_chars", "Chunk overlap", "characters"],
-  ["section_max_chars", "Section length", "characters; empty: no sections"],
+  ["questions_per_chunk", say`Questions per chunk`, say`auto: 3 to 10, depending on length`],
+  ["chunk_max_chars", say`Maximum chunk length`, say`characters`],
+  ["chunk_overlap_chars", say`Chunk overlap`, say`characters`],
+  ["section_max_chars", say`Section length`, say`characters; empty: no sections`],
 ]);
 
 /**
@@ -73,12 +75,12 @@ async function attempt(words, action) {
 }
 
 /** @param {string} set */
-const calibrate = (set) => attempt("Calibrating\u2026", async (now) => {
+const calibrate = (set) => attempt(say`Calibrating\u2026`, async (now) => {
   const questions = set ? (await get(`${base(now)}/labelled/${encodeURIComponent(set)}`)).questions : null;
   const { source } = await post(`${base(now)}/calibration`, { questions });
-  notify(`Calibrated with ${SOURCES[source ?? "labelled"]}.`);
+  notify(say`Calibrated with ${SOURCES[source ?? "labelled"]}.`);
 });
-const forget = () => attempt("Removing the calibration\u2026", () => send("DELETE", `${base()}/calibration`));
+const forget = () => attempt(say`Removing the calibration\u2026`, () => send("DELETE", `${base()}/calibration`));
 
 /** Return the options of the form that differ from the collection's. @param {HTMLFormElement} form */
 function differing(form) {
@@ -88,7 +90,7 @@ function differing(form) {
   /** @type {[string, string | number | true | null][]} */
   const entries = NUMBERS.map(([name, words]) => {
     const text = String(given.get(name) ?? "").trim();
-    if (text && text !== "auto" && !/^\d+$/.test(text)) throw new Error(`${words}: \u201c${text}\u201d is not a whole number. Use digits only.`);
+    if (text && text !== "auto" && !/^\d+$/.test(text)) throw new Error(say`${words}: \u201c${text}\u201d is not a whole number. Use digits only.`);
     return [name, text === "" ? null : text === "auto" ? "auto" : Number(text)];
   });
   entries.push(["prepend_questions", given.has("prepend_questions") || null]);
@@ -100,21 +102,21 @@ function differing(form) {
 const plain = (value) => (value === false || value === "" ? null : value ?? null);
 
 /** @param {HTMLFormElement} form */
-const estimate = (form) => attempt("Estimating\u2026", async (now) => {
+const estimate = (form) => attempt(say`Estimating\u2026`, async (now) => {
   const change = differing(form);
   const estimated = await post("/v1/estimates", { collection: now.name, migrate: change });
   now.estimate = { change, estimated };
 });
 /** @param {HTMLFormElement} form */
-const save = (form) => attempt("Saving\u2026", async (now) => {
+const save = (form) => attempt(say`Saving\u2026`, async (now) => {
   await send("PUT", base(now), { body: { ...now.view?.options, ...differing(form) } });
   now.estimate = null;
-  notify("Saved. New documents use these options. Existing documents keep theirs until they are uploaded or indexed again.");
+  notify(say`Saved. New documents use these options. Existing documents keep theirs until they are uploaded or indexed again.`);
 });
-const rebuild = () => attempt("Starting\u2026", async (now) => {
+const rebuild = () => attempt(say`Starting\u2026`, async (now) => {
   const { build } = await post(`${base(now)}/builds`, now.estimate?.change);
   now.estimate = null;
-  notify(`Build ${build} is being filled. Queries still use the live build.`);
+  notify(say`Build ${build} is being filled. Queries still use the live build.`);
 });
 
 /** Run the gate of a build, with the compared points and documents while it runs. @param {`/v1/collections/${string}/builds/${number}`} path */
@@ -124,8 +126,8 @@ async function runGate(path) {
   /** @param {string} name @param {any} data of an event of that name */
   const onEvent = (name, data) => {
     if (name === "error") throw new Error(data.detail);
-    if (name === "done") notify(data.reasons.join(" ") || "The build passed the gate.", { seconds: 15 });
-    else now.busy = data.state === "queued" ? "Queued\u2026" : `Comparing: ${plural(data.points, "point")}, ${plural(data.documents, "document")}\u2026`;
+    if (name === "done") notify(data.reasons.join(" ") || say`The build passed the gate.`, { seconds: 15 });
+    else now.busy = data.state === "queued" ? say`Queued\u2026` : say`Comparing: ${plural(data.points, "point")}, ${plural(data.documents, "document")}\u2026`;
     redraw();
   };
   try {
@@ -151,7 +153,7 @@ const stop = () => running.abort();
 async function verify(repair) {
   const now = seen;
   const control = (running = new AbortController());
-  const busy = repair ? "Repairing\u2026" : "Comparing\u2026";
+  const busy = repair ? say`Repairing\u2026` : say`Comparing\u2026`;
   Object.assign(now, { verified: null, findings: [], busy });
   redraw();
   /** @param {string} name @param {any} data of an event of that name */
@@ -160,7 +162,7 @@ async function verify(repair) {
     else if (name === "error") now.problem = { message: data.detail };
     else {
       now.verified = { ...data, whole: name === "done" };
-      now.busy = data.state === "queued" ? "Queued\u2026" : busy;
+      now.busy = data.state === "queued" ? say`Queued\u2026` : busy;
     }
     redraw();
   };
@@ -175,8 +177,8 @@ async function verify(repair) {
 }
 
 /** @param {HTMLFormElement} form */
-const erase = (form) => attempt("Deleting\u2026", async (now) => {
-  if (new FormData(form).get("name") !== now.name) throw new Error("The name does not match.");
+const erase = (form) => attempt(say`Deleting\u2026`, async (now) => {
+  if (new FormData(form).get("name") !== now.name) throw new Error(say`The name does not match.`);
   await send("DELETE", base(now));
   location.assign(`${ROOT}/documents`);
   await new Promise(() => {}); // until the page is left
@@ -190,10 +192,10 @@ export function view() {
   if (!shown) return html`<section class="column">${problemCard(seen.problem, () => refresh())}</section>`;
   return html`<section class="column wide collection">
     <h2 dir="auto">${shown.name}</h2>
-    <p class="counts soft small">${Object.entries(shown.documents).map(([state, many]) => html`<span><a href=${`${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`}>${count(many)} ${state}</a></span>`)}
-      <span>${shown.points === null ? "points unknown: Qdrant is unavailable" : `${plural(shown.points, "point")}${counted(shown.points_age_seconds)}`}</span>
-      <span>embedding model <code>${shown.embedding_model}</code></span>
-      ${shown.languages.length ? html`<span>in ${shown.languages.join(", ")}</span>` : nothing}<span>created ${ago(shown.created_at)}</span></p>
+    <p class="counts soft small">${Object.entries(shown.documents).map(([state, many]) => html`<span><a href=${`${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`}>${count(many)} ${STATES[state] ?? state}</a></span>`)}
+      <span>${shown.points === null ? say`points unknown: Qdrant is unavailable` : counted(plural(shown.points, "point"), shown.points_age_seconds)}</span>
+      <span>${say`embedding model ${html`<code>${shown.embedding_model}</code>`}`}</span>
+      ${shown.languages.length ? html`<span>${say`in ${shown.languages.join(", ")}`}</span>` : nothing}<span>${say`created ${ago(shown.created_at)}`}</span></p>
     ${shown.notice ? html`<p class="warning">${shown.notice}</p>` : nothing}
     ${problemCard(seen.problem, () => refresh())} <p role="status" class="soft small busy">${seen.busy}</p>
     ${calibration(shown.calibration)} ${may("manage") ? options(shown.options) : nothing} ${builds()}
@@ -201,79 +203,101 @@ export function view() {
   </section>`;
 }
 
-/** Return the age of the number of points at the time of the reply. @param {number | null | undefined} seconds */
-function counted(seconds) {
-  if (typeof seconds !== "number") return "";
-  return seconds < 10 ? " (counted just now)" : ` (counted ${duration(seconds)} ago)`;
+/** Return the number of points with its age at the time of the reply. @param {string} points @param {number | null | undefined} seconds */
+function counted(points, seconds) {
+  if (typeof seconds !== "number") return points;
+  return seconds < 10 ? say`${points} (counted just now)` : say`${points} (counted ${duration(seconds)} ago)`;
+}
+
+/** @param {Api["CalibrationView"]} measured */
+function calibrated({ source, questions, chunks }) {
+  const name = SOURCES[source ?? "labelled"];
+  const used = plural(chunks ?? 0, "chunk");
+  return questions ? say`Calibrated with ${name} (${count(questions)}) on ${used}.` : say`Calibrated with ${name} on ${used}.`;
 }
 
 /** @param {Api["CalibrationView"] | null | undefined} measured */
 function calibration(measured) {
   const low = measured ? Math.min(0.9, ...Object.values(measured.channels ?? {}).map((each) => Math.floor(each.low * 10) / 10)) : 0;
   /** @type {[string, Api["NDCG"]][]} */
-  const rows = Object.entries(measured?.channels ?? {}).map(([name, each]) => [`${NAMES[name]} alone`, each]);
-  if (measured?.equal) rows.push(["equal weights", measured.equal]);
-  if (measured?.chosen) rows.push(["these weights", measured.chosen]);
-  return html`<section><h3>Calibration</h3>
-    ${measured ? html`<p>Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${measured.weights[name].toFixed(1)}`).join(" \u00b7 ")}. Calibrated with ${SOURCES[measured.source ?? "labelled"]}${measured.questions ? ` (${count(measured.questions)})` : ""} on ${plural(measured.chunks ?? 0, "chunk")}.</p>
-      ${rows.length ? html`<table class="compared"><caption class="hidden">nDCG@10 with its 95 % interval</caption><tbody>${rows.map(([words, each]) => html`<tr><th scope="row">${words}</th><td class="interval">${whisker(each, low, words === "these weights")}</td><td class="number">${score(each.mean)} <span class="soft">[${score(each.low)}, ${score(each.high)}]</span></td></tr>`)}</tbody></table>` : nothing}`
-    : html`<p class="soft">Not calibrated yet: all channels have equal weight. Calibration runs automatically once there are enough questions.</p>`}
-    ${may("manage") ? html`<p class="tools"><button @click=${() => calibrate("")}>Calibrate with generated questions</button>
-      ${seen.sets.map((each) => html`<button @click=${() => calibrate(each.set)}>Calibrate with ${each.set}</button>`)}
-      ${measured ? html`<button class="quiet" @click=${forget}>Remove calibration</button>` : nothing}
-      <a href=${`${ROOT}/lab/compare?collection=${encodeURIComponent(seen.name)}`}>Compare search strategies</a></p>` : nothing}</section>`;
+  const rows = Object.entries(measured?.channels ?? {}).map(([name, each]) => [say`${NAMES[name]} alone`, each]);
+  if (measured?.equal) rows.push([say`equal weights`, measured.equal]);
+  if (measured?.chosen) rows.push([say`these weights`, measured.chosen]);
+  return html`<section><h3>${say`Calibration`}</h3>
+    ${measured ? html`<p>${say`Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${decimal(measured.weights[name], 1)}`).join(" \u00b7 ")}.`} ${calibrated(measured)}</p>
+      ${rows.length ? html`<table class="compared"><caption class="hidden">${say`nDCG@10 with its 95\u00a0% interval`}</caption><tbody>${rows.map(([words, each]) => html`<tr><th scope="row">${words}</th><td class="interval">${whisker(each, low, each === measured.chosen)}</td><td class="number">${score(each.mean)} <span class="soft">[${score(each.low)}, ${score(each.high)}]</span></td></tr>`)}</tbody></table>` : nothing}`
+    : html`<p class="soft">${say`Not calibrated yet: all channels have equal weight. Calibration runs automatically once there are enough questions.`}</p>`}
+    ${may("manage") ? html`<p class="tools"><button @click=${() => calibrate("")}>${say`Calibrate with generated questions`}</button>
+      ${seen.sets.map((each) => html`<button @click=${() => calibrate(each.set)}>${say`Calibrate with ${each.set}`}</button>`)}
+      ${measured ? html`<button class="quiet" @click=${forget}>${say`Remove calibration`}</button>` : nothing}
+      <a href=${`${ROOT}/lab/compare?collection=${encodeURIComponent(seen.name)}`}>${say`Compare search strategies`}</a></p>` : nothing}</section>`;
 }
 
 /** @param {Api["CollectionOptionsView"]} given */
 function options(given) {
   /** @param {On<HTMLButtonElement & {form: HTMLFormElement}>} event */
   const estimateClicked = (event) => estimate(event.target.form);
-  return html`<section><h3>Options</h3><form class="options" @submit=${submitted(save)} @input=${() => seen.estimate && ((seen.estimate = null), redraw())}>
-    ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder="server default" inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
-    <label>Languages of scans<input name="ocr_languages" .value=${given.ocr_languages ?? ""} placeholder="server default"><span class="soft small">such as eng+deu</span></label>
-    <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> Prepend questions to the chunk when embedding</label>
-    <label class="whole">Prompt<textarea name="prompt" rows="3" dir="auto" placeholder="server default; {text} is replaced by the chunk" .value=${given.prompt ?? ""}></textarea></label>
-    ${Object.keys(given.filterable).length ? html`<p class="soft small">Indexed metadata fields: ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
-    <p class="tools"><button class=${seen.estimate ? "" : "main"} type="submit">Save</button>
-      <button type="button" @click=${estimateClicked}>Estimate a rebuild</button></p></form>
+  return html`<section><h3>${say`Options`}</h3><form class="options" @submit=${submitted(save)} @input=${() => seen.estimate && ((seen.estimate = null), redraw())}>
+    ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder=${say`server default`} inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
+    <label>${say`Languages of scans`}<input name="ocr_languages" .value=${given.ocr_languages ?? ""} placeholder=${say`server default`}><span class="soft small">${say`such as eng+deu`}</span></label>
+    <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> ${say`Prepend questions to the chunk when embedding`}</label>
+    <label class="whole">${say`Prompt`}<textarea name="prompt" rows="3" dir="auto" placeholder=${say`server default; {text} is replaced by the chunk`} .value=${given.prompt ?? ""}></textarea></label>
+    ${Object.keys(given.filterable).length ? html`<p class="soft small">${say`Indexed metadata fields:`} ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
+    <p class="tools"><button class=${seen.estimate ? "" : "main"} type="submit">${say`Save`}</button>
+      <button type="button" @click=${estimateClicked}>${say`Estimate a rebuild`}</button></p></form>
     ${seen.estimate ? price(seen.estimate) : nothing}</section>`;
 }
 
 /** @param {{change: Record<string, any>, estimated: Api["EstimateView"]}} made */
 function price({ change, estimated: each }) {
-  const options = Object.keys(change).length ? `With new ${Object.keys(change).join(", ")}` : "With current options";
-  const parts = [plural(each.documents, "document"), plural(each.calls, "call"), `${count(each.prompt_tokens + each.completion_tokens)} tokens`, plural(each.embeddings, "embedding")];
-  return html`<div class="card" role="status"><p>${options}: ${parts.join(" \u00b7 ")}, ${totalCost([each.llm_cost, each.embedding_cost])}${each.seconds === null ? "" : `, ${duration(each.seconds)} at the rate limits`}.</p>
-    <p class="soft small">Existing questions are reused at no cost. Queries use the live build until you switch.</p>
-    <p><button class="main" @click=${rebuild}>Start the rebuild</button></p></div>`;
+  const options = Object.keys(change).length ? say`With new ${Object.keys(change).join(", ")}` : say`With current options`;
+  const parts = [plural(each.documents, "document"), plural(each.calls, "call"), plural(each.prompt_tokens + each.completion_tokens, "token"), plural(each.embeddings, "embedding")];
+  parts.push(totalCost([each.llm_cost, each.embedding_cost]));
+  if (each.seconds !== null) parts.push(say`${duration(each.seconds)} at the rate limits`);
+  return html`<div class="card" role="status"><p>${options}: ${parts.join(" \u00b7 ")}</p>
+    <p class="soft small">${say`Existing questions are reused at no cost. Queries use the live build until you switch.`}</p>
+    <p><button class="main" @click=${rebuild}>${say`Start the rebuild`}</button></p></div>`;
 }
+
+/** The states of builds, as users read them. @type {Record<string, string>} */
+const BUILDS = { filling: say`filling`, paused: say`paused`, following: say`following`, live: say`live`, dropping: say`being deleted` };
 
 function builds() {
   if (seen.builds.length < 2) return nothing;
   /** @type {Partial<Record<Api["BuildState"], ("pause" | "resume" | "gate" | "switch")[]>>} */
   const actions = { filling: ["pause"], paused: ["resume"], following: ["gate", "switch"] };
-  const words = { pause: "Pause", resume: "Resume", gate: "Run the gate", switch: "Make live" };
-  return html`<section><h3>Builds</h3><ul class="questions wrapping" role="list">${seen.builds.map((build) => html`<li>
-    <span class="grow">Build ${build.build}, ${build.state}<span class="soft small">${build.embedding_model} \u00b7 ${count(build.copied)} of ${plural(build.source_documents, "document")} copied \u00b7 ${Object.entries(build.documents).map(([state, many]) => `${count(many)} ${state}`).join(", ")}${build.gate ? ` \u00b7 gate ${build.gate.open ? "open" : "closed"}` : ""}</span></span>
+  const words = { pause: say`Pause`, resume: say`Resume`, gate: say`Run the gate`, switch: say`Make live` };
+  return html`<section><h3>${say`Builds`}</h3><ul class="questions wrapping" role="list">${seen.builds.map((build) => html`<li>
+    <span class="grow">${say`Build ${build.build}, ${BUILDS[build.state] ?? build.state}`}<span class="soft small">${build.embedding_model} \u00b7 ${say`${count(build.copied)} of ${plural(build.source_documents, "document")} copied`} \u00b7 ${Object.entries(build.documents).map(([state, many]) => `${count(many)} ${STATES[state] ?? state}`).join(", ")}${build.gate ? ` \u00b7 ${build.gate.open ? say`gate open` : say`gate closed`}` : ""}</span></span>
     ${may("manage") && build.state !== "live" ? html`${(actions[build.state] ?? []).map((action) => html`<button @click=${() => act(build, action)}>${words[action]}</button>`)}
-      <button class="quiet" @click=${() => act(build, "drop")}>Delete</button>` : nothing}</li>`)}</ul>
-    <button class="quiet" @click=${() => refresh()}>Refresh</button></section>`;
+      <button class="quiet" @click=${() => act(build, "drop")}>${say`Delete`}</button>` : nothing}</li>`)}</ul>
+    <button class="quiet" @click=${() => refresh()}>${say`Refresh`}</button></section>`;
+}
+
+const FINDINGS = { missing: say`missing`, stale: say`stale`, orphaned: say`orphaned` };
+
+/** Describe the result of a verification. @param {NonNullable<Collected["verified"]>} verified @param {number} wrong number of wrong points */
+function differences(verified, wrong) {
+  const compared = `${plural(verified.documents, "document")}, ${plural(verified.points, "point")}`;
+  if (!wrong && !verified.repaired) return verified.whole ? say`No differences: ${compared}.` : `${compared}.`;
+  const found = say`${compared}: ${count(verified.missing)} missing, ${count(verified.stale)} stale, ${count(verified.orphaned)} orphaned, ${count(verified.repaired)} repaired.`;
+  return verified.whole && !wrong ? say`No differences: ${found}` : found;
 }
 
 function verification() {
   const { verified, findings } = seen;
   const wrong = verified ? verified.missing + verified.stale + verified.orphaned - verified.repaired : 0;
-  return html`<section><h3>Verification</h3>
-    <p class="tools"><button ?disabled=${seen.busy !== ""} @click=${() => verify(false)}>Verify</button>
-      ${verified?.whole && wrong ? html`<button @click=${() => verify(true)}>Repair ${plural(wrong, "point")}</button>` : nothing}
-      ${seen.busy ? html`<button class="quiet" @click=${stop}>Stop</button>` : nothing}</p>
-    ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${verified.whole ? (wrong ? "" : "No differences: ") : ""}${plural(verified.documents, "document")}, ${plural(verified.points, "point")}${wrong || verified.repaired ? `: ${count(verified.missing)} missing, ${count(verified.stale)} stale, ${count(verified.orphaned)} orphaned, ${count(verified.repaired)} repaired` : ""}.</p>` : html`<p class="soft">Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.</p>`}
-    ${findings.length ? html`<details><summary>${plural(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${each.kind}: ${each.why}</span>
-      ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>Open document</a>` : nothing}<span class="soft small">${each.repaired ? "repaired" : ""}</span></li>`)}</ul></details>` : nothing}</section>`;
+  return html`<section><h3>${say`Verification`}</h3>
+    <p class="tools"><button ?disabled=${seen.busy !== ""} @click=${() => verify(false)}>${say`Verify`}</button>
+      ${verified?.whole && wrong ? html`<button @click=${() => verify(true)}>${say`Repair ${plural(wrong, "point")}`}</button>` : nothing}
+      ${seen.busy ? html`<button class="quiet" @click=${stop}>${say`Stop`}</button>` : nothing}</p>
+    ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${differences(verified, wrong)}</p>` : html`<p class="soft">${say`Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.`}</p>`}
+    ${findings.length ? html`<details><summary>${plural(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${FINDINGS[each.kind]}: ${each.why}</span>
+      ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>${say`Open document`}</a>` : nothing}<span class="soft small">${each.repaired ? say`repaired` : ""}</span></li>`)}</ul></details>` : nothing}</section>`;
 }
 
 function erasing() {
-  return html`<details><summary>Delete the collection</summary><form class="options" @submit=${submitted(erase)}>
-    <p>Permanently deletes its documents, questions, points and query log in all builds. Cost records are kept.</p>
-    <label>Type the collection name to confirm<input name="name" autocomplete="off" required></label><p><button class="danger" type="submit">Delete</button></p></form></details>`;
+  return html`<details><summary>${say`Delete the collection`}</summary><form class="options" @submit=${submitted(erase)}>
+    <p>${say`Permanently deletes its documents, questions, points and query log in all builds. Cost records are kept.`}</p>
+    <label>${say`Type the collection name to confirm`}<input name="name" autocomplete="off" required></label><p><button class="danger" type="submit">${say`Delete`}</button></p></form></details>`;
 }

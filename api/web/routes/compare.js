@@ -10,9 +10,12 @@ import { isLabelling, label, labelling, stopLabelling } from "../parts/labelling
 import { notify, problemCard } from "../parts/notice.js";
 import { report, runsCompared } from "../parts/report.js";
 import { trend } from "../parts/trend.js";
+import { say } from "../parts/words.js";
 
-export const title = "Compare";
+export const title = say`Compare`;
 export const titled = true;
+/** @type {Record<string, string>} */
+const STATES = { queued: say`queued`, running: say`running`, done: say`done`, failed: say`failed`, cancelled: say`cancelled` };
 const INTERVAL = 1000; // milliseconds between two polls
 const MOST = 1000;
 const USUAL = ["default", "text", "bm25", "text+bm25 rrf"];
@@ -140,14 +143,14 @@ const forget = (each) => attempt(async () => {
   if (isOpen(each)) {
     const run = await get(`${base()}/evaluations/${each.id}`);
     if (!isOpen(run)) { // it has finished: Stop must not delete its results
-      notify("The run had already finished.");
+      notify(say`The run had already finished.`);
       if (seen.run?.id === each.id) await poll(each.id);
       return refresh();
     }
   }
   await send("DELETE", `${base()}/evaluations/${each.id}`);
   if (seen.run?.id === each.id) seen.run = null;
-  notify(isOpen(each) ? "Run stopped." : "Run deleted.");
+  notify(isOpen(each) ? say`Run stopped.` : say`Run deleted.`);
   await refresh();
 });
 
@@ -162,12 +165,12 @@ const open = (file) => attempt(async () => {
   const text = await file.text();
   const whole = read(text);
   if (whole?.rows && whole?.per_query) return Object.assign(seen, { file: { name: file.name, results: whole }, run: null, chosen: firstOf(whole) });
-  const questions = text.split("\n").filter((line) => line.trim()).map((line, number) => read(line) ?? wrong(`Line ${number + 1} of ${file.name} is not JSON.`));
-  if (questions.length > MOST) wrong(`${file.name} has ${count(questions.length)} questions, but a set holds at most ${count(MOST)}. Use a sample.`);
+  const questions = text.split("\n").filter((line) => line.trim()).map((line, number) => read(line) ?? wrong(say`Line ${number + 1} of ${file.name} is not JSON.`));
+  if (questions.length > MOST) wrong(say`${file.name} has ${count(questions.length)} questions, but a set holds at most ${count(MOST)}. Use a sample.`);
   const name = file.name.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "-").slice(0, 64) || "questions";
   await send("PUT", `${base()}/labelled/${encodeURIComponent(name)}`, { body: { questions } });
   choose(name);
-  notify(`Saved ${plural(questions.length, "question")} from ${file.name} as set ${name}.`);
+  notify(say`Saved ${plural(questions.length, "question")} from ${file.name} as set ${name}.`);
   await refresh();
 });
 
@@ -217,48 +220,49 @@ function tools(sets) {
   const chosen = (event) => choose(event.target.value);
   /** @param {On<HTMLInputElement & {files: FileList}>} event */
   const given = (event) => (open(event.target.files[0]), (event.target.value = ""));
-  return html`${sets.length ? html`<label class="inline">Set <select @change=${chosen}>
+  return html`${sets.length ? html`<label class="inline">${say`Set`} <select @change=${chosen}>
       ${sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
-    <label class="button">Open file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
-    <button @click=${startLabelling}>Label user questions</button>`;
+    <label class="button">${say`Open file`}<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
+    <button @click=${startLabelling}>${say`Label user questions`}</button>`;
 }
 
 /** @param {string} strategy */
 const pick = (strategy) => ((seen.chosen = strategy), redraw());
 
 function explanation() {
-  return html`<div class="empty"><p>Measure whether question matching beats plain search on your documents. Thirty labelled questions show large differences; a few hundred show small ones.</p>
-    <p class="soft">Label questions that users asked, or open a file with one question per line:</p>
+  return html`<div class="empty"><p>${say`Measure whether question matching beats plain search on your documents. Thirty labelled questions show large differences; a few hundred show small ones.`}</p>
+    <p class="soft">${say`Label questions that users asked, or open a file with one question per line:`}</p>
     <pre>{"question": "How much leave do I get?", "external_ids": ["leave.md"]}</pre>
-    <p class="soft">You can also open the <code>results.json</code> of <code>foreask eval</code>.</p></div>`;
+    <p class="soft">${say`You can also open the ${html`<code>results.json</code>`} of ${html`<code>foreask eval</code>`}.`}</p></div>`;
 }
 
 function form() {
   /** @param {string} name */
   const toggle = (name) => ((picked.has(name) ? picked.delete(name) : picked.add(name)), redraw());
   const some = seen.strategies.some((name) => picked.has(name));
-  return html`<fieldset class="strategies"><legend>Strategies</legend>
+  return html`<fieldset class="strategies"><legend>${say`Strategies`}</legend>
     ${seen.strategies.map((name) => html`<label class="inline"><input type="checkbox" .checked=${picked.has(name)} @change=${() => toggle(name)}>${name}</label>`)}
-    <button class="main" ?disabled=${!some || isOpen(seen.run)} @click=${run}>Run</button></fieldset>`;
+    <button class="main" ?disabled=${!some || isOpen(seen.run)} @click=${run}>${say`Run`}</button></fieldset>`;
 }
 
 /** @param {Run} each */
 function shown(each) {
-  const heading = html`<h2>${each.labelled_set ?? "Questions"} <span class="soft small">${plural(each.questions, "question")} \u00b7 ${ago(each.created_at)}</span></h2>`;
+  const heading = html`<h2>${each.labelled_set ?? say`Questions`} <span class="soft small">${plural(each.questions, "question")} \u00b7 ${ago(each.created_at)}</span></h2>`;
   if (isOpen(each)) {
-    const progress = `${count(each.done)} of ${each.total ? count(each.total) : "\u2026"} queries${each.strategy ? `, ${each.strategy}` : ""}`;
+    const searched = each.total ? say`${count(each.done)} of ${plural(each.total, "query", "queries")}` : plural(each.done, "query", "queries");
+    const progress = [searched, each.strategy].filter(Boolean).join(", ");
     return html`${heading}<div class="bar-line" role="status">${bar(each.done / (each.total || 1), "")}
-      <span class="number">${each.state === "queued" ? "queued" : progress}</span>
-      <button class="quiet" @click=${() => forget(each)}>Stop</button></div>
-      <p class="soft small">The run continues if you leave this page.</p>`;
+      <span class="number">${each.state === "queued" ? say`queued` : progress}</span>
+      <button class="quiet" @click=${() => forget(each)}>${say`Stop`}</button></div>
+      <p class="soft small">${say`The run continues if you leave this page.`}</p>`;
   }
-  if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? "The run failed. Run it again."}</p>`;
+  if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? say`The run failed. Run it again.`}</p>`;
   const others = seen.runs.filter((other) => other.state === "done" && other.id !== each.id);
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => compareWith(event.target.value);
   return html`${heading}${report(/** @type {Results} */ (each.results), seen.chosen, pick)}
-    ${others.length ? html`<label class="inline">Compare with run <select @change=${chosen}>
-      <option value="">\u2013</option>${others.map((other) => html`<option value=${other.id}>${ago(other.created_at)}, ${other.labelled_set ?? "questions"}</option>`)}</select></label>` : nothing}
+    ${others.length ? html`<label class="inline">${say`Compare with run`} <select @change=${chosen}>
+      <option value="">\u2013</option>${others.map((other) => html`<option value=${other.id}>${ago(other.created_at)}, ${other.labelled_set ?? say`questions`}</option>`)}</select></label>` : nothing}
     ${seen.against ? runsCompared(seen.against) : nothing}`;
 }
 
@@ -268,8 +272,8 @@ function earlier() {
   /** @param {Run} each */
   const best = (each) => [...(each.results?.rows ?? [])].sort((one, other) => other["ndcg@10"] - one["ndcg@10"])[0];
   return html`${trend(seen.runs, seen.set)}
-    <h2>Runs</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
-    <span class="grow"><a href=${address(each)}>${each.labelled_set ?? "Questions"}, ${ago(each.created_at)}</a>
-      <span class="soft small">${plural(each.questions, "question")} \u00b7 ${each.state}${best(each) ? html` \u00b7 best: ${best(each).strategy} ${score(best(each)["ndcg@10"])}` : nothing}</span></span>
-    <button class="quiet" @click=${() => forget(each)} aria-label=${`${isOpen(each) ? "Stop" : "Delete"} the run of ${ago(each.created_at)}`}>${isOpen(each) ? "Stop" : "Delete"}</button></li>`)}</ul>`;
+    <h2>${say`Runs`}</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
+    <span class="grow"><a href=${address(each)}>${each.labelled_set ?? say`Questions`}, ${ago(each.created_at)}</a>
+      <span class="soft small">${plural(each.questions, "question")} \u00b7 ${STATES[each.state] ?? each.state}${best(each) ? ` \u00b7 ${say`best: ${best(each).strategy} ${score(best(each)["ndcg@10"])}`}` : nothing}</span></span>
+    <button class="quiet" @click=${() => forget(each)} aria-label=${isOpen(each) ? say`Stop the run of ${ago(each.created_at)}` : say`Delete the run of ${ago(each.created_at)}`}>${isOpen(each) ? say`Stop` : say`Delete`}</button></li>`)}</ul>`;
 }

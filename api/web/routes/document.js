@@ -14,10 +14,11 @@ import { sentencesIn } from "../parts/sentences.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
 import { pendingText } from "../parts/trial.js";
 import { MARGIN, WindowedList } from "../parts/window.js";
+import { say } from "../parts/words.js";
 
-export const title = "Document";
+export const title = say`Document`;
 const PAGE = 100;
-const STATES = [["", "all chunks"], ["parsed,generating,generated", "in progress"], ["dead", "dead"]];
+const STATES = [["", say`all chunks`], ["parsed,generating,generated", say`in progress`], ["dead", say`dead`]];
 const ROW = 48;
 const SHOWN_QUERIES = 20;
 
@@ -164,7 +165,7 @@ function onEvent(name, data) {
 async function retry() {
   try {
     await send("POST", `/v1/documents/${shown.id}/retry`);
-    notify("Retrying the document.");
+    notify(say`Retrying the document.`);
     await refresh();
   } catch (problem) {
     notify(problem.message);
@@ -182,7 +183,7 @@ function choose(state) {
 function remove() {
   const { id, document: each } = shown;
   const then = () => send("DELETE", `/v1/documents/${id}`).catch((problem) => notify(problem.message));
-  notify(`\u201c${each ? nameOf(each) : id}\u201d will be deleted with its questions.`, { undo: () => {}, then, seconds: 8 });
+  notify(say`\u201c${each ? nameOf(each) : id}\u201d will be deleted with its questions.`, { undo: () => {}, then, seconds: 8 });
 }
 
 /** @type {typeof import("../parts/original.js") | null} */
@@ -202,7 +203,7 @@ async function loadOriginal() {
     original = await import("../parts/original.js");
   } catch {
     shown.isOriginal = false;
-    notify("The server is unreachable. This page may be out of date.");
+    notify(say`The server is unreachable. This page may be out of date.`);
   }
   redraw();
 }
@@ -237,27 +238,27 @@ export function view() {
   const isOriginal = open !== null && shown.isOriginal && kindOf(each) !== null;
   return html`<div class="split ${open ? "with-detail" : ""} ${isOriginal ? "with-original" : ""}">
     <section class="column wide">
-      <p class="small"><a href=${`${ROOT}/documents`}>Documents</a></p>
+      <p class="small"><a href=${`${ROOT}/documents`}>${say`Documents`}</a></p>
       <h2 dir="auto" class="question-title">${nameOf(each)}</h2>
       <p class="counts soft">${stateMark(each.state)}
-        <span dir="auto">${each.external_id}</span> <span>version ${each.version}${each.live_version && each.live_version !== each.version ? `, live version ${each.live_version}` : ""}</span>
+        <span dir="auto">${each.external_id}</span> <span>${each.live_version && each.live_version !== each.version ? say`version ${each.version}, live version ${each.live_version}` : say`version ${each.version}`}</span>
         <span>${plural(each.chunks.total, "chunk")}</span> <span>${plural(each.questions, "question")}</span>
         <span>${money(each.usage.cost)}</span> <span>${ago(each.updated_at)}</span></p>
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
       ${each.pages ? pagesOf(each, refresh) : nothing}
       <p class="tools">
-        <button @click=${save}>Download original</button>
-        ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
-        ${may("write") ? html`<button class="danger" @click=${remove}>Delete</button>` : nothing}
-        ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">Filter chunks</span><select @change=${chosen}>
+        <button @click=${save}>${say`Download original`}</button>
+        ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>${say`Try again`}</button>` : nothing}
+        ${may("write") ? html`<button class="danger" @click=${remove}>${say`Delete`}</button>` : nothing}
+        ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">${say`Filter chunks`}</span><select @change=${chosen}>
           ${STATES.map(([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`)}</select></label>` : nothing}
       </p>
       ${along()}
       ${problemCard(shown.problem, shown.again)}
-      ${shown.before ? html`<p><button @click=${earlier}>Show earlier chunks</button></p>` : nothing}
-      ${shown.chunks.length ? windowed.view(shown.chunks, shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total, row, "Chunks")
-        : shown.state ? html`<p class="empty soft">No matching chunks.</p>` : html`<p class="empty soft">${each.state === "reading" ? "The pages are being read. The chunks will appear here." : OPEN.includes(each.state) ? "The document is being parsed. Its chunks will appear here." : "This document has no chunks."}</p>`}
+      ${shown.before ? html`<p><button @click=${earlier}>${say`Show earlier chunks`}</button></p>` : nothing}
+      ${shown.chunks.length ? windowed.view(shown.chunks, shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total, row, say`Chunks`)
+        : shown.state ? html`<p class="empty soft">${say`No matching chunks.`}</p>` : html`<p class="empty soft">${each.state === "reading" ? say`The pages are being read. The chunks will appear here.` : OPEN.includes(each.state) ? say`The document is being parsed. Its chunks will appear here.` : say`This document has no chunks.`}</p>`}
     </section>
     ${open && isOriginal ? originalOf(each, open) : nothing}
     ${open ? detail(open) : nothing}
@@ -269,7 +270,7 @@ function along() {
   if (shown.chunks.length < 3) return nothing;
   const values = shown.chunks.map((chunk) => ({ good: kept(chunk), bad: dropped(chunk) }));
   return html`<div>${columns(values, "other-part", (index) => windowed.show(index))}
-    <p class="soft small">Questions per chunk in ${shown.next || shown.before || shown.state ? "these chunks" : "the document"}: kept, with dropped on top</p></div>`;
+    <p class="soft small">${shown.next || shown.before || shown.state ? say`Questions per chunk in these chunks: kept, with dropped on top` : say`Questions per chunk in the document: kept, with dropped on top`}</p></div>`;
 }
 
 const kept = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filter((question) => question.passed).length;
@@ -283,7 +284,7 @@ function row(chunk) {
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
       <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), opening(chunk.text, 80))}</span>
       <span class="soft small clip" dir="auto">${chunk.error ?? opening(chunk.text, 160)}</span></button>
-    <span class="small number">${kept(chunk)} kept${dropped(chunk) ? html` <span class="soft">${dropped(chunk)} dropped</span>` : nothing}</span>
+    <span class="small number">${say`${kept(chunk)} kept`}${dropped(chunk) ? html` <span class="soft">${say`${dropped(chunk)} dropped`}</span>` : nothing}</span>
     ${chunk.state === "dead" ? stateMark("failed") : nothing}`;
 }
 
@@ -313,20 +314,20 @@ function detail(chunk) {
   const pressed = (event) => event.key === "Escape" && close();
   const kind = shown.document && kindOf(shown.document);
   return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${pressed}>
-    <header class="bar-line"><h2 id="chunk-title" tabindex="-1">Chunk ${chunk.ordinal + 1}</h2>
+    <header class="bar-line"><h2 id="chunk-title" tabindex="-1">${say`Chunk ${chunk.ordinal + 1}`}</h2>
       <span class="grow soft small">${originOf(chunk)}</span>
-      <button class="quiet" aria-label="Close" @click=${close}>\u2715</button></header>
+      <button class="quiet" aria-label=${say`Close`} @click=${close}>\u2715</button></header>
     <p class="name" dir="auto">${path(chunk.heading_path)}</p>
     ${shown.document ? textOf(shown.document, chunk, citedIn(chunk)) : nothing}
     ${kind && !shown.isOriginal ? html`<p><button id="open-original" @click=${() => toggle(true)}>${openingOf(kind, chunk.page)}</button></p>` : nothing}
-    <h3>Questions answered by this chunk</h3>
+    <h3>${say`Questions answered by this chunk`}</h3>
     <ul class="questions" role="list">${chunk.questions.map(question)}</ul>
-    ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? "No questions yet."}</p>`}
+    ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? say`No questions yet.`}</p>`}
     ${askedOf(chunk)}
-    ${chunk.attempts.length ? html`<h3>Failed attempts</h3><ul class="small">${chunk.attempts.map(
+    ${chunk.attempts.length ? html`<h3>${say`Failed attempts`}</h3><ul class="small">${chunk.attempts.map(
       (attempt) => html`<li>${ago(attempt.at)}: ${attempt.error}</li>`)}</ul>` : nothing}
     <p class="soft small">${plural(chunk.usage.calls, "call")} \u00b7 ${plural(chunk.usage.prompt_tokens + chunk.usage.completion_tokens, "token")} ${money(chunk.usage.cost)}</p>
-    ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (pendingText.text = chunk.text)}>Try this chunk</a></p>` : nothing}
+    ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (pendingText.text = chunk.text)}>${say`Try this chunk`}</a></p>` : nothing}
   </aside>`;
 }
 
@@ -351,25 +352,25 @@ function askedOf(chunk) {
   if (!may("manage") || !shown.document) return nothing;
   const { collection } = shown.document;
   if (asked.chunk !== chunk.id) readAsked(chunk.id, collection);
-  return html`<h3>Asked by users</h3>
-    ${asked.items?.length ? html`<ul class="questions" role="list" aria-label="Asked by users">${asked.items.map(askedQuestion)}</ul>` : nothing}
-    ${asked.items && !asked.items.length ? html`<p class="soft">No question found this chunk first.</p>` : nothing}
+  return html`<h3>${say`Asked by users`}</h3>
+    ${asked.items?.length ? html`<ul class="questions" role="list" aria-label=${say`Asked by users`}>${asked.items.map(askedQuestion)}</ul>` : nothing}
+    ${asked.items && !asked.items.length ? html`<p class="soft">${say`No question found this chunk first.`}</p>` : nothing}
     ${problemCard(asked.problem, () => readAsked(chunk.id, collection))}`;
 }
 
 /** @param {Api["AskedQuestionView"]} each */
 function askedQuestion(each) {
-  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label="answered">\u25cf</span>` : html`<span class="bad" role="img" aria-label="not answered">\u2715</span>`;
+  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>\u25cf</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>\u2715</span>`;
   return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${plural(each.times, "time")} \u00b7 ${ago(each.last_at)}</span></span>
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }
 
-const ORIGIN = { generated: "", given: "supplied with the document", user: "asked by a user" };
+const ORIGIN = { generated: "", given: say`supplied with the document`, user: say`asked by a user` };
 
 /** @param {Api["ChunkQuestion"]} each */
 function question(each) {
-  const mark = each.passed === null ? html`<span class="soft" role="img" aria-label="not checked yet">\u25d0</span>`
-    : each.passed ? html`<span class="good" role="img" aria-label="kept">\u2713</span>` : html`<span class="bad" role="img" aria-label="dropped">\u2715</span>`;
+  const mark = each.passed === null ? html`<span class="soft" role="img" aria-label=${say`not checked yet`}>\u25d0</span>`
+    : each.passed ? html`<span class="good" role="img" aria-label=${say`kept`}>\u2713</span>` : html`<span class="bad" role="img" aria-label=${say`dropped`}>\u2715</span>`;
   const why = [each.reason, ORIGIN[each.source]].filter(Boolean).join(" \u00b7 ");
   return html`<li class=${each.passed === false ? "dropped" : ""}>${mark}<span class="grow"><span dir="auto">${each.text}</span>
     ${why ? html`<span class="soft small">${why}</span>` : nothing}</span>

@@ -12,13 +12,14 @@ import { notify, problemCard } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
 import { asRequest } from "../parts/request.js";
 import { WindowedList } from "../parts/window.js";
+import { say } from "../parts/words.js";
 
-export const title = "Documents";
+export const title = say`Documents`;
 export const titled = true;
 const PAGE = 100; // rows; pages loaded while scrolling have twice as many
 const ROW = 48;
-const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in progress"], ["degraded", "degraded"], ["failed", "failed"]];
-const SORTS = [["newest", "newest first"], ["updated", "last updated"], ["name", "by name"], ["state", "by state"]];
+const FILTERS = [["", say`any state`], ["ready", say`ready`], [OPEN.join(","), say`in progress`], ["degraded", say`degraded`], ["failed", say`failed`]];
+const SORTS = [["newest", say`newest first`], ["updated", say`last updated`], ["name", say`by name`], ["state", say`by state`]];
 
 /** @type {{rows: Api["DocumentView"][], total: number, next: string | null, q: string, searched: string, state: string, sort: string, problem: any, loading: boolean, connected: boolean, again: () => void}} */
 const list = { rows: [], total: 0, next: null, q: "", searched: "", state: "", sort: "newest", problem: null, loading: false, connected: true, again: () => refresh() };
@@ -189,7 +190,7 @@ async function addFiles(given) {
     const { submitFiles } = await submissionModule();
     await submitFiles(given, collection, asksAlways(), refreshCounts);
   } catch (problem) {
-    notify(`The files were not uploaded: ${problem.message}`);
+    notify(say`The files were not uploaded: ${problem.message}`);
   }
 }
 
@@ -204,11 +205,11 @@ function dropped(event) {
 function askingAlways() {
   /** @param {On<HTMLInputElement>} event */
   const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), redraw());
-  return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> Always show the cost before uploading</label>`;
+  return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> ${say`Always show the cost before uploading`}</label>`;
 }
 
 /** @param {Api["DocumentView"][]} rows */
-const describe = (rows) => (rows.length === 1 ? `\u201c${nameOf(rows[0])}\u201d` : plural(rows.length, "document"));
+const describe = (rows) => (rows.length === 1 ? say`\u201c${nameOf(rows[0])}\u201d` : plural(rows.length, "document"));
 
 /** Apply an action to each document and report failures in one message. @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} action */
 async function withEach(rows, action) {
@@ -216,7 +217,7 @@ async function withEach(rows, action) {
   const problems = [];
   for (const row of rows) await action(row).catch((problem) => problems.push(problem));
   const [first] = problems;
-  if (first) notify(problems.length > 1 ? `${plural(problems.length, "document")} of ${count(rows.length)}: ${first.message}` : first.message);
+  if (first) notify(problems.length > 1 ? say`${plural(problems.length, "document")} of ${count(rows.length)}: ${first.message}` : first.message);
   return problems.length;
 }
 
@@ -225,7 +226,7 @@ async function retry(rows) {
   picked.clear();
   redraw();
   const failed = await withEach(rows, (row) => request("POST", `/v1/documents/${row.id}/retry`));
-  if (!failed) notify(`Retrying ${describe(rows)}.`);
+  if (!failed) notify(say`Retrying ${describe(rows)}.`);
 }
 
 /** @param {Api["DocumentView"][]} rows */
@@ -242,7 +243,7 @@ function remove(rows) {
     refreshCounts();
     redraw();
   };
-  notify(`${describe(rows)} will be deleted with ${rows.length === 1 ? "its" : "their"} questions.`, { undo: back, then, seconds: 8 });
+  notify(rows.length === 1 ? say`${describe(rows)} will be deleted with its questions.` : say`${describe(rows)} will be deleted with their questions.`, { undo: back, then, seconds: 8 });
 }
 
 /** Render the actions for selected documents. */
@@ -250,10 +251,10 @@ function selection() {
   const rows = list.rows.filter((row) => picked.has(row.id));
   if (!rows.length) return nothing;
   const again = rows.filter((row) => row.state === "failed" || row.state === "degraded");
-  return html`<p class="tools selection" role="group" aria-label="Selected documents"><span class="grow">${plural(rows.length, "document")} selected</span>
-    ${again.length ? html`<button @click=${() => retry(again)}>Retry ${count(again.length)}</button>` : nothing}
-    <button class="danger" @click=${() => remove(rows)}>Delete ${count(rows.length)}</button>
-    <button class="quiet" @click=${() => (picked.clear(), redraw())}>Clear selection</button></p>`;
+  return html`<p class="tools selection" role="group" aria-label=${say`Selected documents`}><span class="grow">${say`${plural(rows.length, "document")} selected`}</span>
+    ${again.length ? html`<button @click=${() => retry(again)}>${say`Retry ${count(again.length)}`}</button>` : nothing}
+    <button class="danger" @click=${() => remove(rows)}>${say`Delete ${count(rows.length)}`}</button>
+    <button class="quiet" @click=${() => (picked.clear(), redraw())}>${say`Clear selection`}</button></p>`;
 }
 
 /** Offer to select all documents that a search has found, once all of them are loaded. */
@@ -264,7 +265,7 @@ function selectingAll() {
     for (const row of rows) picked.add(row.id);
     redraw();
   };
-  return html`<p class="tools"><button @click=${select}>Select all ${count(rows.length)}</button></p>`;
+  return html`<p class="tools"><button @click=${select}>${say`Select all ${count(rows.length)}`}</button></p>`;
 }
 
 function totals() {
@@ -286,27 +287,27 @@ export function view() {
     @dragleave=${() => ((dropping = false), redraw())} @drop=${dropped}>
     <div class="tools">
       ${collectionPicker(() => filter({}))}
-      <input id="search" type="search" placeholder="Search name or title" aria-label="Search documents" .value=${live(list.q)} @input=${typed}>
-      ${choice("State", FILTERS, list.state, (state) => filter({ state }))}
-      ${choice("Order", SORTS, list.sort, (sort) => filter({ sort }))}
-      ${may("write") ? html`<label class="button ${submission?.isOffering() ? "" : "main"}">Upload<input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
+      <input id="search" type="search" placeholder=${say`Search name or title`} aria-label=${say`Search documents`} .value=${live(list.q)} @input=${typed}>
+      ${choice(say`State`, FILTERS, list.state, (state) => filter({ state }))}
+      ${choice(say`Order`, SORTS, list.sort, (sort) => filter({ sort }))}
+      ${may("write") ? html`<label class="button ${submission?.isOffering() ? "" : "main"}">${say`Upload`}<input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
     </div>
     <p class="counts soft">
-      ${stateCount(states.ready, "ready")} ${stateCount(working, "in progress", "indexing")}
-      ${stateCount(states.degraded, "degraded")} ${stateCount(states.failed, "failed")}
-      ${all ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>Collection details</a>` : nothing}
-      ${list.connected ? nothing : html`<span class="bad">Not connected: this list may be out of date</span>`}
+      ${stateCount(states.ready, say`ready`, "ready")} ${stateCount(working, say`in progress`, "indexing")}
+      ${stateCount(states.degraded, say`degraded`, "degraded")} ${stateCount(states.failed, say`failed`, "failed")}
+      ${all ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>${say`Collection details`}</a>` : nothing}
+      ${list.connected ? nothing : html`<span class="bad">${say`Not connected: this list may be out of date`}</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
     ${may("write") ? askingAlways() : nothing} ${submission?.pendingUploads()} ${problemCard(list.problem, list.again)} ${may("write") ? selectingAll() : nothing} ${selection()}
     ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
     ${all ? asRequest("GET", address(null)) : nothing}
-    ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}
+    ${dropping ? html`<div class="drop-sign" aria-hidden="true">${say`Drop files or folders into \u201c${collections.chosen}\u201d`}</div>` : nothing}
   </section>`;
 }
 
-/** @param {number | undefined} number @param {string} word @param {string} [state] */
-function stateCount(number, word, state = word) {
+/** @param {number | undefined} number @param {string} word @param {string} state */
+function stateCount(number, word, state) {
   const kind = OPEN.includes(state) ? "working" : state;
   return number ? html`<span class="state ${kind}">${count(number)} ${word}</span>` : nothing;
 }
@@ -323,9 +324,9 @@ function choice(label, options, chosen, choose) {
 function rows(shown) {
   const seen = deleting.size ? list.rows.filter((row) => !deleting.has(row.id)) : list.rows;
   if (!seen.length && !list.loading) {
-    return html`<div class="empty"><p class="soft">No matching documents.</p><button @click=${() => filter({ q: "", state: "" })}>Show all documents</button></div>`;
+    return html`<div class="empty"><p class="soft">${say`No matching documents.`}</p><button @click=${() => filter({ q: "", state: "" })}>${say`Show all documents`}</button></div>`;
   }
-  return windowed.view(seen, shown, row, "Documents");
+  return windowed.view(seen, shown, row, title);
 }
 
 /** @param {Api["DocumentView"]} each */
@@ -333,7 +334,7 @@ function row(each) {
   const failed = each.state === "failed" || each.state === "degraded";
   /** @param {On<HTMLInputElement>} event */
   const pick = (event) => (event.target.checked ? picked.add(each.id) : picked.delete(each.id), redraw());
-  return html`${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${`Select ${nameOf(each)}`} .checked=${live(picked.has(each.id))} @change=${pick}></label>` : nothing}
+  return html`${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${say`Select ${nameOf(each)}`} .checked=${live(picked.has(each.id))} @change=${pick}></label>` : nothing}
     <a class="row-main" href=${`${ROOT}/documents/${each.id}`}>
       <span class="name clip" dir="auto">${nameOf(each)}</span>
       <span class="soft small clip" dir="auto">${each.error ?? (progressOf(each) || each.external_id)}</span></a>
@@ -342,12 +343,12 @@ function row(each) {
     <span class="soft small number wide-only">${plural(each.questions, "question")}</span>
     <span class="soft small number wide-only">${money(each.usage.cost)}</span>
     <span class="soft small number">${ago(each.updated_at)}</span>
-    ${failed && may("write") ? html`<button class="quiet" @click=${() => retry([each])}>Try again</button>` : nothing}
-    ${may("write") ? html`<button class="quiet" aria-label=${`Delete ${nameOf(each)}`} @click=${() => remove([each])}>\u2715</button>` : nothing}`;
+    ${failed && may("write") ? html`<button class="quiet" @click=${() => retry([each])}>${say`Try again`}</button>` : nothing}
+    ${may("write") ? html`<button class="quiet" aria-label=${say`Delete ${nameOf(each)}`} @click=${() => remove([each])}>\u2715</button>` : nothing}`;
 }
 
 function nothingYet() {
-  return html`<div class="empty"><h2>No documents yet</h2>
-    <p>Drop files or folders here, choose them with Upload, or upload a folder from a terminal:</p>
+  return html`<div class="empty"><h2>${say`No documents yet`}</h2>
+    <p>${say`Drop files or folders here, choose them with Upload, or upload a folder from a terminal:`}</p>
     <pre>foreask ingest my-folder</pre></div>`;
 }

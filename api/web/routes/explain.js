@@ -7,21 +7,22 @@ import { ROOT, get, latest, post } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { nameOf, opening, path, score } from "../parts/format.js";
+import { count, decimal, nameOf, opening, path, plural, score } from "../parts/format.js";
 import { CHANNELS, FUSIONS, fused } from "../parts/fusion.js";
 import { may } from "../parts/permissions.js";
 import { asRequest } from "../parts/request.js";
 import { suggest, suggestions } from "../parts/suggestions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { say } from "../parts/words.js";
 
-export const title = "Explain";
+export const title = say`Explain`;
 export const titled = true;
 const SHOWN = 20;
 const MOST = 100; // candidates requested for keys without the read scope, which cannot load chunks later
-const NAMES = { questions: "questions", text: "text", bm25: "words" };
+const NAMES = { questions: say`questions`, text: say`text`, bm25: say`words` };
 
-const WHY = { absent: "Not searchable: the passage belongs to another collection or is not indexed yet.", filter: "Excluded by the filter.",
-  min_score: "Its score is below the minimum score.", top_k: "Other passages rank higher.", room: "Its text duplicates another result or does not fit the token budget." };
+const WHY = { absent: say`Not searchable: the passage belongs to another collection or is not indexed yet.`, filter: say`Excluded by the filter.`,
+  min_score: say`Its score is below the minimum score.`, top_k: say`Other passages rank higher.`, room: say`Its text duplicates another result or does not fit the token budget.` };
 /**
  * @typedef {{chunk_id: string, score: number}} Ranked
  * @typedef {{expected: Api["ExpectedChunkView"] | null, near: import("../parts/similarity.js").Row[] | null, opened: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
@@ -31,7 +32,7 @@ const WHY = { absent: "Not searchable: the passage belongs to another collection
 
 /** @returns {Explained} */
 const newState = () => ({ expected: null, near: null, opened: null, found: null, question: "", submitted: "", collection: "", candidates: null, chunks: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
-const FUSION_WORDS = { scores: "default (scores)", mean: "mean score", rrf: "rank fusion (RRF)", max: "highest score" };
+const FUSION_WORDS = { scores: say`default (scores)`, mean: say`mean score`, rrf: say`rank fusion (RRF)`, max: say`highest score` };
 /** @type {typeof import("../parts/similarity.js") | null} */
 let similarity = null;
 let seen = newState();
@@ -122,11 +123,11 @@ async function compare(id) {
 
 /** @param {Api["ChunkLikenessView"]} chunk */
 function rowsOf({ questions, text, words }) {
-  const userMark = html`<span class="soft small">from a user</span>`;
+  const userMark = html`<span class="soft small">${say`from a user`}</span>`;
   /** @type {import("../parts/similarity.js").Row[]} */
-  const rows = questions.map((each) => ({ words: each.text ?? "another user's question", mark: each.source === "user" ? userMark : nothing, kind: "questions", values: each.cosines }));
-  if (text) rows.push({ words: "chunk text", mark: nothing, kind: "text", values: text });
-  rows.push({ words: "shared words", mark: nothing, kind: "bm25", values: words });
+  const rows = questions.map((each) => ({ words: each.text ?? say`another user's question`, mark: each.source === "user" ? userMark : nothing, kind: "questions", values: each.cosines }));
+  if (text) rows.push({ words: say`chunk text`, mark: nothing, kind: "text", values: text });
+  rows.push({ words: say`shared words`, mark: nothing, kind: "bm25", values: words });
   return rows;
 }
 
@@ -158,11 +159,11 @@ const typed = (event) => {
 
 function missing() {
   const { opened } = seen;
-  return html`<section class="missing"><h2>Expected a different result?</h2>
-    <label class="inline">Document <input type="search" placeholder="Search by name" @input=${typed}></label>
+  return html`<section class="missing"><h2>${say`Expected a different result?`}</h2>
+    <label class="inline">${say`Document`} <input type="search" placeholder=${say`Search by name`} @input=${typed}></label>
     ${seen.found && !seen.opened ? html`<ul role="list">${seen.found.map((each) => html`<li><button class="quiet" dir="auto"
       @click=${() => open(each).catch((problem) => notify(problem.message))}>${nameOf(each)}</button></li>`)}</ul>
-      ${seen.found.length ? nothing : html`<p class="soft">No document with that name.</p>`}` : nothing}
+      ${seen.found.length ? nothing : html`<p class="soft">${say`No document with that name.`}</p>`}` : nothing}
     ${opened ? html`<ul role="list" class="passages">${opened.chunks.map((chunk) => html`<li><button class="quiet" dir="auto"
       aria-pressed=${String(seen.expected?.chunk_id === chunk.id)} @click=${() => expect(chunk.id)}>
       <span class="name">${path(chunk.heading_path, nameOf(opened.document))}</span> <span class="soft small">${opening(chunk.text, 100)}</span></button></li>`)}</ul>` : nothing}
@@ -172,24 +173,25 @@ function missing() {
 /** @param {Api["ExpectedChunkView"]} expected */
 function expectedChunk({ chunk_id: id, rank, score: value, channels, question, left_out: why }) {
   const chunk = named(id);
-  return html`<div class="card" role="status"><p><strong>${rank ? `Rank ${rank} of all passages` : value === null ? "Not found by any channel" : "Ranked below 1,000"}</strong>${value === null ? "" : `, score ${score(value)}`}.
-      ${why ? WHY[why] : "It is in the list above."}</p>
-    ${Object.keys(channels).length ? html`<table class="channels"><caption class="hidden">Ranks in the channels</caption><tbody>${CHANNELS.map((channel) => html`<tr><th scope="row">${NAMES[channel]}</th>
+  const title = html`<strong>${rank ? say`Rank ${count(rank)} of all passages` : value === null ? say`Not found by any channel` : say`Ranked below 1,000`}</strong>`;
+  return html`<div class="card" role="status"><p>${value === null ? say`${title}.` : say`${title}, score ${score(value)}.`}
+      ${why ? WHY[why] : say`It is in the list above.`}</p>
+    ${Object.keys(channels).length ? html`<table class="channels"><caption class="hidden">${say`Ranks in the channels`}</caption><tbody>${CHANNELS.map((channel) => html`<tr><th scope="row">${NAMES[channel]}</th>
       <td>${bar(channels[channel]?.score ?? 0, channel)}</td><td class="number">${channels[channel] ? score(channels[channel].score) : "\u2013"}</td>
-      <td class="soft">${channels[channel] ? (channels[channel].rank ? `rank ${channels[channel].rank}` : "below 1,000") : "not found"}</td></tr>`)}</tbody></table>` : nothing}
-    ${question ? html`<p class="small">Closest question: <q dir="auto">${question}</q></p>` : nothing}
+      <td class="soft">${channels[channel] ? (channels[channel].rank ? say`rank ${count(channels[channel].rank)}` : say`below 1,000`) : say`not found`}</td></tr>`)}</tbody></table>` : nothing}
+    ${question ? html`<p class="small">${say`Closest question: ${html`<q dir="auto">${question}</q>`}`}</p>` : nothing}
     ${seen.near && similarity ? similarity.nearest(seen.submitted, 0, seen.near) : nothing}
-    <p class="tools">${may("manage") && why !== "absent" ? html`<button @click=${() => accept(id)}>Add this question to the passage</button>` : nothing}
-      ${chunk ? html`<a class="button" href=${`${ROOT}/documents/${chunk.document_id}?chunk=${id}`}>Open passage</a>` : nothing}
-      ${seen.near || why === "absent" ? nothing : html`<button @click=${() => compare(id)}>Compare with its questions</button>`}
-      <button class="quiet" @click=${() => expect(id)}>Refresh</button></p></div>`;
+    <p class="tools">${may("manage") && why !== "absent" ? html`<button @click=${() => accept(id)}>${say`Add this question to the passage`}</button>` : nothing}
+      ${chunk ? html`<a class="button" href=${`${ROOT}/documents/${chunk.document_id}?chunk=${id}`}>${say`Open passage`}</a>` : nothing}
+      ${seen.near || why === "absent" ? nothing : html`<button @click=${() => compare(id)}>${say`Compare with its questions`}</button>`}
+      <button class="quiet" @click=${() => expect(id)}>${say`Refresh`}</button></p></div>`;
 }
 
 /** @param {string} id */
 async function accept(id) {
   try {
     await post(`/v1/collections/${encodeURIComponent(seen.collection)}/accepted`, { question: seen.submitted, chunk_id: id });
-    notify("Question added. It now finds this passage.");
+    notify(say`Question added. It now finds this passage.`);
   } catch (problem) {
     notify(problem.message);
   }
@@ -205,39 +207,40 @@ export function view() {
   return html`<section class="column wide">
     <form class="ask-form" role="search" @submit=${submit}>
       ${collectionPicker(() => (seen.submitted ? explain(seen.submitted, seen.question) : suggest()))}
-      <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label="Question" placeholder="Enter a question to see how it is ranked"
+      <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label=${say`Question`} placeholder=${say`Enter a question to see how it is ranked`}
         .value=${live(seen.question)} @input=${written}
         @keydown=${pressed}></textarea>
-      <button class="main" type="submit">Explain</button>
+      <button class="main" type="submit">${say`Explain`}</button>
     </form>
     ${problemCard(seen.problem, () => (seen.submitted ? explain(seen.submitted, seen.question) : load()))}
-    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : seen.busy ? html`<p class="empty soft">Searching\u2026</p>` : start()}
+    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : seen.busy ? html`<p class="empty soft">${say`Searching\u2026`}</p>` : start()}
   </section>`;
 }
 
 function start() {
-  return html`<p class="empty soft">Shows every candidate passage, its score in each channel, and the effect of other weights.</p>
+  return html`<p class="empty soft">${say`Shows every candidate passage, its score in each channel, and the effect of other weights.`}</p>
     ${suggestions((question) => explain((seen.question = question)))}`;
 }
 
 /** @param {Api["CandidatesView"]} candidates @param {Record<string, number>} weights */
 function found(candidates, weights) {
   const ranked = fused(candidates, weights, fusion);
-  if (!ranked.length) return html`<p class="empty soft">No results in any channel.</p>${may("read") ? missing() : nothing}`;
+  if (!ranked.length) return html`<p class="empty soft">${say`No results in any channel.`}</p>${may("read") ? missing() : nothing}`;
   const channels = new Map(candidates.chunks.map((each) => /** @type {const} */ ([each.chunk_id, each.channels])));
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => fuse(event.target.value);
   /** @param {Ranked} each @param {number} index */
   const drawn = (each, index) => row(each, index, channels.get(each.chunk_id));
   return html`<div class="tools">${CHANNELS.map((channel) => slider(channel, weights))}
-      <label class="inline">Fusion <select .value=${live(fusion)} @change=${chosen}>
+      <label class="inline">${say`Fusion`} <select .value=${live(fusion)} @change=${chosen}>
         ${FUSIONS.map((name) => html`<option value=${name} ?selected=${name === fusion}>${FUSION_WORDS[name]}</option>`)}</select></label>
-      <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), redraw())}>Reset weights</button></div>
-    <div class="scrolls" tabindex="0" role="region" aria-label="Passages"><table class="explained">
-      <thead><tr><th>#</th><th>passage</th><th>score</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th><span class="hidden">actions</span></th></tr></thead>
+      <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), redraw())}>${say`Reset weights`}</button></div>
+    <div class="scrolls" tabindex="0" role="region" aria-label=${say`Passages`}><table class="explained">
+      <thead><tr><th>#</th><th>${say`passage`}</th><th>${say`score`}</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th><span class="hidden">${say`actions`}</span></th></tr></thead>
       <tbody>${repeat(ranked.slice(0, SHOWN), idOf, drawn)}</tbody>
     </table></div>
-    <p class="soft small">${ranked.length} candidates. Changing weights here affects only this view${may("manage") ? html`. <a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>Calibrate the collection</a> to change them permanently` : nothing}.</p>
+    <p class="soft small">${say`${plural(ranked.length, "candidate")}. Changing weights here affects only this view.`}
+      ${may("manage") ? say`${html`<a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>${say`Calibrate the collection`}</a>`} to change them permanently.` : nothing}</p>
     ${may("read") ? missing() : nothing}
     ${asRequest("POST", "/v1/retrieve", { question: seen.submitted, collection: seen.collection, explain: "candidates", weights })}`;
 }
@@ -251,7 +254,7 @@ function slider(channel, weights) {
   const moved = (event) => ((seen.weights = { ...(seen.weights ?? weights), [channel]: Number(event.target.value) }), redraw());
   return html`<label class="inline weight ${channel}">${NAMES[channel]}
     <input type="range" min="0" max="2" step="0.1" .value=${live(String(weights[channel]))} @input=${moved}>
-    <span class="number">${weights[channel].toFixed(1)}</span></label>`;
+    <span class="number">${decimal(weights[channel], 1)}</span></label>`;
 }
 
 /** @param {Ranked} match @param {number} index @param {Record<string, Api["ChannelRankView"]>} [channels] */
@@ -260,10 +263,10 @@ function row({ chunk_id: id, score: value }, index, channels = {}) {
   const rise = (seen.before.get(id) ?? index) - index;
   const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${rise > 0 ? "\u25b2" : "\u25bc"}${Math.abs(rise)}</span>` : nothing;
   return html`<tr><td class="number">${index + 1} ${moved}</td>
-    <td class="passage-cell"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : may("read") ? "\u2026" : "This key cannot read the passage"}</a>
+    <td class="passage-cell"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : may("read") ? "\u2026" : say`This key cannot read the passage`}</a>
       <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
     <td class="number">${score(value)}</td>${CHANNELS.map((channel) => cell(channel, channels[channel]))}
-    <td>${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>Add question</button>` : nothing}</td></tr>`;
+    <td>${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>${say`Add question`}</button>` : nothing}</td></tr>`;
 }
 
 /** @param {string} channel @param {Api["ChannelRankView"]} [match] */

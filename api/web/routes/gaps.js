@@ -9,10 +9,11 @@ import { collectionPicker, collections, loadCollections } from "../parts/collect
 import { ago, count, dateOf, nameOf, plural, score } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
+import { say } from "../parts/words.js";
 
-export const title = "Gaps";
+export const title = say`Gaps`;
 export const titled = true;
-const STATES = /** @type {const} */ ([["open", "Open"], ["assigned", "Assigned"], ["resolved", "Resolved"]]);
+const STATES = /** @type {const} */ ([["open", say`Open`], ["assigned", say`Assigned`], ["resolved", say`Resolved`]]);
 const DAY = 86_400_000; // milliseconds
 const INTERVAL = 10_000; // milliseconds between two reads, unless questions are being grouped
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -82,7 +83,7 @@ async function change(gap, changes, done) {
 function assign(gap, event) {
   event.preventDefault();
   const name = String(new FormData(event.target).get("name") ?? "").trim();
-  change(gap, { assigned_to: name || null }, name ? `Assigned to ${name}.` : "The gap is not assigned any more.");
+  change(gap, { assigned_to: name || null }, name ? say`Assigned to ${name}.` : say`The gap is not assigned any more.`);
 }
 
 const newest = latest();
@@ -105,7 +106,7 @@ function typed(gap, event) {
 /** @param {Api["GapView"]} gap @param {Api["DocumentView"]} document */
 function resolve(gap, document) {
   Object.assign(choice, { gap: "", found: null });
-  change(gap, { resolved_by: document.id }, `Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
+  change(gap, { resolved_by: document.id }, say`Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
 }
 
 /** Download the table with fetch, because a link cannot carry a key. */
@@ -127,22 +128,22 @@ export function view() {
   const all = gaps.all((each) => each.id);
   return html`<section class="column wide">
     <div class="tools">${collectionPicker(restart)}
-      <div role="group" aria-label="Filter gaps" class="tabs">${STATES.map(([state, words]) => html`<button
+      <div role="group" aria-label=${say`Filter gaps`} class="tabs">${STATES.map(([state, words]) => html`<button
         aria-pressed=${String(seen.state === state)} @click=${() => choose(state)}>${words}${page ? ` ${count(page.counts[state])}` : ""}</button>`)}</div>
-      <span class="grow"></span><button @click=${exportTable}>Export as CSV</button></div>
+      <span class="grow"></span><button @click=${exportTable}>${say`Export as CSV`}</button></div>
     ${problemCard(problem, restart)}
-    ${page?.ungrouped ? html`<p class="soft small" role="status">${plural(page.ungrouped, "question")} still to be grouped${page.delayed_by ? html`: <span dir="auto">${page.delayed_by}</span>` : "\u2026"}</p>` : nothing}
-    ${!items ? (problem ? nothing : html`<p class="soft" role="status">Loading\u2026</p>`) : all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["GapView"]} */ each) => each.id, one)}</ul>` : empty(page)}
-    ${next ? html`<p><button @click=${gaps.more}>Show more gaps</button></p>` : nothing}
+    ${page?.ungrouped ? html`<p class="soft small" role="status">${say`${plural(page.ungrouped, "question")} still to be grouped`}${page.delayed_by ? html`: <span dir="auto">${page.delayed_by}</span>` : "\u2026"}</p>` : nothing}
+    ${!items ? (problem ? nothing : html`<p class="soft" role="status">${say`Loading\u2026`}</p>`) : all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["GapView"]} */ each) => each.id, one)}</ul>` : empty(page)}
+    ${next ? html`<p><button @click=${gaps.more}>${say`Show more gaps`}</button></p>` : nothing}
   </section>`;
 }
 
 /** @param {Api["GapPage"] | null} page */
 function empty(page) {
-  if (page?.kept_days === 0) return html`<p class="empty soft">Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.</p>`;
-  if (seen.state === "assigned") return html`<p class="empty soft">No gap is assigned. Enter a name at an open gap to assign it.</p>`;
-  if (seen.state === "resolved") return html`<p class="empty soft">No gap is resolved. Choose the document that answers the questions of a gap to resolve it.</p>`;
-  return html`<p class="empty soft">No open gaps. Questions that the documents do not answer will appear here in groups. Questions are listed for ${plural(page?.kept_days ?? 0, "day")}.</p>`;
+  if (page?.kept_days === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
+  if (seen.state === "assigned") return html`<p class="empty soft">${say`No gap is assigned. Enter a name at an open gap to assign it.`}</p>`;
+  if (seen.state === "resolved") return html`<p class="empty soft">${say`No gap is resolved. Choose the document that answers the questions of a gap to resolve it.`}</p>`;
+  return html`<p class="empty soft">${say`No open gaps. Questions that the documents do not answer will appear here in groups.`} ${say`Questions are listed for ${plural(page?.kept_days ?? 0, "day")}.`}</p>`;
 }
 
 /** @param {Api["GapView"]} gap */
@@ -156,30 +157,33 @@ function one(gap) {
   return html`<li class="card gap" aria-label=${question}>
     <p class="bar-line"><strong class="grow" dir="auto">${question}</strong> <span class="number">${plural(gap.times, "time")}</span></p>
     ${trend(gap)}
-    <p class="soft small">${nearest ? html`Nearest passage: <a dir="auto" href=${`${ROOT}/documents/${nearest.document_id}?chunk=${nearest.chunk_id}`}>${nearest.external_id}</a> <span class="number">${score(nearest.score)}</span>` : "No passage found"} \u00b7 ${ago(gap.last_at)}</p>
-    ${by ? html`<p class="small">${gap.state === "resolved" ? "Resolved by" : "Not answered again after it was resolved by"} <a dir="auto" href=${`${ROOT}/documents/${by.document_id}`}>${by.external_id}</a>, ${ago(by.at)}</p>`
-      : gap.state === "resolved" ? html`<p class="small">Its questions were answered when they were asked last.</p>` : nothing}
+    <p class="soft small">${nearest ? html`${say`Nearest passage:`} <a dir="auto" href=${`${ROOT}/documents/${nearest.document_id}?chunk=${nearest.chunk_id}`}>${nearest.external_id}</a> <span class="number">${score(nearest.score)}</span>` : say`No passage found`} \u00b7 ${ago(gap.last_at)}</p>
+    ${by ? html`<p class="small">${resolution(gap.state, html`<a dir="auto" href=${`${ROOT}/documents/${by.document_id}`}>${by.external_id}</a>`)}, ${ago(by.at)}</p>`
+      : gap.state === "resolved" ? html`<p class="small">${say`Its questions were answered when they were asked last.`}</p>` : nothing}
     <div class="tools">
-      <form class="tools" @submit=${assigned}><label class="inline">Assigned to <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${`Assign: ${question}`}>Assign</button></form>
-      ${gap.state === "resolved" ? nothing : html`<label class="inline">Resolved by <input type="search" placeholder="Name or id" @input=${searched}></label>`}
-      ${by ? html`<button aria-label=${`Reopen: ${question}`} @click=${() => change(gap, { resolved_by: null }, "The gap is open again.")}>${gap.state === "resolved" ? "Reopen" : "Forget the document"}</button>` : nothing}</div>
+      <form class="tools" @submit=${assigned}><label class="inline">${say`Assigned to`} <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${say`Assign: ${question}`}>${say`Assign`}</button></form>
+      ${gap.state === "resolved" ? nothing : html`<label class="inline">${say`Resolved by`} <input type="search" placeholder=${say`Name or id`} @input=${searched}></label>`}
+      ${by ? html`<button aria-label=${say`Reopen: ${question}`} @click=${() => change(gap, { resolved_by: null }, say`The gap is open again.`)}>${gap.state === "resolved" ? say`Reopen` : say`Forget the document`}</button>` : nothing}</div>
     ${found ? html`<ul role="list">${found.map((each) => html`<li><button class="quiet" dir="auto" @click=${() => resolve(gap, each)}>${nameOf(each)}</button></li>`)}</ul>
-      ${found.length ? nothing : html`<p class="soft" role="status">No such document in this collection.</p>`}` : nothing}
+      ${found.length ? nothing : html`<p class="soft" role="status">${say`No such document in this collection.`}</p>`}` : nothing}
     ${details(gap)}</li>`;
 }
+
+/** @param {string} state @param {unknown} document */
+const resolution = (state, document) => (state === "resolved" ? say`Resolved by ${document}` : say`Not answered again after it was resolved by ${document}`);
 
 /** Render the number of queries per day. @param {Api["GapView"]} gap */
 function trend({ per_day: days, last_week: last, week_before: before }) {
   return html`<div>${columns(days.map((good) => ({ good, bad: 0 })))}
-    <p class="soft small">${plural(last, "time")} in the last 7 days, ${count(before)} in the 7 days before</p></div>`;
+    <p class="soft small">${say`${plural(last, "time")} in the last 7 days, ${count(before)} in the 7 days before`}</p></div>`;
 }
 
 /** Render the wordings of a gap, and its queries per day as a table. @param {Api["GapView"]} gap */
 function details({ questions, wordings, per_day: days }) {
   const asked = days.flatMap((times, index) => (times ? [{ times, at: new Date(Date.now() - (days.length - 1 - index) * DAY).toISOString() }] : []));
-  return html`<details><summary class="small">${plural(wordings, "wording")} and days</summary>
+  return html`<details><summary class="small">${say`${plural(wordings, "wording")} and days`}</summary>
     <ul class="questions" role="list">${questions.map((each) => html`<li><span class="grow" dir="auto">${each.question}</span> <span class="soft small number">${plural(each.times, "time")}</span></li>`)}</ul>
-    ${wordings > questions.length ? html`<p class="soft small">${count(wordings - questions.length)} more</p>` : nothing}
-    <table class="small"><caption class="hidden">Queries per day</caption><thead><tr><th scope="col">day</th><th scope="col" class="number">times</th></tr></thead>
+    ${wordings > questions.length ? html`<p class="soft small">${say`${count(wordings - questions.length)} more`}</p>` : nothing}
+    <table class="small"><caption class="hidden">${say`Queries per day`}</caption><thead><tr><th scope="col">${say`day`}</th><th scope="col" class="number">${say`times`}</th></tr></thead>
       <tbody>${asked.reverse().map(({ at, times }) => html`<tr><th scope="row">${dateOf(at)}</th><td class="number">${count(times)}</td></tr>`)}</tbody></table></details>`;
 }

@@ -10,12 +10,13 @@ import { ago, count, duration, money, plural } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
+import { say } from "../parts/words.js";
 
-export const title = "Jobs";
+export const title = say`Jobs`;
 export const titled = true;
-const KINDS = { load: "Load", sync: "Sync", reindex: "Reindex", build: "Build", evaluation: "Evaluation", gate: "Gate", verification: "Verification", erasure: "Erasure" };
-const STATES = { running: "running", paused: "paused", cancelling: "being cancelled", cancelled: "cancelled", done: "done", done_with_errors: "done with errors", failed: "failed" };
-const WAITS = /** @type {Record<string, string>} */ ({ budget: "waiting for a budget", provider: "waiting for the provider" });
+const KINDS = { load: say`Load`, sync: say`Sync`, reindex: say`Reindex`, build: say`Build`, evaluation: say`Evaluation`, gate: say`Gate`, verification: say`Verification`, erasure: say`Erasure` };
+const STATES = { running: say`running`, paused: say`paused`, cancelling: say`being cancelled`, cancelled: say`cancelled`, done: say`done`, done_with_errors: say`done with errors`, failed: say`failed` };
+const WAITS = /** @type {Record<string, string>} */ ({ budget: say`waiting for a budget`, provider: say`waiting for the provider` });
 const COLOURS = /** @type {Record<string, string>} */ ({ running: "working", cancelling: "degraded", paused: "degraded", done_with_errors: "degraded", failed: "failed" });
 
 const jobs = polledList(
@@ -41,9 +42,9 @@ export function view() {
   const all = jobs.all((each) => each.id);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<div class="empty"><p class="soft">No jobs yet. Loads with <code>foreask ingest</code>, syncs of sources, reindexes, builds and evaluations are listed here with their progress and cost.</p>
-      <p class="tools"><a class="button" href=${`${ROOT}/documents`}>Add documents</a> <a class="button" href=${`${ROOT}/sources`}>Add a source</a></p></div>`}
-    ${next ? html`<button @click=${jobs.more}>Show older jobs</button>` : nothing}
+    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<div class="empty"><p class="soft">${say`No jobs yet. Loads with ${html`<code>foreask ingest</code>`}, syncs of sources, reindexes, builds and evaluations are listed here with their progress and cost.`}</p>
+      <p class="tools"><a class="button" href=${`${ROOT}/documents`}>${say`Add documents`}</a> <a class="button" href=${`${ROOT}/sources`}>${say`Add a source`}</a></p></div>`}
+    ${next ? html`<button @click=${jobs.more}>${say`Show older jobs`}</button>` : nothing}
     ${batches()}
   </section>`;
 }
@@ -53,17 +54,27 @@ const waits = (job) => job.state === "running" && job.pause_reason !== null;
 
 /** @param {Api["JobView"]} job */
 function one(job) {
-  const name = `${KINDS[job.kind]}${job.collection ? ` of ${job.collection}` : ""}`;
+  const name = job.collection ? say`${KINDS[job.kind]} of ${job.collection}` : KINDS[job.kind];
+  const kind = html`<strong>${KINDS[job.kind]}</strong>`;
   const failed = (job.documents.failed ?? 0) + (job.documents.degraded ?? 0);
   return html`<li class="card" aria-label=${name}>
-    <p class="bar-line"><span class="grow"><strong>${KINDS[job.kind]}</strong>
-        ${job.collection ? html`of <a dir="auto" href=${`${ROOT}/collections/${encodeURIComponent(job.collection)}`}>${job.collection}</a>` : nothing}
-        <span class="soft small">${waits(job) ? WAITS[job.pause_reason ?? ""] : STATES[job.state]} \u00b7 started ${ago(job.created_at)}${job.ended_at ? ` \u00b7 ended ${ago(job.ended_at)}` : ""}</span></span>
+    <p class="bar-line"><span class="grow">${job.collection ? say`${kind} of ${html`<a dir="auto" href=${`${ROOT}/collections/${encodeURIComponent(job.collection)}`}>${job.collection}</a>`}` : kind}
+        <span class="soft small">${waits(job) ? WAITS[job.pause_reason ?? ""] : STATES[job.state]} \u00b7 ${say`started ${ago(job.created_at)}`}${job.ended_at ? ` \u00b7 ${say`ended ${ago(job.ended_at)}`}` : ""}</span></span>
       ${buttons(job, name)}</p>
     ${bar(job.total ? job.done / job.total : 0, waits(job) ? "degraded" : COLOURS[job.state] ?? "ready")}
-    <p class="soft small number">${count(job.done)} of ${job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document")}${job.points === null ? "" : ` \u00b7 ${plural(job.points, "point")} compared`}${job.eta_seconds ? ` \u00b7 about ${duration(job.eta_seconds)} left` : ""}${job.cost === null ? "" : ` \u00b7 ${money(job.cost)}`}${failed ? html` \u00b7 <span class="bad">${count(failed)} with errors</span>` : nothing}</p>
+    <p class="soft small number">${facts(job)}${failed ? html` \u00b7 <span class="bad">${say`${count(failed)} with errors`}</span>` : nothing}</p>
     ${job.message ? html`<p class="small">${job.message}</p>` : nothing}
     ${job.error ? html`<p class="bad small" dir="auto">${job.error}</p>` : nothing}</li>`;
+}
+
+/** @param {Api["JobView"]} job */
+function facts(job) {
+  const total = job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document");
+  const parts = [say`${count(job.done)} of ${total}`];
+  if (job.points !== null) parts.push(say`${plural(job.points, "point")} compared`);
+  if (job.eta_seconds) parts.push(say`about ${duration(job.eta_seconds)} left`);
+  if (job.cost !== null) parts.push(money(job.cost));
+  return parts.join(" \u00b7 ");
 }
 
 /** Render the actions that the key may do. @param {Api["JobView"]} job @param {string} name */
@@ -72,8 +83,8 @@ function buttons(job, name) {
   if (!isOwn || (job.state !== "running" && job.state !== "paused")) return nothing;
   /** @param {"pause" | "resume" | "close"} action @param {string} words */
   const button = (action, words) => html`<button aria-label=${`${words}: ${name}`} @click=${() => act(job, action)}>${words}</button>`;
-  const question = "Cancel this job? Its queued documents are discarded.";
-  return html`${job.kind === "load" && !job.closed ? button("close", "Close") : nothing}
-    ${job.state === "running" ? button("pause", "Pause") : button("resume", "Resume")}
-    <button class="quiet" aria-label=${`Cancel: ${name}`} @click=${() => confirm(question) && act(job, "cancel")}>Cancel</button>`;
+  const question = say`Cancel this job? Its queued documents are discarded.`;
+  return html`${job.kind === "load" && !job.closed ? button("close", say`Close`) : nothing}
+    ${job.state === "running" ? button("pause", say`Pause`) : button("resume", say`Resume`)}
+    <button class="quiet" aria-label=${say`Cancel: ${name}`} @click=${() => confirm(question) && act(job, "cancel")}>${say`Cancel`}</button>`;
 }

@@ -9,13 +9,16 @@ import { notify, problemCard } from "../parts/notice.js";
 import { attempt } from "../parts/operations.js";
 import { may, server } from "../parts/permissions.js";
 import { polling } from "../parts/polling.js";
+import { say } from "../parts/words.js";
 
-export const title = "Limits and budgets";
+export const title = say`Limits and budgets`;
 export const titled = true;
-const PERIODS = { day: "a day", month: "a month", total: "in total" };
-const LIMITS = /** @type {const} */ ([["requests_per_second", "Requests per second", count], ["upload_bytes_per_day", "Uploads per day", size], ["documents", "Documents", count],
-  ["collections", "Collections", count], ["tokens_per_day", "Tokens of the ingest per day", count], ["cost_per_day", "Cost of the ingest per day", count],
-  ["query_tokens_per_day", "Tokens of queries per day", count], ["query_cost_per_day", "Cost of queries per day", count]]);
+const PERIODS = { day: say`a day`, month: say`a month`, total: say`in total` };
+const UNITS = { money: say`money`, tokens: say`tokens` };
+const SETTERS = { settings: say`settings`, operator: say`operator`, tenant: say`tenant` };
+const LIMITS = /** @type {const} */ ([["requests_per_second", say`Requests per second`, count], ["upload_bytes_per_day", say`Uploads per day`, size], ["documents", say`Documents`, count],
+  ["collections", say`Collections`, count], ["tokens_per_day", say`Tokens of the ingest per day`, count], ["cost_per_day", say`Cost of the ingest per day`, count],
+  ["query_tokens_per_day", say`Tokens of queries per day`, count], ["query_cost_per_day", say`Cost of queries per day`, count]]);
 
 /** @type {{budgets: Api["BudgetView"][] | null, limits: Api["LimitsView"] | null, names: string[], problem: any}} */
 const seen = { budgets: null, limits: null, names: [], problem: null };
@@ -44,22 +47,22 @@ async function add(event) {
   event.preventDefault();
   const form = event.target;
   const { collection, limit, period, unit } = Object.fromEntries(new FormData(form));
-  if (await set({ collection: collection || null, period, unit, limit: Number(limit) }, "The budget was set.")) form.reset();
+  if (await set({ collection: collection || null, period, unit, limit: Number(limit) }, say`The budget was set.`)) form.reset();
 }
 
 /** @param {Api["BudgetView"]} budget @param {On<HTMLFormElement>} event */
 function change(budget, event) {
   event.preventDefault();
   const { collection, job_id, period, unit } = budget;
-  set({ collection, job_id, period, unit, limit: Number(new FormData(event.target).get("limit")) }, "The budget was changed.");
+  set({ collection, job_id, period, unit, limit: Number(new FormData(event.target).get("limit")) }, say`The budget was changed.`);
 }
 
 /** @param {Api["BudgetView"]} budget */
-const nameOf = (budget) => `${budget.collection ?? (budget.job_id ? `job ${budget.job_id}` : "everything")}, ${budget.unit} ${PERIODS[budget.period]}`;
+const nameOf = (budget) => `${budget.collection ?? (budget.job_id ? say`job ${budget.job_id}` : say`everything`)}, ${UNITS[budget.unit]} ${PERIODS[budget.period]}`;
 
 /** @param {Api["BudgetView"]} budget */
 async function remove(budget) {
-  if (!confirm(`Delete the budget of ${nameOf(budget)}?`)) return;
+  if (!confirm(say`Delete the budget of ${nameOf(budget)}?`)) return;
   await attempt(() => send("DELETE", `/v1/budgets/${budget.id}`));
   await poll();
 }
@@ -69,34 +72,34 @@ export function view() {
   const shown = limits ? LIMITS.filter(([name]) => limits[name] !== null) : [];
   return html`<section class="column wide">
     ${problemCard(problem, load)}
-    <h2>Budgets</h2>
-    ${budgets && !budgets.length ? html`<p class="soft">No budgets. A budget stops the generation of questions before its amount is exceeded. Documents are still accepted and found by their texts.</p>` : nothing}
+    <h2>${say`Budgets`}</h2>
+    ${budgets && !budgets.length ? html`<p class="soft">${say`No budgets. A budget stops the generation of questions before its amount is exceeded. Documents are still accepted and found by their texts.`}</p>` : nothing}
     ${budgets?.length ? table(budgets) : nothing}
     ${may("manage") ? addition() : nothing}
-    <h2>Limits</h2>
-    ${shown.length ? html`<table><tbody>${shown.map(([name, words, written]) => html`<tr><th scope="row">${words}</th><td class="number">${written(limits?.[name] ?? 0)}</td></tr>`)}</tbody></table>` : html`<p class="soft">No limits of this tenant.</p>`}
-    <p class="soft small">The operator sets these limits in <code>FOREASK_TENANT_LIMITS</code>. Limits of a key are set with the key.</p>
+    <h2>${say`Limits`}</h2>
+    ${shown.length ? html`<table><tbody>${shown.map(([name, words, written]) => html`<tr><th scope="row">${words}</th><td class="number">${written(limits?.[name] ?? 0)}</td></tr>`)}</tbody></table>` : html`<p class="soft">${say`No limits of this tenant.`}</p>`}
+    <p class="soft small">${say`The operator sets these limits in ${html`<code>FOREASK_TENANT_LIMITS</code>`}. Limits of a key are set with the key.`}</p>
   </section>`;
 }
 
-const addition = () => html`<details><summary>Set a budget</summary><form class="options" @submit=${add}>
-  <label>Collection <input name="collection" list="budgeted" placeholder="all collections"></label><datalist id="budgeted">${seen.names.map((name) => html`<option value=${name}></option>`)}</datalist>
-  <label>Unit <select name="unit"><option value="money">money</option><option value="tokens">tokens</option></select></label>
-  <label>Period <select name="period"><option value="month">a month</option><option value="day">a day</option><option value="total">in total</option></select></label>
-  <label>Limit <input name="limit" type="number" min="0" step="any" required></label>
-  <button class="main" type="submit">Set</button></form></details>`;
+const addition = () => html`<details><summary>${say`Set a budget`}</summary><form class="options" @submit=${add}>
+  <label>${say`Collection`} <input name="collection" list="budgeted" placeholder=${say`all collections`}></label><datalist id="budgeted">${seen.names.map((name) => html`<option value=${name}></option>`)}</datalist>
+  <label>${say`Unit`} <select name="unit">${Object.entries(UNITS).map(([unit, words]) => html`<option value=${unit}>${words}</option>`)}</select></label>
+  <label>${say`Period`} <select name="period">${/** @type {const} */ (["month", "day", "total"]).map((period) => html`<option value=${period}>${PERIODS[period]}</option>`)}</select></label>
+  <label>${say`Limit`} <input name="limit" type="number" min="0" step="any" required></label>
+  <button class="main" type="submit">${say`Set`}</button></form></details>`;
 
 /** Whether the key may change the budget. @param {Api["BudgetView"]} budget */
 const isOurs = (budget) => budget.set_by === "tenant" && may("manage");
 
 /** @param {Api["BudgetView"][]} all */
 function table(all) {
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Budgets"><table>
-    <thead><tr><th scope="col">budget</th><th scope="col">spent</th><th scope="col"><span class="hidden">share</span></th><th scope="col">limit</th><th scope="col">set by</th><th scope="col"><span class="hidden">actions</span></th></tr></thead>
-    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${nameOf(each)}${each.exhausted ? html` <span class="bad">used up</span>` : nothing}</th>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Budgets`}><table>
+    <thead><tr><th scope="col">${say`budget`}</th><th scope="col">${say`spent`}</th><th scope="col"><span class="hidden">${say`share`}</span></th><th scope="col">${say`limit`}</th><th scope="col">${say`set by`}</th><th scope="col"><span class="hidden">${say`actions`}</span></th></tr></thead>
+    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${nameOf(each)}${each.exhausted ? html` <span class="bad">${say`used up`}</span>` : nothing}</th>
       <td class="number">${count(each.spent)}</td><td>${bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working")}</td>
       <td class="number">${isOurs(each) ? html`<form class="bar-line" @submit=${(/** @type {On<HTMLFormElement>} */ event) => change(each, event)}>
-        <input name="limit" type="number" min="0" step="any" required value=${each.limit} aria-label=${`Limit of ${nameOf(each)}`}><button type="submit" aria-label=${`Change the limit of ${nameOf(each)}`}>Change</button></form>` : count(each.limit)}</td>
-      <td>${each.set_by}</td>
-      <td>${isOurs(each) ? html`<button class="quiet" aria-label=${`Delete the budget of ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>` : nothing}</td></tr>`)}</tbody></table></div>`;
+        <input name="limit" type="number" min="0" step="any" required value=${each.limit} aria-label=${say`Limit of ${nameOf(each)}`}><button type="submit" aria-label=${say`Change the limit of ${nameOf(each)}`}>${say`Change`}</button></form>` : count(each.limit)}</td>
+      <td>${SETTERS[each.set_by]}</td>
+      <td>${isOurs(each) ? html`<button class="quiet" aria-label=${say`Delete the budget of ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>` : nothing}</td></tr>`)}</tbody></table></div>`;
 }

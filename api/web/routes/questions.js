@@ -6,10 +6,13 @@ import { redraw } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { ago, plural, score } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { say } from "../parts/words.js";
 
-export const title = "Questions";
+export const title = say`Questions`;
 export const titled = true;
-const TABS = [["asked", "Asked"], ["unanswered", "Unanswered"], ["accepted", "Accepted"]];
+const TABS = [["asked", say`Asked`], ["unanswered", say`Unanswered`], ["accepted", say`Accepted`]];
+/** @type {Record<string, string>} */
+const ACCEPTED = { waiting: say`waiting`, indexed: say`indexed`, refused: say`refused`, removing: say`being removed` };
 const PAGE = 50;
 
 /** @type {{tab: string, items: any[] | null, next: string | null, keptDays: number | null, problem: any}} */
@@ -61,7 +64,7 @@ function choose(tab) {
 async function remove(each) {
   try {
     await send("DELETE", `/v1/collections/${encodeURIComponent(collections.chosen)}/accepted/${each.id}`);
-    notify("Question removed from the passage.");
+    notify(say`Question removed from the passage.`);
     await refresh();
   } catch (problem) {
     notify(problem.message);
@@ -71,11 +74,11 @@ async function remove(each) {
 export function view() {
   return html`<section class="column wide">
     <div class="tools">${collectionPicker(() => ((seen.items = null), refresh()))}
-      <div role="group" aria-label="Filter questions" class="tabs">${TABS.map(([name, words]) => html`<button
+      <div role="group" aria-label=${say`Filter questions`} class="tabs">${TABS.map(([name, words]) => html`<button
         aria-pressed=${String(seen.tab === name)} @click=${() => choose(name)}>${words}</button>`)}</div></div>
     ${problemCard(seen.problem, () => refresh())}
     ${seen.items === null ? nothing : seen.items.length ? list() : empty()}
-    ${seen.next ? html`<p><button @click=${() => refresh(seen.next)}>Show more</button></p>` : nothing}
+    ${seen.next ? html`<p><button @click=${() => refresh(seen.next)}>${say`Show more`}</button></p>` : nothing}
   </section>`;
 }
 
@@ -85,9 +88,9 @@ function list() {
 
 /** @param {Api["AskedQuestionView"]} each */
 function askedRow(each) {
-  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label="answered">\u25cf</span>` : html`<span class="bad" role="img" aria-label="not answered">\u2715</span>`;
+  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label=${say`answered`}>\u25cf</span>` : html`<span class="bad" role="img" aria-label=${say`not answered`}>\u2715</span>`;
   const facts = [plural(each.times, "time"), ago(each.last_at)];
-  if (each.helpful !== null) facts.push(each.helpful ? "helped" : "did not help");
+  if (each.helpful !== null) facts.push(each.helpful ? say`helped` : say`did not help`);
   return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${facts.join(" \u00b7 ")}</span></span>
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }
@@ -95,15 +98,15 @@ function askedRow(each) {
 /** @param {Api["AcceptedQuestionView"]} each */
 function acceptedRow(each) {
   return html`<li><span class="grow"><span dir="auto">${each.question}</span>
-      <span class="soft small"><a href=${`${ROOT}/documents/${each.document_id}?chunk=${each.chunk_id}`} dir="auto">${each.external_id}</a> \u00b7 ${each.state} \u00b7 ${ago(each.created_at)}</span></span>
-    <button class="quiet" @click=${() => remove(each)}>Remove</button></li>`;
+      <span class="soft small"><a href=${`${ROOT}/documents/${each.document_id}?chunk=${each.chunk_id}`} dir="auto">${each.external_id}</a> \u00b7 ${ACCEPTED[each.state] ?? each.state} \u00b7 ${ago(each.created_at)}</span></span>
+    <button class="quiet" @click=${() => remove(each)}>${say`Remove`}</button></li>`;
 }
 
 function empty() {
-  if (seen.tab === "accepted") return html`<p class="empty soft">No accepted questions yet. Users add one when they mark an answer as helpful.</p>`;
-  if (seen.keptDays === 0) return html`<p class="empty soft">Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.</p>`;
-  const kept = `Questions are listed for ${plural(seen.keptDays ?? 0, "day")}.`;
-  if (seen.tab === "unanswered") return html`<p class="empty soft">No unanswered questions. ${kept}</p>`;
-  return html`<div class="empty"><p class="soft">No questions yet. Questions from this page and from other programs will appear here. ${kept}</p>
-    <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(collections.chosen)}`}>Ask a question</a></p></div>`;
+  if (seen.tab === "accepted") return html`<p class="empty soft">${say`No accepted questions yet. Users add one when they mark an answer as helpful.`}</p>`;
+  if (seen.keptDays === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
+  const kept = say`Questions are listed for ${plural(seen.keptDays ?? 0, "day")}.`;
+  if (seen.tab === "unanswered") return html`<p class="empty soft">${say`No unanswered questions.`} ${kept}</p>`;
+  return html`<div class="empty"><p class="soft">${say`No questions yet. Questions from this page and from other programs will appear here.`} ${kept}</p>
+    <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(collections.chosen)}`}>${say`Ask a question`}</a></p></div>`;
 }

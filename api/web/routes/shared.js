@@ -8,10 +8,11 @@ import { dateOf } from "../parts/format.js";
 import { problemCard } from "../parts/notice.js";
 import { sourcePanel } from "../parts/source.js";
 import { fromStored, sourcesOf } from "../parts/turns.js";
+import { say } from "../parts/words.js";
 
 /** @import { Turn } from "../parts/turns.js" */
 
-export const title = "Shared answer";
+export const title = say`Shared answer`;
 
 /** @returns {{answer: Api["SharedAnswerView"] | null, turn: Turn | null, open: number | null, problem: any}} */
 const newState = () => ({ answer: null, turn: null, open: null, problem: null });
@@ -59,18 +60,18 @@ function close() {
 }
 
 /** @param {Turn} turn */
-const copy = async (turn) => (await import("../parts/transcript.js")).copy([turn], "Answer copied as Markdown.");
+const copy = async (turn) => (await import("../parts/transcript.js")).copy([turn], say`Answer copied as Markdown.`);
 
 export function view() {
   const { answer, turn, open, problem } = seen;
   if (!answer || !turn) return html`<section class="column">${problemCard(problem, problem?.status === 404 ? undefined : read)}
-    ${problem ? html`<p><a class="button" href=${`${ROOT}/ask`}>Ask a question</a></p>` : nothing}</section>`;
+    ${problem ? html`<p><a class="button" href=${`${ROOT}/ask`}>${say`Ask a question`}</a></p>` : nothing}</section>`;
   const source = open === null ? null : sourcesOf(turn)[open];
   return html`<div class="split ${source ? "with-detail" : ""}">
     <section class="column">
-      <p class="soft small">Shared${answer.shared_by ? html` by <span dir="auto">${answer.shared_by}</span>` : nothing} \u00b7 expires on ${dateOf(answer.expires_at)} \u00b7 collection <span dir="auto">${answer.collection}</span></p>
+      <p class="soft small">${answer.shared_by ? say`Shared by ${html`<span dir="auto">${answer.shared_by}</span>`}` : say`Shared`} \u00b7 ${say`expires on ${dateOf(answer.expires_at)}`} \u00b7 ${say`collection ${html`<span dir="auto">${answer.collection}</span>`}`}</p>
       ${answerView(turn, open, false, false, { show, copy })}
-      <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(answer.collection)}`}>Ask another question</a></p>
+      <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(answer.collection)}`}>${say`Ask another question`}</a></p>
     </section>
     ${source && open !== null ? sourcePanel(/** @type {any} */ (source), sourcesOf(turn).length, open, (index) => show(turn, index), close) : nothing}
   </div>`;

@@ -11,13 +11,14 @@ import { compared, heat, nearest } from "../parts/similarity.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { fields, pendingText, newSide, outcome, unchecked, checkMark, write, written } from "../parts/trial.js";
+import { say } from "../parts/words.js";
 
-export const title = "Try";
+export const title = say`Try`;
 export const titled = true;
 const MOST = 20_000; // maximum length of a text, in characters
 const MAX_QUESTIONS = 12;
-const NAMES = ["A", "B"];
-const EXAMPLE = `# Berlin
+const NAMES = ["A", "B"]; // of the two prompts
+const EXAMPLE = say`# Berlin
 
 Berlin is the capital and largest city of Germany, by area and by population. With 3.7 million inhabitants it has the highest population within its city limits of any city in the European Union. The state of Brandenburg surrounds the city, and Potsdam, Brandenburg's capital, is nearby. The urban area of Berlin has over 4.6 million inhabitants and is the most populous in Germany.`;
 
@@ -125,7 +126,7 @@ function twoSides() {
 async function keep() {
   try {
     const document = await post("/v1/documents", { text: trial.text, collection: collections.chosen });
-    notify(`Saved as a document in \u201c${document.collection}\u201d.`);
+    notify(say`Saved as a document in \u201c${document.collection}\u201d.`);
   } catch (problem) {
     notify(problem.message);
   }
@@ -149,19 +150,19 @@ export function view() {
   /** @param {On<HTMLTextAreaElement>} event */
   const changes = (event) => ((trial.text = event.target.value), redraw());
   return html`<section class="column wide" @dragover=${over} @drop=${dropped}>
-    <p class="soft">Preview the questions that the model writes for a text. Nothing is stored. Model calls are billed as during ingestion.</p>
+    <p class="soft">${say`Preview the questions that the model writes for a text. Nothing is stored. Model calls are billed as during ingestion.`}</p>
     <form class="trial" @submit=${run}>
-      <label>Text<textarea id="question" rows="9" dir="auto" maxlength=${MOST} .value=${live(trial.text)}
+      <label>${say`Text`}<textarea id="question" rows="9" dir="auto" maxlength=${MOST} .value=${live(trial.text)}
         @input=${changes}></textarea></label>
-      <details ?open=${sides.length > 1}><summary>Another prompt</summary>
+      <details ?open=${sides.length > 1}><summary>${say`Another prompt`}</summary>
         <div class=${sides.length > 1 ? "sides" : ""}>${sides.map((side, number) => sides.length > 1
           ? html`<fieldset><legend>${NAMES[number]}</legend>${fields(side)}</fieldset>` : html`<div class="side">${fields(side)}</div>`)}</div>
-        <button type="button" class="quiet" @click=${twoSides}>${sides.length > 1 ? "Use one prompt" : "Compare two prompts"}</button></details>
+        <button type="button" class="quiet" @click=${twoSides}>${sides.length > 1 ? say`Use one prompt` : say`Compare two prompts`}</button></details>
       <div class="tools">
         ${collectionPicker(() => {})}
         <span class="grow soft small number">${plural(trial.text.length, "character")}</span>
-        ${running ? html`<button type="button" @click=${stop}>Stop</button>`
-          : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>Generate questions</button>`}
+        ${running ? html`<button type="button" @click=${stop}>${say`Stop`}</button>`
+          : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>${say`Generate questions`}</button>`}
       </div>
     </form>
     ${problemCard(trial.problem, () => load().then(() => compare()))}
@@ -174,10 +175,10 @@ export function view() {
 function asking() {
   /** @param {boolean} bars @param {string} words */
   const shape = (bars, words) => html`<button type="button" aria-pressed=${String(trial.bars === bars)} @click=${() => ((trial.bars = bars), redraw())}>${words}</button>`;
-  return html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">Question</span>
-      <input name="question" class="whole" dir="auto" maxlength="10000" placeholder="Ask a question as a user would"></label><button type="submit">Compare</button>
-      ${trial.similarity ? html`<span class="switch" role="group" aria-label="Chart type">${shape(false, "Heat map")}${shape(true, "Bars")}</span>` : nothing}
-      ${may("write") ? html`<button type="button" class="quiet" @click=${keep}>Save as document</button>` : nothing}</form>`;
+  return html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">${say`Question`}</span>
+      <input name="question" class="whole" dir="auto" maxlength="10000" placeholder=${say`Ask a question as a user would`}></label><button type="submit">${say`Compare`}</button>
+      ${trial.similarity ? html`<span class="switch" role="group" aria-label=${say`Chart type`}>${shape(false, say`Heat map`)}${shape(true, say`Bars`)}</span>` : nothing}
+      ${may("write") ? html`<button type="button" class="quiet" @click=${keep}>${say`Save as document`}</button>` : nothing}</form>`;
 }
 
 /** @param {TriedChunk} each @param {number} index */
@@ -186,13 +187,13 @@ function chunk(each, index) {
   /** @param {Parameters<typeof type>[0]} event */
   const typed = (event) => type(event, index);
   return html`<article class="card">
-    <h3><span class="soft">Chunk ${index + 1}</span> <span dir="auto">${path(each.heading_path)}</span></h3>
+    <h3><span class="soft">${say`Chunk ${index + 1}`}</span> <span dir="auto">${path(each.heading_path)}</span></h3>
     <div class="reading"><div class="marked">${passage(each.text)}</div></div>
     ${similarity?.[index] ? comparison(index, similarity[index])
       : sides.length === 1 ? written(sides[0].chunks[index], sides[0])
         : html`<div class="sides">${sides.map((side, number) => html`<section aria-label=${NAMES[number]}><h4>${NAMES[number]}</h4>${written(side.chunks[index], side)}</section>`)}</div>`}
-    <form class="bar-line" @submit=${typed}><label class="grow"><span class="hidden">Your own question about chunk ${index + 1}</span>
-      <input name="typed" class="whole quiet" dir="auto" maxlength="1000" placeholder="Add your own question about this chunk"></label><button type="submit" class="quiet">Add</button></form>
+    <form class="bar-line" @submit=${typed}><label class="grow"><span class="hidden">${say`Your own question about chunk ${index + 1}`}</span>
+      <input name="typed" class="whole quiet" dir="auto" maxlength="1000" placeholder=${say`Add your own question about this chunk`}></label><button type="submit" class="quiet">${say`Add`}</button></form>
   </article>`;
 }
 
@@ -200,8 +201,8 @@ function chunk(each, index) {
 function comparison(index, similarity) {
   /** @type {import("../parts/similarity.js").Row[]} */
   const rows = questionsOf(index).map((own, row) => ({ words: own.text, mark: html`${own.side ? html`<b class="side-name">${own.side}</b> ` : nothing}${checkMark(own)}`, kind: "questions", values: similarity.questions.map((cosines) => cosines[row]) }));
-  rows.push({ words: "chunk text", mark: nothing, kind: "text", values: similarity.text });
-  rows.push({ words: "shared words", mark: nothing, kind: "bm25", values: similarity.words });
+  rows.push({ words: say`chunk text`, mark: nothing, kind: "text", values: similarity.text });
+  rows.push({ words: say`shared words`, mark: nothing, kind: "bm25", values: similarity.words });
   if (!trial.bars) return heat(trial.questions.slice(0, similarity.text.length), rows);
   return trial.questions.slice(0, similarity.text.length).map((question, column) => nearest(question, column, rows)).reverse();
 }

@@ -1,0 +1,178 @@
+"""The page in the languages that it has: German and Chinese browsers, and a choice that persists."""
+
+import json
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from tests.page.conftest import until, visiting
+from tests.page.test_page import SCREENS, _require_accessible, ask
+from tests.page.words.catalogues import ENGLISH, catalogue
+
+QUESTION = "How many days of leave does everybody have?"
+COLLECTION = "default"  # its name is also a word of the page
+TITLES = {
+    "de-DE": {"/ask": "Fragen", "/documents": "Dokumente", "/work": "Fortschritt", "/keys": "Schlüssel"},
+    "zh-CN": {"/ask": "提问", "/documents": "文档", "/work": "处理状态", "/keys": "密钥"},
+}
+TAGS = {"de-DE": "de", "zh-CN": "zh-Hans"}
+# The texts of elements, each on its own, and the labels for screen readers. Texts of documents and of users have `dir`.
+VISIBLE = """() => {
+    const texts = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        if (walker.currentNode.parentElement.closest("[dir], code, pre, script, noscript, option[lang]")) continue;
+        texts.push(walker.currentNode.data);
+    }
+    for (const element of document.querySelectorAll("[aria-label], [placeholder], [title]")) {
+        texts.push(...["aria-label", "placeholder", "title"].map((name) => element.getAttribute(name) ?? ""));
+    }
+    return texts.map((text) => text.replace(/\\s+/g, " ").trim()).filter((text) => /\\p{L}/u.test(text));
+}"""
+
+
+def english_left(texts, language):
+    """Return texts that are English words of the page, unless the language has the same word."""
+    translated = catalogue(language)
+    patterns = []
+    for key in json.loads(ENGLISH.read_text()):
+        if set(translated[key].split("|")) & set(key.split("|")) or not re.search(r"[A-Za-z]{2}", key):
+            continue
+        for form in key.split("|"):
+            pieces = re.split(r"\{\d\}", form)
+            if not any(re.search(r"[A-Za-z]{3}", piece) for piece in pieces):
+                continue
+            patterns.append("(.+)".join(re.escape(piece) for piece in pieces))
+    known = re.compile("|".join(patterns))
+    own = {form for text in translated.values() for form in text.split("|")}
+    return [text for text in texts if known.fullmatch(text) and text not in own | {COLLECTION}]
+
+
+@pytest.fixture(params=list(TITLES))
+async def foreign(request, browser, deployment):
+    base = f"http://127.0.0.1:{deployment.port}"
+    options = {"locale": request.param, "viewport": {"width": 1360, "height": 850}}
+    async with visiting(browser, base, **options) as visit:
+        yield visit, request.param
+
+
+async def test_browser_language_selects_the_translation(foreign):
+    visit, locale = foreign
+    for path, title in TITLES[locale].items():
+        await visit.go(path)
+        await expect(visit.page.locator("html")).to_have_attribute("lang", TAGS[locale])
+        await expect(visit.page.locator("h1")).to_have_text(title)
+        await expect(visit.page).to_have_title(f"{title} \u00b7 foreask")
+        await expect(visit.page.locator(".rail a[aria-current=page]")).to_have_text(title)
+
+
+async def test_translated_screens_have_no_english_words(foreign):
+    visit, locale = foreign
+    language = locale[:2]
+    left = {}
+    for path in (
+        *TITLES[locale],
+        "/questions",
+        "/gaps",
+        "/sources",
+        "/jobs",
+        "/limits",
+        "/audit",
+        "/lab/try",
+        "/lab/explain",
+    ):
+        await visit.go(path)
+        await expect(visit.page.locator("main")).not_to_be_empty()
+        await until(lambda: visit.page.evaluate("document.querySelectorAll('main > :not(h1) *').length"))
+        texts = await visit.page.evaluate(VISIBLE)
+        assert len(texts) > 20, path
+        left[path] = english_left(texts, language)
+    await ask(visit, QUESTION)
+    await visit.page.locator(".written .cited").first.click()
+    await expect(visit.page.locator("#source-title")).to_be_visible()
+    left["an answer"] = english_left(await visit.page.evaluate(VISIBLE), language)
+    assert {path: texts for path, texts in left.items() if texts} == {}
+
+
+def test_english_words_in_translation_are_found():
+    assert english_left(["Documents", "3 passages", "Dokumente", "Seite 3"], "de") == ["Documents", "3 passages"]
+
+
+async def test_numbers_dates_and_times_have_the_language_form(foreign):
+    visit, locale = foreign
+    await visit.go("/ask")
+    forms = await visit.page.evaluate(
+        """async () => {
+            const address = document.querySelector("script[type=module]").src.replace("app.js", "parts/format.js");
+            const { ago, count, dateOf, duration, money, score, size } = await import(address);
+            const time = new Date(Date.now() - 3 * 3600e3).toISOString();
+            const date = dateOf("2026-03-09T12:00:00Z");
+            return [count(12345), score(0.871), money(1.5), date, duration(7500), ago(time), size(2.5e6)];
+        }"""
+    )
+    assert [text.replace("\u00a0", " ") for text in forms] == {
+        "de-DE": ["12.345", "0,87", "1,50 $", "09.03.2026", "2 h 5 min", "vor 3 Std.", "2,5 MB"],
+        "zh-CN": ["12,345", "0.87", "$1.50", "2026年3月9日", "2 小时 5 分钟", "3小时前", "2.5 MB"],
+    }[locale]
+
+
+async def test_chosen_language_persists_until_browser_language_returns(foreign):
+    visit, locale = foreign
+    page = visit.page
+    await visit.go("/documents")
+    await page.locator(".language select").select_option("en")
+    await expect(page.locator("html")).to_have_attribute("lang", "en")
+    await expect(page.locator("h1")).to_have_text("Documents")
+    await visit.go("/keys")
+    await expect(page.locator("h1")).to_have_text("Keys")
+    await page.locator(".language select").select_option("")
+    await expect(page.locator("html")).to_have_attribute("lang", TAGS[locale])
+    await expect(page.locator("h1")).to_have_text(TITLES[locale]["/keys"])
+
+
+@pytest.mark.parametrize("locale", ["fr-FR", "zh-TW", "en-US"])
+async def test_language_without_translation_gives_english(browser, deployment, locale):
+    base = f"http://127.0.0.1:{deployment.port}"
+    async with visiting(browser, base, locale=locale) as visit:
+        requested = []
+        visit.page.on("request", lambda request: requested.append(request.url))
+        await visit.go("/documents")
+        await expect(visit.page.locator("h1")).to_have_text("Documents")
+        await expect(visit.page.locator("html")).to_have_attribute("lang", "en")
+        assert [url for url in requested if "/words/" in url] == []
+
+
+async def test_first_known_language_of_browser_is_used(browser, deployment):
+    base = f"http://127.0.0.1:{deployment.port}"
+    async with visiting(browser, base) as visit:
+        await visit.page.add_init_script(
+            "Object.defineProperty(navigator, 'languages', {get: () => ['fr', 'de-AT', 'en']})"
+        )
+        await visit.go("/documents")
+        await expect(visit.page.locator("html")).to_have_attribute("lang", "de")
+
+
+async def test_missing_catalogue_falls_back_to_english(browser, deployment):
+    base = f"http://127.0.0.1:{deployment.port}"
+    async with visiting(browser, base, locale="de-DE") as visit:
+        visit.allowed = ("net::ERR_FAILED",)
+        await visit.page.route("**/words/de.js", lambda route: route.abort())
+        await visit.go("/documents")
+        await expect(visit.page.locator("h1")).to_have_text("Documents")
+        await expect(visit.page.locator("html")).to_have_attribute("lang", "en")
+
+
+@pytest.mark.parametrize("locale", list(TITLES))
+@pytest.mark.parametrize("width", [390, 1360])
+async def test_translated_screens_are_accessible_and_fit(browser, deployment, locale, width):
+    document = next(each for each in deployment.documents() if each["external_id"] == "leave.md")
+    base = f"http://127.0.0.1:{deployment.port}"
+    viewport = {"width": width, "height": 850}
+    async with visiting(browser, base, locale=locale, viewport=viewport, bypass_csp=True) as visit:
+        for path in (*SCREENS, f"/documents/{document['id']}", "/collections/default"):
+            await visit.go(path)
+            await expect(visit.page.locator("main")).not_to_be_empty()
+            await _require_accessible(visit, path)
+        await ask(visit, QUESTION)
+        await _require_accessible(visit, "an answer")
