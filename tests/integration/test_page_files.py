@@ -52,18 +52,6 @@ def test_screen_modules_are_preloaded():
     assert set(re.findall(r'import\("\./routes/([a-z_]+)\.js"\)', app)) == set(ADDRESSES.values())
 
 
-def test_screens_and_catalogues_stay_small():
-    """The largest screen had 41,500 bytes. German and Chinese browsers also load a catalogue of 17,900 bytes."""
-    page = Page()
-    shared = [file for name, file in page.files.items() if name.endswith((".css", "icon.svg"))]
-    for screen in set(ADDRESSES.values()):
-        files = [*shared, *(page.files[name] for name in page.modules(screen))]
-        document = len(gzip.compress(page.document("", screen).encode()))
-        assert document + sum(len(file.compressed) for file in files) < 42_500, screen
-    for language in ("de", "zh"):
-        assert len(page.files[f"words/{language}.js"].compressed) < 18_500, language
-
-
 async def test_worker_of_pdfs_reaches_no_address(client):
     page, files = await client.get("/documents/a"), Page()
     assert "worker-src 'self'" in page.headers["content-security-policy"]
