@@ -189,7 +189,7 @@ async def follow_up(hands: Hands) -> None:
 
 async def find_failure(hands: Hands) -> None:
     await hands.open_screen("Documents")
-    await hands.choose(hands.page.locator("select").nth(1), "failed", "State: failed")
+    await hands.choose(hands.page.locator("main select").nth(1), "failed", "State: failed")
     await hands.see(hands.page.locator(".row", has_text="scan.pdf").locator(".state.failed"), "the failed document")
     words = (await hands.page.locator(".row", has_text="scan.pdf").locator(".soft.small").first.inner_text()).strip()
     hands.path.append(f"\u201c{words}\u201d")
@@ -198,7 +198,7 @@ async def find_failure(hands: Hands) -> None:
 async def repair_retrieval(hands: Hands) -> None:
     page = hands.page
     await hands.open_screen("Explain")
-    await hands.write(page.locator("#question"), _LAMP, "the question")
+    await hands.write(page.get_by_placeholder("ranked"), _LAMP, "the question")  # Ask has such a field, too
     await hands.enter()
     await hands.see(page.locator(".explained tbody tr").first, "ranked passages")
     await hands.write(page.locator(".missing input"), "beacon", "the document")
@@ -207,7 +207,8 @@ async def repair_retrieval(hands: Hands) -> None:
     await hands.click(page.get_by_role("button", name="Add this question to the passage"), "Add this question")
     await hands.see(page.locator(".notice", has_text="Question added"), "a notice")
     await hands.click(page.locator(".missing").get_by_role("button", name="Refresh"), "Refresh")
-    await hands.see(page.locator(".missing .card", has_text=re.compile(r"Rank 1\b")), "rank 1")
+    await hands.see(page.locator(".missing .card", has_text=_LAMP), "the question at its passage")
+    hands.path.append((await page.locator(".missing .card strong").inner_text()).strip())
 
 
 async def see_load(hands: Hands) -> None:
