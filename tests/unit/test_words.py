@@ -4,20 +4,10 @@ import re
 
 import pytest
 
-from tests.page.words.catalogues import ENGLISH, LANGUAGES, WEB, catalogue, modules, placeholders, used, written
+from tests.page.words.catalogues import ENGLISH, LANGUAGES, WEB, catalogue, placeholders, untranslated, used, written
 from tests.page.words.literals import Reader, nested
 from tests.page.words.messages import messages, unsaid
 
-# Texts that are the same in every language, or that no user reads.
-UNTRANSLATED = {
-    *("foreask", "API", "R@1", "R@10", "MRR", "nDCG@10", "ms", "p", "B", "kB", "MB", "Swagger UI", "openapi.json"),
-    *("marked by-sentence", "Recall@10"),
-    *("https://example.org/foreask", "handbook", "website", "default", "URL", "Bearer \u2026", "Successful Response"),
-    *("Escape", "Enter", "Arrow", "candidates", "None", "True", "False", "Python", "import os", "command line"),
-    *("English", "Deutsch", "labelled"),
-    "\u2026import httpx reply = httpx.request(\u2026) reply.raise_for_status() print(reply.json())",
-}
-ENGLISH_MODULES = {"parts/sample.js"}  # its documents are English
 FORMS = {"de": 2, "zh": 1}  # plural forms of a number
 WORDS = used()
 
@@ -45,14 +35,7 @@ def test_translations_keep_placeholders_and_plural_forms(language):
 
 
 def test_module_shows_no_words_without_translation():
-    found = [
-        (name, each.text)
-        for path in modules()
-        if (name := path.relative_to(WEB).as_posix()) not in ENGLISH_MODULES
-        for each in unsaid(path.read_text())
-        if each.text not in UNTRANSLATED
-    ]
-    assert found == []
+    assert untranslated() == []
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from tests.page.words.catalogues import ENGLISH, LANGUAGES, catalogue, modules, used, written
-from tests.page.words.messages import unsaid
+from tests.page.words.catalogues import ENGLISH, LANGUAGES, catalogue, untranslated, used, written
 
 
 def main() -> None:
     words = used()
     ENGLISH.write_text(written(words))
-    problems = [
-        f"{path.name}: not passed to say: {each.text}" for path in modules() for each in unsaid(path.read_text())
-    ]
+    problems = [f"{module}: not passed to say: {text}" for module, text in untranslated()]
     for language in LANGUAGES:
         translated = catalogue(language)
         problems += [f"{language}: not translated: {key}" for key in words if key not in translated]

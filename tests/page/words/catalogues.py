@@ -6,13 +6,23 @@ import json
 import re
 from pathlib import Path
 
-from tests.page.words.messages import messages
+from tests.page.words.messages import messages, unsaid
 
 WEB = Path(__file__).parents[3] / "api" / "web"
 FOLDER = WEB / "words"
 ENGLISH = FOLDER / "en.json"
 LANGUAGES = ("de", "zh")
 PLACEHOLDER = re.compile(r"\{\d+\}")
+# Texts that are the same in every language, or that no user reads.
+_UNTRANSLATED = {
+    *("foreask", "API", "R@1", "R@10", "MRR", "nDCG@10", "ms", "p", "B", "kB", "MB", "Swagger UI", "openapi.json"),
+    *("marked by-sentence", "Recall@10"),
+    *("https://example.org/foreask", "handbook", "website", "default", "URL", "Bearer \u2026", "Successful Response"),
+    *("Escape", "Enter", "Arrow", "candidates", "None", "True", "False", "Python", "import os", "command line"),
+    *("English", "Deutsch", "labelled"),
+    "\u2026import httpx reply = httpx.request(\u2026) reply.raise_for_status() print(reply.json())",
+}
+_ENGLISH_MODULES = {"parts/sample.js"}  # its documents are English
 _OBJECT = re.compile(r"^export default (\{.*\});$", re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"^\s*//[^\n]*$", re.MULTILINE)
 
@@ -34,6 +44,17 @@ def used(folder: Path = WEB) -> dict[str, list[str]]:
             if name not in places:
                 places.append(name)
     return dict(sorted(found.items(), key=lambda item: (item[1][0], item[0])))
+
+
+def untranslated(folder: Path = WEB) -> list[tuple[str, str]]:
+    """Return the texts that a module shows in English in every language, each with the module."""
+    return [
+        (name, each.text)
+        for path in modules(folder)
+        if (name := path.relative_to(folder).as_posix()) not in _ENGLISH_MODULES
+        for each in unsaid(path.read_text())
+        if each.text not in _UNTRANSLATED
+    ]
 
 
 def written(words: dict[str, list[str]]) -> str:
