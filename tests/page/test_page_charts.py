@@ -161,7 +161,7 @@ async def test_calls_in_flight_equal_status(visit):
     spoken = await read_along(chart)
 
     running = next(each["in_flight"] for each in limits if each["name"].startswith("llm"))
-    assert f"llm {running}," in spoken[0]
+    assert f"language model {running}," in spoken[0]
 
 
 async def test_usage_of_days_equals_api(visit, deployment):

@@ -29,7 +29,7 @@ async def test_page_syncs_approves_deletions_and_removes_source(browser, deploym
         await card.get_by_role("button", name="Sync now: corpus").click()
         await expect(card).to_contain_text("0 entries listed, 3 missing")
         await card.get_by_role("button", name="Sync now: corpus").click()  # deletions need two listings
-        await expect(card).to_contain_text("3 of 3 documents are missing in the source.")
+        await expect(card).to_contain_text("Missing in the source: 3 of 3 documents.")
         await card.get_by_text("Which ones?").click()
         await expect(card.locator(".keys li")).to_have_text(["0.md", "1.md", "2.md"])
         await card.get_by_role("button", name="Approve deletions: corpus").click()

@@ -15,7 +15,7 @@ const SAMPLES = 300; // ten minutes
 const GAP = 10_000; // milliseconds without a sample that interrupt the line
 const COMPONENTS = ["llm", "embedding"];
 /** The names of components and of their limits. @type {Record<string, {name: string, limit: string}>} */
-const CALLS = { llm: { name: say`llm`, limit: say`llm limit` }, embedding: { name: say`embedding`, limit: say`embedding limit` } };
+const CALLS = { llm: { name: say`language model`, limit: say`language model limit` }, embedding: { name: say`embedding`, limit: say`embedding limit` } };
 
 /** @typedef {{time: string, calls: Record<string, {running: number, most: number | null}> | null, waiting: number, later: number}} Sample */
 
