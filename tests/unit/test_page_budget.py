@@ -19,7 +19,7 @@ STYLES = sum(len(file.compressed) for name, file in PAGE.files.items() if name.e
 
 
 @pytest.mark.parametrize("screen", sorted(set(ADDRESSES.values())))
-def test_screen_loads_at_most_42_kilobytes_and_a_catalogue_of_18(screen):
+def test_screen_loads_at_most_42_kilobytes(screen):
     document = len(gzip.compress(PAGE.document("", screen).encode()))
     assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 42_000
     for name, file in PAGE.files.items():
