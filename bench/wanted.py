@@ -8,6 +8,7 @@ time of one computation. Last, the chunks are deleted, and the number must retur
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import tempfile
 import time
@@ -47,6 +48,8 @@ _MAKE_DUE = "UPDATE chunks SET state = 'generating', due_at = now(), leased_by =
 
 
 async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     provider = ScriptedProvider()
     try:
         with (
