@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,8 +49,9 @@ _COLUMNS = (
     *("question", "state", "times", "last_7_days", "7_days_before", "wordings", "first_asked", "last_asked"),
     *("nearest_document", "nearest_score", "assigned_to", "resolved_by", "id"),
 )
-# Spreadsheets evaluate a cell with such a first character as a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Places of a text that a spreadsheet may read as the start of a cell: its own start, and after a semicolon, a tab or a
+# line break, which may separate cells instead of the comma. A cell that starts with such a character is a formula.
+_FORMULA = re.compile("\\A(?=[\t\r\n])|(?:\\A|(?<=[;\t\r\n]))(?=[=+\\-@\uff1d\uff0b\uff0d\uff20])")
 
 log = structlog.get_logger()
 
@@ -254,9 +256,9 @@ async def _table(gaps: Sequence[Gap], collection: Collection, services: ApiServi
 
 
 def _cell(value: object) -> str:
-    """Return the text of a cell, with an apostrophe before a text that a spreadsheet would evaluate."""
+    """Return the text of a cell, with an apostrophe before each formula that a spreadsheet would evaluate."""
     written = str(value)
-    return f"'{written}" if isinstance(value, str) and written.startswith(_FORMULA) else written
+    return _FORMULA.sub("'", written) if isinstance(value, str) else written
 
 
 def _read_position(key: list[object]) -> tuple[int, str]:

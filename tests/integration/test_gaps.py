@@ -395,14 +395,17 @@ async def test_table_contains_all_gaps(client, services, library, collection):
 
 async def test_table_contains_no_formulas(client, services, library, collection):
     formulas = ["=HYPERLINK(A1)", "+1", "-2", "@SUM(A1)", "\tcell", "\uff1d1+1"]
-    await ask(services, collection, *formulas)
-    (gap, *_) = (await list_gaps(client)).items
+    separated = ["Leave;=HYPERLINK(A1)", "Leave\t@A1", "Leave;a\n-2"]
+    await ask(services, collection, *formulas, *separated)
+    gap = next(each for each in (await list_gaps(client)).items if each.question in formulas)
     document = await library.add("A text.", "=1+1")
     await change(client, gap, assigned_to="=cmd", resolved_by=document.id)
 
     rows = await read_table(client)
 
-    assert {row["question"] for row in rows} <= {f"'{formula}" for formula in formulas}
+    shown = {row["question"] for row in rows}
+    assert shown
+    assert shown <= {*(f"'{formula}" for formula in formulas), "Leave;'=HYPERLINK(A1)", "Leave\t'@A1", "Leave;a\n'-2"}
     resolved = next(row for row in rows if row["id"] == str(gap.id))
     assert (resolved["assigned_to"], resolved["resolved_by"]) == ("'=cmd", "'=1+1")
 
