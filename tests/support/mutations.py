@@ -366,6 +366,18 @@ BUGS = (
         (("IF changed = CAST('{}' AS jsonb) THEN", "IF changed IS NOT NULL THEN"),),
     ),
     Bug(
+        "a claim of documents reads the whole table",
+        "tests/integration/test_claim_costs.py::test_claim_reads_few_rows_of_many[queued]",
+        "shared/ledger/work/claims.sql",
+        (("WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND c.id", "WHERE w.id IN (SELECT id FROM due) AND c.id"),),
+    ),
+    Bug(
+        "a claim to index reads the whole table",
+        "tests/integration/test_claim_costs.py::test_claim_reads_few_rows_of_many[generated]",
+        "shared/ledger/work/claims.sql",
+        (("    FROM due WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND (w", "    FROM due WHERE (w"),),
+    ),
+    Bug(
         "a gap stays resolved when users ask again",
         GAPS + "test_resolved_gap_opens_when_asked_again",
         "shared/query/gaps/gap.py",

@@ -86,11 +86,12 @@ WITH due AS (
 due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker, lost_leases = {lost_leases}
 
 -- part: lease_documents
--- Lease the due documents.
+-- Lease the due documents. They are looked up by an array, as the rows of the other claims: a kept plan expects ten
+-- elements in it. Of a limit it expects a tenth of all waiting rows, for which it would read the whole table.
 UPDATE documents w
 SET {CLAIM_DOCUMENT.sets}, {leased}, updated_at = now()
-FROM due, collections c, document_versions v
-WHERE w.id = due.id AND c.id = w.collection_id AND v.document_id = w.id AND v.version = w.version
+FROM collections c, document_versions v
+WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND c.id = w.collection_id AND v.document_id = w.id AND v.version = w.version
 RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, c.languages, v.upload, v.filename,
           v.title, v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases, w.live_version,
           EXISTS (SELECT 1 FROM pages p WHERE p.document_id = w.id AND p.version = w.version) AS has_pages,
@@ -140,8 +141,9 @@ c.position + {read_today:c} <= coalesce(v.most, CAST(:most_of_others AS bigint))
 )
 UPDATE pages w
 SET {leased}
-FROM once, documents d, document_versions v
-WHERE w.id = once.id AND d.id = w.document_id AND v.document_id = w.document_id AND v.version = w.version
+FROM documents d, document_versions v
+WHERE w.id = ANY(ARRAY(SELECT id FROM once)) AND d.id = w.document_id AND v.document_id = w.document_id
+  AND v.version = w.version
 RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, v.upload, w.number, w.key,
           w.languages, w.attempts, w.lost_leases, v.traceparent,
           EXISTS (SELECT 1 FROM page_texts t WHERE t.key = w.key OFFSET 0) AS has_text
@@ -204,7 +206,7 @@ NOT EXISTS (SELECT 1 FROM budgets b
 UPDATE chunks w
 SET {leased}
 FROM once, documents d JOIN collections l ON l.id = d.collection_id
-WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
+WHERE w.id = ANY(ARRAY(SELECT id FROM once)) AND (w.id, w.version) = (once.id, once.version) AND d.id = w.document_id
 RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, d.job_id, l.options,
           (SELECT t.content {content_row}) AS content, (SELECT t.picture {content_row}) AS picture, w.content_key,
           w.attempts, w.lost_leases, w.prompt_tokens,
@@ -262,7 +264,7 @@ WHERE a.chunk_id = w.id AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.
 , claimed AS (
     UPDATE chunks w
     SET {leased}, may_have_points = due.may_have_points OR NOT due.text_only
-    FROM due WHERE w.id = due.id AND w.version = due.version
+    FROM due WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND (w.id, w.version) = (due.id, due.version)
     RETURNING w.*, due.may_have_points AS had_points, due.text_only
 )
 SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,

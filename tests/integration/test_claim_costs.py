@@ -1,0 +1,82 @@
+"""A claim reads a few rows, however many wait: a plan that is kept must not read whole tables."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from shared.ledger.postgres.database import Database
+from shared.ledger.work.work import Work
+from tests.integration.test_claims import chunks_due
+
+WAITING = 20_000  # documents, and chunks in each state
+READ = 500  # rows and index entries that a claim of eight may read
+
+# Copy a document: each copy waits, or has a chunk that waits in the state.
+COPY = """
+    WITH copied AS (
+        INSERT INTO documents (id, public_id, tenant, collection_id, external_id, version, state, due_at, lane)
+        SELECT gen_random_uuid(), gen_random_uuid(), d.tenant, d.collection_id, 'copy ' || n, d.version,
+               CASE :state WHEN 'queued' THEN 'queued' ELSE 'indexing' END, now() - interval '1 min', d.lane
+        FROM documents d, generate_series(1, :waiting) n
+        RETURNING id, version, tenant
+    ), versions AS (
+        INSERT INTO document_versions (document_id, version, filename, media_type, upload, size_bytes, content_hash)
+        SELECT c.id, c.version, v.filename, v.media_type, v.upload, v.size_bytes, v.content_hash
+        FROM copied c, document_versions v
+    ), contents AS (
+        INSERT INTO chunk_contents (chunk_id, version, content, content_key)
+        SELECT d.id, d.version, c.content, decode(md5(d.id::text) || md5(d.id::text), 'hex')
+        FROM copied d, chunk_contents c WHERE :state <> 'queued'
+    )
+    INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, embedding_model, lane, state, due_at)
+    SELECT d.id, d.version, d.id, d.tenant, 0, decode(md5(d.id::text) || md5(d.id::text), 'hex'), c.embedding_model,
+           c.lane, :state, now() - interval '1 min'
+    FROM copied d, chunks c WHERE :state <> 'queued'
+"""
+TRIGGERS = "DO 'BEGIN ALTER TABLE documents {0} TRIGGER USER; ALTER TABLE chunks {0} TRIGGER USER; END'"
+ROWS_READ = """
+    SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname IN ('documents', 'chunks'))
+         + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN ('documents', 'chunks')) AS rows
+"""
+
+
+@pytest.fixture
+async def database(services, settings):
+    """Yield a pool with one connection, which keeps the plans of claims."""
+    database = Database(settings.database_url.get_secret_value(), pool_size=1)
+    yield database
+    await database.aclose()
+
+
+async def rows_read(database):
+    """Return the number of rows and index entries that were read until now."""
+    await database.rows(text("SELECT pg_stat_force_next_flush()"))
+    (row,) = await database.rows(text(ROWS_READ))
+    return int(row["rows"])
+
+
+@pytest.mark.parametrize("state", ["queued", "parsed", "generating", "generated"])
+async def test_claim_reads_few_rows_of_many(services, settings, database, state):
+    await chunks_due(services, "default", 1)
+    async with services.database.begin() as connection:
+        values = {"state": state, "waiting": WAITING}
+        for change in (TRIGGERS.format("DISABLE"), COPY, TRIGGERS.format("ENABLE")):
+            await connection.execute(text(change), values if change is COPY else {})
+    async with services.database.engine.connect() as connection:
+        autocommitting = await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await autocommitting.execute(text("ANALYZE"))
+    work = Work(database, worker="one", lease=timedelta(minutes=1), embeddings=[settings.embedding_model])
+    claims = {
+        "queued": work.claim_documents,
+        "parsed": work.claim_to_index,
+        "generating": work.claim_to_generate,
+        "generated": work.claim_to_index,
+    }
+
+    before = await rows_read(database)
+    claimed = await claims[state](8)
+    after = await rows_read(database)
+
+    assert len(claimed.chunks if state == "generating" else claimed) == 8
+    assert after - before < READ
