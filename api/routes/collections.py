@@ -32,6 +32,7 @@ from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.states import DocumentState
 from shared.ingest.generate import cache_warning
 from shared.ledger import Collections
+from shared.ledger.model.collections import MOST_CONFIRMED
 from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
 from shared.vectors.sizes import CachedCount, Sizes
@@ -229,7 +230,8 @@ async def _points(
                 return None
             except TimeoutError:
                 counted = sizes.last(collection.location)
-            if counted is None or counted.is_current:
+            # An old count of a few points would hide a new document; an old count of many is nearly right.
+            if counted is None or counted.is_current or counted.number >= MOST_CONFIRMED:
                 return counted
             confirmed = await ledger.confirmed_points(collection.id)
             return dataclasses.replace(counted, number=max(counted.number, confirmed))

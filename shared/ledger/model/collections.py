@@ -24,7 +24,7 @@ from shared.ledger.postgres.database import Database
 SQL = statements.load(__file__, states.FRAGMENTS, document_counts=counters.of_tenant("documents"))
 
 _MOST_CHANGES = 1_000  # documents that are read for the times of last changes
-_MOST_CONFIRMED = 20_000  # chunks that one request may count
+MOST_CONFIRMED = 2_000  # chunks that one request may count: a few milliseconds
 
 
 class Collections:
@@ -131,8 +131,8 @@ class Collections:
         return {row["collection_id"]: row["at"] for row in rows}
 
     async def confirmed_points(self, collection_id: UUID) -> int:
-        """Return a lower bound of a collection's points: Qdrant has confirmed this number for at most 20,000 chunks."""
-        parameters = {"collection": collection_id, "limit": _MOST_CONFIRMED}
+        """Return a lower bound of a collection's points: Qdrant has confirmed this number for at most 2,000 chunks."""
+        parameters = {"collection": collection_id, "limit": MOST_CONFIRMED}
         (row,) = await self._database.rows(SQL.confirmed_points, parameters)
         confirmed: int = row["points"]
         return confirmed
