@@ -477,7 +477,25 @@ BUGS = (
         "a gap stays resolved when users ask again",
         GAPS + "test_resolved_gap_opens_when_asked_again",
         "shared/query/gaps/gap.py",
-        (("resolved_at is not None and each.last_at <= resolved_at", "resolved_at is not None"),),
+        (("resolved_at is not None and at <= resolved_at", "resolved_at is not None"),),
+    ),
+    Bug(
+        "feedback on an old answer opens a resolved gap",
+        GAPS + "test_resolved_gap_opens_when_asked_again",
+        "shared/ledger/feedback/query_log.py",
+        (("return self.helpful_at if self.found else self.last_at", "return self.last_at"),),
+    ),
+    Bug(
+        "a gap ends a day before its last question",
+        GAPS + "test_gap_lasts_as_long_as_its_question",
+        "shared/query/gaps/finder.py",
+        ((" or stored_at - since <= _DAY", ""),),
+    ),
+    Bug(
+        "a provider that refuses everything makes each question a gap of its own",
+        GAPS + "test_provider_that_refuses_everything_changes_nothing",
+        "shared/query/gaps/finder.py",
+        (("if not self._accepted and len", "if len(texts) < 0 and len"), ("        if not self._accepted:\n", "        if False:\n")),
     ),
     Bug(
         "a gap stays resolved by a deleted document",
