@@ -495,7 +495,10 @@ BUGS = (
         "a provider that refuses everything makes each question a gap of its own",
         GAPS + "test_provider_that_refuses_everything_changes_nothing",
         "shared/query/gaps/finder.py",
-        (("if not self._accepted and len", "if len(texts) < 0 and len"), ("        if not self._accepted:\n", "        if False:\n")),
+        (
+            ("if not self._accepted and len", "if len(texts) < 0 and len"),
+            ("        if not self._accepted:\n", "        if False:\n"),
+        ),
     ),
     Bug(
         "a gap stays resolved by a deleted document",
