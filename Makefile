@@ -33,14 +33,16 @@ up: $(VENV)/.installed ## start everything and keep it running
 PYTEST = --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15 --timeout 900
 
 test: $(VENV)/.dev ## run the fast tests (about ten minutes): all except tests marked `slow`
-	$(IN) -m pytest $(PYTEST) -m 'not slow' --histories 10
+	$(IN) -m tests.support.twice $(PYTEST) -m 'not slow' --histories 10
 
 test-all: $(VENV)/.dev ## run all tests, as before a merge; failed tests run again, alone
 	$(IN) -m tests.support.twice $(PYTEST)
 
-page-test: $(VENV)/.page ## test the page in a real browser (Debian's package chromium)
+PAGE_TESTS =
+
+page-test: $(VENV)/.page ## test the page in a real browser (Debian's package chromium); PAGE_TESTS="-m 'not slow'" runs the fast tests
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "Chromium is missing: install your system's package, such as Debian's 'chromium'."; exit 1; }
-	$(IN) -m tests.support.twice tests/page --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 5
+	$(IN) -m tests.support.twice tests/page --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 5 $(PAGE_TESTS)
 
 check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, and prose
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose

@@ -64,7 +64,7 @@ class QueryLogWriter:
         """
         if collection is None or not self._enabled or self._late or time.monotonic() < self._not_before:
             return None
-        best_score = max((chunk.score for chunk in chunks), default=None)
+        best_score = chunks[0].score if chunks else None
         chunk_ids = [chunk.chunk_id for chunk in chunks]
         query = QueryLogEntry(uuid4(), collection.tenant, collection.id, question, chunk_ids, best_score, key_id)
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

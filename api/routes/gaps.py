@@ -7,7 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 from uuid import UUID
@@ -125,12 +125,13 @@ async def change(
     """
     collection = await services.ledger.collections.get(tenant, name)
     changes = {field: getattr(body, field) for field in body.model_fields_set}
-    await services.ledger.gaps.change(collection, gap_id, changes)
     found = await _read(collection, services)
     gap = next((gap for gap in found.gaps if gap.id == gap_id), None)
     if gap is None:
         raise NotFound(f"The collection '{name}' has no gap {gap_id}. Its questions may have expired.")
-    (view,) = await _views([gap], collection, services)
+    await services.ledger.gaps.change(collection, gap_id, changes)
+    stored = await services.ledger.gaps.states(collection)
+    (view,) = await _views([replace(gap, stored=stored[gap_id])], collection, services)
     return JsonReply(view)
 
 
@@ -150,6 +151,7 @@ async def _read(
     oldest = datetime.now(UTC) - timedelta(days=days)
     asked = await services.ledger.query_log.asked(collection.tenant, collection.name, oldest)
     delayed_by: str | None = None
+    await services.gap_finder.carry(collection, asked, oldest)
     if caller is not None:
         changed, delayed_by = await _add(collection, asked, services, *caller)
         if changed:
@@ -169,13 +171,15 @@ async def _add(
 
     The existing gaps are shown even if the embedding is unavailable, or the budget is used up.
     """
+    may_have_changed = False
     try:
         if ungrouped(asked):
             await query_budgets.admit(caller.tenant, caller.key_id, caller.limits)
+        may_have_changed = True
         return await services.gap_finder.add(collection, asked), None
     except ForeaskError as error:
         log.warning("gaps.delayed", tenant=collection.tenant, collection=collection.name, reason=error.message)
-        return True, error.message
+        return may_have_changed, error.message
 
 
 def _counts(gaps: Sequence[Gap]) -> GapCounts:
@@ -221,18 +225,19 @@ async def _passages(
     gaps: Sequence[Gap], collection: Collection, services: ApiServices
 ) -> Mapping[UUID, NearestPassageView]:
     """Return the nearest passage of each gap that has one, by the id of the gap."""
-    nearest = {gap.id: each for gap in gaps if (each := gap.nearest) is not None}
-    chunks = [question.chunk_ids[0] for question in nearest.values()]
-    documents = await services.ledger.gaps.passages(collection, chunks) if chunks else {}
+    nearest = {gap.id: gap.nearest[:_SHOWN] for gap in gaps}
+    chunks = {question.chunk_ids[0] for questions in nearest.values() for question in questions}
+    documents = await services.ledger.gaps.passages(collection, list(chunks)) if chunks else {}
     views = {}
-    for gap_id, question in nearest.items():
-        document_id, external_id = documents.get(question.chunk_ids[0], (None, None))
-        if document_id is not None and external_id is not None:
+    for gap_id, questions in nearest.items():
+        existing = next((each for each in questions if each.chunk_ids[0] in documents), None)
+        if existing is not None:
+            document_id, external_id = documents[existing.chunk_ids[0]]
             views[gap_id] = NearestPassageView(
-                chunk_id=question.chunk_ids[0],
+                chunk_id=existing.chunk_ids[0],
                 document_id=document_id,
                 external_id=external_id,
-                score=round(question.best_score or 0.0, 4),
+                score=round(existing.best_score or 0.0, 4),
             )
     return views
 

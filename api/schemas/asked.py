@@ -31,7 +31,7 @@ class AskedQuestionView(ReplyModel):
     times: int = Field(description="Number of queries with this question")
     found: bool = Field(description="Whether the latest query found an answer, or, without an answer, any chunk")
     best_score: float | None = Field(
-        description="Highest score among the chunks that the latest query returned; null if it returned none"
+        description="Score of the first chunk that the latest query returned; null if it returned none"
     )
     helpful: bool | None = Field(description="The newest feedback; null if there is none")
     helpful_chunk_id: UUID | None = Field(description="The chunk of the newest feedback, if that is positive")

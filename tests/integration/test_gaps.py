@@ -155,6 +155,12 @@ async def test_resolved_gap_opens_when_asked_again(client, services, library, co
     await ask(services, collection, DOGS[1], chunks=[uuid4()], score=0.8)  # it is answered now
     assert (await list_gaps(client)).items[0].state == "resolved"
 
+    await run(services, "UPDATE queries SET helpful = false WHERE found AND question = :question", question=DOGS[1])
+    assert (await list_gaps(client)).items[0].state == "assigned"
+    await change(client, gap, resolved_by=document.id)
+    await ask(services, collection, DOGS[1], chunks=[uuid4()], score=0.8)  # since the feedback
+    assert (await list_gaps(client)).items[0].state == "resolved"
+
     await ask(services, collection, DOGS[1])
     (again,) = (await list_gaps(client)).items
     assert (again.id, again.state, again.resolved_by.document_id) == (gap.id, "assigned", document.id)
@@ -202,6 +208,10 @@ async def test_nearest_passage_is_named_with_score(client, services, library, co
 
     assert (gap.nearest.chunk_id, gap.nearest.document_id) == (chunk, document.id)
     assert (gap.nearest.external_id, gap.nearest.score) == ("office.md", 0.4)
+    await ask(services, collection, DOGS[1], chunks=[uuid4()], score=0.9)  # of a document that was deleted since
+    await run(services, "UPDATE queries SET found = false")
+    nearest = (await list_gaps(client)).items[0].nearest
+    assert (nearest.chunk_id, nearest.score) == (chunk, 0.3)
     await services.ledger.documents.delete("default", document.id)
     assert (await list_gaps(client)).items[0].nearest is None
 
@@ -306,6 +316,22 @@ async def test_repeated_question_keeps_its_gap(client, services, collection, pro
     assert provider.stats()["embedded_inputs"] == 1
 
 
+async def test_gap_lasts_as_long_as_its_question(services, settings, collection):
+    async with calling(settings.model_copy(update={"query_retention_days": 1}), services) as client:
+        await ask(services, collection, DOGS[0])
+        (gap,) = (await list_gaps(client)).items
+        await change(client, gap, assigned_to="Ann")
+        await run(services, "UPDATE queries SET created_at = now() - interval '23 h'")
+        await ask(services, collection, DOGS[0])
+        await list_gaps(client)
+
+        await run(services, "UPDATE queries SET created_at = created_at - interval '2 h'")
+        await services.ledger.query_log.purge(timedelta(days=1))
+
+        (kept,) = (await list_gaps(client)).items
+        assert (kept.id, kept.assigned_to, kept.times) == (gap.id, "Ann", 1)
+
+
 async def test_no_questions_are_grouped_without_query_log(services, settings, collection):
     await ask(services, collection, *DOGS)
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as client:
@@ -355,6 +381,19 @@ async def test_refused_question_is_a_gap_of_its_own(client, services, collection
 
     assert sorted(gap.times for gap in (await list_gaps(client)).items) == [1, 2]
     assert sorted(gap.times for gap in (await list_gaps(client)).items) == [1, 2]
+
+
+async def test_provider_that_refuses_everything_changes_nothing(client, services, collection, provider):
+    provider.script(refuse_containing="office")
+    await ask(services, collection, *(f"{DOGS[0]} number {number}" for number in range(64)))
+
+    page = await list_gaps(client)
+
+    assert (page.items, page.ungrouped) == ([], 64)
+    assert page.delayed_by
+    assert provider.stats()["embeddings"] <= 16
+    provider.script(refuse_containing="")
+    assert sum(gap.times for gap in (await list_gaps(client)).items) == 64
 
 
 async def test_pages_list_each_gap_once(client, services, collection):

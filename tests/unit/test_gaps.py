@@ -18,7 +18,10 @@ def asked(
 ) -> LoggedQuestion:
     """Return a question that was asked so many days ago, newest first."""
     times = [NOW - timedelta(days=age) for age in ages or (1,)]
-    return LoggedQuestion(uuid4(), question, [], None, found, helpful, None, gap_id=gap_id, asked_at=times)
+    at = None if helpful is None else times[-1]
+    return LoggedQuestion(
+        uuid4(), question, [], None, found, helpful, None, gap_id=gap_id, helpful_at=at, asked_at=times
+    )
 
 
 def resolved(days_ago: float, assigned_to: str | None = None) -> GapState:
@@ -35,6 +38,9 @@ def resolved(days_ago: float, assigned_to: str | None = None) -> GapState:
         ([asked("Who?", 1, 3)], resolved(2, "Ann"), "assigned"),
         ([asked("Who?", 1, found=True)], resolved(2), "resolved"),
         ([asked("Who?", 1, found=True, helpful=False)], resolved(2), "open"),
+        ([asked("Who?", 1, 3, found=True, helpful=False)], resolved(2), "resolved"),
+        ([asked("Who?", 1, 3, helpful=False)], resolved(2), "open"),
+        ([asked("Who?", 1, 3, found=True, helpful=False)], GapState(), "open"),
         ([asked("Who?", 3), asked("Who else?", 1)], resolved(2), "open"),
         ([asked("Who?", 1, found=True)], GapState(), "resolved"),
         ([asked("Who?", 1, found=True), asked("Who else?", 1)], GapState(), "open"),

@@ -42,9 +42,10 @@ class LoggedQuestion:
         id: id of the last query.
         question: its last wording.
         chunk_ids: chunks that its last query returned.
-        best_score: highest score of these; None if no chunk was returned.
+        best_score: score of the first of these; None if no chunk was returned.
         found: whether the documents answered its last query: an answer was written, or chunks were returned.
         helpful: newest feedback on any of its queries; None if there is none.
+        helpful_at: time of the query with this feedback.
         helpful_chunk_id: chunk of this feedback if it is positive.
         gap_id: the gap that the question belongs to; None if it was not added to one.
         gap_query_id: the newest query that stores the gap; its last query may not store it yet.
@@ -62,6 +63,7 @@ class LoggedQuestion:
     gap_id: UUID | None = None
     gap_query_id: UUID | None = None
     gap_stored_at: datetime | None = None
+    helpful_at: datetime | None = None
     asked_at: list[datetime] = field(default_factory=list)
 
     @property
@@ -79,6 +81,13 @@ class LoggedQuestion:
     @property
     def answered(self) -> bool:
         return self.found and self.helpful is not False
+
+    @property
+    def unanswered_at(self) -> datetime | None:
+        """Time of the query because of which it is not answered; None if it is answered."""
+        if self.answered:
+            return None
+        return self.helpful_at if self.found else self.last_at
 
 
 class QueryLog:
@@ -145,11 +154,11 @@ def _distinct(rows: Sequence[Row[Any]]) -> list[LoggedQuestion]:
                 row.chunk_ids,
                 row.best_score,
                 row.found,
-                row.helpful,
-                row.helpful_chunk_id,
+                helpful=None,
+                helpful_chunk_id=None,
             )
-        elif last.helpful is None:
-            last.helpful, last.helpful_chunk_id = row.helpful, row.helpful_chunk_id
+        if last.helpful is None and row.helpful is not None:
+            last.helpful, last.helpful_at, last.helpful_chunk_id = row.helpful, row.created_at, row.helpful_chunk_id
         last.asked_at.append(row.created_at)
         if last.gap_id is None and row.gap_id is not None:
             last.gap_id, last.gap_query_id, last.gap_stored_at = row.gap_id, row.id, row.created_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import numpy as np
@@ -20,7 +20,8 @@ from shared.query.retrieve.retriever import Retriever
 
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # of one request for embeddings
 _MOST_AT_ONCE = 500  # questions that one call embeds: the embedded model needs 2 s for them
-_CARRY_AFTER = timedelta(days=1)
+_DAY = timedelta(days=1)
+_MOST_REFUSED = 16  # requests, if none was accepted: the provider would refuse the other questions, too
 
 
 class GapFinder:
@@ -47,22 +48,27 @@ class GapFinder:
 
         Raises:
             Conflict: no setting describes the collection's embedding.
+            Refused: the provider refuses each question.
             Transient: the embedding provider is not available. The questions embedded before are added.
         """
         if collection.id in self._busy:
             return False
         self._busy.add(collection.id)
         try:
-            carried = await self._carry(collection, asked)
-            return await self._add(collection, ungrouped(asked)) or carried
+            return await self._add(collection, ungrouped(asked))
         finally:
             self._busy.discard(collection.id)
 
-    async def _carry(self, collection: Collection, asked: Sequence[LoggedQuestion]) -> bool:
-        due = [question for question in asked if _is_due(question)]
-        if due:
+    async def carry(self, collection: Collection, asked: Sequence[LoggedQuestion], since: datetime) -> None:
+        """Store gaps with newer queries of their questions, too, before the queries that store them expire.
+
+        Args:
+            collection: the collection.
+            asked: its questions.
+            since: time of the oldest query that is retained.
+        """
+        if due := [question for question in asked if _is_due(question, since)]:
             await self._gaps.carry(collection, due)
-        return bool(due)
 
     async def _add(self, collection: Collection, questions: Sequence[LoggedQuestion]) -> bool:
         if not questions:
@@ -71,9 +77,10 @@ class GapFinder:
         most = MAX_QUESTIONS - len(chosen)
         if not await self._renew_leaders(collection, most):
             return True
+        embedder = _Embedder(self._retriever, collection)
         for part in pack([each.question for each in chosen], max_inputs=_BATCH_INPUTS, max_tokens=_BATCH_TOKENS):
             texts = [chosen[index].question for index in part]
-            vectors = await self._vectors(texts, collection)
+            vectors = await embedder.vectors(texts)
             new = [
                 QuestionVector(chosen[index].id, text, _bytes_of(vector))
                 for index, text, vector in zip(part, texts, vectors, strict=True)
@@ -86,9 +93,10 @@ class GapFinder:
         leaders = await self._gaps.leaders(collection, most)
         outdated = [leader for leader in leaders if leader.embedding != collection.embedding_model]
         chosen = outdated[:_MOST_AT_ONCE]
+        embedder = _Embedder(self._retriever, collection)
         for part in pack([each.of.question for each in chosen], max_inputs=_BATCH_INPUTS, max_tokens=_BATCH_TOKENS):
             some = [chosen[index] for index in part]
-            vectors = await self._vectors([each.of.question for each in some], collection)
+            vectors = await embedder.vectors([each.of.question for each in some])
             renewed = [
                 Leader(each.gap_id, collection.embedding_model, replace(each.of, vector=_bytes_of(vector)))
                 for each, vector in zip(some, vectors, strict=True)
@@ -96,17 +104,43 @@ class GapFinder:
             await self._gaps.replace_vectors(collection, renewed)
         return len(chosen) == len(outdated)
 
-    async def _vectors(self, texts: Sequence[str], collection: Collection) -> Vectors:
-        """Embed questions. A question that the provider refuses gets a vector of zeros, which is similar to none."""
+
+class _Embedder:
+    """Embeds questions of a collection. A question that the provider refuses gets zeros, which are similar to none."""
+
+    def __init__(self, retriever: Retriever, collection: Collection) -> None:
+        self._retriever = retriever
+        self._collection = collection
+        self._accepted = False
+        self._refusals: list[Refused] = []
+
+    async def vectors(self, texts: Sequence[str]) -> Vectors:
+        """Return vectors of shape (texts, dimension).
+
+        Raises:
+            Refused: the provider has refused each question until now, which is no fault of the questions.
+        """
+        vectors = await self._halved(texts)
+        if not self._accepted:
+            raise self._refusals[-1]
+        return vectors
+
+    async def _halved(self, texts: Sequence[str]) -> Vectors:
         try:
-            return await self._retriever.question_vectors(texts, collection)
-        except Refused:
+            vectors = await self._retriever.question_vectors(texts, self._collection)
+        except Refused as refusal:
+            self._refusals.append(refusal)
+            if not self._accepted and len(self._refusals) >= _MOST_REFUSED:
+                raise
             if len(texts) == 1:
                 return np.zeros((1, 1), dtype=np.float32)
-            middle = len(texts) // 2
-            parts = [await self._vectors(half, collection) for half in (texts[:middle], texts[middle:])]
-            width = max(part.shape[1] for part in parts)
-            return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+        else:
+            self._accepted = True
+            return vectors
+        middle = len(texts) // 2
+        parts = [await self._halved(half) for half in (texts[:middle], texts[middle:])]
+        width = max(part.shape[1] for part in parts)
+        return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
 
 class _Grouping:
@@ -132,9 +166,15 @@ def ungrouped(asked: Sequence[LoggedQuestion]) -> list[LoggedQuestion]:
     return [question for question in unanswered if question.gap_id is None]
 
 
-def _is_due(question: LoggedQuestion) -> bool:
-    """Return whether a newer query should store the gap of a question, too: at most one a day does."""
-    return question.gap_stored_at is not None and question.last_at - question.gap_stored_at >= _CARRY_AFTER
+def _is_due(question: LoggedQuestion, since: datetime) -> bool:
+    """Return whether the newest query of a question should store its gap, too.
+
+    That is once a day, and when the query that stores the gap expires within a day.
+    """
+    stored_at = question.gap_stored_at
+    if stored_at is None or stored_at >= question.last_at:
+        return False
+    return question.last_at - stored_at >= _DAY or stored_at - since <= _DAY
 
 
 def _bytes_of(vector: Vectors) -> bytes:

@@ -48,20 +48,21 @@ class Gap:
         return max(question.last_at for question in self.questions)
 
     @property
-    def nearest(self) -> LoggedQuestion | None:
-        """The question with the best score; None if no question found a passage."""
+    def nearest(self) -> list[LoggedQuestion]:
+        """The questions that found a passage, best score first."""
         scored = [each for each in self.questions if each.best_score is not None and each.chunk_ids]
-        return max(scored, key=lambda each: each.best_score or 0.0, default=None)
+        return sorted(scored, key=lambda each: -(each.best_score or 0.0))
 
     @property
     def state(self) -> StateName:
         """`resolved` until one of its questions is asked without an answer after the resolution.
 
-        A gap is also resolved if each of its questions was answered when it was asked last.
+        A gap is also resolved if each of its questions was answered when it was asked last. Feedback on an older answer
+        does not count after the resolution.
         """
         resolved_at = self.stored.resolved_at
-        unanswered = [each for each in self.questions if not each.answered]
-        if all(resolved_at is not None and each.last_at <= resolved_at for each in unanswered):
+        unanswered = [each.unanswered_at for each in self.questions if each.unanswered_at is not None]
+        if all(resolved_at is not None and at <= resolved_at for at in unanswered):
             return "resolved"
         return "open" if self.stored.assigned_to is None else "assigned"
 
