@@ -107,6 +107,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("forget_calls", _TIDY_EVERY, ledger.budgets.forget),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_answers", _NUDGE_EVERY, partial(forget_answers, services)),
+        Step("forget_conversations", _NUDGE_EVERY, partial(forget_conversations, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
@@ -196,6 +197,11 @@ async def forget_answers(services: SchedulerServices) -> bool:
     settings = services.settings
     days = settings.shared_answer_days if settings.query_retention_days else 0  # without the log, none can be opened
     return await services.ledger.shared_answers.forget(timedelta(days=days))
+
+
+async def forget_conversations(services: SchedulerServices) -> bool:
+    """Delete some conversations whose retention, key or cited data has ended; return whether more may be due."""
+    return await services.ledger.conversations.forget(timedelta(days=services.settings.conversation_days))
 
 
 async def forget_completions(services: SchedulerServices) -> bool:

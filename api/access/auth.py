@@ -25,6 +25,7 @@ from api.http.concurrency import Slot
 from api.http.problems import NoBasicKey, TooManyRequests, route_of
 from api.http.strict_route import BeforeBody
 from shared.domain.audit import Actor, ActorKind
+from shared.domain.conversations import Owner
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Scope, hash_of
 from shared.ledger.postgres import actors
@@ -75,6 +76,7 @@ class Caller:
         key_name: name of the key in logs; None if the API has no keys.
         key_id: id of the key in the ledger; None for a key of the settings, or without keys.
         limits: limits of the key, in addition to the tenant's limits.
+        digest: a digest of a key of the settings; None for another key, or without keys.
         scopes: permissions of the key.
         filter: metadata filter added to each of the key's queries.
     """
@@ -85,6 +87,7 @@ class Caller:
     filter: Mapping[str, Any] | None = None
     key_id: UUID | None = None
     limits: KeyLimits = UNLIMITED
+    digest: str | None = None
 
     @property
     def feedback_key(self) -> UUID | None:
@@ -97,6 +100,13 @@ class Caller:
         if self.key_name is None:
             return Actor(ActorKind.LOCAL)
         return Actor(ActorKind.KEY if self.tenant else ActorKind.OPERATOR, self.key_name, self.key_id)
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of the key's conversations; without keys there is one."""
+        if self.key_id is not None:
+            return Owner(self.tenant, f"key:{self.key_id}", self.key_id)
+        return Owner(self.tenant, "local" if self.digest is None else f"settings:{self.digest}")
 
     @property
     def reads_users_questions(self) -> bool:
@@ -270,7 +280,8 @@ def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
     for api_key in (*settings.api_keys, *settings.operator_keys):
         if compare_digest(api_key.sha256, sha256):
             scopes = frozenset({Scope.OPERATOR}) if api_key.tenant == OPERATOR else TENANT_SCOPES
-            caller = Caller(api_key.tenant, settings_name(sha256), scopes)
+            digest = hash_of(f"owner {sha256.hex()}").hex()  # the hash itself is a value of the settings
+            caller = Caller(api_key.tenant, settings_name(sha256), scopes, digest=digest)
     return caller
 
 

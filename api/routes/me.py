@@ -13,6 +13,7 @@ from starlette.responses import Response
 from api.access.auth import AnyCaller
 from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.routes import conversations
 from api.routes.shared_answers import days_of
 from api.schemas.documents import METADATA_BYTES
 from api.schemas.keys import KeyLimitsView
@@ -53,6 +54,7 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         key_limits=KeyLimitsView(**dataclasses.asdict(caller.limits)),
         queries_kept_days=settings.query_retention_days,
         shared_answer_days=days_of(caller, settings),
+        conversation_days=conversations.days_of(caller, settings),
         estimates=Scope.WRITE in caller.scopes,
     )
     return JsonReply(reply)

@@ -84,6 +84,7 @@ class MeView(ReplyModel):
         key_limits={"requests_per_second": None, "tokens_per_day": None, "cost_per_day": None, "max_tokens": None},
         queries_kept_days=30,
         shared_answer_days=0,
+        conversation_days=0,
         estimates=False,
     )
 
@@ -101,4 +102,7 @@ class MeView(ReplyModel):
     key_limits: KeyLimitsView = Field(description="Limits of the key, in addition to the tenant's limits")
     queries_kept_days: int = Field(description="Days for which queries are retained for feedback; 0 if they are not")
     shared_answer_days: int = Field(description="Days for which the key can share an answer; 0 if it cannot")
+    conversation_days: int = Field(
+        description="Days after the last change for which the server stores a conversation of the key; 0 if it does not"
+    )
     estimates: bool = Field(description="Whether the key may request estimates")

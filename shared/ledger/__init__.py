@@ -17,6 +17,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.page_texts import PageTexts
 from shared.ledger.documents.suggestions import Suggestions
 from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.feedback.conversations import Conversations
 from shared.ledger.feedback.evaluations import Evaluations
 from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.gaps import Gaps
@@ -71,6 +72,7 @@ class Ledger:
     gaps: Gaps
     suggestions: Suggestions
     shared_answers: SharedAnswers
+    conversations: Conversations
     feedback: Feedback
     calibrations: Calibrations
     costs: Costs
@@ -105,6 +107,7 @@ __all__ = [
     "Calibrations",
     "Collections",
     "Completions",
+    "Conversations",
     "Costs",
     "Counters",
     "DeadLetters",

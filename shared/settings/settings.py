@@ -153,6 +153,13 @@ class Settings(BaseSettings):
         le=3_650,
         description="days for which an answer can be shared by a link that other keys of the tenant open; 0: never",
     )
+    conversation_days: int = Field(
+        0,
+        ge=0,
+        le=3_650,
+        description="days after its last change until a conversation of the page is deleted, which the server stores for"
+        " its key; 0: conversations are stored only in browsers",
+    )
     feedback_review: bool = Field(
         default=False,
         description="whether positive feedback of keys without the scope manage waits until an editor accepts it",

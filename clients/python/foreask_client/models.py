@@ -583,6 +583,7 @@ class Me(Model):
     key_limits: Json
     queries_kept_days: int
     shared_answer_days: int = 0  # servers before this field do not return it
+    conversation_days: int = 0
     estimates: bool
 
 

@@ -68,6 +68,12 @@ _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_
 # Shared answers that quote the document, or documents under the collection's name.
 _OF_ANSWERS = f"{_OF_NAME} OR tenant = :tenant AND CAST(:document_id AS uuid) = ANY(document_ids)"
 
+# Conversations that cite the document, or whose questions were asked of the collection.
+_OF_CONVERSATIONS = """
+    tenant = :tenant AND (CAST(:document_id AS uuid) = ANY(document_ids)
+                          OR CAST(:document_id AS uuid) IS NULL AND CAST(:collection AS text) = ANY(collections))
+"""
+
 # Reopen gaps that the erased document resolved.
 _REOPEN_GAPS = text("""
     UPDATE gaps SET resolved_by = NULL, resolved_at = NULL
@@ -85,6 +91,7 @@ _OF_PARTS = {
     "gaps": _delete_where("gaps", _OF_NAME),
     "resolutions": _REOPEN_GAPS,
     "shared_answers": _delete_where("shared_answers", _OF_ANSWERS),
+    "conversations": _delete_where("conversations", _OF_CONVERSATIONS),
     "webhook_deliveries": _delete_where(
         "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
     ),
@@ -120,6 +127,7 @@ TABLES_OF_TENANT = (
     "queries",
     "gaps",
     "shared_answers",
+    "conversations",
     "accepted_questions",
     "outdated_objects",
     "tally_changes",

@@ -56,6 +56,7 @@ _UNDER_NAME = {
     "syncs": SQL.syncs_under_name,
     "shared_answers": SQL.shared_answers_under_name,
     "gaps": SQL.gaps_under_name,
+    "conversations": SQL.conversations_under_name,
 }
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 

@@ -1,0 +1,84 @@
+-- part: owned
+-- The conversations of a key.
+tenant = :tenant AND owner = :owner
+
+-- part: was_erased
+-- Whether data that a conversation c cites was erased, or is being erased. The documents of an erased collection or tenant
+-- do not exist any more, even if there is a new one of its name.
+(EXISTS (SELECT 1 FROM unnest(c.collections) AS n(name)
+         WHERE NOT EXISTS (SELECT 1 FROM collections l
+                           WHERE l.tenant = c.tenant AND l.name = n.name AND {is_live:l}))
+ OR EXISTS (SELECT 1 FROM erasures e
+            WHERE e.tenant = c.tenant
+              AND (e.document_id = ANY(c.document_ids)
+                   OR e.document_id IS NULL AND (e.collection IS NULL OR e.collection = ANY(c.collections))
+                      AND EXISTS (SELECT 1 FROM unnest(c.document_ids) AS k(id)
+                                  WHERE NOT EXISTS (SELECT 1 FROM documents d
+                                                    WHERE d.public_id = k.id AND d.tenant = c.tenant
+                                                      AND {exists:d})))))
+
+-- name: lock
+-- Wait until no other process stores a conversation of the key.
+SELECT pg_advisory_xact_lock(
+    hashtextextended('conversations:' || CAST(:tenant AS text) || '/' || CAST(:owner AS text), 0))
+
+-- name: store
+-- Store a conversation, unless a later change of it is stored. A clock that is ahead must not win for ever.
+INSERT INTO conversations (tenant, owner, id, key_id, name, turns, collections, document_ids, changed_at)
+VALUES (:tenant, :owner, :id, CAST(:key_id AS uuid), :name, :turns, CAST(:collections AS text[]),
+        CAST(:documents AS uuid[]), least(CAST(:changed_at AS timestamptz), now()))
+ON CONFLICT (tenant, owner, id) DO UPDATE
+SET name = excluded.name, turns = excluded.turns, collections = excluded.collections,
+    document_ids = excluded.document_ids, changed_at = excluded.changed_at, stored_at = now(), checked_at = now()
+WHERE conversations.changed_at <= excluded.changed_at
+RETURNING changed_at
+
+-- name: changed_at
+-- Read the time of the last change of a conversation.
+SELECT changed_at FROM conversations WHERE {owned} AND id = :id
+
+-- name: cites_erased
+-- Return whether a conversation cites erased data.
+SELECT {was_erased} FROM conversations c WHERE c.tenant = :tenant AND c.owner = :owner AND c.id = :id
+
+-- name: delete_oldest
+-- Delete all conversations of the key except the newest ones.
+DELETE FROM conversations
+WHERE {owned} AND id IN (SELECT id FROM conversations WHERE {owned} ORDER BY changed_at DESC, id DESC OFFSET :most)
+
+-- name: page
+-- List the conversations of the key, the newest first.
+SELECT id, name, turns, changed_at FROM conversations
+WHERE {owned} AND stored_at > now() - CAST(:age AS interval)
+  AND (CAST(:at AS timestamptz) IS NULL OR (changed_at, id) < (:at, CAST(:after AS text)))
+ORDER BY changed_at DESC, id DESC LIMIT :limit
+
+-- name: delete
+-- Delete a conversation of the key, or all of them.
+DELETE FROM conversations WHERE {owned} AND (CAST(:id AS text) IS NULL OR id = :id) RETURNING id
+
+-- name: lock_due
+-- Lock the conversations that were checked longest ago.
+SELECT tenant, owner, id FROM conversations WHERE checked_at <= now() - CAST(:every AS interval)
+ORDER BY checked_at LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- part: is_due
+-- Whether a conversation c is one of the locked ones.
+(c.tenant, c.owner, c.id) IN (
+    SELECT k.tenant, k.owner, k.id
+    FROM unnest(CAST(:tenants AS text[]), CAST(:owners AS text[]), CAST(:ids AS text[])) AS k(tenant, owner, id))
+
+-- name: delete_over
+-- Delete the conversations whose retention is over, whose key was revoked or has expired, or which cite erased data.
+DELETE FROM conversations c
+WHERE {is_due}
+  AND (c.stored_at <= now() - CAST(:age AS interval)
+       OR c.key_id IS NOT NULL AND NOT EXISTS (
+           SELECT 1 FROM api_keys k
+           WHERE k.id = c.key_id AND k.tenant = c.tenant AND k.revoked_at IS NULL
+             AND (k.expires_at IS NULL OR k.expires_at > now()))
+       OR {was_erased})
+
+-- name: record_check
+-- Record that these conversations were checked.
+UPDATE conversations c SET checked_at = now() WHERE {is_due}
