@@ -56,7 +56,7 @@ export function onForbidden(handler) {
  * @template {string} Method
  * @param {Method} method
  * @param {Path & Http.Known<Path, Method>} path with its query
- * @param {{body?: Http.Body<Path, Method> | FormData, signal?: AbortSignal, headers?: Record<string, string>}} [options]
+ * @param {{body?: Http.Body<Path, Method> | FormData, signal?: AbortSignal, headers?: Record<string, string>, only?: string}} [options] only: the key without which it is not sent
  * @returns {Promise<Http.Reply<Path, Method>>}
  */
 export async function send(method, path, options = {}) {
@@ -87,10 +87,11 @@ export function latest() {
   return ofLatest;
 }
 
-/** @param {string} method @param {string} path @param {{body?: any, signal?: AbortSignal, headers?: Record<string, string>}} options */
-async function request(method, path, { body, signal, headers = {} }) {
+/** @param {string} method @param {string} path @param {{body?: any, signal?: AbortSignal, headers?: Record<string, string>, only?: string}} options */
+async function request(method, path, { body, signal, headers = {}, only }) {
   for (;;) {
     const usedKey = key();
+    if (only !== undefined && only !== usedKey) throw new Problem({ status: 401, detail: say`The key was changed meanwhile.` });
     const reply = await fetchOrThrow(ROOT + path, {
       method,
       signal,

@@ -27,10 +27,10 @@ def test_screen_loads_at_most_42_kilobytes(screen):
             assert len(file.compressed) <= 18_000, name
 
 
-def test_all_screens_load_at_most_153_kilobytes():
+def test_all_screens_load_at_most_155_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 153_000
-    assert len(MODULES) <= 79
+    assert document + STYLES + sum(MODULES.values()) <= 155_000
+    assert len(MODULES) <= 80
 
 
 def test_third_party_code_stays_small():

@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT } from "../api.js";
 import { redraw } from "../store.js";
-import { isLasting, matching, nameFrom, remove, store, stored } from "./conversations.js";
+import { isLasting, matching, moveToServer, nameFrom, remove, store, stored } from "./conversations.js";
 import { ago, plural } from "./format.js";
 import { notify } from "./notice.js";
 import { say } from "./words.js";
@@ -36,9 +36,15 @@ export function conversationList(current, deleted) {
     ${items.length > MANY || words ? html`<input type="search" aria-label=${say`Search conversations`} placeholder=${say`Search`} .value=${words} @input=${typed}>` : nothing}
     ${shown.length ? html`<ul role="list">${repeat(shown, (/** @type {Conversation} */ each) => each.id, (/** @type {Conversation} */ each) => row(each, each.id === current, deleted))}</ul>`
       : html`<p class="soft small">${items.length ? say`No matching conversations.` : say`Your questions and answers will appear here.`}</p>`}
-    <p class="soft small">${isLasting ? say`Stored only in this browser, under a digest of this key.` : say`Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.`}</p>
+    <p class="soft small">${storageNote()}</p>
+    ${stored.inBrowser ? html`<p class="soft small">${say`This browser has ${plural(stored.inBrowser, "earlier conversation")}.`} <button class="quiet" @click=${moveToServer}>${say`Move to the server`}</button></p>` : nothing}
     ${items.length > 1 ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>${say`Delete all`}</button>` : nothing}
   </aside>`;
+}
+
+function storageNote() {
+  if (stored.days) return say`Stored on the server for your key, for ${plural(stored.days, "day")} after the last change.`;
+  return isLasting ? say`Stored only in this browser, under a digest of this key.` : say`Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.`;
 }
 
 /** @param {Conversation} each @param {boolean} isCurrent @param {(ids: string[]) => void} deleted */

@@ -1,23 +1,33 @@
-// Conversations, stored in this browser for each key. Without HTTPS, they are stored until the page is closed.
+// Conversations of each key, stored on the server if it allows that, otherwise in this browser. Without HTTPS, the browser
+// stores them until the page is closed.
 // They contain questions, answers and the names of sources, but no passages. Passages are read from the server again, so
 // that a deleted document is not shown.
 
 import { ROOT, key } from "../api.js";
 import { redraw } from "../store.js";
 import { cut } from "./format.js";
+import { server } from "./permissions.js";
 
 /** @typedef {{number: number, chunk_id: string, document_id: string, external_id: string, title: string | null, filename: string | null, heading_path: string[], page: number | null, sentences?: [number, number][]}} StoredSource */
-/** @typedef {{question: string, searched: string, collection: string, answer: string, form: string, found: boolean, certain?: boolean, stopped: boolean, queryId: string | null, sources: StoredSource[]}} StoredTurn */
+/** @typedef {{question: string, searched: string, collection: string, answer: string, form: string, found: boolean, certain?: boolean, stopped: boolean, queryId: string | null, document_ids?: string[], sources: StoredSource[]}} StoredTurn */
 /** @typedef {{id: string, name: string, at: number, turns: StoredTurn[]}} Conversation */
 
 const PREFIX = "foreask.conversation.";
-const MOST = 100; // conversations of a key; the oldest ones are deleted
+export const MOST = 100; // conversations of a key; the oldest ones are deleted
 const NAME_CHARACTERS = 80;
 
 /** Whether conversations outlive the page: browsers compute digests only over HTTPS and on this computer. */
 export const isLasting = Boolean(globalThis.crypto?.subtle);
-/** @type {{items: Conversation[], owner: string}} conversations of the key, newest first */
-export const stored = { items: [], owner: "" };
+/**
+ * The conversations of the key, newest first. `days`: time for which the server stores them, 0 if this browser does;
+ * `inBrowser`: number of conversations that this browser stores although the server does.
+ * @type {{items: Conversation[], owner: string, days: number, inBrowser: number}}
+ */
+export const stored = { items: [], owner: "", days: 0, inBrowser: 0 };
+
+/** @type {typeof import("./server-conversations.js")} */
+let remote;
+let loadedKey = ""; // whose conversations `stored` has
 
 /** @type {Map<string, string>} */
 const memory = new Map();
@@ -54,13 +64,27 @@ export async function owner() {
 /** @param {string} id */
 const nameOf = (id) => `${PREFIX}${stored.owner}.${id}`;
 
-function read() {
+/** Return the key's conversations in this browser. */
+export function inBrowser() {
   const found = [];
   for (const name of storage.names()) {
     const conversation = name.startsWith(nameOf("")) ? parsed(storage.get(name)) : null;
     if (conversation) found.push(conversation);
   }
-  stored.items = found.sort((one, other) => other.at - one.at);
+  return found.sort(newestFirst);
+}
+
+/** @param {Conversation} one @param {Conversation} other */
+export const newestFirst = (one, other) => other.at - one.at;
+
+/** @param {Conversation} conversation */
+export const removeFromBrowser = ({ id }) => storage.remove(nameOf(id));
+
+/** Read this browser's conversations. */
+function read() {
+  const found = inBrowser();
+  if (stored.days) stored.inBrowser = found.length;
+  else Object.assign(stored, { items: found, inBrowser: 0 });
 }
 
 /** @param {string | null} text @returns {Conversation | null} */
@@ -73,10 +97,27 @@ function parsed(text) {
   }
 }
 
-/** Read the conversations of the current key. */
-export async function loadConversations() {
-  stored.owner = await owner();
-  read();
+/** Read the conversations of the current key. @param {boolean} [again] read them from the server again */
+export async function loadConversations(again = false) {
+  for (;;) {
+    const usedKey = key();
+    const mine = await owner();
+    if (mine !== stored.owner) {
+      Object.assign(stored, { owner: mine, items: [], days: 0, inBrowser: 0 });
+      loadedKey = usedKey;
+    }
+    const days = (await server())?.conversation_days ?? 0;
+    const isRead = !days || (stored.days && !again);
+    /** @type {Conversation[] | null} */
+    let items = null;
+    if (!isRead) {
+      remote = await import("./server-conversations.js");
+      items = await remote.readAll(usedKey);
+    }
+    if (usedKey !== key()) continue; // another one was entered
+    Object.assign(stored, { days, items: items ?? stored.items });
+    return read();
+  }
 }
 
 /** Return an id that no other conversation has. */
@@ -88,11 +129,16 @@ export function nameFrom(question) {
   return line.length > NAME_CHARACTERS ? `${cut(line, NAME_CHARACTERS - 1)}\u2026` : line;
 }
 
-/** Store a conversation. The oldest ones are deleted if the browser has no room. @param {Conversation} conversation */
-export async function store(conversation) {
+/**
+ * Store a conversation, unless the key was changed. The oldest ones are deleted if there is no room.
+ * @param {Conversation} conversation @param {string} usedKey its key
+ */
+export async function store(conversation, usedKey = loadedKey) {
   await loadConversations();
+  if (usedKey !== loadedKey) return;
+  if (stored.days) return remote.put(conversation, usedKey);
   const others = stored.items.filter((each) => each.id !== conversation.id);
-  while (others.length >= MOST) storage.remove(nameOf(/** @type {Conversation} */ (others.pop()).id));
+  while (others.length >= MOST) removeFromBrowser(/** @type {Conversation} */ (others.pop()));
   const text = JSON.stringify(conversation);
   for (;;) {
     try {
@@ -101,7 +147,7 @@ export async function store(conversation) {
     } catch {
       const oldest = others.pop();
       if (!oldest) break; // it is shown until the page is closed
-      storage.remove(nameOf(oldest.id));
+      removeFromBrowser(oldest);
     }
   }
   read();
@@ -110,13 +156,18 @@ export async function store(conversation) {
 
 /** Delete conversations; return a function that stores them again. @param {Conversation[]} conversations */
 export function remove(conversations) {
-  for (const { id } of conversations) storage.remove(nameOf(id));
+  const usedKey = loadedKey;
+  const removed = stored.days ? remote.drop(conversations, usedKey) : conversations.forEach(removeFromBrowser);
   read();
   redraw();
   return async () => {
-    for (const each of conversations) await store(each);
+    await removed;
+    for (const each of conversations) await store(each, usedKey);
   };
 }
+
+/** Move this browser's conversations of the key to the server. */
+export const moveToServer = () => remote.move(loadedKey);
 
 /** Return the conversations that contain all words of a search. @param {string} words */
 export function matching(words) {

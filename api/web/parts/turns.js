@@ -8,7 +8,7 @@ import { cut } from "./format.js";
 /** @typedef {{number: number, chunk: SourceChunk, sentences: [number, number][]}} Source its sentences support the answer */
 /**
  * @typedef {{id: number, question: string, searched: string, collection: string, phase: "searching" | "writing" | "done", answer: string, chunks: SourceChunk[],
- *   cited: Source[] | null, form: string, found: boolean, certain: boolean, facts: {passages: number, seconds: number, tokens: number, removed: number} | null, queryId: string | null,
+ *   cited: Source[] | null, form: string, found: boolean, certain: boolean, facts: {passages: number, seconds: number, tokens: number, removed: number} | null, queryId: string | null, documents: string[],
  *   problem: any, stopped: boolean, isNew: boolean, helpful: Map<string, boolean>, history: Api["MessageBody"][]}} Turn
  */
 
@@ -19,7 +19,7 @@ let made = 0;
 /** @param {string} question @param {string} collection @param {Turn[]} before @returns {Turn} */
 export const newTurn = (question, collection, before) => ({
   id: ++made, question, searched: question, collection, phase: "searching", answer: "", chunks: [], cited: null, form: "", found: true, certain: true, facts: null,
-  queryId: null, problem: null, stopped: false, isNew: true, helpful: new Map(), history: historyOf(before),
+  queryId: null, documents: [], problem: null, stopped: false, isNew: true, helpful: new Map(), history: historyOf(before),
 });
 
 /** Return the messages that precede a question. @param {Turn[]} turns @returns {Api["MessageBody"][]} */
@@ -43,13 +43,16 @@ export function sourcesOf({ found, cited, chunks }) {
 /** Apply an event of the answer. @param {Turn} turn @param {string} name @param {any} data */
 export function apply(turn, name, data) {
   if (name === "retrieved") {
-    Object.assign(turn, { phase: "writing", chunks: data.chunks, queryId: data.metadata.query_id, searched: data.metadata.question });
+    Object.assign(turn, { phase: "writing", chunks: data.chunks, documents: documentsOf(data.chunks), queryId: data.metadata.query_id, searched: data.metadata.question });
   } else if (name === "token") {
     turn.answer += data.text;
   } else if (name === "done") {
     finish(turn, data);
   }
 }
+
+/** @param {Api["RetrievedChunkView"][]} chunks */
+const documentsOf = (chunks) => [...new Set(chunks.map((chunk) => chunk.document_id))];
 
 /** @param {Turn} turn @param {Api["QueryReply"]} reply */
 function finish(turn, reply) {
@@ -64,15 +67,15 @@ function finish(turn, reply) {
 }
 
 /** @param {Turn} turn @returns {StoredTurn} */
-export function toStored({ question, searched, collection, answer, form, found, certain, stopped, queryId, cited }) {
+export function toStored({ question, searched, collection, answer, form, found, certain, stopped, queryId, documents, cited }) {
   const sources = (cited ?? []).map(({ number, sentences, chunk: { chunk_id, document_id, external_id, title, filename, heading_path, page } }) => ({
     number, sentences, chunk_id, document_id, external_id, title, filename, heading_path, page }));
-  return { question, searched, collection, answer, form, found, certain, stopped, queryId, sources };
+  return { question, searched, collection, answer, form, found, certain, stopped, queryId, document_ids: documents, sources };
 }
 
 /** @param {StoredTurn} stored @returns {Turn} */
-export function fromStored({ sources, ...stored }) {
+export function fromStored({ sources, document_ids: documents = [], ...stored }) {
   const cited = sources.map(({ number, sentences = [], ...chunk }) => ({ number, chunk, sentences }));
   const stopped = stored.stopped || !stored.answer; // the page was closed before the answer
-  return { ...newTurn(stored.question, stored.collection, []), ...stored, stopped, phase: "done", cited, isNew: false };
+  return { ...newTurn(stored.question, stored.collection, []), ...stored, stopped, phase: "done", documents, cited, isNew: false };
 }

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { repeat } from "../vendor/directives/repeat.js";
-import { Problem, ROOT, follow, get } from "../api.js";
+import { Problem, ROOT, follow, get, key } from "../api.js";
 import { redraw, redrawNow } from "../store.js";
 import { answerView, requestOf } from "../parts/answer.js";
 import { collectionPicker, collections } from "../parts/collections.js";
@@ -53,11 +53,12 @@ export async function load({ query }) {
     redraw();
   });
   const wanted = query.get("conversation");
-  await loadConversations();
+  const started = loadStart();
+  await loadConversations(true);
   const isStored = stored.items.some((each) => each.id === wanted);
   if (wanted && isStored && wanted !== talk.id) resume(wanted);
   if (!wanted && talk.owner === stored.owner && talk.turns.length) inAddress();
-  await loadStart();
+  await started;
   await loadConversations(); // the key may have been entered since
   if (wanted && !isStored && !talk.turns.length) resume(wanted);
   redraw();
@@ -73,7 +74,7 @@ function resume(id) {
   const found = stored.items.find((each) => each.id === id);
   start();
   if (found) talk = { id, owner: stored.owner, turns: found.turns.map(fromStored) };
-  else notify(say`This browser has no such conversation for your key.`);
+  else notify(say`There is no such conversation for your key.`);
 }
 
 /** Start a new conversation. */
@@ -139,12 +140,13 @@ function onEvent(conversation, turn, name, data) {
 
 /** Store the conversation for the key of its answers. @param {Talk} conversation */
 async function save(conversation) {
+  const usedKey = key();
   const mine = await owner();
   conversation.owner ??= mine;
   const turns = conversation.turns.filter((turn) => turn.answer || turn.queryId);
   if (!turns.length || conversation.owner !== mine) return;
   const name = stored.items.find((each) => each.id === conversation.id)?.name ?? nameFrom(turns[0].question);
-  await store({ id: conversation.id, name, at: Date.now(), turns: turns.map(toStored) });
+  await store({ id: conversation.id, name, at: Date.now(), turns: turns.map(toStored) }, usedKey);
   if (conversation === talk && [`${ROOT}/`, `${ROOT}/ask`].includes(location.pathname)) inAddress();
 }
 
