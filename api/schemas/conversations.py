@@ -118,9 +118,7 @@ class StoredConversationView(ReplyModel):
 
 
 class ConversationView(ReplyModel):
-    model_config = example(
-        id="k3j9x2m7", name="How much leave do I get?", changed_at=_CHANGED_AT, turns=[_TURN]
-    )
+    model_config = example(id="k3j9x2m7", name="How much leave do I get?", changed_at=_CHANGED_AT, turns=[_TURN])
 
     id: str
     name: str

@@ -91,7 +91,7 @@ export function latest() {
 async function request(method, path, { body, signal, headers = {}, only }) {
   for (;;) {
     const usedKey = key();
-    if (only !== undefined && only !== usedKey) throw new Problem({ status: 401, detail: say`The key was changed meanwhile.` });
+    if (only !== undefined && only !== usedKey) throw new Problem({ status: 401, detail: say`The key was changed.` });
     const reply = await fetchOrThrow(ROOT + path, {
       method,
       signal,

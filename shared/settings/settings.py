@@ -157,8 +157,8 @@ class Settings(BaseSettings):
         0,
         ge=0,
         le=3_650,
-        description="days after its last change until a conversation of the page is deleted, which the server stores for"
-        " its key; 0: conversations are stored only in browsers",
+        description="days after its last change until a stored conversation of the page is deleted; 0: only browsers"
+        " store conversations",
     )
     feedback_review: bool = Field(
         default=False,

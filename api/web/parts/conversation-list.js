@@ -37,7 +37,7 @@ export function conversationList(current, deleted) {
     ${shown.length ? html`<ul role="list">${repeat(shown, (/** @type {Conversation} */ each) => each.id, (/** @type {Conversation} */ each) => row(each, each.id === current, deleted))}</ul>`
       : html`<p class="soft small">${items.length ? say`No matching conversations.` : say`Your questions and answers will appear here.`}</p>`}
     <p class="soft small">${storageNote()}</p>
-    ${stored.inBrowser ? html`<p class="soft small">${say`This browser has ${plural(stored.inBrowser, "earlier conversation")}.`} <button class="quiet" @click=${moveToServer}>${say`Move to the server`}</button></p>` : nothing}
+    ${stored.inBrowser ? html`<button class="quiet" @click=${moveToServer}>${say`Move ${plural(stored.inBrowser, "conversation")} from this browser to the server`}</button>` : nothing}
     ${items.length > 1 ? html`<button class="quiet danger" @click=${() => erase(items, deleted)}>${say`Delete all`}</button>` : nothing}
   </aside>`;
 }

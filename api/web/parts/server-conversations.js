@@ -80,7 +80,7 @@ async function change(request) {
     await request();
     return true;
   } catch (problem) {
-    notify(problem.status === 413 ? say`This conversation is too long to be stored. Start a new one.` : problem.message);
+    notify(problem.status === 413 ? say`This conversation is too long to be stored.` : problem.message);
     loadConversations(true).then(redraw); // the list shows what is stored
     return false;
   } finally {
