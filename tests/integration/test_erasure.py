@@ -64,6 +64,11 @@ SHARE = """
             now() + interval '1 day')
 """
 
+# Stores a conversation that cites documents.
+CONVERSE = """
+    INSERT INTO conversations (tenant, owner, id, name, turns, collections, document_ids, changed_at)
+    VALUES (:tenant, 'local', CAST(gen_random_uuid() AS text), 'When?', '[]', ARRAY[:collection], :documents, now())
+"""
 
 # Resolves a gap by a document.
 RESOLVE = """
@@ -135,7 +140,7 @@ async def log_query(services, tenant, collection, chunk_ids=()):
 
 async def filled(services, tenants=("alice", "bob"), count=3):
     """Give each tenant documents, an edit, a logged query, an estimate, an evaluation, a source, a webhook, a shared
-    answer and a gap.
+    answer, a conversation and a gap.
     """
     for tenant in tenants:
         await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
@@ -162,7 +167,8 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         await services.ledger.syncs.start(tenant, "docs")
         await run(services, "INSERT INTO source_items (source_id, key, version) VALUES (:id, 'a', '1')", id=source.id)
         (document, *_) = await services.ledger.documents.page(tenant)
-        await run(services, SHARE, tenant=tenant, collection="default", documents=[document.id])
+        for statement in (SHARE, CONVERSE):
+            await run(services, statement, tenant=tenant, collection="default", documents=[document.id])
         await run(services, RESOLVE, tenant=tenant, collection="default", document=document.id)
     await services.cleaner.clean()
 
@@ -173,7 +179,7 @@ async def state_of(services, tenant):
     counts = await asyncio.gather(
         *(
             run(services, f"SELECT count(*) FROM {table} WHERE tenant = :tenant", tenant=tenant)
-            for table in ("documents", "chunks", "completions", "queries", "gaps", "shared_answers")
+            for table in ("documents", "chunks", "completions", "queries", "gaps", "shared_answers", "conversations")
         )
     )
     return counts, await services.index.count_points(collection.location)
@@ -403,7 +409,8 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
     ids = [row[0] for row in await run(services, "SELECT id FROM chunks ORDER BY document_id = :id", id=document.id)]
     await log_query(services, "default", collection, ids)
     for quoted in ([document.id], [document.id, other.id], [other.id]):
-        await run(services, SHARE, tenant="default", collection="default", documents=quoted)
+        for statement in (SHARE, CONVERSE):
+            await run(services, statement, tenant="default", collection="default", documents=quoted)
     for resolving in (document.id, other.id):
         await run(services, RESOLVE, tenant="default", collection="default", document=resolving)
 
@@ -411,7 +418,8 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
 
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT chunk_ids FROM queries") == [(ids[:1],)]
-    assert await run(services, "SELECT document_ids FROM shared_answers") == [([other.id],)]
+    for table in ("shared_answers", "conversations"):
+        assert await run(services, f"SELECT document_ids FROM {table}") == [([other.id],)]
     resolved = await run(services, "SELECT resolved_by, resolved_at IS NULL FROM gaps ORDER BY resolved_at NULLS LAST")
     assert resolved == [(other.id, False), (None, True)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
