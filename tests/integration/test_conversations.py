@@ -292,7 +292,9 @@ async def test_erased_document_deletes_citing_conversations(services, settings, 
         await put(client, conversation(turn(), citing), "citing")
         await put(client, conversation(turn(ids["pay.md"])), "other")
 
-        await finished(services, await services.ledger.erasures.start_document(leave, "alice"))
+        erasure = await services.ledger.erasures.start_document(leave, "alice")
+        assert [each["id"] for each in (await listed(client))["items"]] == ["other"]
+        await finished(services, erasure)
 
         assert await rows(services) == ["other"]
         again = await put(client, conversation(turn(), citing), "citing")

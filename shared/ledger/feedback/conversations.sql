@@ -47,9 +47,9 @@ DELETE FROM conversations
 WHERE {owned} AND id IN (SELECT id FROM conversations WHERE {owned} ORDER BY changed_at DESC, id DESC OFFSET :most)
 
 -- name: page
--- List the conversations of the key, the newest first.
-SELECT id, name, turns, changed_at FROM conversations
-WHERE {owned} AND stored_at > now() - CAST(:age AS interval)
+-- List the conversations of the key, the newest first. Erased data is invisible as soon as its erasure starts.
+SELECT id, name, turns, changed_at FROM conversations c
+WHERE {owned} AND stored_at > now() - CAST(:age AS interval) AND NOT {was_erased}
   AND (CAST(:at AS timestamptz) IS NULL OR (changed_at, id) < (:at, CAST(:after AS text)))
 ORDER BY changed_at DESC, id DESC LIMIT :limit
 
