@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.conversations import Citations, Conversation, Owner
+from shared.settings import ApiKey
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
 from workers.scheduler import forget_conversations
@@ -117,11 +118,14 @@ async def test_stored_conversation_is_returned_unchanged(services, settings, pro
 
 
 async def test_each_key_sees_only_own_conversations(services, settings, provider):
-    async with storing(settings, services) as client:
+    another = "another-0123456789abcdef0123456789"
+    keyed = (*with_keys(settings).api_keys, ApiKey.parse(f"alice:{another}"))
+    async with storing(settings, services, api_keys=keyed) as client:
         _, first = await key_of(client, "alice", "first")
         _, second = await key_of(client, "alice", "second")
         await client.post("/v1/documents", json=LEAVE, headers=as_tenant("bob"))
         keys = {"settings": as_tenant("alice"), "first": first, "second": second, "bob": as_tenant("bob")}
+        keys["another"] = {"authorization": f"Bearer {another}"}
         for name, headers in keys.items():
             assert (await put(client, conversation(name=name), headers=headers)).status_code == 200
 
@@ -130,7 +134,13 @@ async def test_each_key_sees_only_own_conversations(services, settings, provider
         assert (await client.delete("/v1/conversations/first", headers=first)).status_code == 204
         assert (await client.delete("/v1/conversations/first", headers=first)).status_code == 404
         assert (await client.delete("/v1/conversations", headers=second)).status_code == 204
-        assert [await names(client, headers) for headers in keys.values()] == [["settings"], [], [], ["bob"]]
+        assert [await names(client, headers) for headers in keys.values()] == [
+            ["settings"],
+            [],
+            [],
+            ["bob"],
+            ["another"],
+        ]
 
 
 async def test_key_without_ask_scope_is_refused(services, settings, provider):

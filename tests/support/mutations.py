@@ -119,6 +119,8 @@ QUOTES = "tests/unit/test_answering.py::"
 CHART = "tests/acceptance/test_chart.py::"
 AUDIT = "tests/integration/test_audit_log.py::"
 GAPS = "tests/integration/test_gaps.py::"
+CONVERSATIONS = "tests/integration/test_conversations.py::"
+HISTORY = "tests/page/test_page_history.py::"
 ORIGINALS = "tests/integration/test_api_documents.py::"
 CHARTS = "tests/page/test_page_charts.py::"
 BUGS = (
@@ -312,6 +314,100 @@ BUGS = (
         SHARED + "test_changed_document_hides_and_deletes_answer[delete]",
         "shared/ledger/feedback/shared_answers.sql",
         (("    AND {exists:d}", "    "),),
+    ),
+    Bug(
+        "keys of a tenant share their conversations",
+        CONVERSATIONS + "test_each_key_sees_only_own_conversations",
+        "shared/ledger/feedback/conversations.sql",
+        (("tenant = :tenant AND owner = :owner\n\n", "tenant = :tenant AND :owner <> ''\n\n"),),
+    ),
+    Bug(
+        "tenants without keys in the ledger share their conversations",
+        CONVERSATIONS + "test_each_key_sees_only_own_conversations",
+        "api/access/auth.py",
+        (('"local" if self.digest is None else f"settings:{self.digest}"', '"local"'),),
+    ),
+    Bug(
+        "the server stores conversations although the operator does not allow it",
+        CONVERSATIONS + "test_conversations_are_not_stored_by_default",
+        "api/routes/conversations.py",
+        (("if not (days := days_of(caller, settings)):", "if (days := days_of(caller, settings)) < 0:"),),
+    ),
+    Bug(
+        "an outdated conversation replaces a later one",
+        CONVERSATIONS + "test_later_change_wins_in_any_order",
+        "shared/ledger/feedback/conversations.sql",
+        (("WHERE conversations.changed_at <= excluded.changed_at", "WHERE true"),),
+    ),
+    Bug(
+        "a browser with a clock ahead changes its conversation for ever",
+        CONVERSATIONS + "test_clock_ahead_does_not_win_for_ever",
+        "shared/ledger/feedback/conversations.sql",
+        (("least(CAST(:changed_at AS timestamptz), now()))", "CAST(:changed_at AS timestamptz))"),),
+    ),
+    Bug(
+        "a key stores any number of conversations",
+        CONVERSATIONS + "test_oldest_conversation_above_hundred_is_deleted",
+        "shared/ledger/feedback/conversations.py",
+        (("await connection.execute(SQL.delete_oldest, ", "bool("),),
+    ),
+    Bug(
+        "an expired conversation is listed until it is deleted",
+        CONVERSATIONS + "test_conversation_expires_after_its_last_change",
+        "shared/ledger/feedback/conversations.sql",
+        (
+            (
+                " AND stored_at > now() - CAST(:age AS interval) AND NOT",
+                " AND CAST(:age AS interval) IS NOT NULL AND NOT",
+            ),
+        ),
+    ),
+    Bug(
+        "conversations of a revoked key stay",
+        CONVERSATIONS + "test_ended_key_loses_its_conversations[revoke]",
+        "shared/ledger/feedback/conversations.sql",
+        ((" AND k.revoked_at IS NULL", ""),),
+    ),
+    Bug(
+        "an erasure keeps conversations that cite the document",
+        LATE_WRITERS + "test_document_erasure_deletes_questions_and_query_references",
+        "shared/ledger/erasure/erasures.py",
+        (("(CAST(:document_id AS uuid) = ANY(document_ids)\n", "(false\n"),),
+    ),
+    Bug(
+        "a conversation that cites an erased document is stored again",
+        CONVERSATIONS + "test_erased_document_deletes_citing_conversations[source]",
+        "shared/ledger/feedback/conversations.py",
+        (("if (await connection.execute(SQL.cites_erased, where)).scalar_one():", "if False:"),),
+    ),
+    Bug(
+        "an uncited passage does not connect a conversation to its document",
+        CONVERSATIONS + "test_erased_document_deletes_citing_conversations[passage]",
+        "api/routes/conversations.py",
+        (("documents.update(document_id for turn", "set(document_id for turn"),),
+    ),
+    Bug(
+        "a new collection revives the conversations of an erased one",
+        CONVERSATIONS + "test_erased_collection_deletes_its_conversations",
+        "shared/ledger/feedback/conversations.sql",
+        (("(e.collection IS NULL OR e.collection = ANY(c.collections))", "false"),),
+    ),
+    Bug(
+        "a conversation is stored for the key that replaced its own",
+        HISTORY + "test_conversation_of_revoked_key_is_never_stored_for_another",
+        "api/web/api.js",
+        (("if (only !== undefined && only !== usedKey)", "if (only !== undefined && !only)"),),
+    ),
+    Bug(
+        "the page moves conversations to the server without a request",
+        HISTORY + "test_browsers_conversations_are_moved_on_request_only",
+        "api/web/parts/conversations.js",
+        (
+            (
+                "    return read();\n",
+                "    read();\n    return void (days && inBrowser().length && remote.move(usedKey));\n",
+            ),
+        ),
     ),
     Bug(
         "an erasure keeps answers that quote the document",
