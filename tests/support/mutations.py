@@ -322,7 +322,7 @@ BUGS = (
         (("tenant = :tenant AND owner = :owner\n\n", "tenant = :tenant AND :owner <> ''\n\n"),),
     ),
     Bug(
-        "tenants without keys in the ledger share their conversations",
+        "keys of the settings share the conversations of their tenant",
         CONVERSATIONS + "test_each_key_sees_only_own_conversations",
         "api/access/auth.py",
         (('"local" if self.digest is None else f"settings:{self.digest}"', '"local"'),),
