@@ -7,6 +7,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import visiting
 from tests.page.test_page import _require_accessible
+from tests.page.test_page_late import held
 
 COLLECTION = "gaps-page"
 SUBJECTS = (
@@ -113,3 +114,51 @@ async def test_gaps_are_accessible_on_small_display(browser, logged, scheme):
         await visit.page.get_by_label("Resolved by").first.fill("dogs")
         await expect(visit.page.get_by_role("button", name="Dogs")).to_be_visible()
         await _require_accessible(visit, "gaps")
+
+
+@pytest.fixture(scope="module")
+def many(deployment):
+    """Log 60 questions that the documents do not answer: two pages of gaps. Return the collection's name."""
+    name = "gaps-many"
+    deployment.ingest({"dogs.md": "# Dogs\n\nA dog may come along to the office.\n"}, collection=name)
+    deployment.wait_until_settled(1, collection=name)
+    for number in range(60):
+        question = " ".join(f"{word}{number}" for word in ("moss", "lamp", "tin", "reed", "salt", "kiln"))
+        body = {"question": question, "collection": name, "min_score": 1.0}
+        deployment.client.post("/v1/retrieve", json=body).raise_for_status()
+    return name
+
+
+def reads_of_gaps(page):
+    """Return a list that grows with each request of the page for gaps."""
+    requests = []
+    page.on("request", lambda each: "/gaps?state=" in each.url and requests.append(each.url))
+    return requests
+
+
+async def test_screen_closed_before_list_starts_never_polls(visit, deployment):
+    page = visit.page
+    reads = reads_of_gaps(page)
+    async with held(page, "**/v1/collections?limit=200") as late:
+        await visit.go("/gaps")
+        await late.taken()
+        await page.get_by_role("link", name="API", exact=True).click()
+        await expect(page.locator("h1")).to_have_text("API")
+        await late.release_and_wait()
+        assert reads == []
+
+
+async def test_late_change_does_not_poll_closed_screen(visit, many):
+    page = visit.page
+    await visit.go(f"/gaps?collection={many}")
+    card = page.locator("li.gap").first
+    async with held(page, "**/gaps/*", lambda request: request.method == "PATCH") as late:
+        await card.get_by_label("Assigned to").fill("Zoe")
+        await page.keyboard.press("Enter")
+        await late.taken()
+        await page.get_by_role("link", name="API", exact=True).click()
+        await expect(page.locator("h1")).to_have_text("API")
+        reads = reads_of_gaps(page)
+        await late.release_and_wait()
+        await expect(page.locator(".notice")).to_contain_text("Assigned to Zoe.")
+        assert reads == []

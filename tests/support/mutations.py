@@ -120,10 +120,23 @@ CHART = "tests/acceptance/test_chart.py::"
 AUDIT = "tests/integration/test_audit_log.py::"
 GAPS = "tests/integration/test_gaps.py::"
 CONVERSATIONS = "tests/integration/test_conversations.py::"
+GAPS_PAGE = "tests/page/test_page_gaps.py::"
 HISTORY = "tests/page/test_page_history.py::"
 ORIGINALS = "tests/integration/test_api_documents.py::"
 CHARTS = "tests/page/test_page_charts.py::"
 BUGS = (
+    Bug(
+        "an action of a closed screen starts its polling again",
+        GAPS_PAGE + "test_late_change_does_not_poll_closed_screen",
+        "api/web/parts/polling.js",
+        (("    if (!isOpen) return;\n", ""),),
+    ),
+    Bug(
+        "late collections start the list of a closed screen",
+        GAPS_PAGE + "test_screen_closed_before_list_starts_never_polls",
+        "api/web/routes/gaps.js",
+        (("if (now === visit) await restart();", "await restart();"),),
+    ),
     Bug(
         "an arrow key skips a point of a chart",
         CHARTS + "test_keyboard_reads_value_of_every_minute",

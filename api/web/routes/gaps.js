@@ -29,6 +29,7 @@ const address = (more) => `${base()}?state=${seen.state}${more}`;
 
 const latestPage = latest();
 let readAt = -INTERVAL; // a full log costs the server 0.2 s of processor time
+let visit = 0; // number of the latest visit: another screen may be open when the collections arrive
 const gaps = polledList(
   async () => {
     if (seen.page && !seen.page.ungrouped && performance.now() - readAt < INTERVAL) return seen.page;
@@ -42,13 +43,18 @@ const gaps = polledList(
 
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
+  visit += 1;
+  const now = visit;
   const requested = query.get("show");
   seen.state = STATES.find(([state]) => state === requested)?.[0] ?? "open";
   await loadCollections().catch((problem) => (gaps.state.problem = problem));
-  await restart();
+  if (now === visit) await restart();
 }
 
-export const { unload } = gaps;
+export function unload() {
+  visit += 1;
+  gaps.unload();
+}
 
 function restart() {
   Object.assign(gaps.state, { items: null });
@@ -73,7 +79,7 @@ async function change(gap, changes, done) {
     await send("PATCH", `${base()}/${gap.id}`, { body: changes });
     notify(done);
     readAt = -INTERVAL;
-    await gaps.load();
+    await gaps.poll();
   } catch (problem) {
     notify(problem.message, { seconds: 10 });
   }

@@ -22,14 +22,14 @@ const LIMITS = /** @type {const} */ ([["requests_per_second", say`Requests per s
 
 /** @type {{budgets: Api["BudgetView"][] | null, limits: Api["LimitsView"] | null, names: string[], problem: any}} */
 const seen = { budgets: null, limits: null, names: [], problem: null };
-const { poll, stop } = polling(seen, async () => {
+const { start, poll, stop } = polling(seen, async () => {
   seen.budgets = (await get("/v1/budgets")).items;
 });
 
 export async function load() {
   server().then((me) => ((seen.limits = me?.limits ?? null), redraw()));
   get("/v1/collections?limit=200").then(({ items }) => ((seen.names = items.map((each) => each.name)), redraw()), () => {});
-  await poll();
+  await start();
 }
 
 export const unload = stop;
