@@ -1,11 +1,12 @@
 """Gaps from 500 logged questions: the page groups, assigns, resolves and exports them."""
 
 import csv
+import re
 
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import visiting
+from tests.page.conftest import until, visiting
 from tests.page.test_page import _require_accessible
 from tests.page.test_page_late import held
 
@@ -162,3 +163,32 @@ async def test_late_change_does_not_poll_closed_screen(visit, many):
         await late.release_and_wait()
         await expect(page.locator(".notice")).to_contain_text("Assigned to Zoe.")
         assert reads == []
+
+
+# Records the time of each request for gaps by the clock of the page.
+RECORD_READS = """{
+    const send = fetch;
+    window.readAt = [];
+    window.fetch = (address, init) => {
+        if (address.includes("/gaps?state=")) readAt.push(performance.now());
+        return send(address, init);
+    };
+}"""
+
+
+async def test_delayed_grouping_is_read_every_ten_seconds(visit, many):
+    async def delay(route):
+        reply = await route.fetch()
+        changes = {"ungrouped": 3, "delayed_by": "The budget is used up."}
+        await route.fulfill(response=reply, json=await reply.json() | changes)
+
+    async def is_read_twice():
+        return await visit.page.evaluate("readAt.length") > 1
+
+    await visit.page.add_init_script(RECORD_READS)
+    await visit.page.route(re.compile(r"/gaps\?state="), delay)
+    await visit.go(f"/gaps?collection={many}")
+    await expect(visit.page.get_by_text("3 questions still to be grouped")).to_contain_text("The budget is used up.")
+    await until(is_read_twice)
+    first, second, *_ = await visit.page.evaluate("readAt")
+    assert second - first >= 10_000

@@ -138,6 +138,12 @@ BUGS = (
         (("if (now === visit) await restart();", "await restart();"),),
     ),
     Bug(
+        "gaps are read every two seconds although nothing can be grouped",
+        GAPS_PAGE + "test_delayed_grouping_is_read_every_ten_seconds",
+        "api/web/routes/gaps.js",
+        (("seen.page?.ungrouped && !seen.page.delayed_by", "seen.page?.ungrouped"),),
+    ),
+    Bug(
         "an arrow key skips a point of a chart",
         CHARTS + "test_keyboard_reads_value_of_every_minute",
         "api/web/parts/chart.js",

@@ -15,7 +15,7 @@ export const title = say`Gaps`;
 export const titled = true;
 const STATES = /** @type {const} */ ([["open", say`Open`], ["assigned", say`Assigned`], ["resolved", say`Resolved`]]);
 const DAY = 86_400_000; // milliseconds
-const INTERVAL = 10_000; // milliseconds between two reads, unless questions are being grouped
+const INTERVAL = 10_000; // milliseconds between two reads, unless each read adds questions to groups
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** @type {{state: string, page: Api["GapPage"] | null}} */
@@ -32,7 +32,8 @@ let readAt = -INTERVAL; // a full log costs the server 0.2 s of processor time
 let visit = 0; // number of the latest visit: another screen may be open when the collections arrive
 const gaps = polledList(
   async () => {
-    if (seen.page && !seen.page.ungrouped && performance.now() - readAt < INTERVAL) return seen.page;
+    const isGrouping = seen.page?.ungrouped && !seen.page.delayed_by;
+    if (seen.page && !isGrouping && performance.now() - readAt < INTERVAL) return seen.page;
     seen.page = await latestPage(get(address("")));
     readAt = performance.now();
     return seen.page;
