@@ -192,3 +192,20 @@ async def test_delayed_grouping_is_read_every_ten_seconds(visit, many):
     await until(is_read_twice)
     first, second, *_ = await visit.page.evaluate("readAt")
     assert second - first >= 10_000
+
+
+async def test_days_of_gap_are_utc_in_any_time_zone(browser, deployment, many):
+    async def shorten(route):
+        reply = await route.fetch()
+        page = await reply.json()
+        items = [each | {"per_day": [0, 2, 5]} for each in page["items"]]
+        await route.fulfill(response=reply, json=page | {"items": items})
+
+    async with visiting(browser, f"http://127.0.0.1:{deployment.port}", timezone_id="Pacific/Honolulu") as visit:
+        await visit.page.clock.set_fixed_time("2026-10-02T05:00:00Z")  # the evening before in Honolulu
+        await visit.page.route(re.compile(r"/gaps\?state="), shorten)
+        await visit.go(f"/gaps?collection={many}")
+        card = visit.page.locator("li.gap").first
+        await card.locator("summary").click()
+        await expect(card.locator("tbody th")).to_have_text(["2 Oct", "1 Oct"])
+        await expect(card.locator("tbody td")).to_have_text(["5", "2"])

@@ -144,6 +144,12 @@ BUGS = (
         (("seen.page?.ungrouped && !seen.page.delayed_by", "seen.page?.ungrouped"),),
     ),
     Bug(
+        "the days of a gap have the dates of the time zone",
+        GAPS_PAGE + "test_days_of_gap_are_utc_in_any_time_zone",
+        "api/web/routes/gaps.js",
+        ((".toISOString().slice(0, 10) }]", ".toISOString() }]"),),
+    ),
+    Bug(
         "an arrow key skips a point of a chart",
         CHARTS + "test_keyboard_reads_value_of_every_minute",
         "api/web/parts/chart.js",

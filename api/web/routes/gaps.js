@@ -6,7 +6,7 @@ import { ROOT, bytes, get, latest, send } from "../api.js";
 import { redraw } from "../store.js";
 import { columns } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { ago, count, dateOf, nameOf, plural, score } from "../parts/format.js";
+import { ago, count, dayOf, nameOf, plural, score } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
 import { say } from "../parts/words.js";
@@ -185,12 +185,12 @@ function trend({ per_day: days, last_week: last, week_before: before }) {
     <p class="soft small">${say`${plural(last, "time")} in the last 7 days, ${count(before)} in the 7 days before`}</p></div>`;
 }
 
-/** Render the wordings of a gap, and its queries per day as a table. @param {Api["GapView"]} gap */
+/** Render the wordings of a gap, and its queries per day as a table. The server counts the days in UTC. @param {Api["GapView"]} gap */
 function details({ questions, wordings, per_day: days }) {
-  const asked = days.flatMap((times, index) => (times ? [{ times, at: new Date(Date.now() - (days.length - 1 - index) * DAY).toISOString() }] : []));
+  const asked = days.flatMap((times, index) => (times ? [{ times, day: new Date(Date.now() - (days.length - 1 - index) * DAY).toISOString().slice(0, 10) }] : []));
   return html`<details><summary class="small">${say`${plural(wordings, "wording")} and days`}</summary>
     <ul class="questions" role="list">${questions.map((each) => html`<li><span class="grow" dir="auto">${each.question}</span> <span class="soft small number">${plural(each.times, "time")}</span></li>`)}</ul>
     ${wordings > questions.length ? html`<p class="soft small">${say`${count(wordings - questions.length)} more`}</p>` : nothing}
-    <table class="small"><caption class="hidden">${say`Queries per day`}</caption><thead><tr><th scope="col">${say`day`}</th><th scope="col" class="number">${say`times`}</th></tr></thead>
-      <tbody>${asked.reverse().map(({ at, times }) => html`<tr><th scope="row">${dateOf(at)}</th><td class="number">${count(times)}</td></tr>`)}</tbody></table></details>`;
+    <table class="small"><caption class="hidden">${say`Queries per day`}</caption><thead><tr><th scope="col">${say`day (UTC)`}</th><th scope="col" class="number">${say`times`}</th></tr></thead>
+      <tbody>${asked.reverse().map(({ day, times }) => html`<tr><th scope="row">${dayOf(day)}</th><td class="number">${count(times)}</td></tr>`)}</tbody></table></details>`;
 }

@@ -706,7 +706,6 @@ export default {
   "Show more gaps": "Weitere Lücken anzeigen",
   "The gap is not assigned any more.": "Die Lücke ist nicht mehr zugewiesen.",
   "The gap is open again.": "Die Lücke ist wieder offen.",
-  "day": "Tag",
   "times": "Anzahl",
   "{0} and days": "{0} und Tage",
   "{0} day|{0} days": "{0} Tag|{0} Tage",

@@ -707,7 +707,6 @@ export default {
   "Show more gaps": "显示更多缺口",
   "The gap is not assigned any more.": "该缺口不再分配给任何人。",
   "The gap is open again.": "该缺口已重新打开。",
-  "day": "日期",
   "times": "次数",
   "{0} and days": "{0}及日期",
   "{0} day|{0} days": "{0} 天",
