@@ -126,7 +126,8 @@ def many(deployment):
     for number in range(60):
         question = " ".join(f"{word}{number}" for word in ("moss", "lamp", "tin", "reed", "salt", "kiln"))
         body = {"question": question, "collection": name, "min_score": 1.0}
-        deployment.client.post("/v1/retrieve", json=body).raise_for_status()
+        reply = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()
+        assert reply["metadata"]["query_id"]
     return name
 
 
@@ -209,3 +210,28 @@ async def test_days_of_gap_are_utc_in_any_time_zone(browser, deployment, many):
         await card.locator("summary").click()
         await expect(card.locator("tbody th")).to_have_text(["2 Oct", "1 Oct"])
         await expect(card.locator("tbody td")).to_have_text(["5", "2"])
+
+
+async def test_reopening_answered_gap_reports_that_it_stays(visit, deployment):
+    name = "gaps-answered"
+    deployment.ingest({"cats.md": "# Cats\n\nA cat may not come along to the office.\n"}, collection=name)
+    (document,) = deployment.wait_until_settled(1, collection=name)
+
+    def ask(min_score):
+        body = {"question": "May a cat come along to the office?", "collection": name, "min_score": min_score}
+        reply = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()
+        assert reply["metadata"]["query_id"]
+        return reply["chunks"]
+
+    assert ask(1.0) == []
+    gaps = f"/v1/collections/{name}/gaps"
+    (gap,) = deployment.client.get(gaps).raise_for_status().json()["items"]
+    deployment.client.patch(f"{gaps}/{gap['id']}", json={"resolved_by": document["id"]}).raise_for_status()
+    assert ask(0.0)
+
+    await visit.go(f"/gaps?collection={name}&show=resolved")
+    card = visit.page.locator("li.gap")
+    await expect(card).to_contain_text("Resolved by cats.md")
+    await card.get_by_role("button", name="Reopen").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("The gap stays resolved. Its questions were answered")
+    await expect(card).to_contain_text("Its questions were answered when they were asked last.")

@@ -150,6 +150,12 @@ BUGS = (
         ((".toISOString().slice(0, 10) }]", ".toISOString() }]"),),
     ),
     Bug(
+        "the page says that a gap is open which stays resolved",
+        GAPS_PAGE + "test_reopening_answered_gap_reports_that_it_stays",
+        "api/web/routes/gaps.js",
+        (('if (state !== "resolved") return', "if (state) return"),),
+    ),
+    Bug(
         "an arrow key skips a point of a chart",
         CHARTS + "test_keyboard_reads_value_of_every_minute",
         "api/web/parts/chart.js",

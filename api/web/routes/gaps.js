@@ -74,11 +74,10 @@ function choose(state) {
   redraw();
 }
 
-/** @param {Api["GapView"]} gap @param {Api["GapChange"]} changes @param {string} done */
+/** @param {Api["GapView"]} gap @param {Api["GapChange"]} changes @param {(changed: Api["GapView"]) => string} done returns the notice */
 async function change(gap, changes, done) {
   try {
-    await send("PATCH", `${base()}/${gap.id}`, { body: changes });
-    notify(done);
+    notify(done(await send("PATCH", `${base()}/${gap.id}`, { body: changes })));
     readAt = -INTERVAL;
     await gaps.poll();
   } catch (problem) {
@@ -90,7 +89,7 @@ async function change(gap, changes, done) {
 function assign(gap, event) {
   event.preventDefault();
   const name = String(new FormData(event.target).get("name") ?? "").trim();
-  change(gap, { assigned_to: name || null }, name ? say`Assigned to ${name}.` : say`The gap is not assigned any more.`);
+  change(gap, { assigned_to: name || null }, () => (name ? say`Assigned to ${name}.` : say`The gap is not assigned any more.`));
 }
 
 const newest = latest();
@@ -113,7 +112,15 @@ function typed(gap, event) {
 /** @param {Api["GapView"]} gap @param {Api["DocumentView"]} document */
 function resolve(gap, document) {
   Object.assign(choice, { gap: "", found: null });
-  change(gap, { resolved_by: document.id }, say`Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
+  change(gap, { resolved_by: document.id }, () => say`Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
+}
+
+/** Remove the document that resolved a gap. Only the reply shows whether the gap is open: it is not if its questions were answered since. @param {Api["GapView"]} gap */
+function reopen(gap) {
+  change(gap, { resolved_by: null }, ({ state }) => {
+    if (state !== "resolved") return gap.state === "resolved" ? say`The gap is open again.` : say`The document was removed from the gap.`;
+    return `${say`The gap stays resolved.`} ${say`Its questions were answered when they were asked last.`}`;
+  });
 }
 
 /** Download the table with fetch, because a link cannot carry a key. */
@@ -170,7 +177,7 @@ function one(gap) {
     <div class="tools">
       <form class="tools" @submit=${assigned}><label class="inline">${say`Assigned to`} <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${say`Assign: ${question}`}>${say`Assign`}</button></form>
       ${gap.state === "resolved" ? nothing : html`<label class="inline">${say`Resolved by`} <input type="search" placeholder=${say`Name or id`} @input=${searched}></label>`}
-      ${by ? html`<button aria-label=${say`Reopen: ${question}`} @click=${() => change(gap, { resolved_by: null }, say`The gap is open again.`)}>${gap.state === "resolved" ? say`Reopen` : say`Forget the document`}</button>` : nothing}</div>
+      ${by ? html`<button aria-label=${say`Reopen: ${question}`} @click=${() => reopen(gap)}>${gap.state === "resolved" ? say`Reopen` : say`Forget the document`}</button>` : nothing}</div>
     ${found ? html`<ul role="list">${found.map((each) => html`<li><button class="quiet" dir="auto" @click=${() => resolve(gap, each)}>${nameOf(each)}</button></li>`)}</ul>
       ${found.length ? nothing : html`<p class="soft" role="status">${say`No such document in this collection.`}</p>`}` : nothing}
     ${details(gap)}</li>`;
