@@ -195,7 +195,7 @@ async def test_delayed_grouping_is_read_every_ten_seconds(visit, many):
     assert second - first >= 10_000
 
 
-async def test_days_of_gap_are_utc_in_any_time_zone(browser, deployment, many):
+async def test_gap_days_are_utc_in_any_time_zone(browser, deployment, many):
     async def shorten(route):
         reply = await route.fetch()
         page = await reply.json()
@@ -235,3 +235,44 @@ async def test_reopening_answered_gap_reports_that_it_stays(visit, deployment):
     await card.get_by_role("button", name="Reopen").click()
     await expect(visit.page.locator(".notice")).to_contain_text("The gap stays resolved. Its questions were answered")
     await expect(card).to_contain_text("Its questions were answered when they were asked last.")
+
+
+async def test_changed_gaps_keep_pages_and_pass_focus_on(visit, deployment, many):
+    gaps = f"/v1/collections/{many}/gaps"
+    (assigned, *_) = deployment.client.get(f"{gaps}?state=open").raise_for_status().json()["items"]
+    deployment.client.patch(f"{gaps}/{assigned['id']}", json={"assigned_to": "Eve"}).raise_for_status()
+    count = deployment.client.get(gaps).raise_for_status().json()["counts"]["open"]
+    page = visit.page
+    cards = page.locator("li.gap")
+    await visit.go(f"/gaps?collection={many}")
+    await expect(cards).to_have_count(50)
+    await page.get_by_role("button", name="Show more gaps").click()
+    await expect(cards).to_have_count(count)
+
+    following = await cards.nth(53).locator("strong").inner_text()
+    await cards.nth(52).get_by_label("Assigned to").fill("Ann")
+    await page.keyboard.press("Enter")
+    await expect(cards).to_have_count(count - 1)
+    await expect(cards.nth(52).locator("strong")).to_have_text(following)
+    await expect(cards.nth(52).get_by_label("Assigned to")).to_be_focused()
+
+    following = await cards.nth(53).locator("strong").inner_text()
+    await cards.nth(52).get_by_label("Resolved by").fill("dogs")
+    await cards.nth(52).get_by_role("button", name="dogs").click()
+    await expect(cards).to_have_count(count - 2)
+    await expect(cards.nth(52).locator("strong")).to_have_text(following)
+    await expect(cards.nth(52).get_by_label("Resolved by")).to_be_focused()
+    await expect(page.get_by_role("button", name=f"Open {count - 2}")).to_be_visible()
+    await expect(cards).to_have_count(count - 2)
+
+    await page.get_by_role("button", name=re.compile("^Assigned \\d")).click()
+    card = cards.filter(has_text=assigned["question"])
+    await card.get_by_label("Assigned to").fill("Eva")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".notice")).to_contain_text("Assigned to Eva.")
+    await expect(card.get_by_label("Assigned to")).to_be_focused()
+    await page.get_by_role("button", name=re.compile("^Resolved \\d")).click()
+    await expect(cards).to_have_count(1)
+    await cards.get_by_role("button", name="Reopen").click()
+    await expect(cards).to_have_count(0)
+    await expect(page.locator("#main")).to_be_focused()

@@ -145,7 +145,7 @@ BUGS = (
     ),
     Bug(
         "the days of a gap have the dates of the time zone",
-        GAPS_PAGE + "test_days_of_gap_are_utc_in_any_time_zone",
+        GAPS_PAGE + "test_gap_days_are_utc_in_any_time_zone",
         "api/web/routes/gaps.js",
         ((".toISOString().slice(0, 10) }]", ".toISOString() }]"),),
     ),
@@ -154,6 +154,18 @@ BUGS = (
         GAPS_PAGE + "test_reopening_answered_gap_reports_that_it_stays",
         "api/web/routes/gaps.js",
         (('if (state !== "resolved") return', "if (state) return"),),
+    ),
+    Bug(
+        "a changed gap closes the older pages of the list",
+        GAPS_PAGE + "test_changed_gaps_keep_pages_and_pass_focus_on",
+        "api/web/routes/gaps.js",
+        (("    await gaps.poll();", "    await gaps.load();"),),
+    ),
+    Bug(
+        "the focus is lost when a gap leaves the list",
+        GAPS_PAGE + "test_changed_gaps_keep_pages_and_pass_focus_on",
+        "api/web/routes/gaps.js",
+        (("    next?.focus();\n", ""),),
     ),
     Bug(
         "an arrow key skips a point of a chart",

@@ -74,15 +74,47 @@ function choose(state) {
   redraw();
 }
 
-/** @param {Api["GapView"]} gap @param {Api["GapChange"]} changes @param {(changed: Api["GapView"]) => string} done returns the notice */
+/**
+ * Change a gap. The list keeps its pages and the focus.
+ * @param {Api["GapView"]} gap @param {Api["GapChange"]} changes @param {(changed: Api["GapView"]) => string} done returns the notice
+ */
 async function change(gap, changes, done) {
   try {
-    notify(done(await send("PATCH", `${base()}/${gap.id}`, { body: changes })));
+    const changed = await send("PATCH", `${base()}/${gap.id}`, { body: changes });
+    notify(done(changed));
+    if (choice.gap === gap.id) Object.assign(choice, { gap: "", found: null });
+    show(changed);
     readAt = -INTERVAL;
     await gaps.poll();
   } catch (problem) {
     notify(problem.message, { seconds: 10 });
   }
+}
+
+const cards = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("li.gap"));
+
+/**
+ * Show a changed gap, unless it belongs to another tab now. Then the next gap gets the focus, so that it can be
+ * changed at once.
+ * @param {Api["GapView"]} changed
+ */
+function show(changed) {
+  const { activeElement: focused } = document;
+  const index = [...cards()].findIndex((card) => card.contains(focused));
+  const field = focused?.closest("form") ? "[name=name]" : "[type=search]";
+  /** @param {Api["GapView"]} each */
+  const current = (each) => (each.id !== changed.id ? [each] : changed.state === seen.state ? [changed] : []);
+  const { items, older } = gaps.state;
+  Object.assign(gaps.state, { items: items?.flatMap(current) ?? null, older: older.flatMap(current) });
+  redraw();
+  requestAnimationFrame(() => {
+    if (index < 0 || document.activeElement !== document.body) return;
+    const all = cards();
+    const card = all[Math.min(index, all.length - 1)];
+    /** @type {HTMLElement | null} */
+    const next = card ? card.querySelector(field) ?? card.querySelector("input") : document.getElementById("main");
+    next?.focus();
+  });
 }
 
 /** @param {Api["GapView"]} gap @param {On<HTMLFormElement>} event */
@@ -111,7 +143,6 @@ function typed(gap, event) {
 
 /** @param {Api["GapView"]} gap @param {Api["DocumentView"]} document */
 function resolve(gap, document) {
-  Object.assign(choice, { gap: "", found: null });
   change(gap, { resolved_by: document.id }, () => say`Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
 }
 
