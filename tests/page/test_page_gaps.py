@@ -90,7 +90,8 @@ async def test_page_shows_assigns_resolves_and_exports_gaps(visit, logged, tmp_p
     await expect(page.get_by_role("button", name="Assigned 1")).to_be_visible()  # without a reload
     await page.get_by_role("button", name="Assigned 1").click()
     await expect(cards).to_contain_text("Not answered again after it was resolved by dogs.md")
-    await cards.get_by_role("button", name="Reopen").click()
+    await cards.get_by_role("button", name="Remove the document").click()
+    await expect(page.locator(".notice")).to_contain_text("Document removed.")
     await expect(cards).not_to_contain_text("Not answered again")
 
 

@@ -149,7 +149,7 @@ function resolve(gap, document) {
 /** Remove the document that resolved a gap. Only the reply shows whether the gap is open: it is not if its questions were answered since. @param {Api["GapView"]} gap */
 function reopen(gap) {
   change(gap, { resolved_by: null }, ({ state }) => {
-    if (state !== "resolved") return gap.state === "resolved" ? say`The gap is open again.` : say`The document was removed from the gap.`;
+    if (state !== "resolved") return gap.state === "resolved" ? say`The gap is open again.` : say`Document removed.`;
     return `${say`The gap stays resolved.`} ${say`Its questions were answered when they were asked last.`}`;
   });
 }
@@ -186,7 +186,7 @@ export function view() {
 /** @param {Api["GapPage"] | null} page */
 function empty(page) {
   if (page?.kept_days === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
-  if (seen.state === "assigned") return html`<p class="empty soft">${say`No gap is assigned. Enter a name at an open gap to assign it.`}</p>`;
+  if (seen.state === "assigned") return html`<p class="empty soft">${say`No gap is assigned. To assign an open gap, enter a name.`}</p>`;
   if (seen.state === "resolved") return html`<p class="empty soft">${say`No gap is resolved. Choose the document that answers the questions of a gap to resolve it.`}</p>`;
   return html`<p class="empty soft">${say`No open gaps. Questions that the documents do not answer will appear here in groups.`} ${say`Questions are listed for ${plural(page?.kept_days ?? 0, "day")}.`}</p>`;
 }
@@ -199,6 +199,9 @@ function one(gap) {
   /** @param {On<HTMLInputElement>} event */
   const searched = (event) => typed(id, event);
   const found = choice.gap === id ? choice.found : null;
+  const remove = gap.state === "resolved" ? say`Reopen` : say`Remove the document`;
+  /** @param {string} words of a button */
+  const labelOf = (words) => say`${words}: ${question}`;
   return html`<li class="card gap" aria-label=${question}>
     <p class="bar-line"><strong class="grow" dir="auto">${question}</strong> <span class="number">${plural(gap.times, "time")}</span></p>
     ${trend(gap)}
@@ -206,9 +209,9 @@ function one(gap) {
     ${by ? html`<p class="small">${resolution(gap.state, html`<a dir="auto" href=${`${ROOT}/documents/${by.document_id}`}>${by.external_id}</a>`)}, ${ago(by.at)}</p>`
       : gap.state === "resolved" ? html`<p class="small">${say`Its questions were answered when they were asked last.`}</p>` : nothing}
     <div class="tools">
-      <form class="tools" @submit=${assigned}><label class="inline">${say`Assigned to`} <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${say`Assign: ${question}`}>${say`Assign`}</button></form>
+      <form class="tools" @submit=${assigned}><label class="inline">${say`Assigned to`} <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${labelOf(say`Assign`)}>${say`Assign`}</button></form>
       ${gap.state === "resolved" ? nothing : html`<label class="inline">${say`Resolved by`} <input type="search" placeholder=${say`Name or id`} @input=${searched}></label>`}
-      ${by ? html`<button aria-label=${say`Reopen: ${question}`} @click=${() => reopen(gap)}>${gap.state === "resolved" ? say`Reopen` : say`Forget the document`}</button>` : nothing}</div>
+      ${by ? html`<button aria-label=${labelOf(remove)} @click=${() => reopen(gap)}>${remove}</button>` : nothing}</div>
     ${found ? html`<ul role="list">${found.map((each) => html`<li><button class="quiet" dir="auto" @click=${() => resolve(gap, each)}>${nameOf(each)}</button></li>`)}</ul>
       ${found.length ? nothing : html`<p class="soft" role="status">${say`No such document in this collection.`}</p>`}` : nothing}
     ${details(gap)}</li>`;
