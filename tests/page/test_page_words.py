@@ -1,12 +1,13 @@
 """The page in the languages that it has: German and Chinese browsers, and a choice that persists."""
 
+import asyncio
 import json
 import re
 
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import until, visiting
+from tests.page.conftest import TIMEOUT, until, visiting
 from tests.page.test_page import SCREENS, _require_accessible, ask
 from tests.page.words.catalogues import ENGLISH, catalogue
 
@@ -176,3 +177,32 @@ async def test_translated_screens_are_accessible_and_fit(browser, deployment, lo
             await _require_accessible(visit, path)
         await ask(visit, QUESTION)
         await _require_accessible(visit, "an answer")
+
+
+class LateFile:
+    """A file of the page whose requests wait until `free` is set; `asked` is set by the first one."""
+
+    def __init__(self):
+        self.asked, self.free = asyncio.Event(), asyncio.Event()
+
+    async def handle(self, route):
+        self.asked.set()
+        await self.free.wait()
+        await route.continue_()
+
+
+async def test_late_catalogue_does_not_prevent_preloading(foreign):
+    visit, _ = foreign
+    catalogue = LateFile()
+    modules = []
+    visit.page.on("request", lambda each: modules.append(each.url.rpartition("/")[2]))
+    await visit.page.route("**/words/*.js", catalogue.handle)
+    await visit.page.goto(f"{visit.base}/documents", wait_until="load")
+    await asyncio.wait_for(catalogue.asked.wait(), TIMEOUT / 1000)
+    assert "audit.js" not in modules
+    catalogue.free.set()
+
+    async def is_preloaded():
+        return "audit.js" in modules
+
+    await until(is_preloaded)

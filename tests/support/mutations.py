@@ -210,6 +210,12 @@ BUGS = (
         (("each.results?.rows).reverse();", "each.results?.rows);"),),
     ),
     Bug(
+        "the page in another language loads no screens in the background",
+        "tests/page/test_page_words.py::test_late_catalogue_does_not_prevent_preloading",
+        "api/web/app.js",
+        (('if (document.readyState === "complete")', "if (false)"),),
+    ),
+    Bug(
         "a button of the page has a text that cannot be translated",
         "tests/unit/test_words.py::test_module_shows_no_words_without_translation",
         "api/web/routes/ask.js",
