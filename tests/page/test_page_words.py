@@ -206,3 +206,15 @@ async def test_late_catalogue_does_not_prevent_preloading(foreign):
         return "audit.js" in modules
 
     await until(is_preloaded)
+
+
+async def test_catalogue_is_requested_while_modules_load(foreign):
+    visit, locale = foreign
+    library = LateFile()
+    await visit.page.route("**/vendor/lit-html.js", library.handle)
+    async with visit.page.expect_request("**/words/*.js") as requested:
+        await visit.page.goto(f"{visit.base}/documents", wait_until="commit")
+        await asyncio.wait_for(library.asked.wait(), TIMEOUT / 1000)
+    assert (await requested.value).url.endswith(f"/words/{locale[:2]}.js")
+    library.free.set()
+    await expect(visit.page.locator("h1")).to_have_text(TITLES[locale]["/documents"])

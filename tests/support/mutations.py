@@ -216,6 +216,12 @@ BUGS = (
         (('if (document.readyState === "complete")', "if (false)"),),
     ),
     Bug(
+        "the catalogue of words is requested when all modules are loaded",
+        "tests/page/test_page_words.py::test_catalogue_is_requested_while_modules_load",
+        "api/web/index.html",
+        (('<script type="module" async src="{files}/parts/words.js"></script>\n', ""),),
+    ),
+    Bug(
         "a button of the page has a text that cannot be translated",
         "tests/unit/test_words.py::test_module_shows_no_words_without_translation",
         "api/web/routes/ask.js",
