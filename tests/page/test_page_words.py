@@ -218,3 +218,22 @@ async def test_catalogue_is_requested_while_modules_load(foreign):
     assert (await requested.value).url.endswith(f"/words/{locale[:2]}.js")
     library.free.set()
     await expect(visit.page.locator("h1")).to_have_text(TITLES[locale]["/documents"])
+
+
+async def test_texts_with_two_meanings_have_two_translations(foreign, deployment):
+    visit, locale = foreign
+    page = visit.page
+    chosen, budget, refresh = {
+        "de-DE": ("Satz", "Budget festlegen", "Aktualisieren"),
+        "zh-CN": ("问题集", "设置预算", "刷新"),
+    }[locale]
+    questions = [{"question": QUESTION, "external_ids": ["leave.md"]}]
+    labelled = f"/v1/collections/{COLLECTION}/labelled/words"
+    deployment.client.put(labelled, json={"questions": questions}).raise_for_status()
+    await visit.go(f"/lab/compare?collection={COLLECTION}")
+    await expect(page.locator(".tools label.inline")).to_contain_text(chosen)
+    await visit.go("/limits")
+    await page.locator("summary").click()
+    await expect(page.locator("form.options button")).to_have_text(budget)
+    await visit.go("/audit")
+    await expect(page.get_by_role("button", name=refresh)).to_be_visible()

@@ -41,7 +41,7 @@ export function view() {
   return html`<section class="column wide">
     ${problemCard(problem, () => read())}
     <p class="tools"><label>${say`Changes of`} <select @change=${choose}><option value="">${say`everything`}</option>${OBJECTS.map(([each, words]) => html`<option value=${each} ?selected=${each === seen.object}>${words}</option>`)}</select></label>
-      <button class="quiet" @click=${() => read()}>${say`Read again`}</button></p>
+      <button class="quiet" @click=${() => read()}>${say`Refresh`}</button></p>
     ${items && !items.length ? html`<p class="soft">${say`No changes yet. Changes of keys, budgets, webhooks, collections, builds, sources and gaps are listed here with their author.`}</p>` : nothing}
     ${items?.length ? html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Changes`}><table>
       <thead><tr><th scope="col">${say`time`}</th><th scope="col">${say`by`}</th><th scope="col">${say`change`}</th><th scope="col">${say`fields`}</th></tr></thead>

@@ -87,7 +87,7 @@ const addition = () => html`<details><summary>${say`Set a budget`}</summary><for
   <label>${say`Unit`} <select name="unit">${Object.entries(UNITS).map(([unit, words]) => html`<option value=${unit}>${words}</option>`)}</select></label>
   <label>${say`Period`} <select name="period">${/** @type {const} */ (["month", "day", "total"]).map((period) => html`<option value=${period}>${PERIODS[period]}</option>`)}</select></label>
   <label>${say`Limit`} <input name="limit" type="number" min="0" step="any" required></label>
-  <button class="main" type="submit">${say`Set`}</button></form></details>`;
+  <button class="main" type="submit">${say`Set budget`}</button></form></details>`;
 
 /** Whether the key may change the budget. @param {Api["BudgetView"]} budget */
 const isOurs = (budget) => budget.set_by === "tenant" && may("manage");
