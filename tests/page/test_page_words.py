@@ -237,3 +237,26 @@ async def test_texts_with_two_meanings_have_two_translations(foreign, deployment
     await expect(page.locator("form.options button")).to_have_text(budget)
     await visit.go("/audit")
     await expect(page.get_by_role("button", name=refresh)).to_be_visible()
+
+
+async def test_recorded_changes_are_phrases_of_the_language(foreign):
+    visit, locale = foreign
+    entry = {"id": "8a5d0c3e-51c8-4f6e-9a3b-2b7b8f0c9d11", "made_at": "2026-10-01T09:30:00Z", "changes": {}}
+    actor = {"kind": "key", "name": "admin", "key_id": None}
+    recorded = [("revoke", "key", "reporter"), ("switch", "build", "papers 2"), ("archive", "key", "old")]
+    items = [
+        entry | {"actor": actor, "action": action, "object": kind, "object_name": name}
+        for action, kind, name in recorded
+    ]
+
+    async def fulfil(route):
+        await route.fulfill(json={"items": items, "next_cursor": None})
+
+    await visit.page.route("**/v1/audit*", fulfil)
+    await visit.go("/audit")
+    await expect(visit.page.locator("tbody th")).to_have_text(
+        {
+            "de-DE": ["Schlüssel reporter widerrufen", "Build papers 2 umschalten", "archive Schlüssel old"],
+            "zh-CN": ["吊销密钥 reporter", "切换构建 papers 2", "archive 密钥 old"],
+        }[locale]
+    )

@@ -55,10 +55,21 @@ const written = (value) => (value === null || value === undefined ? "\u2013" : t
 
 /** @type {Record<string, string>} */
 const ACTORS = { "command line": say`command line`, local: say`local program`, operator: say`operator` };
-/** @type {Record<string, string>} */
+/** @type {Record<string, (kind: string, name: unknown) => unknown>} whole phrases, because each language orders their words differently */
 const ACTIONS = {
-  create: say`create`, change: say`change`, delete: say`delete`, revoke: say`revoke`, enable: say`enable`, remove: say`remove`, approve: say`approve`,
-  start: say`start`, pause: say`pause`, resume: say`resume`, switch: say`switch`, cancel: say`cancel`, erase: say`erase`,
+  create: (kind, name) => say`create ${kind} ${name}`,
+  change: (kind, name) => say`change ${kind} ${name}`,
+  delete: (kind, name) => say`delete ${kind} ${name}`,
+  revoke: (kind, name) => say`revoke ${kind} ${name}`,
+  enable: (kind, name) => say`enable ${kind} ${name}`,
+  remove: (kind, name) => say`remove ${kind} ${name}`,
+  approve: (kind, name) => say`approve ${kind} ${name}`,
+  start: (kind, name) => say`start ${kind} ${name}`,
+  pause: (kind, name) => say`pause ${kind} ${name}`,
+  resume: (kind, name) => say`resume ${kind} ${name}`,
+  switch: (kind, name) => say`switch ${kind} ${name}`,
+  cancel: (kind, name) => say`cancel ${kind} ${name}`,
+  erase: (kind, name) => say`erase ${kind} ${name}`,
 };
 /** @type {Record<string, string>} */
 const KINDS = {
@@ -68,8 +79,15 @@ const KINDS = {
 /** @param {Api["AuditEntryView"]} each */
 const actorOf = (each) => each.actor.name ?? ACTORS[each.actor.kind] ?? each.actor.kind;
 
+/** Describe a change. A process of another release may have recorded another action. @param {Api["AuditEntryView"]} each */
+function described({ action, object, object_name: title }) {
+  const kind = KINDS[object] ?? object;
+  const name = html`<span class="name" dir="auto">${title}</span>`;
+  return ACTIONS[action]?.(kind, name) ?? html`${action} ${kind} ${name}`;
+}
+
 /** @param {Api["AuditEntryView"]} each */
 const one = (each) => html`<tr><td><time datetime=${each.made_at} title=${each.made_at}>${ago(each.made_at)}</time></td>
   <td>${each.actor.kind === "operator" ? say`${actorOf(each)} (operator)` : actorOf(each)}</td>
-  <th scope="row">${say`${ACTIONS[each.action] ?? each.action} ${KINDS[each.object] ?? each.object} ${html`<span class="name" dir="auto">${each.object_name}</span>`}`}</th>
+  <th scope="row">${described(each)}</th>
   <td class="small">${Object.entries(each.changes).map(([field, { before, after }]) => html`<div dir="auto">${field.replaceAll("_", " ")}: ${before === null ? nothing : html`${written(before)} \u2192 `}${written(after)}</div>`)}</td></tr>`;
