@@ -120,6 +120,7 @@ CHART = "tests/acceptance/test_chart.py::"
 AUDIT = "tests/integration/test_audit_log.py::"
 GAPS = "tests/integration/test_gaps.py::"
 CONVERSATIONS = "tests/integration/test_conversations.py::"
+BLOCKED_PAGE = "tests/page/test_page_blocked.py::"
 GAPS_PAGE = "tests/page/test_page_gaps.py::"
 HISTORY = "tests/page/test_page_history.py::"
 ORIGINALS = "tests/integration/test_api_documents.py::"
@@ -166,6 +167,18 @@ BUGS = (
         GAPS_PAGE + "test_changed_gaps_keep_pages_and_pass_focus_on",
         "api/web/routes/gaps.js",
         (("    next?.focus();\n", ""),),
+    ),
+    Bug(
+        "the page needs the stores of the browser",
+        BLOCKED_PAGE + "test_key_and_conversation_last_until_page_closes",
+        "api/web/store.js",
+        (("export const isStoring = hasStores();", "export const isStoring = true;"),),
+    ),
+    Bug(
+        "the list of documents waits for a lock that the browser denies",
+        BLOCKED_PAGE + "test_documents_update_live_without_stores",
+        "api/web/events.js",
+        (("if (!navigator.locks || !isStoring)", "if (!navigator.locks)"),),
     ),
     Bug(
         "an arrow key skips a point of a chart",

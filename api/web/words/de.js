@@ -126,6 +126,7 @@ export default {
   "Conversations": "Unterhaltungen",
   "Delete all": "Alle löschen",
   "Delete {0}": "{0} löschen",
+  "Kept until this page is closed: the browser blocks storage.": "Nur bis zum Schließen dieser Seite: Der Browser verhindert das Speichern.",
   "Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.": "Nur bis zum Schließen dieser Seite: Ohne HTTPS kann der Browser sie nicht allein für Ihren Schlüssel speichern.",
   "Move {0} from this browser to the server": "{0} aus diesem Browser auf den Server verschieben",
   "Name of the conversation": "Name der Unterhaltung",
