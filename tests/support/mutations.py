@@ -217,6 +217,12 @@ BUGS = (
         (("each.day === day && isOf(each)", 'each.day === day && each.tier === "standard" && isOf(each)'),),
     ),
     Bug(
+        "the chart of running calls shows their limit",
+        CHARTS + "test_calls_in_flight_equal_status",
+        "api/web/parts/charts.js",
+        (('values: of(name, "running") }', 'values: of(name, "most") }'),),
+    ),
+    Bug(
         "runs are drawn newest first",
         CHARTS + "test_quality_over_runs_equals_evaluations",
         "api/web/parts/trend.js",
