@@ -31,7 +31,7 @@ async def test_key_and_conversation_last_until_page_closes(blocked):
     await enter(page, OURS)
     await asked(page)
     await expect(page.locator(".conversations li")).to_have_count(1)
-    await expect(page.locator(".conversations")).to_contain_text("the browser blocks storage")
+    await expect(page.locator(".conversations")).to_contain_text("closed: the browser cannot store them.")
     await page.get_by_role("link", name="Documents").click()
     await expect(page.locator(".row").first).to_be_visible()
     await expect(page.get_by_role("textbox", name="Key")).to_have_count(0)

@@ -44,7 +44,7 @@ export function conversationList(current, deleted) {
 
 function storageNote() {
   if (stored.days) return say`Stored on the server for your key, for ${plural(stored.days, "day")} after the last change.`;
-  if (!isStoring) return say`Kept until this page is closed: the browser blocks storage.`;
+  if (!isStoring) return say`Kept until this page is closed: the browser cannot store them.`;
   return isLasting ? say`Stored only in this browser, under a digest of this key.` : say`Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.`;
 }
 

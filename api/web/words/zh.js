@@ -127,7 +127,7 @@ export default {
   "Conversations": "对话",
   "Delete all": "全部删除",
   "Delete {0}": "删除 {0}",
-  "Kept until this page is closed: the browser blocks storage.": "保留到关闭此页面：浏览器禁止存储。",
+  "Kept until this page is closed: the browser cannot store them.": "保留到关闭此页面：浏览器无法保存。",
   "Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.": "保留到关闭此页面：没有 HTTPS，浏览器无法只为您的密钥保存。",
   "Move {0} from this browser to the server": "将此浏览器中的 {0} 移到服务器",
   "Name of the conversation": "对话名称",
