@@ -468,7 +468,7 @@ BUGS = (
     ),
     Bug(
         "a conversation is stored for the key that replaced its own",
-        HISTORY + "test_conversation_of_revoked_key_is_never_stored_for_another",
+        HISTORY + "test_revoked_keys_conversation_never_reaches_another_key",
         "api/web/api.js",
         (("if (only !== undefined && only !== usedKey)", "if (only !== undefined && !only)"),),
     ),
