@@ -8,6 +8,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import until, visiting
 from tests.page.test_page import _require_accessible
+from tests.page.test_page_charts import shows
 from tests.page.test_page_late import held
 
 COLLECTION = "gaps-page"
@@ -178,17 +179,15 @@ RECORD_READS = """{
 }"""
 
 
-async def test_delayed_grouping_is_read_every_ten_seconds(visit, many):
-    async def delay(route):
-        reply = await route.fetch()
-        changes = {"ungrouped": 3, "delayed_by": "The budget is used up."}
-        await route.fulfill(response=reply, json=await reply.json() | changes)
+async def test_delayed_grouping_is_read_every_ten_seconds(visit, deployment, many):
+    gaps = deployment.client.get(f"/v1/collections/{many}/gaps?state=open").raise_for_status().json()
+    delayed = {"ungrouped": 3, "delayed_by": "The budget is used up."}
 
     async def is_read_twice():
         return await visit.page.evaluate("readAt.length") > 1
 
     await visit.page.add_init_script(RECORD_READS)
-    await visit.page.route(re.compile(r"/gaps\?state="), delay)
+    await shows(visit.page, re.compile(r"/gaps\?state="), gaps | delayed)
     await visit.go(f"/gaps?collection={many}")
     await expect(visit.page.get_by_text("3 questions still to be grouped")).to_contain_text("The budget is used up.")
     await until(is_read_twice)
@@ -197,15 +196,11 @@ async def test_delayed_grouping_is_read_every_ten_seconds(visit, many):
 
 
 async def test_gap_days_are_utc_in_any_time_zone(browser, deployment, many):
-    async def shorten(route):
-        reply = await route.fetch()
-        page = await reply.json()
-        items = [each | {"per_day": [0, 2, 5]} for each in page["items"]]
-        await route.fulfill(response=reply, json=page | {"items": items})
-
+    gaps = deployment.client.get(f"/v1/collections/{many}/gaps?state=open").raise_for_status().json()
+    gaps["items"] = [each | {"per_day": [0, 2, 5]} for each in gaps["items"]]
     async with visiting(browser, f"http://127.0.0.1:{deployment.port}", timezone_id="Pacific/Honolulu") as visit:
         await visit.page.clock.set_fixed_time("2026-10-02T05:00:00Z")  # the evening before in Honolulu
-        await visit.page.route(re.compile(r"/gaps\?state="), shorten)
+        await shows(visit.page, re.compile(r"/gaps\?state="), gaps)
         await visit.go(f"/gaps?collection={many}")
         card = visit.page.locator("li.gap").first
         await card.locator("summary").click()
