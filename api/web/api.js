@@ -1,5 +1,6 @@
 // Requests to the API: JSON, event streams, and uploads with progress.
 
+import { local, session } from "./store.js";
 import { say } from "./parts/words.js";
 
 /** The path of the API, which a proxy may serve below a prefix. */
@@ -23,18 +24,18 @@ export class Problem extends Error {
 }
 
 export function key() {
-  return sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? "";
+  return session.getItem(KEY) ?? local.getItem(KEY) ?? "";
 }
 
 /** @param {string} value @param {boolean} remember whether the browser stores the key beyond this session */
 export function storeKey(value, remember) {
   forgetKey();
-  (remember ? localStorage : sessionStorage).setItem(KEY, value);
+  (remember ? local : session).setItem(KEY, value);
 }
 
 export function forgetKey() {
-  sessionStorage.removeItem(KEY);
-  localStorage.removeItem(KEY);
+  session.removeItem(KEY);
+  local.removeItem(KEY);
 }
 
 /** @param {() => Promise<void>} ask shows the dialog and resolves when a key was entered */

@@ -143,5 +143,8 @@ document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);
 loadPermissions();
 open(location.href);
-// Load the other screens in the background, so that they open at once.
-addEventListener("load", () => window.setTimeout(() => ROUTES.map(([, load]) => load().catch(() => {})), 1000));
+// Load the other screens in the background, so that they open at once. The document may be complete before this module runs,
+// because it waits for the words of the language.
+const preload = () => window.setTimeout(() => ROUTES.map(([, load]) => load().catch(() => {})), 1000);
+if (document.readyState === "complete") preload();
+else addEventListener("load", preload);

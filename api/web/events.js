@@ -2,6 +2,7 @@
 // A browser opens at most six connections to a server, so one visible tab reads the stream and broadcasts the events.
 
 import { ROOT, follow, key } from "./api.js";
+import { isStoring } from "./store.js";
 
 const PAUSE = 2000; // milliseconds before the next attempt
 
@@ -119,9 +120,9 @@ export function listen(onEvent, onConnection) {
   };
 }
 
-/** Return the channel name shared by the tabs of one key, or an empty string if the browser has no locks, as without HTTPS. @param {string} usedKey */
+/** Return the channel name shared by the tabs of one key, or an empty string if the browser offers no locks, as without HTTPS. @param {string} usedKey */
 async function groupOf(usedKey) {
-  if (!navigator.locks) return "";
+  if (!navigator.locks || !isStoring) return ""; // a browser that blocks stores denies locks, too
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${ROOT} ${usedKey}`));
   return `foreask.events.${new Uint8Array(digest).join("-")}`;
 }

@@ -360,7 +360,7 @@ async def test_deleted_document_leaves_conversations(services, settings, provide
         assert await rows(services) == ["again", "citing"]
 
 
-async def test_scheduler_deletes_what_erasure_missed(services, settings, provider):
+async def test_scheduler_deletes_conversations_that_erasure_missed(services, settings, provider):
     """The previous release does not know the table; a conversation may be stored while its data is erased."""
     async with storing(settings, services) as client:
         leave = await document_of(client)

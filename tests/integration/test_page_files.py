@@ -42,7 +42,8 @@ def test_screen_modules_are_preloaded():
         *("parts/markdown.js", "vendor/marked.js", "parts/cited.js"),
         *("parts/original.js", "parts/pdf.js", "parts/pdf-text.js", "parts/sheet.js"),
         *("vendor/pdfjs/jbig2_nowasm_fallback.js", "vendor/pdfjs/openjpeg_nowasm_fallback.js"),
-        *("parts/conversation-list.js", "parts/transcript.js", "parts/sharing.js", "parts/sample.js"),
+        *("parts/conversation-list.js", "parts/server-conversations.js", "parts/transcript.js"),
+        *("parts/sharing.js", "parts/sample.js"),
         *("words/de.js", "words/zh.js"),
     }
     assert 'import("../parts/submission.js")' in page.files["routes/documents.js"].content.decode()

@@ -97,6 +97,11 @@ async def until(holds: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(0.1)
 
 
+async def drawn(page: Page) -> None:
+    """Wait until the page has drawn its state: it does so in the next frame after each change."""
+    await page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
+
+
 @asynccontextmanager
 async def visiting(browser: Browser, base: str, **options: object) -> AsyncIterator[Visit]:
     context: BrowserContext = await browser.new_context(**options)  # type: ignore[arg-type]

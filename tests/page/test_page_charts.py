@@ -152,16 +152,24 @@ async def test_day_is_summed_by_quarter_of_hour(visit, deployment, throughput):
     assert {row[0][-2:] for row in rows} <= {"00", "15", "30", "45"}
 
 
-async def test_calls_in_flight_equal_status(visit):
-    async with visit.page.expect_response("**/v1/status") as reply:
-        await visit.go("/work")
-    limits = (await (await reply.value).json())["limits"]
-    chart = visit.page.get_by_role("figure", name="Calls in flight")
+async def test_calls_in_flight_equal_status(visit, deployment):
+    status = deployment.client.get("/v1/status").json()
+    [limit, *_] = status["limits"]
+    status["limits"] = [
+        limit | {"name": "llm requests", "in_flight": 7, "in_flight_limit": 9},
+        limit | {"name": "embedding requests", "in_flight": 2, "in_flight_limit": None},
+    ]
+    status["stages"]["generate"] |= {"due": 40, "later": 5}
+    status["stages"]["index"] |= {"due": 3, "later": 1}
+    await shows(visit.page, "**/v1/status", status)
+    await visit.go("/work")
 
-    spoken = await read_along(chart)
+    spoken = await read_along(visit.page.get_by_role("figure", name="Calls in flight"))
 
-    running = next(each["in_flight"] for each in limits if each["name"].startswith("llm"))
-    assert f"language model {running}," in spoken[0]
+    waiting, later = (sum(each[name] for each in status["stages"].values()) for name in ("due", "later"))
+    assert spoken[0].partition(": ")[2] == (
+        f"language model 7, language model limit 9, embedding 2, items waiting {waiting}, waiting for a retry {later}"
+    )
 
 
 async def test_usage_of_days_equals_api(visit, deployment):

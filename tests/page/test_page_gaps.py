@@ -1,12 +1,15 @@
 """Gaps from 500 logged questions: the page groups, assigns, resolves and exports them."""
 
 import csv
+import re
 
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import visiting
+from tests.page.conftest import until, visiting
 from tests.page.test_page import _require_accessible
+from tests.page.test_page_charts import shows
+from tests.page.test_page_late import held
 
 COLLECTION = "gaps-page"
 SUBJECTS = (
@@ -88,7 +91,8 @@ async def test_page_shows_assigns_resolves_and_exports_gaps(visit, logged, tmp_p
     await expect(page.get_by_role("button", name="Assigned 1")).to_be_visible()  # without a reload
     await page.get_by_role("button", name="Assigned 1").click()
     await expect(cards).to_contain_text("Not answered again after it was resolved by dogs.md")
-    await cards.get_by_role("button", name="Reopen").click()
+    await cards.get_by_role("button", name="Remove the document").click()
+    await expect(page.locator(".notice")).to_contain_text("Document removed.")
     await expect(cards).not_to_contain_text("Not answered again")
 
 
@@ -113,3 +117,158 @@ async def test_gaps_are_accessible_on_small_display(browser, logged, scheme):
         await visit.page.get_by_label("Resolved by").first.fill("dogs")
         await expect(visit.page.get_by_role("button", name="Dogs")).to_be_visible()
         await _require_accessible(visit, "gaps")
+
+
+@pytest.fixture(scope="module")
+def many(deployment):
+    """Log 60 questions that the documents do not answer: two pages of gaps. Return the collection's name."""
+    name = "gaps-many"
+    deployment.ingest({"dogs.md": "# Dogs\n\nA dog may come along to the office.\n"}, collection=name)
+    deployment.wait_until_settled(1, collection=name)
+    for number in range(60):
+        question = " ".join(f"{word}{number}" for word in ("moss", "lamp", "tin", "reed", "salt", "kiln"))
+        body = {"question": question, "collection": name, "min_score": 1.0}
+        reply = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()
+        assert reply["metadata"]["query_id"]
+    return name
+
+
+def reads_of_gaps(page):
+    """Return a list that grows with each request of the page for gaps."""
+    requests = []
+    page.on("request", lambda each: "/gaps?state=" in each.url and requests.append(each.url))
+    return requests
+
+
+async def test_screen_closed_before_list_starts_never_polls(visit, deployment):
+    page = visit.page
+    reads = reads_of_gaps(page)
+    async with held(page, "**/v1/collections?limit=200") as late:
+        await visit.go("/gaps")
+        await late.taken()
+        await page.get_by_role("link", name="API", exact=True).click()
+        await expect(page.locator("h1")).to_have_text("API")
+        await late.release_and_wait()
+        assert reads == []
+
+
+async def test_late_change_does_not_poll_closed_screen(visit, many):
+    page = visit.page
+    await visit.go(f"/gaps?collection={many}")
+    card = page.locator("li.gap").first
+    async with held(page, "**/gaps/*", lambda request: request.method == "PATCH") as late:
+        await card.get_by_label("Assigned to").fill("Zoe")
+        await page.keyboard.press("Enter")
+        await late.taken()
+        await page.get_by_role("link", name="API", exact=True).click()
+        await expect(page.locator("h1")).to_have_text("API")
+        reads = reads_of_gaps(page)
+        await late.release_and_wait()
+        await expect(page.locator(".notice")).to_contain_text("Assigned to Zoe.")
+        assert reads == []
+
+
+# Records the time of each request for gaps by the clock of the page.
+RECORD_READS = """{
+    const send = fetch;
+    window.readAt = [];
+    window.fetch = (address, init) => {
+        if (address.includes("/gaps?state=")) readAt.push(performance.now());
+        return send(address, init);
+    };
+}"""
+
+
+async def test_delayed_grouping_is_read_every_ten_seconds(visit, deployment, many):
+    gaps = deployment.client.get(f"/v1/collections/{many}/gaps?state=open").raise_for_status().json()
+    delayed = {"ungrouped": 3, "delayed_by": "The budget is used up."}
+
+    async def is_read_twice():
+        return await visit.page.evaluate("readAt.length") > 1
+
+    await visit.page.add_init_script(RECORD_READS)
+    await shows(visit.page, re.compile(r"/gaps\?state="), gaps | delayed)
+    await visit.go(f"/gaps?collection={many}")
+    await expect(visit.page.get_by_text("3 questions still to be grouped")).to_contain_text("The budget is used up.")
+    await until(is_read_twice)
+    first, second, *_ = await visit.page.evaluate("readAt")
+    assert second - first >= 10_000
+
+
+async def test_gap_days_are_utc_in_any_time_zone(browser, deployment, many):
+    gaps = deployment.client.get(f"/v1/collections/{many}/gaps?state=open").raise_for_status().json()
+    gaps["items"] = [each | {"per_day": [0, 2, 5]} for each in gaps["items"]]
+    async with visiting(browser, f"http://127.0.0.1:{deployment.port}", timezone_id="Pacific/Honolulu") as visit:
+        await visit.page.clock.set_fixed_time("2026-10-02T05:00:00Z")  # the evening before in Honolulu
+        await shows(visit.page, re.compile(r"/gaps\?state="), gaps)
+        await visit.go(f"/gaps?collection={many}")
+        card = visit.page.locator("li.gap").first
+        await card.locator("summary").click()
+        await expect(card.locator("tbody th")).to_have_text(["2 Oct", "1 Oct"])
+        await expect(card.locator("tbody td")).to_have_text(["5", "2"])
+
+
+async def test_reopening_answered_gap_reports_that_it_stays(visit, deployment):
+    name = "gaps-answered"
+    deployment.ingest({"cats.md": "# Cats\n\nA cat may not come along to the office.\n"}, collection=name)
+    (document,) = deployment.wait_until_settled(1, collection=name)
+
+    def ask(min_score):
+        body = {"question": "May a cat come along to the office?", "collection": name, "min_score": min_score}
+        reply = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()
+        assert reply["metadata"]["query_id"]
+        return reply["chunks"]
+
+    assert ask(1.0) == []
+    gaps = f"/v1/collections/{name}/gaps"
+    (gap,) = deployment.client.get(gaps).raise_for_status().json()["items"]
+    deployment.client.patch(f"{gaps}/{gap['id']}", json={"resolved_by": document["id"]}).raise_for_status()
+    assert ask(0.0)
+
+    await visit.go(f"/gaps?collection={name}&show=resolved")
+    card = visit.page.locator("li.gap")
+    await expect(card).to_contain_text("Resolved by cats.md")
+    await card.get_by_role("button", name="Reopen").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("The gap stays resolved. Its questions were answered")
+    await expect(card).to_contain_text("Its questions were answered when they were asked last.")
+
+
+async def test_changed_gaps_keep_pages_and_pass_focus_on(visit, deployment, many):
+    gaps = f"/v1/collections/{many}/gaps"
+    (assigned, *_) = deployment.client.get(f"{gaps}?state=open").raise_for_status().json()["items"]
+    deployment.client.patch(f"{gaps}/{assigned['id']}", json={"assigned_to": "Eve"}).raise_for_status()
+    count = deployment.client.get(gaps).raise_for_status().json()["counts"]["open"]
+    page = visit.page
+    cards = page.locator("li.gap")
+    await visit.go(f"/gaps?collection={many}")
+    await expect(cards).to_have_count(50)
+    await page.get_by_role("button", name="Show more gaps").click()
+    await expect(cards).to_have_count(count)
+
+    following = await cards.nth(53).locator("strong").inner_text()
+    await cards.nth(52).get_by_label("Assigned to").fill("Ann")
+    await page.keyboard.press("Enter")
+    await expect(cards).to_have_count(count - 1)
+    await expect(cards.nth(52).locator("strong")).to_have_text(following)
+    await expect(cards.nth(52).get_by_label("Assigned to")).to_be_focused()
+
+    following = await cards.nth(53).locator("strong").inner_text()
+    await cards.nth(52).get_by_label("Resolved by").fill("dogs")
+    await cards.nth(52).get_by_role("button", name="dogs").click()
+    await expect(cards).to_have_count(count - 2)
+    await expect(cards.nth(52).locator("strong")).to_have_text(following)
+    await expect(cards.nth(52).get_by_label("Resolved by")).to_be_focused()
+    await expect(page.get_by_role("button", name=f"Open {count - 2}")).to_be_visible()
+    await expect(cards).to_have_count(count - 2)
+
+    await page.get_by_role("button", name=re.compile("^Assigned \\d")).click()
+    card = cards.filter(has_text=assigned["question"])
+    await card.get_by_label("Assigned to").fill("Eva")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".notice")).to_contain_text("Assigned to Eva.")
+    await expect(card.get_by_label("Assigned to")).to_be_focused()
+    await page.get_by_role("button", name=re.compile("^Resolved \\d")).click()
+    await expect(cards).to_have_count(1)
+    await cards.get_by_role("button", name="Reopen").click()
+    await expect(cards).to_have_count(0)
+    await expect(page.locator("#main")).to_be_focused()

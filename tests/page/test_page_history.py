@@ -155,7 +155,7 @@ async def test_browsers_conversations_are_moved_on_request_only(browser, storing
         assert await page.evaluate(LOCAL) == 0
 
 
-async def test_conversation_of_revoked_key_is_never_stored_for_another(browser, storing, base):
+async def test_revoked_keys_conversation_never_reaches_another_key(browser, storing, base):
     first, second = (scoped(storing, name, "ask", "read") for name in ("revoked", "next"))
     async with visiting(browser, base, **WIDE) as visit:
         visit.allowed = ("401",)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from playwright.async_api import Error, expect
 
-from tests.page.conftest import TIMEOUT, until
+from tests.page.conftest import TIMEOUT, drawn, until
 from tests.page.test_page import SCREENS, ask
 
 
@@ -23,7 +23,7 @@ def second(deployment):
 
 
 class Held:
-    """Delayed requests: `taken` waits until one is delayed, `release_and_wait` until the page has its reply."""
+    """Delayed requests: `taken` waits until one is delayed, `release_and_wait` until the page shows its reply."""
 
     def __init__(self, page, wanted):
         self.page, self.wanted = page, wanted
@@ -36,6 +36,8 @@ class Held:
         await self._free.wait()
         with suppress(Error):  # the page has cancelled it
             await route.continue_()
+            if response := await route.request.response():
+                await response.finished()
         return self._answered.set()
 
     async def taken(self):
@@ -45,7 +47,7 @@ class Held:
         await self.taken()
         self._free.set()
         await asyncio.wait_for(self._answered.wait(), TIMEOUT / 1000)
-        await self.page.wait_for_timeout(300)
+        await drawn(self.page)
 
     def release(self):
         self._free.set()
@@ -124,9 +126,10 @@ async def test_deleted_late_passage_leaves_newer_open(visit):
     await asyncio.wait_for(taken.wait(), TIMEOUT / 1000)
     await sources.nth(1).click()
     await expect(page.locator("#source-title")).to_have_text("Source 2")
-    async with page.expect_response(lambda reply: reply.status == 404):
+    async with page.expect_response(lambda reply: reply.status == 404) as late:
         free.set()
-    await page.wait_for_timeout(300)
+    await (await late.value).finished()
+    await drawn(page)
     await expect(page.locator("#source-title")).to_have_text("Source 2")
     await expect(page.locator(".notice")).to_have_count(0)
 

@@ -77,7 +77,7 @@ async def test_page_sets_changes_and_deletes_budget(browser, keyed):  # noqa: F8
         await page.get_by_label("Collection").fill("papers")
         await page.get_by_label("Unit").select_option("tokens")
         await page.get_by_label("Limit", exact=True).fill("5000")
-        await page.get_by_role("button", name="Set", exact=True).click()
+        await page.get_by_role("button", name="Set budget", exact=True).click()
         limit = page.get_by_label("Limit of papers, tokens a month", exact=True)
         await expect(limit).to_have_value("5000")
         await _require_accessible(visit, "budgets")

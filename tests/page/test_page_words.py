@@ -1,12 +1,13 @@
 """The page in the languages that it has: German and Chinese browsers, and a choice that persists."""
 
+import asyncio
 import json
 import re
 
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import until, visiting
+from tests.page.conftest import TIMEOUT, until, visiting
 from tests.page.test_page import SCREENS, _require_accessible, ask
 from tests.page.words.catalogues import ENGLISH, catalogue
 
@@ -176,3 +177,86 @@ async def test_translated_screens_are_accessible_and_fit(browser, deployment, lo
             await _require_accessible(visit, path)
         await ask(visit, QUESTION)
         await _require_accessible(visit, "an answer")
+
+
+class LateFile:
+    """A file of the page whose requests wait until `free` is set; `asked` is set by the first one."""
+
+    def __init__(self):
+        self.asked, self.free = asyncio.Event(), asyncio.Event()
+
+    async def handle(self, route):
+        self.asked.set()
+        await self.free.wait()
+        await route.continue_()
+
+
+async def test_late_catalogue_does_not_prevent_preloading(foreign):
+    visit, _ = foreign
+    catalogue = LateFile()
+    modules = []
+    visit.page.on("request", lambda each: modules.append(each.url.rpartition("/")[2]))
+    await visit.page.route("**/words/*.js", catalogue.handle)
+    await visit.page.goto(f"{visit.base}/documents", wait_until="load")
+    await asyncio.wait_for(catalogue.asked.wait(), TIMEOUT / 1000)
+    assert "audit.js" not in modules
+    catalogue.free.set()
+
+    async def is_preloaded():
+        return "audit.js" in modules
+
+    await until(is_preloaded)
+
+
+async def test_catalogue_is_requested_while_modules_load(foreign):
+    visit, locale = foreign
+    library = LateFile()
+    await visit.page.route("**/vendor/lit-html.js", library.handle)
+    async with visit.page.expect_request("**/words/*.js") as requested:
+        await visit.page.goto(f"{visit.base}/documents", wait_until="commit")
+        await asyncio.wait_for(library.asked.wait(), TIMEOUT / 1000)
+    assert (await requested.value).url.endswith(f"/words/{locale[:2]}.js")
+    library.free.set()
+    await expect(visit.page.locator("h1")).to_have_text(TITLES[locale]["/documents"])
+
+
+async def test_texts_with_two_meanings_have_two_translations(foreign, deployment):
+    visit, locale = foreign
+    page = visit.page
+    chosen, budget, refresh = {
+        "de-DE": ("Satz", "Budget festlegen", "Aktualisieren"),
+        "zh-CN": ("问题集", "设置预算", "刷新"),
+    }[locale]
+    questions = [{"question": QUESTION, "external_ids": ["leave.md"]}]
+    labelled = f"/v1/collections/{COLLECTION}/labelled/words"
+    deployment.client.put(labelled, json={"questions": questions}).raise_for_status()
+    await visit.go(f"/lab/compare?collection={COLLECTION}")
+    await expect(page.locator(".tools label.inline")).to_contain_text(chosen)
+    await visit.go("/limits")
+    await page.locator("summary").click()
+    await expect(page.locator("form.options button")).to_have_text(budget)
+    await visit.go("/audit")
+    await expect(page.get_by_role("button", name=refresh)).to_be_visible()
+
+
+async def test_recorded_changes_are_phrases_of_the_language(foreign):
+    visit, locale = foreign
+    entry = {"id": "8a5d0c3e-51c8-4f6e-9a3b-2b7b8f0c9d11", "made_at": "2026-10-01T09:30:00Z", "changes": {}}
+    actor = {"kind": "key", "name": "admin", "key_id": None}
+    recorded = [("revoke", "key", "reporter"), ("switch", "build", "papers 2"), ("archive", "key", "old")]
+    items = [
+        entry | {"actor": actor, "action": action, "object": kind, "object_name": name}
+        for action, kind, name in recorded
+    ]
+
+    async def fulfil(route):
+        await route.fulfill(json={"items": items, "next_cursor": None})
+
+    await visit.page.route("**/v1/audit*", fulfil)
+    await visit.go("/audit")
+    await expect(visit.page.locator("tbody th")).to_have_text(
+        {
+            "de-DE": ["Schlüssel reporter widerrufen", "Build papers 2 umschalten", "archive Schlüssel old"],
+            "zh-CN": ["吊销密钥 reporter", "切换构建 papers 2", "archive 密钥 old"],
+        }[locale]
+    )

@@ -120,10 +120,66 @@ CHART = "tests/acceptance/test_chart.py::"
 AUDIT = "tests/integration/test_audit_log.py::"
 GAPS = "tests/integration/test_gaps.py::"
 CONVERSATIONS = "tests/integration/test_conversations.py::"
+BLOCKED_PAGE = "tests/page/test_page_blocked.py::"
+GAPS_PAGE = "tests/page/test_page_gaps.py::"
 HISTORY = "tests/page/test_page_history.py::"
 ORIGINALS = "tests/integration/test_api_documents.py::"
 CHARTS = "tests/page/test_page_charts.py::"
 BUGS = (
+    Bug(
+        "an action of a closed screen starts its polling again",
+        GAPS_PAGE + "test_late_change_does_not_poll_closed_screen",
+        "api/web/parts/polling.js",
+        (("    if (!isOpen) return;\n", ""),),
+    ),
+    Bug(
+        "late collections start the list of a closed screen",
+        GAPS_PAGE + "test_screen_closed_before_list_starts_never_polls",
+        "api/web/routes/gaps.js",
+        (("if (now === visit) await restart();", "await restart();"),),
+    ),
+    Bug(
+        "gaps are read every two seconds although nothing can be grouped",
+        GAPS_PAGE + "test_delayed_grouping_is_read_every_ten_seconds",
+        "api/web/routes/gaps.js",
+        (("seen.page?.ungrouped && !seen.page.delayed_by", "seen.page?.ungrouped"),),
+    ),
+    Bug(
+        "the days of a gap have the dates of the time zone",
+        GAPS_PAGE + "test_gap_days_are_utc_in_any_time_zone",
+        "api/web/routes/gaps.js",
+        ((".toISOString().slice(0, 10) }]", ".toISOString() }]"),),
+    ),
+    Bug(
+        "the page says that a gap is open which stays resolved",
+        GAPS_PAGE + "test_reopening_answered_gap_reports_that_it_stays",
+        "api/web/routes/gaps.js",
+        (('if (state !== "resolved") return', "if (state) return"),),
+    ),
+    Bug(
+        "a changed gap closes the older pages of the list",
+        GAPS_PAGE + "test_changed_gaps_keep_pages_and_pass_focus_on",
+        "api/web/routes/gaps.js",
+        (("    await gaps.poll();", "    await gaps.load();"),),
+    ),
+    Bug(
+        "the focus is lost when a gap leaves the list",
+        GAPS_PAGE + "test_changed_gaps_keep_pages_and_pass_focus_on",
+        "api/web/routes/gaps.js",
+        (("    next?.focus();\n", ""),),
+    ),
+    Bug(
+        "the page needs the stores of the browser",
+        BLOCKED_PAGE + "test_key_and_conversation_last_until_page_closes",
+        "api/web/store.js",
+        (("export const isStoring = hasStores();", "export const isStoring = true;"),),
+    ),
+    Bug(
+        "the list of documents waits for a lock that the browser denies",
+        BLOCKED_PAGE + "test_documents_update_live_without_stores",
+        "api/web/events.js",
+        (("if (!navigator.locks || !isStoring)", "if (!navigator.locks)"),),
+    ),
     Bug(
         "an arrow key skips a point of a chart",
         CHARTS + "test_keyboard_reads_value_of_every_minute",
@@ -161,10 +217,28 @@ BUGS = (
         (("each.day === day && isOf(each)", 'each.day === day && each.tier === "standard" && isOf(each)'),),
     ),
     Bug(
+        "the chart of running calls shows their limit",
+        CHARTS + "test_calls_in_flight_equal_status",
+        "api/web/parts/charts.js",
+        (('values: of(name, "running") }', 'values: of(name, "most") }'),),
+    ),
+    Bug(
         "runs are drawn newest first",
         CHARTS + "test_quality_over_runs_equals_evaluations",
         "api/web/parts/trend.js",
         (("each.results?.rows).reverse();", "each.results?.rows);"),),
+    ),
+    Bug(
+        "the page in another language loads no screens in the background",
+        "tests/page/test_page_words.py::test_late_catalogue_does_not_prevent_preloading",
+        "api/web/app.js",
+        (('if (document.readyState === "complete")', "if (false)"),),
+    ),
+    Bug(
+        "the catalogue of words is requested when all modules are loaded",
+        "tests/page/test_page_words.py::test_catalogue_is_requested_while_modules_load",
+        "api/web/index.html",
+        (('<script type="module" async src="{files}/parts/words.js"></script>\n', ""),),
     ),
     Bug(
         "a button of the page has a text that cannot be translated",
@@ -394,7 +468,7 @@ BUGS = (
     ),
     Bug(
         "a conversation is stored for the key that replaced its own",
-        HISTORY + "test_conversation_of_revoked_key_is_never_stored_for_another",
+        HISTORY + "test_revoked_keys_conversation_never_reaches_another_key",
         "api/web/api.js",
         (("if (only !== undefined && only !== usedKey)", "if (only !== undefined && !only)"),),
     ),

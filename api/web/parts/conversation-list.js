@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT } from "../api.js";
-import { redraw } from "../store.js";
+import { isStoring, redraw } from "../store.js";
 import { isLasting, matching, moveToServer, nameFrom, remove, store, stored } from "./conversations.js";
 import { ago, plural } from "./format.js";
 import { notify } from "./notice.js";
@@ -44,6 +44,7 @@ export function conversationList(current, deleted) {
 
 function storageNote() {
   if (stored.days) return say`Stored on the server for your key, for ${plural(stored.days, "day")} after the last change.`;
+  if (!isStoring) return say`Kept until this page is closed: the browser cannot store them.`;
   return isLasting ? say`Stored only in this browser, under a digest of this key.` : say`Kept until this page is closed: without HTTPS, the browser cannot store them for your key alone.`;
 }
 

@@ -1,10 +1,10 @@
-// Conversations of each key, stored on the server if it allows that, otherwise in this browser. Without HTTPS, the browser
-// stores them until the page is closed.
+// Conversations of each key, stored on the server if it allows that, otherwise in this browser. Without HTTPS, or
+// if its settings block stores, the browser keeps them until the page is closed.
 // They contain questions, answers and the names of sources, but no passages. Passages are read from the server again, so
 // that a deleted document is not shown.
 
 import { ROOT, key } from "../api.js";
-import { redraw } from "../store.js";
+import { inMemory, isStoring, local, redraw } from "../store.js";
 import { cut } from "./format.js";
 import { server } from "./permissions.js";
 
@@ -16,8 +16,8 @@ const PREFIX = "foreask.conversation.";
 export const MOST = 100; // conversations of a key; the oldest ones are deleted
 const NAME_CHARACTERS = 80;
 
-/** Whether conversations outlive the page: browsers compute digests only over HTTPS and on this computer. */
-export const isLasting = Boolean(globalThis.crypto?.subtle);
+/** Whether conversations outlive the page: browsers compute digests only over HTTPS and on this computer, and may block stores. */
+export const isLasting = isStoring && Boolean(globalThis.crypto?.subtle);
 /**
  * The conversations of the key, newest first. `days`: time for which the server stores them, 0 if this browser does;
  * `inBrowser`: number of conversations that this browser stores although the server does.
@@ -29,30 +29,16 @@ export const stored = { items: [], owner: "", days: 0, inBrowser: 0 };
 let remote;
 let loadedKey = ""; // whose conversations `stored` has
 
-/** @type {Map<string, string>} */
-const memory = new Map();
 let memoryKey = "";
 let keysBefore = 0; // in memory
-const storage = isLasting
-  ? {
-      names: () => Object.keys(localStorage),
-      get: (/** @type {string} */ name) => localStorage.getItem(name),
-      set: (/** @type {string} */ name, /** @type {string} */ value) => localStorage.setItem(name, value),
-      remove: (/** @type {string} */ name) => localStorage.removeItem(name),
-    }
-  : {
-      names: () => [...memory.keys()],
-      get: (/** @type {string} */ name) => memory.get(name) ?? null,
-      set: (/** @type {string} */ name, /** @type {string} */ value) => memory.set(name, value),
-      remove: (/** @type {string} */ name) => memory.delete(name),
-    };
+let storage = isLasting ? local : inMemory();
 
 /** Return the name of the current key's conversations: a part of a digest, from which the key cannot be computed. */
 export async function owner() {
   const usedKey = key();
   if (!isLasting) {
     if (usedKey !== memoryKey) {
-      memory.clear(); // another key must not see them
+      storage = inMemory(); // another key must not see them
       [keysBefore, memoryKey] = [keysBefore + 1, usedKey];
     }
     return `memory${keysBefore}`;
@@ -67,8 +53,8 @@ const nameOf = (id) => `${PREFIX}${stored.owner}.${id}`;
 /** Return the key's conversations in this browser. */
 export function inBrowser() {
   const found = [];
-  for (const name of storage.names()) {
-    const conversation = name.startsWith(nameOf("")) ? parsed(storage.get(name)) : null;
+  for (const name of Object.keys(storage)) {
+    const conversation = name.startsWith(nameOf("")) ? parsed(storage.getItem(name)) : null;
     if (conversation) found.push(conversation);
   }
   return found.sort(newestFirst);
@@ -78,7 +64,7 @@ export function inBrowser() {
 export const newestFirst = (one, other) => other.at - one.at;
 
 /** @param {Conversation} conversation */
-export const removeFromBrowser = ({ id }) => storage.remove(nameOf(id));
+export const removeFromBrowser = ({ id }) => storage.removeItem(nameOf(id));
 
 /** Read this browser's conversations. */
 function read() {
@@ -142,7 +128,7 @@ export async function store(conversation, usedKey = loadedKey) {
   const text = JSON.stringify(conversation);
   for (;;) {
     try {
-      storage.set(nameOf(conversation.id), text);
+      storage.setItem(nameOf(conversation.id), text);
       break;
     } catch {
       const oldest = others.pop();

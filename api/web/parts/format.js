@@ -5,7 +5,7 @@ import { counted, language, locale, say } from "./words.js";
 const numbers = new Intl.NumberFormat(locale);
 const times = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
 const UNITS = /** @type {const} */ ([["day", 86400], ["hour", 3600], ["minute", 60]]);
-const dateLocale = language === "en" ? "en-GB" : locale; // 27 Nov 2026, and 24 hours, in each language
+const dateLocale = language === "en" ? "en-GB" : locale; // English dates put the day first, 27 Nov 2026, and have 24 hours
 
 /** @param {number} value */
 export const count = (value) => numbers.format(value);

@@ -6,20 +6,30 @@ import { notify } from "./notice.js";
 const INTERVAL = 2000; // milliseconds between two polls
 
 /**
- * Return functions that poll until the next stop. A failed poll stores its problem, and the next one waits as long as the
- * server demands.
+ * Return functions that read again until the next stop. A failed read stores its problem, and the next one waits as long
+ * as the server demands. `poll` reads at once, and does nothing after a stop: the screen may have been closed while an
+ * action was waiting for its reply.
  * @param {{problem: any}} state @param {() => Promise<void>} read
  */
 export function polling(state, read) {
   let clock = 0;
   let visit = 0; // ends the polling of an earlier visit
+  let isOpen = false;
 
   function stop() {
     clearTimeout(clock);
     visit += 1;
+    isOpen = false;
+  }
+
+  function start() {
+    stop();
+    isOpen = true;
+    return poll();
   }
 
   async function poll() {
+    if (!isOpen) return;
     const now = visit;
     if (!document.hidden) {
       try {
@@ -35,7 +45,7 @@ export function polling(state, read) {
     clock = window.setTimeout(poll, Math.max(INTERVAL, (state.problem?.again ?? 0) - Date.now()));
   }
 
-  return { poll, stop };
+  return { start, poll, stop };
 }
 
 /** @template T @typedef {{items: T[], next_cursor: string | null}} Page */
@@ -49,7 +59,7 @@ export function polling(state, read) {
 export function polledList(readFirst, readOlder, readMore) {
   /** @type {{items: T[] | null, next: string | null, older: T[], problem: any}} */
   const state = { items: null, next: null, older: [], problem: null };
-  const { poll, stop } = polling(state, async () => {
+  const { start, poll, stop } = polling(state, async () => {
     const page = await readFirst();
     state.items = page.items;
     if (!state.older.length) state.next = page.next_cursor;
@@ -57,9 +67,8 @@ export function polledList(readFirst, readOlder, readMore) {
   });
 
   async function load() {
-    stop();
     Object.assign(state, { older: [], next: null });
-    await poll();
+    await start();
   }
 
   async function more() {

@@ -81,7 +81,7 @@ async function change(request) {
     return true;
   } catch (problem) {
     notify(problem.status === 413 ? say`This conversation is too long to be stored.` : problem.message);
-    loadConversations(true).then(redraw); // the list shows what is stored
+    loadConversations(true).then(redraw); // the list shows the stored conversations
     return false;
   } finally {
     changes += 1;

@@ -44,7 +44,8 @@ async function loaded(wanted) {
   }
 }
 
-// Modules that import this one are evaluated when the catalogue is loaded, so their constants may contain words.
+// Modules that import this one are evaluated when the catalogue is loaded, so their constants may contain words. The document
+// loads this module on its own, too, so that it requests the catalogue while the other modules arrive.
 const [language, catalogue] = await loaded(/** @type {Language} */ (chosenLanguage()) || negotiated(navigator.languages));
 export { language };
 

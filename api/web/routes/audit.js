@@ -41,7 +41,7 @@ export function view() {
   return html`<section class="column wide">
     ${problemCard(problem, () => read())}
     <p class="tools"><label>${say`Changes of`} <select @change=${choose}><option value="">${say`everything`}</option>${OBJECTS.map(([each, words]) => html`<option value=${each} ?selected=${each === seen.object}>${words}</option>`)}</select></label>
-      <button class="quiet" @click=${() => read()}>${say`Read again`}</button></p>
+      <button class="quiet" @click=${() => read()}>${say`Refresh`}</button></p>
     ${items && !items.length ? html`<p class="soft">${say`No changes yet. Changes of keys, budgets, webhooks, collections, builds, sources and gaps are listed here with their author.`}</p>` : nothing}
     ${items?.length ? html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Changes`}><table>
       <thead><tr><th scope="col">${say`time`}</th><th scope="col">${say`by`}</th><th scope="col">${say`change`}</th><th scope="col">${say`fields`}</th></tr></thead>
@@ -55,10 +55,21 @@ const written = (value) => (value === null || value === undefined ? "\u2013" : t
 
 /** @type {Record<string, string>} */
 const ACTORS = { "command line": say`command line`, local: say`local program`, operator: say`operator` };
-/** @type {Record<string, string>} */
+/** @type {Record<string, (kind: string, name: unknown) => unknown>} whole phrases, because each language orders their words differently */
 const ACTIONS = {
-  create: say`create`, change: say`change`, delete: say`delete`, revoke: say`revoke`, enable: say`enable`, remove: say`remove`, approve: say`approve`,
-  start: say`start`, pause: say`pause`, resume: say`resume`, switch: say`switch`, cancel: say`cancel`, erase: say`erase`,
+  create: (kind, name) => say`create ${kind} ${name}`,
+  change: (kind, name) => say`change ${kind} ${name}`,
+  delete: (kind, name) => say`delete ${kind} ${name}`,
+  revoke: (kind, name) => say`revoke ${kind} ${name}`,
+  enable: (kind, name) => say`enable ${kind} ${name}`,
+  remove: (kind, name) => say`remove ${kind} ${name}`,
+  approve: (kind, name) => say`approve ${kind} ${name}`,
+  start: (kind, name) => say`start ${kind} ${name}`,
+  pause: (kind, name) => say`pause ${kind} ${name}`,
+  resume: (kind, name) => say`resume ${kind} ${name}`,
+  switch: (kind, name) => say`switch ${kind} ${name}`,
+  cancel: (kind, name) => say`cancel ${kind} ${name}`,
+  erase: (kind, name) => say`erase ${kind} ${name}`,
 };
 /** @type {Record<string, string>} */
 const KINDS = {
@@ -68,8 +79,15 @@ const KINDS = {
 /** @param {Api["AuditEntryView"]} each */
 const actorOf = (each) => each.actor.name ?? ACTORS[each.actor.kind] ?? each.actor.kind;
 
+/** Describe a change. A process of another release may have recorded another action. @param {Api["AuditEntryView"]} each */
+function described({ action, object, object_name: title }) {
+  const kind = KINDS[object] ?? object;
+  const name = html`<span class="name" dir="auto">${title}</span>`;
+  return ACTIONS[action]?.(kind, name) ?? html`${action} ${kind} ${name}`;
+}
+
 /** @param {Api["AuditEntryView"]} each */
 const one = (each) => html`<tr><td><time datetime=${each.made_at} title=${each.made_at}>${ago(each.made_at)}</time></td>
   <td>${each.actor.kind === "operator" ? say`${actorOf(each)} (operator)` : actorOf(each)}</td>
-  <th scope="row">${say`${ACTIONS[each.action] ?? each.action} ${KINDS[each.object] ?? each.object} ${html`<span class="name" dir="auto">${each.object_name}</span>`}`}</th>
+  <th scope="row">${described(each)}</th>
   <td class="small">${Object.entries(each.changes).map(([field, { before, after }]) => html`<div dir="auto">${field.replaceAll("_", " ")}: ${before === null ? nothing : html`${written(before)} \u2192 `}${written(after)}</div>`)}</td></tr>`;

@@ -354,7 +354,7 @@ function askedOf(chunk) {
   if (asked.chunk !== chunk.id) readAsked(chunk.id, collection);
   return html`<h3>${say`Asked by users`}</h3>
     ${asked.items?.length ? html`<ul class="questions" role="list" aria-label=${say`Asked by users`}>${asked.items.map(askedQuestion)}</ul>` : nothing}
-    ${asked.items && !asked.items.length ? html`<p class="soft">${say`No question found this chunk first.`}</p>` : nothing}
+    ${asked.items && !asked.items.length ? html`<p class="soft">${say`This chunk was not the first result of any question.`}</p>` : nothing}
     ${problemCard(asked.problem, () => readAsked(chunk.id, collection))}`;
 }
 

@@ -6,7 +6,7 @@ import { ROOT, bytes, get, latest, send } from "../api.js";
 import { redraw } from "../store.js";
 import { columns } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { ago, count, dateOf, nameOf, plural, score } from "../parts/format.js";
+import { ago, count, dayOf, nameOf, plural, score } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polledList } from "../parts/polling.js";
 import { say } from "../parts/words.js";
@@ -15,7 +15,7 @@ export const title = say`Gaps`;
 export const titled = true;
 const STATES = /** @type {const} */ ([["open", say`Open`], ["assigned", say`Assigned`], ["resolved", say`Resolved`]]);
 const DAY = 86_400_000; // milliseconds
-const INTERVAL = 10_000; // milliseconds between two reads, unless questions are being grouped
+const INTERVAL = 10_000; // milliseconds between two reads, unless each read adds questions to groups
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** @type {{state: string, page: Api["GapPage"] | null}} */
@@ -29,9 +29,11 @@ const address = (more) => `${base()}?state=${seen.state}${more}`;
 
 const latestPage = latest();
 let readAt = -INTERVAL; // a full log costs the server 0.2 s of processor time
+let visit = 0; // number of the latest visit: another screen may be open when the collections arrive
 const gaps = polledList(
   async () => {
-    if (seen.page && !seen.page.ungrouped && performance.now() - readAt < INTERVAL) return seen.page;
+    const isGrouping = seen.page?.ungrouped && !seen.page.delayed_by;
+    if (seen.page && !isGrouping && performance.now() - readAt < INTERVAL) return seen.page;
     seen.page = await latestPage(get(address("")));
     readAt = performance.now();
     return seen.page;
@@ -42,13 +44,18 @@ const gaps = polledList(
 
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
+  visit += 1;
+  const now = visit;
   const requested = query.get("show");
   seen.state = STATES.find(([state]) => state === requested)?.[0] ?? "open";
   await loadCollections().catch((problem) => (gaps.state.problem = problem));
-  await restart();
+  if (now === visit) await restart();
 }
 
-export const { unload } = gaps;
+export function unload() {
+  visit += 1;
+  gaps.unload();
+}
 
 function restart() {
   Object.assign(gaps.state, { items: null });
@@ -67,23 +74,54 @@ function choose(state) {
   redraw();
 }
 
-/** @param {Api["GapView"]} gap @param {Api["GapChange"]} changes @param {string} done */
+/**
+ * Change a gap. The list keeps its pages and the focus.
+ * @param {Api["GapView"]} gap @param {Api["GapChange"]} changes @param {(changed: Api["GapView"]) => string} done returns the notice
+ */
 async function change(gap, changes, done) {
   try {
-    await send("PATCH", `${base()}/${gap.id}`, { body: changes });
-    notify(done);
+    const changed = await send("PATCH", `${base()}/${gap.id}`, { body: changes });
+    notify(done(changed));
+    if (choice.gap === gap.id) Object.assign(choice, { gap: "", found: null });
+    show(changed);
     readAt = -INTERVAL;
-    await gaps.load();
+    await gaps.poll();
   } catch (problem) {
     notify(problem.message, { seconds: 10 });
   }
+}
+
+const cards = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("li.gap"));
+
+/**
+ * Show a changed gap, unless it belongs to another tab now. Then the next gap gets the focus, so that it can be
+ * changed at once.
+ * @param {Api["GapView"]} changed
+ */
+function show(changed) {
+  const { activeElement: focused } = document;
+  const index = [...cards()].findIndex((card) => card.contains(focused));
+  const field = focused?.closest("form") ? "[name=name]" : "[type=search]";
+  /** @param {Api["GapView"]} each */
+  const current = (each) => (each.id !== changed.id ? [each] : changed.state === seen.state ? [changed] : []);
+  const { items, older } = gaps.state;
+  Object.assign(gaps.state, { items: items?.flatMap(current) ?? null, older: older.flatMap(current) });
+  redraw();
+  requestAnimationFrame(() => {
+    if (index < 0 || document.activeElement !== document.body) return;
+    const all = cards();
+    const card = all[Math.min(index, all.length - 1)];
+    /** @type {HTMLElement | null} */
+    const next = card ? card.querySelector(field) ?? card.querySelector("input") : document.getElementById("main");
+    next?.focus();
+  });
 }
 
 /** @param {Api["GapView"]} gap @param {On<HTMLFormElement>} event */
 function assign(gap, event) {
   event.preventDefault();
   const name = String(new FormData(event.target).get("name") ?? "").trim();
-  change(gap, { assigned_to: name || null }, name ? say`Assigned to ${name}.` : say`The gap is not assigned any more.`);
+  change(gap, { assigned_to: name || null }, () => (name ? say`Assigned to ${name}.` : say`The gap is not assigned any more.`));
 }
 
 const newest = latest();
@@ -105,8 +143,15 @@ function typed(gap, event) {
 
 /** @param {Api["GapView"]} gap @param {Api["DocumentView"]} document */
 function resolve(gap, document) {
-  Object.assign(choice, { gap: "", found: null });
-  change(gap, { resolved_by: document.id }, say`Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
+  change(gap, { resolved_by: document.id }, () => say`Resolved by \u201c${nameOf(document)}\u201d. The gap opens again if a question is not answered.`);
+}
+
+/** Remove the document that resolved a gap. Only the reply shows whether the gap is open: it is not if its questions were answered since. @param {Api["GapView"]} gap */
+function reopen(gap) {
+  change(gap, { resolved_by: null }, ({ state }) => {
+    if (state !== "resolved") return gap.state === "resolved" ? say`The gap is open again.` : say`Document removed.`;
+    return `${say`The gap stays resolved.`} ${say`Its questions were answered when they were asked last.`}`;
+  });
 }
 
 /** Download the table with fetch, because a link cannot carry a key. */
@@ -141,7 +186,7 @@ export function view() {
 /** @param {Api["GapPage"] | null} page */
 function empty(page) {
   if (page?.kept_days === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
-  if (seen.state === "assigned") return html`<p class="empty soft">${say`No gap is assigned. Enter a name at an open gap to assign it.`}</p>`;
+  if (seen.state === "assigned") return html`<p class="empty soft">${say`No gap is assigned. To assign an open gap, enter a name.`}</p>`;
   if (seen.state === "resolved") return html`<p class="empty soft">${say`No gap is resolved. Choose the document that answers the questions of a gap to resolve it.`}</p>`;
   return html`<p class="empty soft">${say`No open gaps. Questions that the documents do not answer will appear here in groups.`} ${say`Questions are listed for ${plural(page?.kept_days ?? 0, "day")}.`}</p>`;
 }
@@ -154,6 +199,9 @@ function one(gap) {
   /** @param {On<HTMLInputElement>} event */
   const searched = (event) => typed(id, event);
   const found = choice.gap === id ? choice.found : null;
+  const remove = gap.state === "resolved" ? say`Reopen` : say`Remove the document`;
+  /** @param {string} words of a button */
+  const labelOf = (words) => say`${words}: ${question}`;
   return html`<li class="card gap" aria-label=${question}>
     <p class="bar-line"><strong class="grow" dir="auto">${question}</strong> <span class="number">${plural(gap.times, "time")}</span></p>
     ${trend(gap)}
@@ -161,9 +209,9 @@ function one(gap) {
     ${by ? html`<p class="small">${resolution(gap.state, html`<a dir="auto" href=${`${ROOT}/documents/${by.document_id}`}>${by.external_id}</a>`)}, ${ago(by.at)}</p>`
       : gap.state === "resolved" ? html`<p class="small">${say`Its questions were answered when they were asked last.`}</p>` : nothing}
     <div class="tools">
-      <form class="tools" @submit=${assigned}><label class="inline">${say`Assigned to`} <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${say`Assign: ${question}`}>${say`Assign`}</button></form>
+      <form class="tools" @submit=${assigned}><label class="inline">${say`Assigned to`} <input name="name" maxlength="100" .defaultValue=${name ?? ""}></label><button type="submit" aria-label=${labelOf(say`Assign`)}>${say`Assign`}</button></form>
       ${gap.state === "resolved" ? nothing : html`<label class="inline">${say`Resolved by`} <input type="search" placeholder=${say`Name or id`} @input=${searched}></label>`}
-      ${by ? html`<button aria-label=${say`Reopen: ${question}`} @click=${() => change(gap, { resolved_by: null }, say`The gap is open again.`)}>${gap.state === "resolved" ? say`Reopen` : say`Forget the document`}</button>` : nothing}</div>
+      ${by ? html`<button aria-label=${labelOf(remove)} @click=${() => reopen(gap)}>${remove}</button>` : nothing}</div>
     ${found ? html`<ul role="list">${found.map((each) => html`<li><button class="quiet" dir="auto" @click=${() => resolve(gap, each)}>${nameOf(each)}</button></li>`)}</ul>
       ${found.length ? nothing : html`<p class="soft" role="status">${say`No such document in this collection.`}</p>`}` : nothing}
     ${details(gap)}</li>`;
@@ -178,12 +226,12 @@ function trend({ per_day: days, last_week: last, week_before: before }) {
     <p class="soft small">${say`${plural(last, "time")} in the last 7 days, ${count(before)} in the 7 days before`}</p></div>`;
 }
 
-/** Render the wordings of a gap, and its queries per day as a table. @param {Api["GapView"]} gap */
+/** Render the wordings of a gap, and its queries per day as a table. The server counts the days in UTC. @param {Api["GapView"]} gap */
 function details({ questions, wordings, per_day: days }) {
-  const asked = days.flatMap((times, index) => (times ? [{ times, at: new Date(Date.now() - (days.length - 1 - index) * DAY).toISOString() }] : []));
+  const asked = days.flatMap((times, index) => (times ? [{ times, day: new Date(Date.now() - (days.length - 1 - index) * DAY).toISOString().slice(0, 10) }] : []));
   return html`<details><summary class="small">${say`${plural(wordings, "wording")} and days`}</summary>
     <ul class="questions" role="list">${questions.map((each) => html`<li><span class="grow" dir="auto">${each.question}</span> <span class="soft small number">${plural(each.times, "time")}</span></li>`)}</ul>
     ${wordings > questions.length ? html`<p class="soft small">${say`${count(wordings - questions.length)} more`}</p>` : nothing}
-    <table class="small"><caption class="hidden">${say`Queries per day`}</caption><thead><tr><th scope="col">${say`day`}</th><th scope="col" class="number">${say`times`}</th></tr></thead>
-      <tbody>${asked.reverse().map(({ at, times }) => html`<tr><th scope="row">${dateOf(at)}</th><td class="number">${count(times)}</td></tr>`)}</tbody></table></details>`;
+    <table class="small"><caption class="hidden">${say`Queries per day`}</caption><thead><tr><th scope="col">${say`day (UTC)`}</th><th scope="col" class="number">${say`times`}</th></tr></thead>
+      <tbody>${asked.reverse().map(({ day, times }) => html`<tr><th scope="row">${dayOf(day)}</th><td class="number">${count(times)}</td></tr>`)}</tbody></table></details>`;
 }

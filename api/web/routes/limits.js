@@ -22,14 +22,14 @@ const LIMITS = /** @type {const} */ ([["requests_per_second", say`Requests per s
 
 /** @type {{budgets: Api["BudgetView"][] | null, limits: Api["LimitsView"] | null, names: string[], problem: any}} */
 const seen = { budgets: null, limits: null, names: [], problem: null };
-const { poll, stop } = polling(seen, async () => {
+const { start, poll, stop } = polling(seen, async () => {
   seen.budgets = (await get("/v1/budgets")).items;
 });
 
 export async function load() {
   server().then((me) => ((seen.limits = me?.limits ?? null), redraw()));
   get("/v1/collections?limit=200").then(({ items }) => ((seen.names = items.map((each) => each.name)), redraw()), () => {});
-  await poll();
+  await start();
 }
 
 export const unload = stop;
@@ -87,7 +87,7 @@ const addition = () => html`<details><summary>${say`Set a budget`}</summary><for
   <label>${say`Unit`} <select name="unit">${Object.entries(UNITS).map(([unit, words]) => html`<option value=${unit}>${words}</option>`)}</select></label>
   <label>${say`Period`} <select name="period">${/** @type {const} */ (["month", "day", "total"]).map((period) => html`<option value=${period}>${PERIODS[period]}</option>`)}</select></label>
   <label>${say`Limit`} <input name="limit" type="number" min="0" step="any" required></label>
-  <button class="main" type="submit">${say`Set`}</button></form></details>`;
+  <button class="main" type="submit">${say`Set budget`}</button></form></details>`;
 
 /** Whether the key may change the budget. @param {Api["BudgetView"]} budget */
 const isOurs = (budget) => budget.set_by === "tenant" && may("manage");

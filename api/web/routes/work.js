@@ -31,13 +31,12 @@ const work = { status: null, reasons: [], problem: null, cause: "", spoken: "" }
 let spokenAt = -SPOKEN;
 let polls = 0;
 
-const { poll, stop } = polling(work, read);
+const { start, poll, stop } = polling(work, read);
 export const unload = stop;
 
 export async function load() {
-  stop();
   if (may("manage")) loadWebhooks();
-  await poll();
+  await start();
 }
 
 async function read() {
