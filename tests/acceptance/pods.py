@@ -87,9 +87,7 @@ def start_process(node: Node, pod: Pod) -> None:
 
 def check_confinement(node: Node, pod: Pod) -> None:
     """Check the user, capabilities and file systems of a pod from its inside."""
-    status = dict(
-        line.partition(":")[::2] for line in node.inside(pod, "cat", "/proc/1/status").stdout.splitlines()
-    )
+    status = dict(line.partition(":")[::2] for line in node.inside(pod, "cat", "/proc/1/status").stdout.splitlines())
     user, group = str(pod.security["runAsUser"]), str(pod.security["runAsGroup"])
     assert user != "0"
     assert status["Uid"].split() == [user] * 4, f"{pod.name}: {status['Uid']}"

@@ -228,7 +228,11 @@ class Node:
         self.command("network", "create", "--label", _LABEL, PROJECT)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error:
+            for name in sorted(self.running()):
+                done = self.attempt("logs", "--tail", "50", f"{PROJECT}-{name}")
+                print(f"{name}:\n{done.stdout}{done.stderr}", flush=True)
         self._http.close()
         self._remove()
 
