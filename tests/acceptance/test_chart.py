@@ -39,6 +39,7 @@ from tests.support.chart import (
 from tests.support.chart_rules import PROCESSES, is_process, matches, violations
 from tests.support.deployment import ROOT
 from tests.support.pairwise import pairs, pairwise
+from tests.support.pods import arguments, rendered_pods
 
 MODELS = {"FOREASK_LLM_MODEL": "scripted", "FOREASK_EMBEDDING_MODEL": "scripted-embedding"}
 QDRANT = {"FOREASK_QDRANT_URL": "http://qdrant:6333"}
@@ -531,6 +532,13 @@ def test_tried_engines_have_separate_folders():
 def test_tried_engines_have_images_of_compose():
     values = yaml.safe_load((CHART / "values.yaml").read_text())["try"]
     assert {name: values[f"{name}Image"] for name in ENGINES} == {name: SERVICES[name]["image"] for name in ENGINES}
+
+
+def test_tried_pods_become_confined_containers():
+    for pod in rendered_pods(render(values_of("try"))).values():
+        for container in (*pod.spec.get("initContainers", []), pod.container):
+            options = arguments(pod, container)  # fails if a field is not applied by `make chart-test`
+            assert {"--user", "--read-only", "no-new-privileges", "--cap-drop", "--memory"} <= set(options), pod.name
 
 
 def test_alerts_and_dashboard_equal_files_of_deploy():

@@ -26,7 +26,7 @@ from tests.support.deployment import ROOT
 PROJECT = "foreask-chart-test"
 KILLED = 128 + 9  # exit code after SIGKILL
 _LABEL = f"project={PROJECT}"
-_INIT_ATTEMPTS = 3
+_INIT = "-init"  # follows the pod's name
 _CPU_SHARES = 1024  # of one CPU
 # Fields that are applied, or that concern the scheduler, the registry and the API server only. An unknown field fails.
 _SPEC = {
@@ -230,8 +230,8 @@ class Node:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if error:
-            for name in sorted(self.running()):
-                done = self.attempt("logs", "--tail", "50", f"{PROJECT}-{name}")
+            for name in self._containers("--all"):
+                done = self.attempt("logs", "--tail", "50", name)
                 print(f"{name}:\n{done.stdout}{done.stderr}", flush=True)
         self._http.close()
         self._remove()
@@ -278,15 +278,16 @@ class Node:
             *("--entrypoint", "python", image, "-m", "tests.support.provider", "--host", "0.0.0.0", "--port", "8080"),
         )
 
-    def run_init_containers(self, pod: Pod) -> None:
-        """Run the init containers, one after the other; repeat a failed one."""
-        for container in pod.spec.get("initContainers", []):
-            for _ in range(_INIT_ATTEMPTS):
-                done = self.attempt("run", "--rm", *self._identity(pod, "-init"), *arguments(pod, container))
-                if done.returncode == 0:
-                    break
-            else:
-                raise AssertionError(f"the init container of {pod.name} failed:\n{done.stdout}{done.stderr}")
+    def start_init_container(self, pod: Pod) -> None:
+        (container,) = pod.spec["initContainers"]
+        self.command("run", "--detach", *self._identity(pod, _INIT), *arguments(pod, container))
+
+    def finish_init_container(self, pod: Pod) -> None:
+        """Wait until the init container has exited with 0, and remove it."""
+        name = _name(pod) + _INIT
+        code = self.command("wait", name).strip()
+        assert code == "0", f"{name} exited with {code}"
+        self.command("rm", name)
 
     def start(self, pod: Pod) -> None:
         """Start the main container of a pod."""
@@ -304,8 +305,11 @@ class Node:
 
     def running(self) -> set[str]:
         """Return the names of the running containers: of a pod, of the provider, or of a pod with `-init`."""
-        names = self.command("ps", "--filter", f"label={_LABEL}", "--format", "{{.Names}}").split()
-        return {name.removeprefix(f"{PROJECT}-") for name in names}
+        return {name.removeprefix(f"{PROJECT}-") for name in self._containers()}
+
+    def _containers(self, *options: str) -> list[str]:
+        format_ = ("--format", "{{.Names}}")
+        return sorted(self.command("ps", *options, "--filter", f"label={_LABEL}", *format_).split())
 
     def inside(self, pod: Pod, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the main container of a pod."""
@@ -321,8 +325,7 @@ class Node:
 
     def memory(self) -> str:
         """Return a line with the memory and the limit of each running container."""
-        names = [f"{PROJECT}-{name}" for name in sorted(self.running())]
-        return self.command("stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}", *names)
+        return self.command("stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}", *self._containers())
 
     def stop(self, pod: Pod) -> int:
         """Send the signal that stops a pod, and SIGKILL after its grace period; return its exit code."""
