@@ -65,8 +65,9 @@ def start_processes(node: Node, pods: Sequence[Pod], job: Pod) -> None:
     """Start the init containers, the schema Job, for which they wait, and then the processes."""
     for pod in pods:
         node.start_init_container(pod)
-    waiting = {f"{pod.name}-init" for pod in pods}
-    eventually("all init containers wait for the schema", lambda: waiting <= node.running())
+    done_early = {f"{pod.name}-init" for pod in pods} - node.running()
+    assert not done_early, f"these did not wait for the schema: {sorted(done_early)}"
+    say("all init containers wait for the schema")
     done = node.finish(job)
     assert done.returncode == 0, done.stdout + done.stderr
     say("the Job has updated the schema")
