@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from tests.acceptance.containers import use
 from tests.support.chart import RELEASE, render, values_of
 from tests.support.chart_rules import PROCESSES
@@ -61,13 +62,11 @@ def start_engines(node: Node, pods: Sequence[Pod]) -> None:
         await_started(node, pod)
 
 
-def start_processes(node: Node, pods: Sequence[Pod], job: Pod) -> None:
+def start_processes(node: Node, pods: Sequence[Pod], job: Pod, database: Pod) -> None:
     """Start the init containers, the schema Job, for which they wait, and then the processes."""
     for pod in pods:
         node.start_init_container(pod)
-    done_early = {f"{pod.name}-init" for pod in pods} - node.running()
-    assert not done_early, f"these did not wait for the schema: {sorted(done_early)}"
-    say("all init containers wait for the schema")
+    eventually("all init containers wait for the schema", lambda: schema_is_awaited(node, pods, database))
     done = node.finish(job)
     assert done.returncode == 0, done.stdout + done.stderr
     say("the Job has updated the schema")
@@ -76,6 +75,18 @@ def start_processes(node: Node, pods: Sequence[Pod], job: Pod) -> None:
         node.start(pod)
     for pod in pods:
         await_started(node, pod)
+
+
+def schema_is_awaited(node: Node, pods: Sequence[Pod], database: Pod) -> bool:
+    """Return whether PostgreSQL has refused the roles of the pods, which the Job will create.
+
+    Raises:
+        AssertionError: an init container has exited.
+    """
+    exited = {f"{pod.name}-init" for pod in pods} - node.running()
+    assert not exited, f"these did not wait for the schema: {sorted(exited)}"
+    log = node.logs(database)
+    return all(f'user "{role}"' in log for role in (APP_ROLE, PARSE_ROLE))
 
 
 def await_started(node: Node, pod: Pod) -> None:
@@ -154,7 +165,7 @@ def run_pods(node: Node) -> None:
     node.prepare([*engines, *processes])
     node.run_provider(image)
     start_engines(node, engines)
-    start_processes(node, processes, job)
+    start_processes(node, processes, job, pods[f"Deployment/{RELEASE}-postgres"])
     for pod in (*engines, *processes):
         check_confinement(node, pod)
     use_api(node, pods)
