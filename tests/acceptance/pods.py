@@ -146,6 +146,13 @@ def check_health(node: Node, pods: Iterable[Pod]) -> None:
     print(node.memory(), end="", flush=True)
 
 
+def check_logs(node: Node, processes: Iterable[Pod]) -> None:
+    """Check that no library warns of the user or the file systems of a pod."""
+    for pod in processes:
+        log = node.logs(pod)
+        assert "Warning: " not in log, log
+
+
 def stop(node: Node, pod: Pod) -> None:
     """Stop a pod: one of foreask must exit with 0, and one of an engine before it is killed."""
     started = time.monotonic()
@@ -156,7 +163,8 @@ def stop(node: Node, pod: Pod) -> None:
     assert code == 0 or pod.name in {f"{RELEASE}-{name}" for name in ENGINE_PODS}, node.logs(pod)
 
 
-def run_pods(node: Node) -> None:
+def run_pods(node: Node) -> int:
+    """Run every pod of the chart; return their number."""
     image = f"{IMAGE}:{TAG}"
     node.build(image)
     pods = rendered_pods(render(values(isolation(node))))
@@ -170,8 +178,10 @@ def run_pods(node: Node) -> None:
         check_confinement(node, pod)
     use_api(node, pods)
     check_health(node, [*engines, *processes])
+    check_logs(node, processes)
     for pod in (*processes, *engines):
         stop(node, pod)
+    return len(pods)
 
 
 def main() -> int:
@@ -182,8 +192,8 @@ def main() -> int:
         return subprocess.run(command, cwd=ROOT, check=False).returncode
     started = time.monotonic()
     with Node(available) as node:
-        run_pods(node)
-    print(f"done in {time.monotonic() - started:.0f} s")
+        number = run_pods(node)
+    print(f"done in {time.monotonic() - started:.0f} s: {number} pods")
     return 0
 
 

@@ -466,10 +466,11 @@ def test_commands_are_commands_of_compose(default):
         assert process_of(default, name)["args"] == service["command"]
 
 
-def test_user_is_user_of_image(default):
-    user = int(re.search(r"--uid (\d+)", DOCKERFILE)[1])
+def test_pods_have_user_and_group_of_image(default):
+    user, group = (int(re.search(rf"--{kind} (\d+)", DOCKERFILE)[1]) for kind in ("uid", "gid"))
     for pod in pods_of(default).values():
-        assert pod["spec"]["securityContext"]["runAsUser"] == user
+        security = pod["spec"]["securityContext"]
+        assert (security["runAsUser"], security["runAsGroup"], security["fsGroup"]) == (user, group, group)
 
 
 def test_memory_limits_are_limits_of_compose(default):
