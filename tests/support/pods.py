@@ -316,7 +316,7 @@ class Node:
         return self.attempt("exec", _name(pod), *command)
 
     def state(self, pod: Pod, template: str) -> str:
-        """Return what a template of `inspect` says about the main container of a pod."""
+        """Return the state of the main container of a pod, by a template of `inspect`."""
         return self.command("inspect", "--format", template, _name(pod)).strip()
 
     def logs(self, pod: Pod) -> str:
