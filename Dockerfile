@@ -25,7 +25,7 @@ RUN [ -z "$OCR_LANGUAGES" ] || { apt-get update \
     && for language in $OCR_LANGUAGES; do packages="$packages tesseract-ocr-$(echo "$language" | tr _ -)"; done \
     && apt-get install --yes --no-install-recommends $packages && rm -rf /var/lib/apt/lists/*; }
 # A new volume gets the owner of the folder on which it is mounted, so the image contains both folders.
-RUN useradd --system --uid 10001 --user-group --home-dir /data foreask \
+RUN groupadd --system --gid 10001 foreask && useradd --system --uid 10001 --gid foreask --home-dir /data foreask \
     && install -d -o foreask -g foreask /data /data/uploads
 COPY --from=build /opt/foreask /opt/foreask
 ENV PATH=/opt/foreask/bin:$PATH PYTHONUNBUFFERED=1 FOREASK_DATA_DIR=/data

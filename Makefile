@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-all page-test check prose client faults soak fuzz audit planted bench compose-test clean
+.PHONY: help install demo up test test-all page-test check prose client faults soak fuzz audit planted bench compose-test chart-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -74,6 +74,9 @@ bench: $(VENV)/.dev ## run the benchmarks
 
 compose-test: $(VENV)/.dev ## start docker-compose.yml in real containers, and kill and cut off each
 	$(IN) -m tests.acceptance.containers
+
+chart-test: $(VENV)/.dev ## run the pods of the Helm chart in real containers, and stop each
+	$(IN) -m tests.acceptance.pods
 
 clean: ## remove the environment, caches and the embedded engines' data
 	rm -rf $(VENV) .foreask .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info clients/*/*.egg-info clients/*/build

@@ -22,6 +22,7 @@ from tests.support.containers import (
     ENGINES,
     PROJECT,
     Access,
+    Api,
     Containers,
     Traffic,
     engine,
@@ -59,7 +60,7 @@ UPDATED = 500  # documents of the third run
 NEXT_IMAGE = "foreask:compose-test-next"
 
 
-def use(containers: Containers) -> None:
+def use(containers: Api) -> None:
     containers.upload("leave.md", b"# Leave\n\nEmployees have thirty days of leave a year.\n")
     containers.upload("text.pdf", (ROOT / "tests/files/good/docling_text_document.pdf").read_bytes())
     containers.upload("scan.png", saved([picture("The ferry to Bergen leaves at noon.")], "PNG"))
@@ -247,7 +248,7 @@ def run_update(name: str, folder: Path) -> None:
 
 
 def main() -> int:
-    available = engine()
+    available = engine("compose")
     if available is None:
         print(f"No container engine with compose ({', '.join(ENGINES)}) answers, so no container was started.")
         command = [sys.executable, "-m", "pytest", "tests/acceptance/test_compose.py"]

@@ -39,6 +39,7 @@ from tests.support.chart import (
 from tests.support.chart_rules import PROCESSES, is_process, matches, violations
 from tests.support.deployment import ROOT
 from tests.support.pairwise import pairs, pairwise
+from tests.support.pods import arguments, rendered_pods
 
 MODELS = {"FOREASK_LLM_MODEL": "scripted", "FOREASK_EMBEDDING_MODEL": "scripted-embedding"}
 QDRANT = {"FOREASK_QDRANT_URL": "http://qdrant:6333"}
@@ -465,10 +466,11 @@ def test_commands_are_commands_of_compose(default):
         assert process_of(default, name)["args"] == service["command"]
 
 
-def test_user_is_user_of_image(default):
-    user = int(re.search(r"--uid (\d+)", DOCKERFILE)[1])
+def test_pods_have_user_and_group_of_image(default):
+    user, group = (int(re.search(rf"--{kind} (\d+)", DOCKERFILE)[1]) for kind in ("uid", "gid"))
     for pod in pods_of(default).values():
-        assert pod["spec"]["securityContext"]["runAsUser"] == user
+        security = pod["spec"]["securityContext"]
+        assert (security["runAsUser"], security["runAsGroup"], security["fsGroup"]) == (user, group, group)
 
 
 def test_memory_limits_are_limits_of_compose(default):
@@ -531,6 +533,13 @@ def test_tried_engines_have_separate_folders():
 def test_tried_engines_have_images_of_compose():
     values = yaml.safe_load((CHART / "values.yaml").read_text())["try"]
     assert {name: values[f"{name}Image"] for name in ENGINES} == {name: SERVICES[name]["image"] for name in ENGINES}
+
+
+def test_tried_pods_become_confined_containers():
+    for pod in rendered_pods(render(values_of("try"))).values():
+        for container in (*pod.spec.get("initContainers", []), pod.container):
+            options = arguments(pod, container)  # fails if a field is not applied by `make chart-test`
+            assert {"--user", "--read-only", "no-new-privileges", "--cap-drop", "--memory"} <= set(options), pod.name
 
 
 def test_alerts_and_dashboard_equal_files_of_deploy():

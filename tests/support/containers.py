@@ -38,10 +38,10 @@ STATES = "SELECT state, count(*) FROM documents GROUP BY state"
 CLAIMED_CALLS = "SELECT count(*) FROM chunks WHERE state = 'generating' AND leased_by LIKE '{host}:%'"
 
 
-def engine() -> str | None:
-    """Return the first container engine that answers and has `compose`, or None."""
+def engine(*needed: str) -> str | None:
+    """Return the first container engine that answers and has the needed commands, such as `compose`, or None."""
     for name in ENGINES:
-        if all(_answers(name, *arguments) for arguments in (("info",), ("compose", "version"))):
+        if all(_answers(name, *arguments) for arguments in (("info",), *((each, "version") for each in needed))):
             return name
     return None
 
@@ -114,73 +114,18 @@ class Access:
         return Access({**self.values, "FOREASK_PORT": str(free_port())}, self.key)
 
 
-class Containers:
-    """The services of docker-compose.yml as containers of their own project, and clients of their API and provider.
+class Api:
+    """A client of the API of a deployment in containers.
 
     Args:
-        engine: command of the container engine.
-        access: settings and API key.
-        folder: folder for the file of the settings.
-        project: name of the project.
-        files: files that are added to docker-compose.yml.
+        url: address of the API.
+        key: API key.
     """
 
-    def __init__(
-        self, engine: str, access: Access, folder: Path, project: str = PROJECT, files: Sequence[str] = ()
-    ) -> None:
-        self.engine, self.project = engine, project
-        self.key = access.key
-        environment = folder / f"{project}.env"
-        values = {**access.values, "FOREASK_ENV_FILE": str(environment)}
-        self._environment, self._values = environment, values
-        self._write_settings()
-        self._compose = [engine, "compose", "--project-name", project, "--env-file", str(environment)]
-        added = [f"tests/acceptance/{file}" for file in ("containers.yml", *files)]
-        self._compose += [word for file in ("docker-compose.yml", *added) for word in ("--file", str(ROOT / file))]
+    def __init__(self, url: str, key: str) -> None:
         self.client = httpx.Client(
-            base_url=f"http://127.0.0.1:{access.ports[0]}",
-            headers={"authorization": f"Bearer {access.key}"},
-            trust_env=False,
-            timeout=60,
+            base_url=url, headers={"authorization": f"Bearer {key}"}, trust_env=False, timeout=60
         )
-        self.provider = httpx.Client(
-            base_url=f"http://127.0.0.1:{values['PROVIDER_PORT']}", trust_env=False, timeout=30
-        )
-
-    def _write_settings(self) -> None:
-        self._environment.write_text("".join(f"{name}={value}\n" for name, value in self._values.items()))
-
-    def use_image(self, image: str) -> None:
-        """Create foreask's containers from this image from now on."""
-        self._values["FOREASK_IMAGE"] = image
-        self._write_settings()
-
-    def image_id(self, image: str) -> str:
-        return self.command("image", "inspect", "--format", "{{.Id}}", image).strip()
-
-    def images(self, *services: str) -> set[str]:
-        """Return the ids of the images of these services' containers."""
-        ids = [container for service in services for container in self.containers(service)]
-        return set(self.command("inspect", "--format", "{{.Image}}", *ids).split())
-
-    def healthy(self, service: str) -> int:
-        """Return the number of a service's containers that pass their health check."""
-        states = self.command("inspect", "--format", "{{.State.Health.Status}}", *self.containers(service))
-        return states.split().count("healthy")
-
-    def compose(self, *arguments: str) -> str:
-        print("$ compose", *arguments, flush=True)
-        return run([*self._compose, *arguments])
-
-    def command(self, *arguments: str) -> str:
-        """Run a command of the container engine."""
-        return run([self.engine, *arguments])
-
-    def containers(self, service: str) -> list[str]:
-        """Return the ids of a service's containers."""
-        label = f"label=com.docker.compose.project={self.project}"
-        of_service = f"label=com.docker.compose.service={service}"
-        return self.command("ps", "--all", "--quiet", "--filter", label, "--filter", of_service).split()
 
     def upload(self, name: str, content: bytes) -> None:
         reply = self.client.post("/v1/documents", files={"file": (name, content)})
@@ -230,6 +175,70 @@ class Containers:
             return self.client.get("/health/ready").json().get("status") == "ready"
         except httpx.TransportError:
             return False
+
+
+class Containers(Api):
+    """The services of docker-compose.yml as containers of their own project, and clients of their API and provider.
+
+    Args:
+        engine: command of the container engine.
+        access: settings and API key.
+        folder: folder for the file of the settings.
+        project: name of the project.
+        files: files that are added to docker-compose.yml.
+    """
+
+    def __init__(
+        self, engine: str, access: Access, folder: Path, project: str = PROJECT, files: Sequence[str] = ()
+    ) -> None:
+        super().__init__(f"http://127.0.0.1:{access.ports[0]}", access.key)
+        self.engine, self.project = engine, project
+        self.key = access.key
+        environment = folder / f"{project}.env"
+        values = {**access.values, "FOREASK_ENV_FILE": str(environment)}
+        self._environment, self._values = environment, values
+        self._write_settings()
+        self._compose = [engine, "compose", "--project-name", project, "--env-file", str(environment)]
+        added = [f"tests/acceptance/{file}" for file in ("containers.yml", *files)]
+        self._compose += [word for file in ("docker-compose.yml", *added) for word in ("--file", str(ROOT / file))]
+        self.provider = httpx.Client(
+            base_url=f"http://127.0.0.1:{values['PROVIDER_PORT']}", trust_env=False, timeout=30
+        )
+
+    def _write_settings(self) -> None:
+        self._environment.write_text("".join(f"{name}={value}\n" for name, value in self._values.items()))
+
+    def use_image(self, image: str) -> None:
+        """Create foreask's containers from this image from now on."""
+        self._values["FOREASK_IMAGE"] = image
+        self._write_settings()
+
+    def image_id(self, image: str) -> str:
+        return self.command("image", "inspect", "--format", "{{.Id}}", image).strip()
+
+    def images(self, *services: str) -> set[str]:
+        """Return the ids of the images of these services' containers."""
+        ids = [container for service in services for container in self.containers(service)]
+        return set(self.command("inspect", "--format", "{{.Image}}", *ids).split())
+
+    def healthy(self, service: str) -> int:
+        """Return the number of a service's containers that pass their health check."""
+        states = self.command("inspect", "--format", "{{.State.Health.Status}}", *self.containers(service))
+        return states.split().count("healthy")
+
+    def compose(self, *arguments: str) -> str:
+        print("$ compose", *arguments, flush=True)
+        return run([*self._compose, *arguments])
+
+    def command(self, *arguments: str) -> str:
+        """Run a command of the container engine."""
+        return run([self.engine, *arguments])
+
+    def containers(self, service: str) -> list[str]:
+        """Return the ids of a service's containers."""
+        label = f"label=com.docker.compose.project={self.project}"
+        of_service = f"label=com.docker.compose.service={service}"
+        return self.command("ps", "--all", "--quiet", "--filter", label, "--filter", of_service).split()
 
     def script(self, **changes: Any) -> None:
         """Change the provider's behaviour."""
