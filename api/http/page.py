@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from html import escape
 from pathlib import Path, PurePosixPath
 
@@ -96,10 +96,13 @@ class Page:
         self._template = (folder / "index.html").read_text()
         self._styles = [name for name in contents if name.endswith(".css")]
         self._sources = {name: data.decode() for name, data in contents.items() if name.endswith(".js")}
+        self._modules: dict[str, list[str]] = {}  # by screen; to find them takes milliseconds
 
     def modules(self, screen: str) -> list[str]:
         """Return the modules of a visit that starts at a screen; other screens load theirs on demand."""
-        return imported(["app.js", f"routes/{screen}.js"], self._sources)
+        if screen not in self._modules:
+            self._modules[screen] = imported(["app.js", f"routes/{screen}.js"], self._sources)
+        return self._modules[screen]
 
     def document(self, root: str, screen: str) -> str:
         """Return the HTML document for an address of the page.
@@ -146,12 +149,18 @@ def _joined(folder: PurePosixPath, reference: str) -> str:
     return "/".join(parts)
 
 
+@cache
+def _page() -> Page:
+    """Return the page, read once: its files do not change while the process runs."""
+    return Page()
+
+
 def install(app: FastAPI) -> None:
     """Serve the page.
 
     No key is required, because the page contains no data of a tenant. It asks for a key if the API requires one.
     """
-    page = Page()
+    page = _page()
 
     async def document(request: Request, screen: str) -> Response:
         headers = {
