@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -67,8 +68,11 @@ async def serving(settings: Settings, services: AllServices | None = None) -> As
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
+        address = f"http://127.0.0.1:{port}"
+        # Plain HTTP needs no certificates, and loading them takes longer than many tests.
+        without_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         async with httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=TIMEOUT_SECONDS
+            base_url=address, trust_env=False, verify=without_certificates, timeout=TIMEOUT_SECONDS
         ) as client:
             yield client
     finally:
