@@ -74,9 +74,11 @@ async def test_claim_reads_few_rows_of_many(services, settings, database, state)
         "generated": work.claim_to_index,
     }
 
-    before = await rows_read(database)
-    claimed = await claims[state](8)
-    after = await rows_read(database)
+    read = []
+    for _ in range(3):
+        before = await rows_read(database)
+        claimed = await claims[state](8)
+        read.append(await rows_read(database) - before)
+        assert len(claimed.chunks if state == "generating" else claimed) == 8
 
-    assert len(claimed.chunks if state == "generating" else claimed) == 8
-    assert after - before < READ
+    assert min(read) < READ  # during a claim, another connection may report its reads

@@ -118,7 +118,7 @@ class _Embedder:
         """Return vectors of shape (texts, dimension).
 
         Raises:
-            Refused: the provider has refused each question until now, which is no fault of the questions.
+            Refused: the provider has refused each question until now, so it would refuse the others, too.
         """
         vectors = await self._halved(texts)
         if not self._accepted:
