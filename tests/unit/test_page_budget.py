@@ -19,17 +19,17 @@ STYLES = sum(len(file.compressed) for name, file in PAGE.files.items() if name.e
 
 
 @pytest.mark.parametrize("screen", sorted(set(ADDRESSES.values())))
-def test_screen_loads_at_most_42_kilobytes(screen):
+def test_screen_loads_at_most_43_kilobytes(screen):
     document = len(gzip.compress(PAGE.document("", screen).encode()))
-    assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 42_000
+    assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 43_000
     for name, file in PAGE.files.items():
         if name.startswith(_WORDS):
             assert len(file.compressed) <= 18_000, name
 
 
-def test_all_screens_load_at_most_155_kilobytes():
+def test_all_screens_load_at_most_156_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
-    assert document + STYLES + sum(MODULES.values()) <= 155_000
+    assert document + STYLES + sum(MODULES.values()) <= 156_000
     assert len(MODULES) <= 80
 
 

@@ -81,7 +81,7 @@ export function originOf(chunk) {
  */
 export function textOf(document, chunk, sentences) {
   const { key, marked, line } = citedSentences(chunk.id, chunk.text, sentences);
-  const text = html`<div class="reading" dir="auto"><div class=${marked} data-passage=${key}>${passage(chunk.text)}</div></div>`;
+  const text = html`<div class="reading" dir="auto" tabindex="0"><div class=${marked} data-passage=${key}>${passage(chunk.text)}</div></div>`;
   if (chunk.confidence === null || !chunk.page) return html`${line}${text}`;
   show(document, chunk, chunk.page);
   return html`${line}${chunk.confidence < UNCERTAIN ? html`<p class="warning small">${say`Most words are uncertain, so no questions are generated.`}</p>` : nothing}

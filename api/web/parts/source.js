@@ -57,7 +57,7 @@ export function sourcePanel({ number, chunk, sentences }, many, index, show, clo
     <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>
     <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 ${say`page ${chunk.page}`}` : ""}</p>
     ${line}
-    <div class="reading" dir="auto">
+    <div class="reading" dir="auto" tabindex="0">
       ${read?.before.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
       <div class=${marked} data-passage=${key}>${passage(chunk.text)}</div>
       ${read?.after.map((each) => html`<div class="around">${passage(each.text)}</div>`) ?? nothing}
