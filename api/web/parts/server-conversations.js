@@ -9,14 +9,17 @@ import { say } from "./words.js";
 /** @import { Conversation } from "./conversations.js" */
 
 let changes = 0; // by this page
+/** @type {Set<Promise<void>>} */
+const running = new Set(); // requests that change conversations
 
 /** Read all conversations; null if the server does not return them. @param {string} only the key @returns {Promise<Conversation[] | null>} */
 export async function readAll(only) {
   try {
     for (;;) {
+      await Promise.allSettled(running); // a list that is read before a change ends may lack it
       const before = changes;
       const found = await readPages(only);
-      if (before === changes) return found; // otherwise it may lack a conversation that was stored meanwhile
+      if (before === changes) return found;
     }
   } catch (problem) {
     if (only === key()) notify(problem.message);
@@ -76,15 +79,17 @@ function unlessMissing(problem) {
 /** Change conversations on the server; return whether that succeeded. @param {() => Promise<void>} request */
 async function change(request) {
   changes += 1;
+  const sent = request();
+  running.add(sent);
   try {
-    await request();
+    await sent;
     return true;
   } catch (problem) {
     notify(problem.status === 413 ? say`This conversation is too long to be stored.` : problem.message);
     loadConversations(true).then(redraw); // the list shows the stored conversations
     return false;
   } finally {
-    changes += 1;
+    running.delete(sent);
   }
 }
 
