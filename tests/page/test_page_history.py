@@ -11,6 +11,7 @@ from playwright.async_api import expect
 from embedded.ports import free_port
 from tests.page.conftest import TIMEOUT, until, visiting
 from tests.page.test_page import _require_accessible
+from tests.page.test_page_conversation import follow_up
 from tests.page.test_page_keys import OURS, QUESTION, answers, asked, enter, scoped, with_key
 
 LOCAL = "Object.keys(localStorage).filter((name) => name.startsWith('foreask.conversation')).length"
@@ -54,14 +55,6 @@ async def stores(client, key, *conversations):
         return stored(client, key) == list(conversations)
 
     await until(are_stored)
-
-
-async def follow_up(page, question):
-    count = await page.locator(".answer").count()
-    await page.fill("#question", question)
-    await page.keyboard.press("Enter")
-    await expect(page.locator(".answer")).to_have_count(count + 1)
-    await expect(page.locator(".answer").last.locator(".facts")).to_be_visible()
 
 
 async def test_browsers_with_one_key_share_conversations(browser, storing, base):

@@ -2,7 +2,7 @@
 
 `podman kube play` is the rejected alternative: it runs HTTP probes as `curl` in the container, which our image lacks.
 
-Differences from a node: there are no network policies, each `subPath` of a volume is a volume of its own, and the size
+Differences from a node: network policies do not exist, each `subPath` of a volume is a volume of its own, and the size
 of a volume on disk is not enforced, because a kubelet evicts pods that exceed it.
 """
 
