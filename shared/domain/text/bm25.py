@@ -81,7 +81,7 @@ def _counts(text: str, language: str | None) -> dict[int, int]:
     return counts
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)  # 8 MB; more words save no time, because most are rare
 def _ids_of(word: str, language: str | None) -> tuple[int, ...]:
     return tuple(map(_id, terms_of(word, language)))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 import Stemmer
@@ -150,7 +150,6 @@ def _overlapping(stretch: str, size: int) -> Iterator[str]:
     return (stretch[at : at + size] for at in range(max(1, len(stretch) - size + 1)))
 
 
-@lru_cache(maxsize=50_000)
 def _term(word: str, language: str | None) -> str | None:
     if len(word) > _MAX_CHARS:
         return None
@@ -195,7 +194,7 @@ _CUT = {*STEMMERS, _MARKS_TELL_WORDS_APART}
 @cache
 def _stemmer(language: str | None) -> Callable[[str], str]:
     name = STEMMERS.get(language or "")
-    return Stemmer.Stemmer(name, 0).stemWord if name else str  # without its cache, because terms are cached here
+    return Stemmer.Stemmer(name, 0).stemWord if name else str  # without its cache, because the ids of words are cached
 
 
 def _stop_words(language: str | None) -> frozenset[str]:
