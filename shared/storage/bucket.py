@@ -26,7 +26,7 @@ from shared.storage.uploads import (
     PAGE,
     RETRY_AFTER,
     Offer,
-    Owner,
+    StoreOwner,
     Upload,
     Uploads,
     missing,
@@ -62,7 +62,7 @@ class UploadBucket(Uploads):
     setting = "FOREASK_STORE_URL"
     seek = "is it the right one"
 
-    def __init__(self, url: str, options: Mapping[str, str], owner: Owner) -> None:
+    def __init__(self, url: str, options: Mapping[str, str], owner: StoreOwner) -> None:
         super().__init__(owner)
         self._store = _open(url, options)
         self._own_until = 0.0

@@ -16,7 +16,17 @@ from uuid import uuid4
 import structlog
 
 from shared.domain.errors import Unavailable, Unreadable
-from shared.storage.uploads import MARKER, PAGE, RETRY_AFTER, Owner, Upload, Uploads, missing, too_large, unavailable
+from shared.storage.uploads import (
+    MARKER,
+    PAGE,
+    RETRY_AFTER,
+    StoreOwner,
+    Upload,
+    Uploads,
+    missing,
+    too_large,
+    unavailable,
+)
 
 T = TypeVar("T")
 _FLUSH_BYTES = 1 << 20
@@ -36,7 +46,7 @@ class UploadFolder(Uploads):
     setting = "FOREASK_DATA_DIR"
     seek = "is it mounted"
 
-    def __init__(self, folder: Path, owner: Owner) -> None:
+    def __init__(self, folder: Path, owner: StoreOwner) -> None:
         super().__init__(owner)
         self.folder = folder
 

@@ -11,10 +11,10 @@ from shared.storage.folder import UploadFolder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.storage.uploads import Owner, Uploads
+    from shared.storage.uploads import StoreOwner, Uploads
 
 
-def open_uploads(url: str | None, options: Mapping[str, str], folder: Path, owner: Owner) -> Uploads:
+def open_uploads(url: str | None, options: Mapping[str, str], folder: Path, owner: StoreOwner) -> Uploads:
     """Return the store at a URL; nothing is read or written yet.
 
     Args:

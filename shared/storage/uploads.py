@@ -73,7 +73,7 @@ class Offer:
     seconds: int
 
 
-class Owner(Protocol):
+class StoreOwner(Protocol):
     """The deployment that owns a store: its id, and some uploads that its documents need."""
 
     async def id(self) -> UUID: ...
@@ -117,7 +117,7 @@ class Uploads(ABC):
     setting: str  # variable with its location
     seek: str  # first check after a failure
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: StoreOwner) -> None:
         self._owner = owner
         self._unavailable = False
         self._probe: asyncio.Task[None] | None = None
