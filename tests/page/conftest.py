@@ -1,15 +1,20 @@
 """A deployment with documents, and a browser that visits it."""
 
 import asyncio
+import hashlib
 import os
 import shutil
+import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
+from embedded.ports import free_port
 from tests.support.deployment import Deployment, ScriptedProvider
 from tests.support.forkserver import ForkServer
 
@@ -51,11 +56,44 @@ def deployment(
         source_roots={"*": [tmp_path_factory.getbasetemp().as_uri()]},
         tuning={"sync_deletion_after": 0.01},
     )
-    with Deployment(settings, folder, launch=forks.launch, durable=False) as deployment:
+    roles = ("parse", "generate", "index")
+    with Deployment(settings, folder, roles=roles, launch=forks.launch, durable=False) as deployment:
+        # Other APIs store these, and a scheduler with the default settings would delete them every minute.
+        deployment.worker("scheduler", conversation_days=30, shared_answer_days=7)
         deployment.wait_for_workers()
         deployment.ingest({name: text for name, text in DOCUMENTS.items() if text})
         deployment.wait_until_settled(len(DOCUMENTS) - 1)
         yield deployment
+
+
+@contextmanager
+def another_api(deployment: Deployment, name: str, key: str = "", **settings: object) -> Iterator[httpx.Client]:
+    """Start another API over the deployment's data, with other settings, and yield a client with a key."""
+    port = free_port()
+    process = deployment.run(name, [sys.executable, "-m", "api"], api_port=port, **settings)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with httpx.Client(
+        base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=TIMEOUT / 1000
+    ) as client:
+        while not _answers(client):
+            assert process.poll() is None, deployment.logs()
+            time.sleep(0.1)
+        yield client
+    process.terminate()
+    process.wait()
+    del deployment.processes[name]
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health/ready").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def api_keys(**keys: str) -> str:
+    """Return the setting `api_keys` with a key for each of these tenants."""
+    return ",".join(f"{tenant}:sha256:{hashlib.sha256(key.encode()).hexdigest()}" for tenant, key in keys.items())
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,11 @@
 """Citations: the page highlights exactly the sentences that support an answer, in documents of ten formats."""
 
-import sys
-
-import httpx
 import pytest
 from playwright.async_api import expect
 
-from embedded.ports import free_port
 from shared.query.answer import Passage
 from shared.query.answer.quotes import candidates
-from tests.page.conftest import until, visiting
+from tests.page.conftest import another_api, until, visiting
 from tests.support.ships import EACH, ships
 
 SHIPS = list(ships())
@@ -54,12 +50,9 @@ def fleet(deployment):
 
 @pytest.fixture(scope="module")
 def quoting(deployment):
-    """The address of an API process whose answers are quotations."""
-    port = free_port()
-    process = deployment.run("api-quoting", [sys.executable, "-m", "api"], answering="extractive", api_port=port)
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait()
+    """The address of an API whose answers are quotations."""
+    with another_api(deployment, "quoting", answering="extractive") as client:
+        yield str(client.base_url).rstrip("/")
 
 
 async def test_cited_sentences_of_ten_formats_are_highlighted(visit, fleet):
@@ -116,7 +109,6 @@ async def test_unlocatable_sentence_highlights_nothing(visit):
 async def test_quoted_sentence_is_highlighted_in_source(browser, deployment, fleet, quoting):
     ship = next(ship for ship in SHIPS if ship.name == "ship-0-0.md")
     async with visiting(browser, quoting) as visit:
-        await until(lambda: _is_ready(quoting))
         page = visit.page
         await visit.go("/ask?collection=ships")
         await page.fill("#question", f"How many tonnes does the anchor of the {ship.ship} weigh without its chain?")
@@ -144,7 +136,6 @@ async def _is_highlighted(page, words):
 async def test_browser_without_highlights_shows_sentence(browser, deployment, fleet, quoting):
     ship = next(ship for ship in SHIPS if ship.name == "ship-1-0.txt")
     async with visiting(browser, quoting) as visit:
-        await until(lambda: _is_ready(quoting))
         page = visit.page
         await page.add_init_script("delete CSS.highlights; delete Object.getPrototypeOf(CSS).highlights;")
         await visit.go("/ask?collection=ships")
@@ -156,7 +147,6 @@ async def test_browser_without_highlights_shows_sentence(browser, deployment, fl
 
 async def test_closest_passages_can_be_opened(browser, deployment, fleet, quoting):
     async with visiting(browser, quoting) as visit:
-        await until(lambda: _is_ready(quoting))
         page = visit.page
         await visit.go("/ask?collection=ships")
         await page.fill("#question", "Zebra xylophone quartz?")
@@ -170,11 +160,3 @@ async def test_durations_are_shown_as_people_say_them(visit):
     await visit.go("/ask")
     shown = await visit.page.evaluate(FORMAT, [0.25, 5, 9.96, 45, 2_550, 5_400, 43_200, 273_600])
     assert shown == ["250 ms", "5 s", "10 s", "45 s", "43 min", "1 h 30 min", "12 h", "3 d 4 h"]
-
-
-async def _is_ready(address):
-    async with httpx.AsyncClient(trust_env=False) as client:
-        try:
-            return (await client.get(f"{address}/health/ready")).status_code == 200
-        except httpx.HTTPError:
-            return False

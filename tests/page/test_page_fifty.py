@@ -1,7 +1,6 @@
 """Fifty documents of ten formats: a cited fact is highlighted in the answer's source, the reader and the original."""
 
 import asyncio
-import sys
 from contextlib import suppress
 
 import httpx
@@ -9,9 +8,8 @@ import pytest
 from playwright.async_api import TimeoutError as Missing
 from playwright.async_api import expect
 
-from embedded.ports import free_port
-from tests.page.conftest import TIMEOUT, until, visiting
-from tests.page.test_page_cited import _is_ready, squeezed
+from tests.page.conftest import TIMEOUT, another_api, visiting
+from tests.page.test_page_cited import squeezed
 from tests.support.bridges import facts
 
 FACTS = list(facts())
@@ -49,14 +47,9 @@ def bridges(deployment):
 
 @pytest.fixture(scope="module")
 def quoting(deployment):
-    """The address of an API process whose answers are quotations, and can be shared."""
-    port = free_port()
-    settings = {"answering": "extractive", "api_port": port, "shared_answer_days": 7}
-    process = deployment.run("api-sharing", [sys.executable, "-m", "api"], **settings)
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait()
-    del deployment.processes["api-sharing"]
+    """The address of an API whose answers are quotations, and can be shared."""
+    with another_api(deployment, "sharing", answering="extractive", shared_answer_days=7) as client:
+        yield str(client.base_url).rstrip("/")
 
 
 def plain(text):
@@ -67,7 +60,6 @@ def plain(text):
 async def test_each_cited_fact_is_highlighted_exactly(browser, bridges, quoting):
     assert len({fact.name.rpartition(".")[2] for fact in FACTS}) == 10
     assert len(FACTS) == 50
-    await until(lambda: _is_ready(quoting))
     wrong = []
     parts = [FACTS[number::TABS] for number in range(TABS)]
     await asyncio.gather(*(_follow_all(browser, quoting, part, wrong) for part in parts))
@@ -120,7 +112,6 @@ async def _highlighted(page):
 
 
 async def test_shared_answer_highlights_its_fact(browser, bridges, quoting):
-    await until(lambda: _is_ready(quoting))
     wrong = []
     async with (
         visiting(browser, quoting, viewport={"width": 1360, "height": 850}) as visit,

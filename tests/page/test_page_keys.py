@@ -1,15 +1,10 @@
 """Keys in the page, with an API that requires them: each key's permissions, and no key in addresses or logs."""
 
-import hashlib
-import sys
-import time
-
 import httpx
 import pytest
 from playwright.async_api import expect
 
-from embedded.ports import free_port
-from tests.page.conftest import TIMEOUT, visiting
+from tests.page.conftest import another_api, api_keys, visiting
 from tests.page.test_page import SCREENS
 
 OURS, THEIRS = "key-of-ours-0123456789", "key-of-theirs-0123456789"
@@ -19,31 +14,10 @@ QUESTION = "How many days of leave does everybody have?"
 
 @pytest.fixture(scope="module")
 def keyed(deployment):
-    """A client of a second API of the same ledger, with a key of the documents' tenant and a key of another tenant."""
-    port = free_port()
-    keys = {"default": OURS, "theirs": THEIRS, "fresh": FRESH}
-    setting = ",".join(f"{tenant}:sha256:{hashlib.sha256(key.encode()).hexdigest()}" for tenant, key in keys.items())
-    process = deployment.run(
-        "keyed", [sys.executable, "-m", "api"], api_port=port, api_keys=setting, shared_answer_days=7
-    )
-    headers = {"authorization": f"Bearer {OURS}"}
-    with httpx.Client(
-        base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=TIMEOUT / 1000
-    ) as client:
-        while not answers(client):
-            assert process.poll() is None, deployment.logs()
-            time.sleep(0.1)
+    """A client of an API with keys of the documents' tenant and of two others."""
+    keys = api_keys(default=OURS, theirs=THEIRS, fresh=FRESH)
+    with another_api(deployment, "keyed", OURS, api_keys=keys, shared_answer_days=7) as client:
         yield client
-    process.terminate()
-    process.wait()
-    del deployment.processes["keyed"]
-
-
-def answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health/ready").status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def scoped(client: httpx.Client, name: str, *scopes: str) -> dict[str, str]:

@@ -161,8 +161,8 @@ class Deployment:
         self._wait_for_api()
         return self
 
-    def worker(self, role: str, name: str | None = None) -> Process:
-        return self.run(name or role, [sys.executable, "-m", "workers", role])
+    def worker(self, role: str, name: str | None = None, **settings: object) -> Process:
+        return self.run(name or role, [sys.executable, "-m", "workers", role], **settings)
 
     def run(self, name: str, command: Sequence[str], **settings: object) -> Process:
         """Start a process; `settings` override the deployment's settings for this process."""
