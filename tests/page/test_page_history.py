@@ -1,18 +1,15 @@
 """Conversations that the server stores: each browser with the key shows them, and another key never does."""
 
-import hashlib
-import sys
-import time
+import asyncio
+import re
 
-import httpx
 import pytest
 from playwright.async_api import expect
 
-from embedded.ports import free_port
-from tests.page.conftest import TIMEOUT, until, visiting
+from tests.page.conftest import another_api, api_keys, drawn, until, visiting
 from tests.page.test_page import _require_accessible
 from tests.page.test_page_conversation import follow_up
-from tests.page.test_page_keys import OURS, QUESTION, answers, asked, enter, scoped, with_key
+from tests.page.test_page_keys import OURS, QUESTION, asked, enter, scoped, with_key
 
 LOCAL = "Object.keys(localStorage).filter((name) => name.startsWith('foreask.conversation')).length"
 WIDE = {"viewport": {"width": 1440, "height": 900}}
@@ -20,23 +17,10 @@ WIDE = {"viewport": {"width": 1440, "height": 900}}
 
 @pytest.fixture(scope="module")
 def storing(deployment):
-    """A client of a second API of the same ledger, which stores conversations."""
-    port = free_port()
-    setting = f"default:sha256:{hashlib.sha256(OURS.encode()).hexdigest()}"
-    process = deployment.run(
-        "storing", [sys.executable, "-m", "api"], api_port=port, api_keys=setting, conversation_days=30
-    )
-    headers = {"authorization": f"Bearer {OURS}"}
-    with httpx.Client(
-        base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=TIMEOUT / 1000
-    ) as client:
-        while not answers(client):
-            assert process.poll() is None, deployment.logs()
-            time.sleep(0.1)
+    """A client of an API that stores conversations."""
+    keys = api_keys(default=OURS)
+    with another_api(deployment, "storing", OURS, api_keys=keys, conversation_days=30) as client:
         yield client
-    process.terminate()
-    process.wait()
-    del deployment.processes["storing"]
 
 
 @pytest.fixture
@@ -175,6 +159,66 @@ async def test_revoked_keys_conversation_never_reaches_another_key(browser, stor
         await page.keyboard.press("Enter")
         await expect(page.locator(".question-title")).to_have_text(["Who decides?"])
         await stores(storing, second["key"], ["Who decides?"])
+
+
+async def test_conversation_stays_in_browser_while_server_fails(browser, storing, base):
+    key = scoped(storing, "fails", "ask", "read")["key"]
+    async with visiting(browser, base, **WIDE) as visit:
+        visit.allowed = ("401", "503")
+        page = visit.page
+        move = page.get_by_role("button", name="Move 1 conversation from this browser to the server")
+        problem = {"status": 503, "title": "Unavailable", "detail": "The database is unavailable."}
+        one = "**/v1/conversations/*"
+        await page.route(one, lambda route: route.fulfill(status=503, json=problem))
+        await with_key(visit, "/ask", key)
+        await asked(page)
+        await expect(move).to_be_visible()
+        await expect(page).to_have_url(re.compile("conversation="))
+        await page.reload()
+        await expect(page.locator(".question-title")).to_have_text([QUESTION])
+        assert stored(storing, key) == []
+
+        await page.unroute(one)
+        await follow_up(page, "And in the first year?")
+        await stores(storing, key, [QUESTION, "And in the first year?"])
+        await expect(move).to_have_count(0)
+        assert await page.evaluate(LOCAL) == 0
+
+
+async def test_list_read_during_a_change_contains_it(browser, storing, base):
+    key, released = scoped(storing, "slow", "ask", "read")["key"], asyncio.Event()
+    async with visiting(browser, base, **WIDE) as visit:
+        visit.allowed = ("401",)
+        page, rows = visit.page, visit.page.locator(".conversations li")
+
+        async def hold(route):
+            await released.wait()
+            await route.continue_()
+
+        await with_key(visit, "/ask", key)
+        await asked(page)
+        await stores(storing, key, [QUESTION])
+        await expect(page.get_by_role("button", name="Ask again")).to_be_visible()
+        await page.route("**/v1/conversations/*", hold)
+        await page.get_by_role("button", name=f"Rename {QUESTION}").click()
+        await expect(page.get_by_label("Name of the conversation")).to_be_focused()
+        await page.keyboard.type("Days off")
+        await page.keyboard.press("Enter")
+        await expect(rows).to_contain_text("Days off")
+        await page.get_by_role("link", name="Documents", exact=True).click()
+        await expect(page.locator(".row").first).to_be_visible()
+        await page.get_by_role("link", name="Ask", exact=True).click()  # reads the list
+        await expect(page.locator("#question")).to_be_visible()
+        await page.evaluate("fetch('/health/ready')")  # a list that was requested before has arrived
+        await drawn(page)
+        released.set()
+
+        async def is_renamed():
+            reply = storing.get("/v1/conversations", headers={"authorization": f"Bearer {key}"}).raise_for_status()
+            return [each["name"] for each in reply.json()["items"]] == ["Days off"]
+
+        await until(is_renamed)
+        await expect(rows).to_contain_text("Days off")
 
 
 async def test_erased_document_ends_storage_of_its_conversation(browser, storing, base, deployment):

@@ -473,6 +473,18 @@ BUGS = (
         (("if (only !== undefined && only !== usedKey)", "if (only !== undefined && !only)"),),
     ),
     Bug(
+        "a conversation that the server cannot store is lost",
+        HISTORY + "test_conversation_stays_in_browser_while_server_fails",
+        "api/web/parts/server-conversations.js",
+        (("problem.status >= 500) keep(latest, only);", "problem.status >= 500) void keep;"),),
+    ),
+    Bug(
+        "a list that is read during a change hides the new conversation",
+        HISTORY + "test_list_read_during_a_change_contains_it",
+        "api/web/parts/server-conversations.js",
+        (("await Promise.allSettled(running);", "await null;"),),
+    ),
+    Bug(
         "the page moves conversations to the server without a request",
         HISTORY + "test_browsers_conversations_are_moved_on_request_only",
         "api/web/parts/conversations.js",

@@ -64,7 +64,16 @@ export function inBrowser() {
 export const newestFirst = (one, other) => other.at - one.at;
 
 /** @param {Conversation} conversation */
-export const removeFromBrowser = ({ id }) => storage.removeItem(nameOf(id));
+const discard = ({ id }) => storage.removeItem(nameOf(id));
+
+/** @param {Conversation[]} conversations */
+export function removeFromBrowser(...conversations) {
+  conversations.forEach(discard);
+  read();
+}
+
+/** Return a conversation of the key. @param {string | null} id */
+export const withId = (id) => [...stored.items, ...inBrowser()].find((each) => each.id === id);
 
 /** Read this browser's conversations. */
 function read() {
@@ -122,9 +131,15 @@ export function nameFrom(question) {
 export async function store(conversation, usedKey = loadedKey) {
   await loadConversations();
   if (usedKey !== loadedKey) return;
-  if (stored.days) return remote.put(conversation, usedKey);
-  const others = stored.items.filter((each) => each.id !== conversation.id);
-  while (others.length >= MOST) removeFromBrowser(/** @type {Conversation} */ (others.pop()));
+  if (stored.days) await remote.put(conversation, usedKey);
+  else keep(conversation, usedKey);
+}
+
+/** Store a conversation in this browser, unless the key was changed. @param {Conversation} conversation @param {string} usedKey its key */
+export function keep(conversation, usedKey) {
+  if (usedKey !== loadedKey) return;
+  const others = inBrowser().filter((each) => each.id !== conversation.id);
+  while (others.length >= MOST) discard(/** @type {Conversation} */ (others.pop()));
   const text = JSON.stringify(conversation);
   for (;;) {
     try {
@@ -133,7 +148,7 @@ export async function store(conversation, usedKey = loadedKey) {
     } catch {
       const oldest = others.pop();
       if (!oldest) break; // it is shown until the page is closed
-      removeFromBrowser(oldest);
+      discard(oldest);
     }
   }
   read();
@@ -143,8 +158,8 @@ export async function store(conversation, usedKey = loadedKey) {
 /** Delete conversations; return a function that stores them again. @param {Conversation[]} conversations */
 export function remove(conversations) {
   const usedKey = loadedKey;
-  const removed = stored.days ? remote.drop(conversations, usedKey) : conversations.forEach(removeFromBrowser);
-  read();
+  const removed = stored.days ? remote.drop(conversations, usedKey) : null;
+  removeFromBrowser(...conversations);
   redraw();
   return async () => {
     await removed;

@@ -2,7 +2,7 @@
 
 import { Problem, key, send } from "../api.js";
 import { redraw } from "../store.js";
-import { MOST, inBrowser, loadConversations, newestFirst, removeFromBrowser, stored } from "./conversations.js";
+import { MOST, inBrowser, keep, loadConversations, newestFirst, removeFromBrowser, stored } from "./conversations.js";
 import { notify } from "./notice.js";
 import { say } from "./words.js";
 
@@ -51,7 +51,9 @@ export async function put(conversation, only) {
   const latest = { ...conversation, at: Math.max(conversation.at, (before?.at ?? 0) + 1) };
   stored.items = [latest, ...stored.items.filter((each) => each !== before)].sort(newestFirst).slice(0, MOST);
   redraw();
-  await change(() => upload(latest, only));
+  const problem = await change(() => upload(latest, only));
+  if (!problem) removeFromBrowser(latest);
+  else if (!problem.status || problem.status === 429 || problem.status >= 500) keep(latest, only); // the server may store it later
 }
 
 /** @param {Conversation} conversation @param {string} only */
@@ -76,18 +78,18 @@ function unlessMissing(problem) {
   if (problem.status !== 404) throw problem;
 }
 
-/** Change conversations on the server; return whether that succeeded. @param {() => Promise<void>} request */
+/** Change conversations on the server; return the problem if that failed. @param {() => Promise<void>} request @returns {Promise<Problem | null>} */
 async function change(request) {
   changes += 1;
   const sent = request();
   running.add(sent);
   try {
     await sent;
-    return true;
+    return null;
   } catch (problem) {
     notify(problem.status === 413 ? say`This conversation is too long to be stored.` : problem.message);
     loadConversations(true).then(redraw); // the list shows the stored conversations
-    return false;
+    return problem;
   } finally {
     running.delete(sent);
   }
@@ -97,7 +99,7 @@ async function change(request) {
 export async function move(only) {
   for (const each of inBrowser()) {
     if (only !== key()) break;
-    if (await change(() => upload(each, only))) removeFromBrowser(each);
+    if (!(await change(() => upload(each, only)))) removeFromBrowser(each);
   }
   await loadConversations(true);
   redraw();

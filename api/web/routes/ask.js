@@ -7,7 +7,7 @@ import { Problem, ROOT, follow, get, key } from "../api.js";
 import { redraw, redrawNow } from "../store.js";
 import { answerView, requestOf } from "../parts/answer.js";
 import { collectionPicker, collections } from "../parts/collections.js";
-import { loadConversations, nameFrom, newId, owner, store, stored } from "../parts/conversations.js";
+import { loadConversations, nameFrom, newId, owner, store, stored, withId } from "../parts/conversations.js";
 import { plural } from "../parts/format.js";
 import { notify } from "../parts/notice.js";
 import { server } from "../parts/permissions.js";
@@ -55,7 +55,7 @@ export async function load({ query }) {
   const wanted = query.get("conversation");
   const started = loadStart();
   await loadConversations(true);
-  const isStored = stored.items.some((each) => each.id === wanted);
+  const isStored = withId(wanted) !== undefined;
   if (wanted && isStored && wanted !== talk.id) resume(wanted);
   if (!wanted && talk.owner === stored.owner && talk.turns.length) inAddress();
   await started;
@@ -71,7 +71,7 @@ export function unload() {
 
 /** Open a stored conversation. @param {string} id */
 function resume(id) {
-  const found = stored.items.find((each) => each.id === id);
+  const found = withId(id);
   start();
   if (found) talk = { id, owner: stored.owner, turns: found.turns.map(fromStored) };
   else notify(say`There is no such conversation for your key.`);
@@ -145,7 +145,7 @@ async function save(conversation) {
   conversation.owner ??= mine;
   const turns = conversation.turns.filter((turn) => turn.answer || turn.queryId);
   if (!turns.length || conversation.owner !== mine) return;
-  const name = stored.items.find((each) => each.id === conversation.id)?.name ?? nameFrom(turns[0].question);
+  const name = withId(conversation.id)?.name ?? nameFrom(turns[0].question);
   await store({ id: conversation.id, name, at: Date.now(), turns: turns.map(toStored) }, usedKey);
   if (conversation === talk && [`${ROOT}/`, `${ROOT}/ask`].includes(location.pathname)) inAddress();
 }
