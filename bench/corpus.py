@@ -29,7 +29,7 @@ import orjson
 import psutil
 from pydantic import SecretStr
 
-from bench.scale import MARKS, print_memory, resident_bytes
+from bench.scale import MARKS, print_memory, print_tenths, resident_bytes
 from bench.size import on_disk
 from shared.ledger.postgres.database import Database
 from tests.support.deployment import Deployment, ScriptedProvider
@@ -82,6 +82,7 @@ class CorpusUpload:
         self.count = count
         self.polls: list[Poll] = []
         self.held: list[dict[str, int]] = []
+        self._tenths = 0  # that are ready
         self._corpus = corpus
         self._before: dict[str, float] = {}
 
@@ -130,6 +131,10 @@ class CorpusUpload:
         ready = states.get("ready", 0)
         counts = (sum(states.values()), ready + states.get("searchable", 0), ready)
         self.polls.append(Poll(time.perf_counter(), counts, self._cpu()))
+        if ready * 10 // self.count > self._tenths:
+            self._tenths = ready * 10 // self.count
+            seconds = self.polls[-1].at - self.polls[0].at
+            print(f"{ready:,} documents are ready after {seconds:,.0f} s", file=sys.stderr, flush=True)
         while len(self.held) < len(MARKS) and ready >= MARKS[len(self.held)] * self.count:
             self.held.append(resident_bytes(self.deployment) | self._others())
 
@@ -174,6 +179,7 @@ def main() -> None:
             load.start()
             load.follow()
             _print_rates(load)
+            print_tenths([(poll.at, poll.counts[-1]) for poll in load.polls], load.count, "documents")
             print_memory(load.held)
             _print_cpu(load)
             _print_room(load)

@@ -359,25 +359,31 @@ def _load(deployment: Deployment, count: int) -> None:
             if ready_at[-1][1] >= MARKS[len(held)] * count:
                 held.append(resident_bytes(deployment))
         upload.result()
-    _print_rates(ready_at, count)
+    print_tenths(ready_at, count, "chunks", _OF_DOCUMENT)
     print_memory(held)
 
 
-def _print_rates(ready_at: Sequence[tuple[float, int]], count: int) -> None:
-    """Print the rates of the tenths of a load, from moments and the numbers of documents that were ready then.
+def print_tenths(ready_at: Sequence[tuple[float, int]], count: int, unit: str, of_document: int = 1) -> None:
+    """Print the rates of the tenths of a load.
 
     The first tenth starts with the first document that is ready: a document's path through the stages is not counted.
+
+    Args:
+        ready_at: moments in seconds, with the number of documents that were ready then.
+        count: number of documents.
+        unit: what is counted, in the plural.
+        of_document: number of these in each document.
     """
     seen = [(at, ready) for at, ready in ready_at if ready]
     marks = [next(sample for sample in seen if sample[1] >= count * tenth / 10) for tenth in range(1, 11)]
     rates = [
-        _OF_DOCUMENT * (later[1] - earlier[1]) / (later[0] - earlier[0])
+        of_document * (later[1] - earlier[1]) / (later[0] - earlier[0])
         for earlier, later in pairwise([seen[0], *marks])
         if later[0] > earlier[0]
     ]
     share = rates[-1] / rates[0]
     missed = "  missed" if share < _STEADIEST else ""
-    print(f"chunks a second, by tenths of {count:,} documents: {' '.join(f'{rate:.0f}' for rate in rates)}")
+    print(f"{unit} a second, by tenths of {count:,} documents: {' '.join(f'{rate:.0f}' for rate in rates)}")
     print(f"the last tenth: {share:.2f} of the first, goal {_STEADIEST}{missed}", flush=True)
 
 
