@@ -371,8 +371,8 @@ def print_tenths(ready_at: Sequence[tuple[float, int]], count: int, unit: str, o
     Args:
         ready_at: moments in seconds, with the number of documents that were ready then.
         count: number of documents.
-        unit: what is counted, in the plural.
-        of_document: number of these in each document.
+        unit: name of the counted objects, in the plural.
+        of_document: number of these objects in each document.
     """
     seen = [(at, ready) for at, ready in ready_at if ready]
     marks = [next(sample for sample in seen if sample[1] >= count * tenth / 10) for tenth in range(1, 11)]

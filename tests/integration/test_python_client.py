@@ -3,6 +3,7 @@
 import asyncio
 import re
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from foreask_client import ApiError, AsyncClient, Client
@@ -14,7 +15,8 @@ GUIDE = Path(__file__).parents[2] / "docs/how-to/use-the-python-client.md"
 
 @pytest.fixture
 async def server(services, settings, wakes):
-    async with serving(with_keys(settings), services) as http:
+    allowed = with_keys(settings).model_copy(update={"webhooks_private": True})
+    async with serving(allowed, services) as http:
         yield str(http.base_url)
 
 
@@ -92,8 +94,23 @@ async def test_sync_client_covers_batch_collections_keys_and_erasure(server):
 
             key = foreask.make_key("website", ["ask"], expires_in_seconds=60)
             assert key.key not in repr(key)
+            limited = foreask.change_key(key.id, limits={"requests_per_second": 5.0})
+            assert limited.limits["requests_per_second"] == 5.0
+            assert limited.expires_at == key.expires_at
             foreask.revoke_key(key.id)
+            changes = [(entry.action, list(entry.changes)) for entry in foreask.audit(object="key", name="website")]
+            assert [action for action, _ in changes] == ["revoke", "change", "create"]
+            assert changes[1] == ("change", ["limits.requests_per_second"])
             assert [(k.name, k.revoked_at is None) for k in list(foreask.keys())] == [("website", False)]
+
+            hook = foreask.make_webhook("http://127.0.0.1:9/hook", ["document.ready"])
+            assert hook.secret not in repr(hook)
+            assert foreask.resume_webhook(hook.id).disabled_at is None
+            assert list(foreask.deliveries(hook.id)) == []
+            with pytest.raises(ApiError, match="deliver"):
+                foreask.retry_delivery(hook.id, str(uuid4()))
+            foreask.delete_webhook(hook.id)
+            assert foreask.webhooks() == []
 
             progress = next(events := foreask.events())
             events.close()

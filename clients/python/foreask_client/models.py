@@ -215,6 +215,24 @@ class Feedback(Model):
     accepted_id: str | None
 
 
+class AuditEntry(Model):
+    """A recorded change.
+
+    Attributes:
+        tenant: None in the list of a tenant.
+        changes: `before` and `after` of each changed field, without secrets and contents.
+    """
+
+    id: str
+    tenant: str | None = None
+    made_at: datetime
+    actor: Json
+    action: str
+    object: str
+    object_name: str
+    changes: Json
+
+
 class AcceptedQuestion(Model):
     """A user's question that became a question of a chunk."""
 
@@ -558,6 +576,23 @@ class Webhook(Model):
     created_at: datetime
     failing_since: datetime | None
     disabled_at: datetime | None
+
+
+class Delivery(Model):
+    """A message to a webhook, with the result of its last attempt."""
+
+    id: str
+    message_id: str
+    type: str
+    data: Json
+    state: str
+    created_at: datetime
+    next_attempt_at: datetime | None
+    attempts: int
+    status: int | None
+    response: str | None
+    error: str | None
+    delivered_at: datetime | None
 
 
 class NewWebhook(Webhook):

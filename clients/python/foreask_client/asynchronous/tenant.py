@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from foreask_client.asynchronous.connection import Connection
-from foreask_client.models import Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
+from foreask_client.models import AuditEntry, Delivery, Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
 from foreask_client.requests import (
     AsyncEvents,
     Pages,
@@ -78,8 +78,30 @@ class TenantApi(Connection):
         body |= given({"expires_in_seconds": expires_in_seconds, "filter": filter, "limits": limits})
         return await self.send(post("/v1/keys", NewKey, body))
 
+    async def change_key(self, key_id: str, **changes: Any) -> Key:
+        """Change the `limits` of a key, or its lifetime from now (`expires_in_seconds`); None removes them."""
+        path = f"/v1/keys/{segment(key_id)}"
+        return await self.send(Request("PATCH", path, as_type(Key), body=changes, repeatable=True))
+
     async def revoke_key(self, key_id: str) -> None:
         await self.send(delete(f"/v1/keys/{segment(key_id)}"))
+
+    def audit(
+        self,
+        *,
+        object: str | None = None,  # noqa: A002  the parameter's name
+        name: str | None = None,
+        actor: str | None = None,
+    ) -> AsyncIterator[AuditEntry]:
+        """List recorded changes of settings, newest first.
+
+        Args:
+            object: kind of the changed objects, such as `key` or `collection`.
+            name: name of the changed object.
+            actor: name of the key that made the changes.
+        """
+        filters = given({"object": object, "name": name, "actor": actor})
+        return self.items(Pages("/v1/audit", filters, AuditEntry.model_validate))
 
     async def webhooks(self) -> list[Webhook]:
         """List the tenant's webhooks, oldest first."""
@@ -88,6 +110,19 @@ class TenantApi(Connection):
     async def make_webhook(self, url: str, events: Sequence[str] = ()) -> NewWebhook:
         """Create a webhook for some events, or for all. Only this reply contains its secret."""
         return await self.send(post("/v1/webhooks", NewWebhook, {"url": url, "events": list(events)}))
+
+    async def resume_webhook(self, webhook_id: str) -> Webhook:
+        """Enable a disabled webhook again; its waiting messages are sent."""
+        return await self.send(post(f"/v1/webhooks/{segment(webhook_id)}/resume", Webhook, repeatable=True))
+
+    def deliveries(self, webhook_id: str) -> AsyncIterator[Delivery]:
+        """List the messages to a webhook, newest first."""
+        return self.items(Pages(f"/v1/webhooks/{segment(webhook_id)}/deliveries", {}, Delivery.model_validate))
+
+    async def retry_delivery(self, webhook_id: str, delivery_id: str) -> Delivery:
+        """Send a message again at once, with the same id."""
+        path = f"/v1/webhooks/{segment(webhook_id)}/deliveries/{segment(delivery_id)}/retry"
+        return await self.send(post(path, Delivery))
 
     async def delete_webhook(self, webhook_id: str) -> None:
         await self.send(delete(f"/v1/webhooks/{segment(webhook_id)}"))

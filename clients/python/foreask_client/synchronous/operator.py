@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from foreask_client.models import Erasure, Json
-from foreask_client.requests import Events, Pages, Request, Stream, as_type, get, segment
+from foreask_client.models import AuditEntry, Erasure, Json
+from foreask_client.requests import Events, Pages, Request, Stream, as_type, get, given, segment
 from foreask_client.synchronous.connection import Connection
 
 
@@ -36,6 +36,17 @@ class OperatorApi(Connection):
 
     def erasure_of_any_tenant(self, erasure_id: str) -> Erasure:
         return self.send(get(f"/v1/operator/erasures/{segment(erasure_id)}", Erasure))
+
+    def operator_audit(
+        self,
+        *,
+        object: str | None = None,  # noqa: A002  the parameter's name
+        name: str | None = None,
+        actor: str | None = None,
+    ) -> Iterator[AuditEntry]:
+        """List changes that operators, and commands on the server, have made for any tenant, newest first."""
+        filters = given({"object": object, "name": name, "actor": actor})
+        return self.items(Pages("/v1/operator/audit", filters, AuditEntry.model_validate))
 
     def remains(self, tenant: str) -> Json:
         """Return the data of a tenant that is left in the engines."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from foreask_client.models import Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
+from foreask_client.models import AuditEntry, Delivery, Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
 from foreask_client.requests import (
     Events,
     Pages,
@@ -78,8 +78,30 @@ class TenantApi(Connection):
         body |= given({"expires_in_seconds": expires_in_seconds, "filter": filter, "limits": limits})
         return self.send(post("/v1/keys", NewKey, body))
 
+    def change_key(self, key_id: str, **changes: Any) -> Key:
+        """Change the `limits` of a key, or its lifetime from now (`expires_in_seconds`); None removes them."""
+        path = f"/v1/keys/{segment(key_id)}"
+        return self.send(Request("PATCH", path, as_type(Key), body=changes, repeatable=True))
+
     def revoke_key(self, key_id: str) -> None:
         self.send(delete(f"/v1/keys/{segment(key_id)}"))
+
+    def audit(
+        self,
+        *,
+        object: str | None = None,  # noqa: A002  the parameter's name
+        name: str | None = None,
+        actor: str | None = None,
+    ) -> Iterator[AuditEntry]:
+        """List recorded changes of settings, newest first.
+
+        Args:
+            object: kind of the changed objects, such as `key` or `collection`.
+            name: name of the changed object.
+            actor: name of the key that made the changes.
+        """
+        filters = given({"object": object, "name": name, "actor": actor})
+        return self.items(Pages("/v1/audit", filters, AuditEntry.model_validate))
 
     def webhooks(self) -> list[Webhook]:
         """List the tenant's webhooks, oldest first."""
@@ -88,6 +110,19 @@ class TenantApi(Connection):
     def make_webhook(self, url: str, events: Sequence[str] = ()) -> NewWebhook:
         """Create a webhook for some events, or for all. Only this reply contains its secret."""
         return self.send(post("/v1/webhooks", NewWebhook, {"url": url, "events": list(events)}))
+
+    def resume_webhook(self, webhook_id: str) -> Webhook:
+        """Enable a disabled webhook again; its waiting messages are sent."""
+        return self.send(post(f"/v1/webhooks/{segment(webhook_id)}/resume", Webhook, repeatable=True))
+
+    def deliveries(self, webhook_id: str) -> Iterator[Delivery]:
+        """List the messages to a webhook, newest first."""
+        return self.items(Pages(f"/v1/webhooks/{segment(webhook_id)}/deliveries", {}, Delivery.model_validate))
+
+    def retry_delivery(self, webhook_id: str, delivery_id: str) -> Delivery:
+        """Send a message again at once, with the same id."""
+        path = f"/v1/webhooks/{segment(webhook_id)}/deliveries/{segment(delivery_id)}/retry"
+        return self.send(post(path, Delivery))
 
     def delete_webhook(self, webhook_id: str) -> None:
         self.send(delete(f"/v1/webhooks/{segment(webhook_id)}"))
