@@ -402,6 +402,8 @@ def print_memory(held: Sequence[dict[str, int]]) -> None:
     """Print the memory of each process. Engines have no goal, because they hold more as the data grows."""
     print(f"{'memory, MB, at a part of the load':42}" + "".join(f"{mark:10.0%}" for mark in MARKS))
     for name in held[0]:
+        if not all(name in sizes for sizes in held):
+            continue  # the command that uploads may end with the last document
         sizes = [sizes[name] / 1e6 for sizes in held]
         missed = "  missed" if name not in _ENGINES and sizes[-1] > _GROWTH * sizes[0] else ""
         print(f"{name:42}" + "".join(f"{size:10.0f}" for size in sizes) + missed, flush=True)
