@@ -8,6 +8,7 @@ of processor time, which no start of a process needs.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -25,6 +26,7 @@ from api.schemas.problems import ProblemDetails
 ADDRESS = "/openapi.json"
 NDJSON = "application/x-ndjson"
 _REF = "#/components/schemas/{model}"
+_SENTENCE_END = re.compile(r"(?<=\.)\s+")
 _referred = set[type[BaseModel]]()
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -131,6 +133,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             _drop_fastapi_problem(operation)
+            _summarize(operation)
             if "requestBody" in operation:
                 operation["responses"] |= of_bodies
             if path.startswith("/health/"):
@@ -152,6 +155,14 @@ def _drop_fastapi_problem(operation: dict[str, Any]) -> None:
     content = operation["responses"].get("422", {}).get("content", {})
     if "application/problem+json" not in content:
         operation["responses"].pop("422", None)
+
+
+def _summarize(operation: dict[str, Any]) -> None:
+    """Make the first sentence of the description the summary, which FastAPI takes from the function's name."""
+    sentence, *rest = _SENTENCE_END.split(operation.pop("description"), maxsplit=1)
+    operation["summary"] = sentence.removesuffix(".")
+    if rest:
+        operation["description"] = rest[0]
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:

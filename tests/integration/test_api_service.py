@@ -182,7 +182,8 @@ async def test_openapi_operations_have_descriptions_and_examples(client):
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             assert operation["tags"], path
-            assert operation["description"], path
+            assert len(operation["summary"].split()) > 1, path  # FastAPI's would be the name of the function
+            assert not operation["summary"].endswith("."), path
             bodies = [reply.get("content", {}) for reply in operation["responses"].values()]
             bodies.append(operation.get("requestBody", {}).get("content", {}))
             if method in {"post", "put"} and not path.endswith(

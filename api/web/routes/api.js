@@ -69,7 +69,7 @@ function found() {
 
 export function view() {
   const { described } = seen;
-  if (!described) return html`<section class="column wide">${problemCard(seen.problem, load)}</section>`;
+  if (!described) return html`<section class="column wide">${seen.problem ? problemCard(seen.problem, load) : html`<p class="soft" role="status">${say`Loading\u2026`}</p>`}</section>`;
   const shown = found();
   const tags = described.tags.filter(({ name }) => shown.some(({ tag }) => tag === name));
   /** @param {On<HTMLInputElement>} event */
@@ -103,7 +103,7 @@ function operation(each) {
     redraw();
   };
   return html`<details class="operation" id=${each.id} .open=${open} @toggle=${toggled}>
-    <summary><span class="method">${each.method}</span> <code class="name">${each.path}</code> <span class="soft small">${each.about.summary ?? ""}</span></summary>
+    <summary><span class="method">${each.method}</span> <code class="name">${each.path}</code> <span class="soft small">${words(each.about.summary ?? "")}</span></summary>
     ${open ? described(each) : nothing}</details>`;
 }
 
