@@ -120,9 +120,10 @@ export const nameOf = (document) => document.title || document.filename || docum
 /** @param {string[]} headings @param {string} [otherwise] */
 export const path = (headings, otherwise = "") => headings.join(" \u203a ") || otherwise;
 
-/** Return the start of a passage in one line, without the marks of Markdown. @param {string} text @param {number} most */
+/** Return the start of a passage in one line, without its first headings and the marks of Markdown. @param {string} text @param {number} most */
 export function opening(text, most) {
-  const plain = text.slice(0, 4 * most)
+  const body = text.replace(/^(?:\s*#{1,6} [^\n]*(?:\n|$))+/, "");
+  const plain = (body.trim() ? body : text).slice(0, 4 * most)
     .replace(/!?\[([^\]]*)\]\([^)\s]*\)/g, "$1")
     .replace(/^\s*(?:#{1,6}|>|[-*+]|```\w*)\s/gm, "")
     .replace(/^[\s|:-]+$/gm, "")

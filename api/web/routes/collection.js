@@ -8,9 +8,10 @@ import { ago, count, decimal, plural, duration, score, totalCost } from "../part
 import { STATES } from "../parts/state.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
-import { say } from "../parts/words.js";
+import { language, say } from "../parts/words.js";
 
 export const title = say`Collection`;
+const named = new Intl.DisplayNames(language, { type: "language" });
 /** @type {Record<string, string>} */
 const NAMES = { questions: say`questions`, text: say`text`, bm25: say`words` };
 const SOURCES = { labelled: say`labelled questions`, accepted: say`accepted questions`, generated: say`generated questions`, texts: say`chunk texts` };
@@ -195,7 +196,7 @@ export function view() {
     <p class="counts soft small">${Object.entries(shown.documents).map(([state, many]) => html`<span><a href=${`${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`}>${count(many)} ${STATES[state] ?? state}</a></span>`)}
       <span>${shown.points === null ? say`points unknown: Qdrant is unavailable` : counted(plural(shown.points, "point"), shown.points_age_seconds)}</span>
       <span>${say`embedding model ${html`<code>${shown.embedding_model}</code>`}`}</span>
-      ${shown.languages.length ? html`<span>${say`in ${shown.languages.join(", ")}`}</span>` : nothing}<span>${say`created ${ago(shown.created_at)}`}</span></p>
+      ${shown.languages.length ? html`<span>${shown.languages.map((code) => named.of(code)).join(", ")}</span>` : nothing}<span>${say`created ${ago(shown.created_at)}`}</span></p>
     ${shown.notice ? html`<p class="warning">${shown.notice}</p>` : nothing}
     ${problemCard(seen.problem, () => refresh())} <p role="status" class="soft small busy">${seen.busy}</p>
     ${calibration(shown.calibration)} ${may("manage") ? options(shown.options) : nothing} ${builds()}

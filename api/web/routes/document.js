@@ -243,7 +243,7 @@ export function view() {
       <p class="counts soft">${stateMark(each.state)}
         <span dir="auto">${each.external_id}</span> <span>${each.live_version && each.live_version !== each.version ? say`version ${each.version}, live version ${each.live_version}` : say`version ${each.version}`}</span>
         <span>${plural(each.chunks.total, "chunk")}</span> <span>${plural(each.questions, "question")}</span>
-        <span>${money(each.usage.cost)}</span> <span>${ago(each.updated_at)}</span></p>
+        ${money(each.usage.cost) ? html`<span>${money(each.usage.cost)}</span>` : nothing} <span>${ago(each.updated_at)}</span></p>
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
       ${each.pages ? pagesOf(each, refresh) : nothing}
@@ -281,9 +281,10 @@ function row(chunk) {
   if (shown.stale.has(chunk.id) && !reading && !shown.problem) queueMicrotask(reloadVisible);
   /** @param {Event & {currentTarget: HTMLElement}} event */
   const choose = (event) => open(chunk, event.currentTarget);
+  const [headings, text] = [path(within(chunk)), opening(chunk.text, 160)];
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
-      <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), opening(chunk.text, 80))}</span>
-      <span class="soft small clip" dir="auto">${chunk.error ?? opening(chunk.text, 160)}</span></button>
+      <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${headings || text}</span>
+      ${chunk.error || headings ? html`<span class="soft small clip" dir="auto">${chunk.error ?? text}</span>` : nothing}</button>
     <span class="small number">${say`${kept(chunk)} kept`}${dropped(chunk) ? html` <span class="soft">${say`${dropped(chunk)} dropped`}</span>` : nothing}</span>
     ${chunk.state === "dead" ? stateMark("failed") : nothing}`;
 }
