@@ -22,7 +22,7 @@ const PACES = {
 };
 /** Names of limits, as the server writes them with a space. @type {Record<string, string>} */
 const LIMITS = {
-  llm_requests: say`llm requests`, llm_tokens: say`llm tokens`, embedding_requests: say`embedding requests`, embedding_tokens: say`embedding tokens`,
+  llm_requests: say`language model requests`, llm_tokens: say`language model tokens`, embedding_requests: say`embedding requests`, embedding_tokens: say`embedding tokens`,
 };
 const SPOKEN = 5000; // minimum milliseconds between two announcements to screen readers
 
