@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from foreask_client import (
@@ -24,7 +25,7 @@ from foreask_client import (
     Withheld,
 )
 from foreask_client import Key as ClientKey
-from foreask_client.models import AcceptedQuestion, DeadReason, Gap, Json, Model
+from foreask_client.models import AcceptedQuestion, AuditEntry, DeadReason, Gap, Json, Model
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -381,6 +382,21 @@ def print_gaps(console: Console, gaps: Iterable[Gap]) -> None:
         say(console, f"{gap.id}  {gap.state:<8}  {gap.times:>5,} times{to}{by}  {gap.question}")
 
 
+def print_audit(console: Console, entries: Iterable[AuditEntry]) -> None:
+    """Print a line for each recorded change, with its fields."""
+    for entry in entries:
+        by = entry.actor["name"] or entry.actor["kind"]
+        tenant = f"  {entry.tenant}" if entry.tenant else ""
+        what = f"{entry.action} {entry.object} {entry.object_name}"
+        fields = "".join(f"  {name}: {_changed(values)}" for name, values in entry.changes.items())
+        say(console, f"{entry.made_at:%Y-%m-%dT%H:%M:%S}{tenant}  {by}  {what}{fields}")
+
+
+def _changed(values: Json) -> str:
+    before, after = (json.dumps(values[moment], ensure_ascii=False) for moment in ("before", "after"))
+    return after if values["before"] is None else f"{before} -> {after}"
+
+
 def print_keys(console: Console, keys: Iterable[ClientKey | LedgerKey]) -> None:
     """Print a line for each key. Lines are not wrapped, so that ids can be copied."""
     for key in keys:
@@ -388,6 +404,8 @@ def print_keys(console: Console, keys: Iterable[ClientKey | LedgerKey]) -> None:
         state = f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else ends
         used = f"used {key.last_used_at:%Y-%m-%dT%H:%M}" if key.last_used_at else "not used"
         limit = f"  only {json.dumps(key.filter)}" if key.filter else ""
+        limits = key.limits if isinstance(key.limits, dict) else asdict(key.limits)
+        limit += "".join(f"  {name}={value:g}" for name, value in limits.items() if value is not None)
         say(console, f"{key.id}  {key.name}  {','.join(sorted(key.scopes))}  {state}  {used}{limit}")
 
 

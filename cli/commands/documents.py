@@ -10,6 +10,7 @@ import typer
 from cli.commands import (
     accepted,
     ask,
+    audit,
     batches,
     builds,
     calibrate,
@@ -46,6 +47,7 @@ def register(app: typer.Typer) -> None:
     dead_letters.register(app)
     accepted.register(app)
     gaps.register(app)
+    audit.register(app)
     verify.register(app)
     calibrate.register(app)
     builds.register(app)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.domain.keys import KeySpecification
 
 keys_app = typer.Typer(
-    help="Create, list or revoke API keys. With --tenant or --operator: in the ledger, without a server.",
+    help="Create, list, change or revoke API keys. With --tenant or --operator: in the ledger, without a server.",
     no_args_is_help=True,
 )
 
@@ -51,7 +51,7 @@ OfOperator = Annotated[
 def register(app: typer.Typer) -> None:
     app.add_typer(keys_app, name="keys")
     keys_app.command("list")(list_)
-    for command in (make, revoke, setting):
+    for command in (make, change, revoke, setting):
         keys_app.command()(command)
 
 
@@ -100,6 +100,38 @@ def list_(tenant: Tenant = None, operator: OfOperator = False, url: Url = LOCAL,
         return
     with client_of(url, key) as client:
         output.print_keys(console_of(), client.keys())
+
+
+def change(
+    name: Annotated[str, typer.Argument(help="The key's name, or its id.")],
+    *,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit", help=f"New limit, repeatable: NUMBER for {', '.join(_LIMITS)}. They replace all old ones."
+        ),
+    ] = None,
+    unlimited: Annotated[bool, typer.Option("--unlimited", help="Remove the key's limits.")] = False,
+    days: Annotated[int | None, typer.Option(help="New lifetime in days from now.", min=1, max=3650)] = None,
+    forever: Annotated[bool, typer.Option("--forever", help="Valid until it is revoked.")] = False,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Change the limits or the lifetime of a key. Within five seconds all processes of the API use them."""
+    from cli import output
+
+    if (limits and unlimited) or (days and forever):
+        raise typer.BadParameter("--limit and --unlimited exclude each other, and so do --days and --forever.")
+    changes: Json = {}
+    if limits or unlimited:
+        changes["limits"] = dict(map(_limit, limits)) if limits else None
+    if days or forever:
+        changes["expires_in_seconds"] = days * _DAY_SECONDS if days else None
+    if not changes:
+        raise typer.BadParameter("Nothing to change: give --limit, --unlimited, --days or --forever.")
+    with client_of(url, key) as client:
+        changed = client.change_key(_id_of(name, list(client.keys())), **changes)
+    output.print_keys(console_of(), [changed])
 
 
 def revoke(

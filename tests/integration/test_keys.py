@@ -20,6 +20,7 @@ from api.app import create
 from api.http.page import ADDRESSES, Page
 from api.schemas.me import MeView
 from cli.commands import keys as commands
+from cli.commands.audit import audit
 from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
 from shared.domain.keys import OPERATOR, KeySpecification, Scope, draw, hash_of
@@ -510,11 +511,26 @@ async def test_key_commands_work_over_the_api(services, keyed, provider, command
         made = bearer(printed.split("FOREASK_API_KEY=")[1].split()[0])  # a log line may follow
         assert (await client.post("/v1/retrieve", json={"question": "a"}, headers=made)).status_code == 200
         assert "website  ask  valid" in await command(commands.list_, **server)
+        changed = await command(commands.change, "website", limits=["max_tokens=800"], days=2, **server)
+        assert re.search(
+            r'website  ask  expires \d{4}.* only {"audience": "public"}  max_tokens=800$', changed, re.MULTILINE
+        )
+        await command(commands.change, "website", unlimited=True, forever=True, **server)
+        assert re.search(r'website  ask  valid.*"public"}$', await command(commands.list_, **server), re.MULTILINE)
+        for options in ({}, {"limits": limits, "unlimited": True}, {"days": 1, "forever": True}):
+            with pytest.raises(typer.BadParameter):
+                await command(commands.change, "website", **options, **server)
         await command(commands.revoke, "website", **server)
+        recorded = await command(audit, kind="key", name="website", **server)
+        assert re.findall(r"(create|change|revoke) key website", recorded) == ["revoke", "change", "change", "create"]
+        assert "limits.max_tokens: 500 -> 800" in recorded
         assert (await client.post("/v1/retrieve", json={"question": "a"}, headers=made)).status_code == 401
 
         await client.post("/v1/documents", json=PUBLIC, headers=MANAGER)
         operator = {"url": server["url"], "key": OPERATORS_KEY}
         assert "alice" in await command(show_status, every=True, **operator)
+        budget = {"unit": "tokens", "limit": 900, "period": "day"}
+        await client.put("/v1/operator/tenants/alice/budgets", json=budget, headers=bearer(OPERATORS_KEY))
+        assert re.search(r"  alice  \S+  create budget .*limit: 900", await command(audit, every=True, **operator))
         async with running(services):
             assert "default" in await command(verify, tenant="alice", **operator)

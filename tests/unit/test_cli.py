@@ -58,7 +58,7 @@ COMMANDS = [
         "verify",
         "eval",
     ),
-    *("accepted", "verify", "eval", "worker", "scheduler", "api", "schema", "keys"),
+    *("accepted", "verify", "eval", "worker", "scheduler", "api", "schema", "keys", "audit"),
 ]
 
 
