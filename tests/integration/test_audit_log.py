@@ -89,7 +89,7 @@ async def test_changes_of_other_settings_are_recorded(client, tmp_path):
     await sent(client, "DELETE", f"/v1/budgets/{budget['id']}")
     webhook = await sent(client, "POST", "/v1/webhooks", {"url": "http://127.0.0.1:9/hooks?token=t0ps3cret"})
     await sent(client, "DELETE", f"/v1/webhooks/{webhook['id']}")
-    await sent(client, "PUT", "/v1/collections/papers", {})
+    await sent(client, "PUT", "/v1/collections/papers", {"questions_per_chunk": 4})
     await sent(client, "PUT", "/v1/collections/papers", {"prompt": PROMPT})
     await sent(client, "POST", "/v1/collections/papers/builds", {})
     await sent(client, "POST", "/v1/collections/papers/builds/2/pause")
@@ -109,7 +109,6 @@ async def test_changes_of_other_settings_are_recorded(client, tmp_path):
         ("create", "webhook", "http://127.0.0.1:9"),
         ("delete", "webhook", "http://127.0.0.1:9"),
         ("create", "collection", "papers"),
-        ("change", "collection", "papers"),  # the options of the new collection
         ("change", "collection", "papers"),
         ("start", "build", "papers, build 2"),
         ("pause", "build", "papers, build 2"),
@@ -123,8 +122,9 @@ async def test_changes_of_other_settings_are_recorded(client, tmp_path):
     ]
     oldest = found[::-1]
     assert oldest[1]["changes"] == {"limit": {"before": 1000, "after": 2000}}
-    assert oldest[7]["changes"]["options.prompt"]["after"].startswith(f"{len(PROMPT)} characters, SHA-256 ")
-    assert oldest[13]["changes"] == {"max_delete_share": {"before": 0.1, "after": 0.5}}
+    assert oldest[5]["changes"]["options.questions_per_chunk"] == {"before": None, "after": 4}
+    assert oldest[6]["changes"]["options.prompt"]["after"].startswith(f"{len(PROMPT)} characters, SHA-256 ")
+    assert oldest[12]["changes"] == {"max_delete_share": {"before": 0.1, "after": 0.5}}
 
 
 async def test_secrets_and_contents_are_never_recorded(client, services):

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.filterable import with_more
+from shared.domain.filterable import FilterableField, with_more
 from shared.domain.index_location import IndexNames
 from shared.domain.stored import known_fields
 from shared.ledger.model import counters, states
@@ -73,6 +73,7 @@ class Collections:
             "name": name,
             "embedding_model": embedding_model,
             "index_name": self.index_name(embedding_model),
+            "options": "{}" if options is None else _options_text(options, ()),
             "most": most,
         }
         async with self._database.begin() as connection:
@@ -213,17 +214,23 @@ async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, A
 
 async def _set_options(connection: AsyncConnection, locked: RowMapping, options: CollectionOptions) -> RowMapping:
     present = options_of(locked["options"]).filterable
-    fields = with_more(present, options.filterable)
-    if fields != present and (await connection.execute(SQL.has_documents, {"id": locked["id"]})).scalar_one():
+    if (
+        with_more(present, options.filterable) != present
+        and (await connection.execute(SQL.has_documents, {"id": locked["id"]})).scalar_one()
+    ):
         raise Conflict(
             "Fields are declared before the first document, and this collection has documents: declare them in a new"
             " collection. Paid questions are reused there.",
             field="filterable",
         )
-    stored = json.dumps(options_json(dataclasses.replace(options, filterable=fields)))
-    parameters = {"id": locked["id"], "options": stored}
+    parameters = {"id": locked["id"], "options": _options_text(options, present)}
     row: RowMapping = (await connection.execute(SQL.set_options, parameters)).mappings().one()
     return row
+
+
+def _options_text(options: CollectionOptions, present: tuple[FilterableField, ...]) -> str:
+    """Return options as JSON; their fields are added to those that are present."""
+    return json.dumps(options_json(dataclasses.replace(options, filterable=with_more(present, options.filterable))))
 
 
 def options_of(value: Mapping[str, Any]) -> CollectionOptions:

@@ -1,7 +1,7 @@
 -- name: insert
 -- Insert a collection, unless it exists or the tenant has the maximum number.
 INSERT INTO collections (id, tenant, name, build_state, options, embedding_model, index_name)
-SELECT :id, :tenant, :name, {MAKE_COLLECTION.target}, '{}', :embedding_model, :index_name
+SELECT :id, :tenant, :name, {MAKE_COLLECTION.target}, CAST(:options AS jsonb), :embedding_model, :index_name
 WHERE CAST(:most AS int) IS NULL
       OR (SELECT count(*) FROM collections WHERE tenant = :tenant AND {is_live}) < :most
 ON CONFLICT DO NOTHING
