@@ -33,6 +33,20 @@ async def test_collection_screen_shows_contents_and_verification(visit, deployme
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+async def test_calibrated_collection_fits_a_narrow_window(visit, deployment):
+    lines = [
+        {"external_id": f"{n}", "text": f"Ship {n} left.", "questions": [f"Where is ship {n}?"]} for n in range(32)
+    ]
+    fleet = {"content": "\n".join(map(json.dumps, lines)), "headers": {"content-type": "application/x-ndjson"}}
+    deployment.client.post("/v1/documents:batch", params={"collection": "fleet"}, **fleet).raise_for_status()
+    deployment.wait_until_settled(len(lines), collection="fleet")
+    deployment.client.post("/v1/collections/fleet/calibration", json={}).raise_for_status()
+    await visit.page.set_viewport_size({"width": 360, "height": 740})
+    await visit.go("/collections/fleet")
+    await expect(visit.page.locator(".compared tr")).not_to_have_count(0)
+    assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 async def test_point_count_shows_its_age(visit):
     page = visit.page
     changes = {}

@@ -29,7 +29,6 @@ def hostile(deployment):
     deployment.client.post("/v1/collections/hostile/accepted", json=accepted).raise_for_status()
     questions = [{"question": QUESTION, "external_ids": [NAME]}]
     deployment.client.put("/v1/collections/hostile/labelled/all", json={"questions": questions}).raise_for_status()
-    deployment.client.post("/v1/collections/hostile/calibration", json={}).raise_for_status()
     return ids
 
 
