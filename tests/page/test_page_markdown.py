@@ -139,6 +139,6 @@ async def test_passage_looks_like_document(visit, deployment):
     await expect(reading.locator(".picture")).to_have_text("Picture: a map")
     await expect(reading.locator("ol li")).to_have_text(["Ask first.", "Keep receipts."])
     row = page.locator(".row .name")
-    await expect(row).to_contain_text("1 Rates Travel abroad is paid at rate 2, see the table and a map.")
+    await expect(row).to_contain_text("1 Travel abroad is paid at rate 2, see the table and a map.")
     assert "**" not in await reading.inner_text()
     assert "|" not in await reading.inner_text()
