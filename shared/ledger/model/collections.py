@@ -229,7 +229,7 @@ async def _set_options(connection: AsyncConnection, locked: RowMapping, options:
 
 
 def _options_text(options: CollectionOptions, present: tuple[FilterableField, ...]) -> str:
-    """Return options as JSON; their fields are added to those that are present."""
+    """Return options as JSON, with their fields added to the present ones."""
     return json.dumps(options_json(dataclasses.replace(options, filterable=with_more(present, options.filterable))))
 
 
