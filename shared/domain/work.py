@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,19 @@ class Lease:
     id: UUID
     version: int
     token: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseExtension:
+    """The result of an extension of leases, as fencing tokens. A lease whose token is in neither set is lost.
+
+    Args:
+        extended: extended leases.
+        locked: valid leases that were not extended, because another transaction has locked their rows.
+    """
+
+    extended: Collection[int]
+    locked: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ import structlog
 from shared.domain.errors import LeaseLost, Permanent, Transient
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Dead
-from shared.domain.work import Lease
+from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.postgres.database import Collided
 from shared.process import metrics, traces
 from shared.process.spans import Attributes
@@ -76,7 +76,7 @@ class Stage(Generic[ItemT, OutcomeT]):
         leases_of: returns the leases of an item.
         describe: returns document, chunk, collection and tenant of an item for logs.
         traced: returns the traces of an item by `traceparent`, each with the description of its part.
-        extend: extends leases; returns the tokens of valid ones.
+        extend: extends leases.
         release: releases leases without an attempt.
         expire: ends leases at once, as if their worker had died: they count as lost.
         full: called if more work is due than there are slots, so that another worker may help.
@@ -93,7 +93,7 @@ class Stage(Generic[ItemT, OutcomeT]):
     leases_of: Callable[[ItemT], Sequence[Lease]]
     describe: Callable[[ItemT], Attributes]
     traced: Callable[[ItemT], Mapping[str, Attributes]]
-    extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
+    extend: Callable[[Sequence[Lease]], Awaitable[LeaseExtension]]
     release: Release
     expire: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
@@ -124,10 +124,12 @@ class HeldLeases:
         self.called = False  # whether a call was about to be paid under them
         self._until = until
 
-    def extended(self, until: float, tokens: set[int]) -> None:
-        """Record an extension; `tokens` are the fencing tokens of all valid leases."""
-        held = any(lease.token in tokens for lease in self.leases)
-        self._until = until if held else time.monotonic()
+    def extended(self, until: float, extension: LeaseExtension) -> None:
+        """Record an extension. While a row is locked, the leases expire when they did before."""
+        tokens = {lease.token for lease in self.leases}
+        if not tokens.isdisjoint(extension.locked):
+            return
+        self._until = time.monotonic() if tokens.isdisjoint(extension.extended) else until
 
     def require(self) -> None:
         """Record that a call is about to be paid; raise `LeaseLost` if the leases may have expired."""
@@ -456,7 +458,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             pause = term / 3 if confirmed else min(_LEDGER_PAUSE_SECONDS, term / 3)
 
     async def _extend(self, term: float) -> bool:
-        """Extend all leases from the time of the request; return whether the ledger confirmed it.
+        """Extend all leases from the time of the request; return whether the ledger confirmed it for all of them.
 
         A connection may be silent, and a statement waits longer for its reply than a lease lasts. The next attempt uses
         another connection, and precedes the end of the leases.
@@ -465,7 +467,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         leases = [lease for one in held for lease in one.leases]
         try:
             async with asyncio.timeout(max(_EXTEND_SECONDS, term / 3)):
-                tokens = await self._stage.extend(leases) if leases else set()
+                extension = await self._stage.extend(leases) if leases else LeaseExtension(())
         except (Transient, TimeoutError) as error:
             log.warning("heartbeat.failed", stage=self._stage.name, reason=str(error) or "no answer in time")
             return False
@@ -473,8 +475,8 @@ class Drain(Generic[ItemT, OutcomeT]):
             log.exception("heartbeat.raised", stage=self._stage.name)
             return False
         for one in held:
-            one.extended(requested_at + term, tokens)
-        return True
+            one.extended(requested_at + term, extension)
+        return not extension.locked
 
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:
         """Wait for running items and commit them; release unfinished items at the deadline.

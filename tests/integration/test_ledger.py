@@ -1,6 +1,7 @@
 """The ledger: claims are exclusive, stale settlements change nothing, and each content is paid for once."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from uuid import uuid4
@@ -9,16 +10,18 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.errors import Conflict, NotFound
+from shared.domain.errors import Conflict, NotFound, Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.retry import Dead, Retry
 from shared.domain.states import ChunkState, DocumentState
 from shared.domain.usage import Usage
-from shared.domain.work import NewChunk
+from shared.domain.work import LeaseExtension, NewChunk
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
 from shared.ledger.documents import submission
 from shared.ledger.documents.listing import ListPosition
+from shared.ledger.postgres.database import Collided
+from tests.support.waiting import TIMEOUT_SECONDS
 
 NOW = timedelta()
 
@@ -113,6 +116,35 @@ async def test_extended_lease_is_not_due(services, library):
     short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
     (claimed,) = await short.claim_documents(1)
     await services.ledger.work.extend("documents", [claimed.lease])
+    await asyncio.sleep(0.3)
+
+    assert await short.claim_documents(1) == []
+
+
+async def test_extension_does_not_wait_for_locked_rows(services, library):
+    for name in ("a.md", "b.md"):
+        await library.add(f"text of {name}", name)
+    short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
+    locked, free = [document.lease for document in await short.claim_documents(2)]
+    async with services.database.begin() as settling:  # it may wait for the other row
+        await settling.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": locked.id})
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            extension = await services.ledger.work.extend("documents", [locked, free])
+    await asyncio.sleep(0.3)
+
+    assert extension == LeaseExtension({free.token}, locked={locked.token})
+    assert [document.lease.id for document in await short.claim_documents(2)] == [locked.id]
+
+
+async def test_slices_of_large_document_extend_its_lease(services, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 2)
+    await library.add("text")
+    short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
+    (claimed,) = await short.claim_documents(1)
+    chunks = [new_chunk(f"chunk {number}", number) for number in range(3)]
+
+    with pytest.raises(Permanent):  # by the last slice
+        await services.ledger.work.settle_parsed([ParseOutcome(claimed, "\ud800", "text/plain", chunks)])
     await asyncio.sleep(0.3)
 
     assert await short.claim_documents(1) == []
@@ -560,16 +592,21 @@ async def test_repeated_schema_migration_changes_nothing(services):
 
 async def test_replacement_is_retried_after_deadlock(services, library):
     """A replacement locks the document, then its chunks; a settlement locks them in the opposite order."""
-    document = await parsed(services, library, "one", external_id="a")
-
-    async with services.database.begin() as worker:
-        await worker.execute(text("SELECT 1 FROM chunks WHERE document_id = :id FOR UPDATE"), {"id": document.id})
-        replacement = asyncio.create_task(library.add("two", "a"))
-        while not (await worker.execute(text("SELECT 1 FROM pg_locks WHERE NOT granted"))).first():
-            await asyncio.sleep(0.01)
-        await worker.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": document.id})
-
-    assert (await replacement).version == 2
+    replaced = False
+    while not replaced:
+        name = str(uuid4())
+        document = await parsed(services, library, f"one {name}", external_id=name)
+        # PostgreSQL ends the settlement instead if the machine needs a second between the statements.
+        with suppress(Collided):
+            async with services.database.begin() as worker:
+                locked = {"id": document.id}
+                await worker.execute(text("SELECT 1 FROM chunks WHERE document_id = :id FOR UPDATE"), locked)
+                replacement = asyncio.create_task(library.add("two", name))
+                while not (await worker.execute(text("SELECT 1 FROM pg_locks WHERE NOT granted"))).first():
+                    await asyncio.sleep(0.01)
+                await worker.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), locked)
+            replaced = True
+        assert (await replacement).version == 2
 
 
 async def set_age(services, age):

@@ -17,6 +17,7 @@ from shared.domain.pages import PageOutcome, PageText, page_key
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.retry import Dead
 from shared.domain.states import DocumentState
+from shared.domain.work import LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.parse.document import ChunkingOptions, Reading
 from shared.ingest.parse.scans import language_data
@@ -409,7 +410,7 @@ async def test_lost_lease_is_neither_extended_nor_failed(scanned):
     await end_leases(scanned)
     (current,) = await pages.claim(8)
 
-    assert await pages.extend([late.lease, current.lease]) == {current.lease.token}
+    assert await pages.extend([late.lease, current.lease]) == LeaseExtension({current.lease.token}, set())
     assert not await pages.settle([FailedAttempt(late.lease, Dead("smeared"))])
     await pages.release([late.lease])
     assert await run(scanned, "SELECT state, leased_by IS NOT NULL FROM pages") == [("waiting", True)]
@@ -438,10 +439,10 @@ async def test_released_pages_are_due_at_once(scanned):
     await pages_due(scanned, "default", HARBOUR)
     pages = scanned.ledger.pages
     (page,) = await pages.claim(8)
-    assert await pages.extend([page.lease]) == {page.lease.token}
+    assert await pages.extend([page.lease]) == LeaseExtension({page.lease.token}, set())
     await pages.release([page.lease])
 
-    assert await pages.extend([page.lease]) == set()
+    assert await pages.extend([page.lease]) == LeaseExtension(set(), set())
     assert [again.lost_leases for again in await pages.claim(8)] == [0]
 
 

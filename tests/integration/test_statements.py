@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import event
 
+from shared.domain.work import LeaseExtension
 from tests.support.api import work
 
 HARBOUR = "The harbour opens at seven in the morning."
@@ -30,7 +31,7 @@ async def test_only_chunk_leases_update_abandoned_calls(services, library, provi
     ledger = services.ledger.work
     with statements(services, "abandoned_calls") as sent:
         documents = [document.lease for document in await ledger.claim_documents(1)]
-        assert await ledger.extend("documents", documents) == {documents[0].token}
+        assert await ledger.extend("documents", documents) == LeaseExtension({documents[0].token}, set())
         await ledger.release("documents", documents)
     assert sent == []
 

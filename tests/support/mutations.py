@@ -1140,6 +1140,35 @@ BUGS = (
         (("await asyncio.sleep(_LEDGER_PAUSE_SECONDS)", "return"),),
     ),
     Bug(
+        "an extension of leases waits for settlements, which may wait for it",
+        "tests/integration/test_ledger.py::test_extension_does_not_wait_for_locked_rows",
+        "shared/ledger/work/leases.sql",
+        ((" SKIP LOCKED\n)", "\n)"),),
+    ),
+    Bug(
+        "a lease whose row is locked counts as extended",
+        "tests/unit/test_drain.py::test_no_payment_under_lease_that_stays_locked",
+        "shared/ingest/drain.py",
+        (
+            (
+                "if not tokens.isdisjoint(extension.locked):\n            return\n",
+                "until += 60 * len(extension.locked)\n",
+            ),
+            ("if tokens.isdisjoint(extension.extended) else", "if not tokens else"),
+        ),
+    ),
+    Bug(
+        "the lease on a large document expires while its chunks are stored",
+        "tests/integration/test_ledger.py::test_slices_of_large_document_extend_its_lease",
+        "shared/ledger/work/settlements.sql",
+        (
+            (
+                "UPDATE documents SET due_at = now() + :lease\nWHERE id = :id",
+                "UPDATE documents SET due_at = due_at + 0 * CAST(:lease AS interval)\nWHERE id = :id",
+            ),
+        ),
+    ),
+    Bug(
         "an extension of leases waits for its reply longer than the leases last",
         LEDGER + "test_silent_ledger_connections_pay_nothing_twice",
         "shared/ingest/drain.py",
@@ -1979,8 +2008,11 @@ BUGS = (
     Bug(
         "a lost claim on a page is extended",
         READ + "test_lost_lease_is_neither_extended_nor_failed",
-        "shared/ledger/work/pages.sql",
-        (("AND p.lease_token = v.token AND p.leased_by IS NOT NULL\n\n-- name: extend", "\n\n-- name: extend"),),
+        "shared/ledger/work/leases.sql",
+        (
+            (" AND t.lease_token = v.token AND t.leased_by IS NOT NULL\n)", "\n)"),
+            (" AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL", ""),
+        ),
     ),
     Bug(
         "a page whose text exists is read again",

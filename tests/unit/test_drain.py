@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from shared.domain.errors import LeaseLost, Permanent, Unavailable
-from shared.domain.work import Lease
+from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
 from shared.ledger.postgres.database import Collided
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -85,7 +85,7 @@ class Shop:
 
     async def extend(self, leases):
         self.extended.append([lease.token for lease in leases])
-        return {lease.token for lease in leases}
+        return LeaseExtension([lease.token for lease in leases])
 
     async def release(self, leases, called=()):
         self.released += [lease.token for lease in leases]
@@ -329,7 +329,7 @@ async def test_extension_that_raises_is_retried_before_expiry():
         if raised < 1:
             raised += 1
             raise ZeroDivisionError
-        return {lease.token for lease in leases}
+        return LeaseExtension([lease.token for lease in leases])
 
     calls = await extending(shop, extend, lease=3.0, seconds=4.0)
 
@@ -346,7 +346,7 @@ async def test_unanswered_extension_is_repeated_before_expiry(monkeypatch):
         requests += 1
         if requests == 1:
             await asyncio.Event().wait()  # like a connection that never answers
-        return {lease.token for lease in leases}
+        return LeaseExtension([lease.token for lease in leases])
 
     calls = await extending(shop, extend, lease=3, seconds=4)
 
@@ -771,7 +771,7 @@ async def test_no_payment_after_possible_lease_expiry():
 
 async def test_no_payment_after_reported_lease_loss():
     async def lost(_):
-        return set()
+        return LeaseExtension(())
 
     calls = await extending(Shop(2), lost, lease=0.3, seconds=0.2)
 
@@ -787,8 +787,32 @@ async def test_failed_extension_is_retried_before_expiry():
         if failures < 1:
             failures += 1
             raise Unavailable("unavailable", component="ledger")
-        return {lease.token for lease in leases}
+        return LeaseExtension([lease.token for lease in leases])
 
     calls = await extending(shop, extend, lease=1.2, seconds=1.6)
 
     assert (failures, calls.lost) == (1, 0)
+
+
+async def test_extension_of_locked_rows_is_repeated_before_expiry():
+    shop = Shop(2)
+    answers = []
+
+    async def extend(leases):
+        tokens = [lease.token for lease in leases]
+        answers.append(LeaseExtension(tokens[1:], locked=tokens[:1]) if not answers else LeaseExtension(tokens))
+        return answers[-1]
+
+    calls = await extending(shop, extend, lease=1.2, seconds=1.6)
+
+    assert len(answers) > 1
+    assert calls.lost == 0
+
+
+async def test_no_payment_under_lease_that_stays_locked():
+    async def locked(leases):
+        return LeaseExtension((), locked=[lease.token for lease in leases])
+
+    calls = await extending(Shop(2), locked, lease=0.2, seconds=0.3)
+
+    assert calls.lost == 2

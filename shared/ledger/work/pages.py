@@ -19,12 +19,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.pages import PageOutcome, PagesOutcome, PageText, PageToRead
-from shared.domain.work import Lease
+from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Collided, Database, again_after_collision, lock
 from shared.ledger.work import claims, costs
+from shared.ledger.work.leases import extend
 from shared.process import metrics
 
 MOST_OF_A_CLAIM = 8
@@ -188,11 +189,10 @@ class Pages:
             await _count(connection, read)
             return bool(await _advance(connection, documents))
 
-    async def extend(self, leases: Sequence[Lease]) -> set[int]:
-        """Extend claims from now on; return the tokens of valid ones: a lost lease stays lost."""
+    async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
+        """Extend claims from now on; a lost lease stays lost."""
         async with self._database.begin() as connection:
-            held = await connection.execute(SQL.extend, rows.lease_rows(leases) | {"lease": self.lease})
-            return set(held.scalars())
+            return await extend(connection, "pages", leases, self.lease)
 
     async def release(self, leases: Sequence[Lease], *, lost: bool = False) -> None:
         """Release claims without an attempt: the pages are due at once.

@@ -191,10 +191,6 @@ DELETE FROM pages_by_day WHERE day < {today}
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
 WHERE p.id = v.id AND p.lease_token = v.token AND p.leased_by IS NOT NULL
 
--- name: extend
--- Extend leases on pages; return the tokens of valid leases.
-UPDATE pages p SET due_at = now() + :lease {valid_leases} RETURNING p.lease_token
-
 -- name: release
 -- End leases on pages without an attempt.
 UPDATE pages p SET due_at = now(), leased_by = NULL {valid_leases}

@@ -26,9 +26,12 @@ SET languages = ARRAY(SELECT DISTINCT l FROM unnest(languages || CAST(:languages
 WHERE id = :id AND NOT languages @> CAST(:languages AS text[])
 
 -- name: lock_parsing
--- Lock a document whose chunks are being inserted, if the claim holds.
+-- Lock a document whose chunks are being inserted, if the claim holds, and extend the claim: other extensions skip
+-- locked rows, and the row of a large document is locked nearly all the time.
 -- plan: generic
-SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {SETTLE_PARSED.applies} FOR UPDATE
+UPDATE documents SET due_at = now() + :lease
+WHERE id = :id AND lease_token = :token AND {SETTLE_PARSED.applies}
+RETURNING id
 
 -- name: share_completions
 -- Lock the completions of these keys until the transaction ends, because chunks that need them are being inserted.
@@ -456,16 +459,6 @@ UPDATE sweeps SET again = false, due_at = now() + :after WHERE id = ANY(CAST(:id
 -- The leases that still hold.
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
 WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
-
--- name: extend_documents
--- Extend leases on documents; return the tokens of valid leases.
--- plan: generic
-UPDATE documents t SET due_at = now() + :lease {valid_leases} RETURNING t.lease_token
-
--- name: extend_chunks
--- Extend leases on chunks; return the tokens of valid leases.
--- plan: generic
-UPDATE chunks t SET due_at = now() + :lease {valid_leases} RETURNING t.lease_token
 
 -- name: release_documents
 -- End leases on documents without an attempt.

@@ -34,6 +34,7 @@ from shared.domain.work import (
     DocumentToParse,
     EmbeddedChunk,
     Lease,
+    LeaseExtension,
     NewChunk,
     PaidReply,
     Sweep,
@@ -46,6 +47,7 @@ from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
 from shared.ledger.work import claims, costs, reusable_vectors
+from shared.ledger.work.leases import extend
 from shared.process import metrics
 
 T = TypeVar("T")
@@ -60,7 +62,6 @@ SQL = statements.load(
     end_indexing=states.END_INDEXING.sets_where("v.dead", "t"),
     finish_state=states.FINISH.sets("{has_dead_part}"),
 )
-_EXTEND = {"documents": SQL.extend_documents, "chunks": SQL.extend_chunks}
 _RELEASE = {"documents": SQL.release_documents, "chunks": SQL.release_chunks}
 _EXPIRE = {"documents": SQL.expire_documents, "chunks": SQL.expire_chunks}
 
@@ -172,7 +173,7 @@ class Work:
     async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
         """Insert some chunks of a document that is being parsed; return whether its claim is valid."""
         async with self._database.begin() as connection:
-            parameters = {"id": lease.id, "token": lease.token}
+            parameters = {"id": lease.id, "token": lease.token, "lease": self.lease}
             if (await connection.execute(SQL.lock_parsing, parameters)).one_or_none() is None:
                 return False
             await _insert_chunks(connection, chunks)
@@ -457,14 +458,14 @@ class Work:
 
     # Leases
 
-    async def extend(self, table: str, leases: Sequence[Lease]) -> set[int]:
-        """Extend claims from now on; return the tokens of valid ones: a lost lease stays lost."""
+    async def extend(self, table: str, leases: Sequence[Lease]) -> LeaseExtension:
+        """Extend claims from now on; a lost lease stays lost."""
         async with self._database.begin() as connection:
-            held = await connection.execute(_EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            extension = await extend(connection, table, leases, self.lease)
             if table == "chunks":
                 tokens = [lease.token for lease in leases]
                 await connection.execute(SQL.extend_calls, {"tokens": tokens, "lease": self.lease})
-            return set(held.scalars())
+            return extension
 
     async def release(
         self,
