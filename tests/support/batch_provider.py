@@ -195,12 +195,20 @@ class BatchEndpoints:
     async def rewrite(self, request: web.Request) -> web.Response:
         return await rewritten(self.script, request)
 
+    def restore(self) -> None:
+        """Reset all counts and faults."""
+        vars(self.script).update(vars(BatchScript()))
+        self._clear()
+
     async def reset(self, _: web.Request) -> web.Response:
+        self._clear()
+        return json_reply({})
+
+    def _clear(self) -> None:
         self.stats = BatchStats()
         self.files.clear()
         self.batches.clear()
         self._random = random.Random(self.script.seed)
-        return json_reply({})
 
     # Files
 

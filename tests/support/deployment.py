@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -26,8 +25,6 @@ from embedded.stack import Stack
 from shared.domain.index_location import IndexLocation
 from shared.settings import Settings
 from shared.vectors.filters import collection_points
-from tests.support.batch_provider import BatchScript
-from tests.support.provider import Script
 from tests.support.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,10 +111,7 @@ class ScriptedProvider:
 
     def restore(self) -> None:
         """Reset all counts and faults."""
-        self.script(**asdict(Script()))
-        self.batch_script(**asdict(BatchScript()))
-        self.reset()
-        self._client.post("/batch-reset").raise_for_status()
+        self._client.post("/restore").raise_for_status()
 
     def close(self) -> None:
         self._client.close()

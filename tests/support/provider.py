@@ -1,7 +1,7 @@
 """A scripted OpenAI-compatible provider: chat completions and embeddings over HTTP, with faults and counts.
 
 Run it as `python -m tests.support.provider --port 0`; it prints its port. `POST /script` changes its behaviour while it
-runs, and `GET /stats` returns the counted calls.
+runs, `GET /stats` returns the counted calls, and `POST /restore` resets both.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ class ScriptedEndpoints:
                 web.get("/stats", self.report),
                 web.post("/script", self.rewrite),
                 web.post("/reset", self.reset),
+                web.post("/restore", self.restore),
                 *self.batches.routes(),
             ]
         )
@@ -173,6 +174,12 @@ class ScriptedEndpoints:
         self._window = []
         self._cached_prefixes = set()
         return json_reply({})
+
+    async def restore(self, request: web.Request) -> web.Response:
+        """Reset all counts and faults, also of the batch API."""
+        vars(self.script).update(vars(Script()))
+        self.batches.restore()
+        return await self.reset(request)
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = orjson.loads(await request.read())
