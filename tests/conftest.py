@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import structlog
 from _pytest.unraisableexception import gc_collect_iterations_key
 from redis.asyncio import Redis
 from xdist.scheduler.loadscope import LoadScopeScheduling
@@ -54,6 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[gc_collect_iterations_key] = 1  # five collections, pytest's default, take seconds per process
     gc.disable()
+    # The default renderer colours the source of every traceback, which takes a tenth of a second.
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, renderer]
+    )
 
 
 def pytest_collection_finish() -> None:
