@@ -323,7 +323,6 @@ def default():
     return render(VALID)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chosen", SETS, ids=[f"set {number}" for number in range(len(SETS))])
 def test_value_set_renders_valid_objects(chosen, monkeypatch):
     objects = render(values_for(chosen))

@@ -173,7 +173,6 @@ def test_stopped_processes_exit_and_restart_keeps_data(up):
     assert "thirty days" in reply["chunks"][0]["text"]
 
 
-@pytest.mark.slow
 def test_killed_worker_is_restarted_and_logged(up):
     killed = up.child("workers", "generate")
     killed.kill()
@@ -188,7 +187,6 @@ def test_killed_worker_is_restarted_and_logged(up):
     wait_until(has_successor, "no new worker")
 
 
-@pytest.mark.slow
 def test_client_commands_use_running_server(up):
     folder = up.folder / "docs"
     (folder / "deep").mkdir(parents=True)
@@ -229,7 +227,6 @@ def test_client_commands_use_running_server(up):
     assert "default/docs/leave.md" not in up.foreask("documents", "--state", "ready")
 
 
-@pytest.mark.slow
 def test_demo_files_are_unreadable_for_other_users(deployment, tmp_path):
     folder = tmp_path / "demo"
     command = [*CLI, "demo", "--data-dir", str(folder)]
@@ -245,7 +242,6 @@ def test_demo_files_are_unreadable_for_other_users(deployment, tmp_path):
         demo.wait(timeout=TIMEOUT_SECONDS)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_server_works_after_interrupted_ingest(up, provider):
     folder = up.folder / "reports"
@@ -269,7 +265,6 @@ def test_server_works_after_interrupted_ingest(up, provider):
     assert "5 files: 5 ready" in up.foreask("ingest", "reports")
 
 
-@pytest.mark.slow
 def test_busy_port_or_folder_prints_one_sentence(up):
     port = httpx.URL(up.url).port
     for arguments, sentence in (
@@ -289,7 +284,6 @@ def test_busy_port_or_folder_prints_one_sentence(up):
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 def test_second_signal_kills_all_processes(up):
     children = up.children()
     api = up.child("api")

@@ -140,7 +140,6 @@ def composed(deployment, provider):
         yield deployment
 
 
-@pytest.mark.slow
 def test_compose_commands_make_document_ready(composed):
     accepted = composed.client.post("/v1/documents", files={"file": ("leave.md", LEAVE.encode())})
     assert accepted.status_code == 202
@@ -152,7 +151,6 @@ def test_compose_commands_make_document_ready(composed):
     assert "thirty days" in reply["chunks"][0]["text"]
 
 
-@pytest.mark.slow
 def test_every_process_serves_metrics_and_passes_healthcheck(composed):
     first = composed.stack.settings.metrics_port
     with httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
@@ -185,7 +183,6 @@ def probe(name, metrics_port, api_port):
     return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode
 
 
-@pytest.mark.slow
 def test_pdf_is_parsed_with_parsers_own_temporary_folder(composed):
     content = (ROOT / "tests/files/good/docling_right_to_left.pdf").read_bytes()
     composed.client.post("/v1/documents", files={"file": ("a.pdf", content)}, data={"collection": "files"})
@@ -211,7 +208,6 @@ def test_services_write_only_to_their_folders(tmp_path):
         assert done.returncode == code, (folder, done.stderr)
 
 
-@pytest.mark.slow
 def test_two_generate_workers_share_work_and_pay_once(composed, provider):
     texts = {f"report-{n}.md": f"# Report {n}\n\nThe number of report {n} is {n * n}." for n in range(60)}
     composed.service("worker-generate", 2)

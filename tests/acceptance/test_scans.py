@@ -28,7 +28,6 @@ def upload(deployment, name, content, media_type):
     deployment.client.post("/v1/documents", files={"file": (name, content, media_type)}).raise_for_status()
 
 
-@pytest.mark.slow
 def test_answer_cites_page_of_scan(deployment):
     upload(deployment, "leave.png", saved([page(LEAVE)], "PNG"), "image/png")
     upload(deployment, "travel.pdf", saved([page(LEAVE.upper()), page(TRAVEL)], "PDF"), "application/pdf")

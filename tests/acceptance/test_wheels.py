@@ -19,8 +19,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-pytestmark = pytest.mark.slow
-
 CLONE = Path(__file__).parents[2]
 SERVER = ("api", "cli", "embedded", "shared", "workers")
 # Distribution: its folder in the clone, and its top-level packages.

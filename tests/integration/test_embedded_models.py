@@ -113,7 +113,6 @@ SCHEMA = {
 }
 
 
-@pytest.mark.slow
 async def test_llm_follows_schema_for_concurrent_callers(models):
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
 

@@ -71,7 +71,6 @@ async def test_downloads_of_any_media_type_match_description(client, media_type)
     case.validate_response(reply, checks=schemathesis.checks.CHECKS.get_by_names(CHECKS))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("runner")
 async def test_generated_requests_cause_no_server_error(services, settings, tmp_path, size):
     """With a key; in the long versions also without a key, and on a server without keys."""

@@ -13,7 +13,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 import psutil
-import pytest
 
 from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
@@ -156,7 +155,6 @@ def summary(endings):
     )
 
 
-@pytest.mark.slow
 async def test_hostile_scans_end_with_text_or_sentence(request, tmp_path):
     full = request.config.getoption("--faults") != "short"
     files = hostile_files(request.config.getoption("--seed"), full=full)

@@ -90,7 +90,6 @@ async def test_lines_named_one_by_one_fail_alone(services, library, provider, la
     assert await spent(services) == billed(provider)
 
 
-@pytest.mark.slow
 async def test_unnamed_poisonous_line_is_isolated_by_halving(services, library, provider, lane):
     provider.batch_script(rejected_containing="number417 item", names="none")
     await library.add(text_of("number", [section(f"number{n:03}") for n in range(600)]), "a.md", lane=BATCH)

@@ -130,7 +130,6 @@ async def test_limit_in_money_without_prices_stops_start(settings, limits):
         await check_start(unpriced, role)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", NEEDS)
 def test_roles_need_only_their_libraries_and_settings(role, tmp_path):
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}

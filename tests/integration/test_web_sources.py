@@ -135,7 +135,6 @@ async def test_crawl_lists_each_text_once(web):
         await require_polite_complete_runs(site, web)
 
 
-@pytest.mark.slow
 async def test_large_crawl_lists_each_text_once(web, request):
     pages = PAGES[request.config.getoption("--faults")]
     async with serving_site(Site(pages=pages)) as site:

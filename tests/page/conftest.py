@@ -35,16 +35,6 @@ DOCUMENTS = {
     "empty.md": "",
 }
 
-# The slowest modules, with two thirds of the time. They are marked slow, so that `.ci/run` does not run them.
-SLOW = ("access", "charts", "fifty", "history", "many", "originals", "reference", "restart", "words")
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.stem.removeprefix("test_page_") in SLOW:
-            item.add_marker(pytest.mark.slow)
-
 
 @pytest.fixture(scope="session")
 def deployment(

@@ -130,7 +130,6 @@ def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sh
             yield world
 
 
-@pytest.mark.slow
 def test_every_history_deletes_only_missing_documents(world, request):
     class Machine(Histories):
         def __init__(self) -> None:

@@ -4,8 +4,6 @@ import pytest
 
 from tests.support import twice
 
-pytestmark = pytest.mark.slow  # starts pytest several times
-
 FAILS_ONCE = """
 from pathlib import Path
 
