@@ -14,9 +14,10 @@ VENV := .venv
 IN := $(VENV)/bin/python
 PIP := $(IN) -m pip install --quiet --constraint constraints.txt
 # uv (MIT or Apache 2.0) takes a tenth of pip's time. It does not read pip's configuration, which may name a company's
-# own index: if it fails, pip installs. Conda and Poetry would replace the environment and the constraints file.
+# own index: once it has failed, pip installs. Conda and Poetry would replace the environment and the constraints file.
 UV := $(VENV)/bin/uv pip install --quiet --python $(IN) --compile-bytecode --system-certs --constraint constraints.txt
-INSTALL = install() { $(UV) "$$@" 2>/dev/null || $(PIP) "$$@"; }; install
+PIP_ONLY := $(VENV)/.pip-only
+INSTALL = install() { { test ! -e $(PIP_ONLY) && $(UV) "$$@" 2>/dev/null; } || { touch $(PIP_ONLY) && $(PIP) "$$@"; }; }; install
 CLIENTS := --editable ./clients/python --editable ./clients/mcp
 EVALUATION := --editable ./clients/evaluation
 RETRIEVERS := --editable ./clients/langchain --editable ./clients/llama-index --editable ./clients/haystack
