@@ -69,7 +69,7 @@ LANGUAGES = ("eng", "deu", "spa", "rus", "ell", "ara", "hin", "chi_sim", "jpn", 
 
 
 @dataclass(frozen=True)
-class Row:
+class ScanRow:
     """A page that was read: share of wrong characters, mean confidence, CPU seconds, and the process's peak memory."""
 
     name: str
@@ -152,7 +152,7 @@ CONDITIONS: dict[str, Callable[[Image.Image], bytes]] = {
 }
 
 
-def measure(language: str) -> list[Row]:
+def measure(language: str) -> list[ScanRow]:
     """Read the pages of a language in this process."""
     text = text_of(language)
     page = page_of(text, language)
@@ -160,14 +160,14 @@ def measure(language: str) -> list[Row]:
     return [_read(name, condition(page), text, engine) for name, condition in CONDITIONS.items()]
 
 
-def _read(name: str, content: bytes, text: str, engine: Engine) -> Row:
+def _read(name: str, content: bytes, text: str, engine: Engine) -> ScanRow:
     started = time.process_time()
     try:
         found = read_page(content, 1, DPI, engine)
         errors, confidence = distance(found.text, text), found.confidence
     except Unreadable:
         errors, confidence = 1.0, 0.0
-    return Row(name, errors, confidence, time.process_time() - started, _peak_bytes())
+    return ScanRow(name, errors, confidence, time.process_time() - started, _peak_bytes())
 
 
 def _peak_bytes() -> int:

@@ -15,7 +15,7 @@ from rich.console import Console
 from cli import demo_documents, output
 from cli.client import CliClient
 from cli.ingestion import SEARCHABLE, Until, UploadBatch, follow, upload
-from cli.launcher import DEFAULT_PORT, Launcher, Plan, StopRequested, announce_restarts, stoppable
+from cli.launcher import DEFAULT_PORT, Launcher, LaunchPlan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import Crew
 from shared.domain.errors import Unavailable
@@ -37,7 +37,7 @@ QUESTIONS = (
 def run(data_dir: Path, console: Console) -> None:
     """Run the demo. A second run waits for nothing, because the documents are stored already."""
     started = time.monotonic()
-    launcher = Launcher(Plan(settings_for(data_dir), Crew(), port=0), console)
+    launcher = Launcher(LaunchPlan(settings_for(data_dir), Crew(), port=0), console)
     announce_restarts(console)
     with stoppable(launcher), hardening.private_files():
         try:

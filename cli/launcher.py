@@ -57,7 +57,7 @@ class StopRequested(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """The processes that `up` starts.
 
     Args:
@@ -74,7 +74,7 @@ class Plan:
 class Launcher:
     """The running product; a context manager."""
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, plan: LaunchPlan, console: Console) -> None:
         self._console = console
         self._crew = plan.crew
         settings = plan.settings
@@ -195,7 +195,7 @@ def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def up(plan: Plan, console: Console) -> None:
+def up(plan: LaunchPlan, console: Console) -> None:
     """Start everything and run until a stop is requested."""
     hardening.close_memory()
     launcher = Launcher(plan, console)

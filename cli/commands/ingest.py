@@ -33,7 +33,7 @@ INTERRUPTED = 130
 _CORPUS = "A corpus: JSON lines or Parquet"
 
 
-class Lane(StrEnum):
+class LaneOption(StrEnum):
     INTERACTIVE = "interactive"
     BULK = "bulk"
     BATCH = "batch"
@@ -54,7 +54,7 @@ def ingest(
     *,
     collection: Collection = "default",
     lane: Annotated[
-        Lane | None,
+        LaneOption | None,
         typer.Option(help="`bulk` has lower priority than `interactive`; `batch` costs less and takes up to a day."),
     ] = None,
     wait: Annotated[
@@ -135,7 +135,7 @@ def _ingest_files(
     selection: Selection,
     *,
     collection: str,
-    lane: Lane | None,
+    lane: LaneOption | None,
     job_key: str,
     wait: WaitFor,
     yes: bool,
@@ -181,7 +181,7 @@ def _upload(
     batch: UploadBatch,
     *,
     collection: str,
-    lane: Lane | None,
+    lane: LaneOption | None,
     job: str,
     wait: WaitFor,
 ) -> Job | None:
@@ -220,7 +220,7 @@ def _ingest_corpus(
     corpus: Corpus,
     *,
     collection: str,
-    lane: Lane | None,
+    lane: LaneOption | None,
     job_key: str,
     wait: WaitFor,
     yes: bool,
@@ -259,7 +259,7 @@ def _follow_corpus(
     load: CorpusLoad,
     *,
     collection: str,
-    lane: Lane | None,
+    lane: LaneOption | None,
     job: str,
     wait: WaitFor,
 ) -> Job | None:
@@ -269,7 +269,7 @@ def _follow_corpus(
 
     followed = None
     with Meter(console) as meter:
-        chosen: Literal["batch"] | None = "batch" if lane is Lane.BATCH else None
+        chosen: Literal["batch"] | None = "batch" if lane is LaneOption.BATCH else None
         for _ in upload_rows(client, corpus, collection, load, lane=chosen, job=job):
             meter.show(IngestCounts(load.total, uploaded=load.done))
         client.close_job(job)

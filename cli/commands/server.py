@@ -38,13 +38,13 @@ def up(  # noqa: PLR0917 - all are options
     """Start everything on this machine: embedded engines for all URLs that are not set, the API and the workers."""
     from rich.console import Console
 
-    from cli.launcher import Plan, in_data_dir
+    from cli.launcher import LaunchPlan, in_data_dir
     from cli.launcher import up as run
     from cli.programs import Crew
     from shared.settings import load
 
     crew = Crew(parse=parse_workers, read=read_workers, generate=generate_workers, index=index_workers)
-    run(Plan(in_data_dir(load(), data_dir), crew, port), Console())
+    run(LaunchPlan(in_data_dir(load(), data_dir), crew, port), Console())
 
 
 def demo(

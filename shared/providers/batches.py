@@ -97,7 +97,7 @@ class ProviderBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class BatchReply:
     """The result of one line: the completion, or the error that a live call would have raised."""
 
     custom_id: str
@@ -279,14 +279,14 @@ class BatchProvider(Provider):
             )
         return value
 
-    def reply(self, line: bytes) -> Reply | None:
+    def reply(self, line: bytes) -> BatchReply | None:
         """Return the result in a line of an output or error file; None if the line names no request."""
         try:
             value = orjson.loads(line)
             custom_id = value["custom_id"]
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return None
-        return Reply(custom_id, self._result(value)) if isinstance(custom_id, str) else None
+        return BatchReply(custom_id, self._result(value)) if isinstance(custom_id, str) else None
 
     def rejection(self, error: BatchError) -> ForeaskError:
         """Return the error that a live call would have raised, and log the provider's message."""

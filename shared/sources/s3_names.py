@@ -27,7 +27,7 @@ _TIMEOUT = httpx.Timeout(15.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ObjectPage:
     """A page of a listing.
 
     Args:
@@ -57,7 +57,7 @@ class S3Names:
     prefix: str
     credentials: Mapping[str, str | None] | None
 
-    async def page(self, after: str) -> Page:
+    async def page(self, after: str) -> ObjectPage:
         """Return the objects that follow a name.
 
         Raises:
@@ -111,13 +111,13 @@ class S3Names:
         signature = f"{credential}, SignedHeaders={names}, Signature={_mac(key, text).hex()}"
         return {**headers, "authorization": f"AWS4-HMAC-SHA256 {signature}"}
 
-    def _page(self, root: ET.Element) -> Page:
+    def _page(self, root: ET.Element) -> ObjectPage:
         space = root.tag.removesuffix("ListBucketResult")
         # XML cannot contain most control characters. Some servers ignore the request to encode names.
         is_encoded = root.findtext(f"{space}EncodingType") == "url"
         decoded: Callable[[str], str] = unquote_plus if is_encoded else str
         objects = [self._object(each, space, decoded) for each in root.iter(f"{space}Contents")]
-        return Page(objects, is_last=root.findtext(f"{space}IsTruncated") != "true")
+        return ObjectPage(objects, is_last=root.findtext(f"{space}IsTruncated") != "true")
 
     def _object(self, element: ET.Element, space: str, decoded: Callable[[str], str]) -> dict[str, Any]:
         """Return an object of a reply; raise ValueError if a field is missing or malformed."""

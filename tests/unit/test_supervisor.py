@@ -10,7 +10,7 @@ from queue import SimpleQueue
 import pytest
 from rich.console import Console
 
-from cli.launcher import Launcher, Plan, stoppable
+from cli.launcher import Launcher, LaunchPlan, stoppable
 from cli.programs import Crew
 from embedded import health
 from embedded.supervisor import Backoff, Child, RestartPolicy, Supervisor
@@ -142,7 +142,7 @@ def test_unresponsive_postgres_is_not_ready(monkeypatch):
 
 @pytest.fixture
 def launcher(tmp_path):
-    return Launcher(Plan(Settings(_env_file=None, data_dir=tmp_path), Crew(), port=0), Console(quiet=True))
+    return Launcher(LaunchPlan(Settings(_env_file=None, data_dir=tmp_path), Crew(), port=0), Console(quiet=True))
 
 
 def test_launcher_exits_with_message_of_failed_part(launcher):

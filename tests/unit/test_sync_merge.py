@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shared.domain.errors import Permanent
 from shared.ledger.sources.listings import StoredItem
-from shared.maintenance.syncing.merge import Page, PartLimits, is_storable, merged, require_ascending, shown
+from shared.maintenance.syncing.merge import ListedPage, PartLimits, is_storable, merged, require_ascending, shown
 from shared.sources.source import Entry
 
 KEYS = st.text(st.sampled_from("ab/ü€\U0001f600"), min_size=1, max_size=4)
@@ -24,7 +24,7 @@ def items_of(versions, *, is_marked=False):
 @settings(deadline=None)
 @given(VERSIONS, VERSIONS, st.integers(1, 5))
 def test_merge_equals_comparison_of_mappings(listed, stored, most):
-    parts = list(merged(Page(entries_of(listed), None), items_of(stored), "", PartLimits(fetched=most)))
+    parts = list(merged(ListedPage(entries_of(listed), None), items_of(stored), "", PartLimits(fetched=most)))
 
     assert {e.key for part in parts for e in part.fetched} == {k for k in listed if listed[k] != stored.get(k)}
     assert {key for part in parts for key in part.new} == listed.keys() - stored.keys()
@@ -39,13 +39,13 @@ def test_merge_equals_comparison_of_mappings(listed, stored, most):
 def test_merge_continues_after_any_part(listed, stored, most, data):
     """A worker that continues after a saved part finds the rest, and nothing twice."""
     limits = PartLimits(fetched=most)
-    parts = list(merged(Page(entries_of(listed), None), items_of(stored), "", limits))
+    parts = list(merged(ListedPage(entries_of(listed), None), items_of(stored), "", limits))
     saved = data.draw(st.integers(0, len(parts)))
     after = parts[saved - 1].after if saved else ""
     entries = [entry for entry in entries_of(listed) if entry.key > after]
     items = [item for item in items_of(stored) if item.key > after]
 
-    again = list(merged(Page(entries, None), items, after, limits))
+    again = list(merged(ListedPage(entries, None), items, after, limits))
 
     found = parts[:saved] + again
     assert [e.key for part in found for e in part.fetched] == [e.key for part in parts for e in part.fetched]
@@ -62,23 +62,23 @@ def test_order_of_characters_equals_order_of_bytes(one, other):
 
 def test_part_is_limited_by_bytes():
     entries = [Entry(key, "1", size) for key, size in [("a", 6), ("b", 6), ("c", 50), ("d", 1), ("e", None)]]
-    parts = merged(Page(entries, None), [], "", PartLimits(fetched_bytes=10, unknown_bytes=9))
+    parts = merged(ListedPage(entries, None), [], "", PartLimits(fetched_bytes=10, unknown_bytes=9))
     assert [[entry.key for entry in part.fetched] for part in parts] == [["a", "b"], ["c"], ["d", "e"]]
 
 
 def test_items_after_end_of_page_are_not_missing():
-    (part,) = merged(Page([Entry("b", "1")], "c"), items_of({"a": "1", "b": "1", "d": "1"}), "", PartLimits())
+    (part,) = merged(ListedPage([Entry("b", "1")], "c"), items_of({"a": "1", "b": "1", "d": "1"}), "", PartLimits())
     assert (part.missing, part.unchanged, part.after) == (["a"], 1, "c")
 
 
 def test_item_that_exists_again_is_present():
-    (part,) = merged(Page([Entry("a", "1")], None), items_of({"a": "1"}, is_marked=True), "", PartLimits())
+    (part,) = merged(ListedPage([Entry("a", "1")], None), items_of({"a": "1"}, is_marked=True), "", PartLimits())
     assert part.present == ["a"]
 
 
 def test_refused_entry_is_neither_fetched_nor_missing():
     entries = [Entry("a", "2", refused="It is locked."), Entry("b\0", "1"), Entry("c", "1")]
-    (part,) = merged(Page(entries, None), items_of({"a": "1", "c": "1"}), "", PartLimits())
+    (part,) = merged(ListedPage(entries, None), items_of({"a": "1", "c": "1"}), "", PartLimits())
     assert (part.fetched, part.missing, part.unchanged) == ([], [], 1)
     assert [(entry.key, entry.reason) for entry in part.refused] == [
         ("a", "It is locked."),

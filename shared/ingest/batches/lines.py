@@ -20,7 +20,7 @@ from shared.ingest.generate import content_key, key_of, question_list, requests
 from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.replies import storable
 from shared.ingest.options import IngestDefaults
-from shared.providers.batches import NotDone, Reply, request_line
+from shared.providers.batches import BatchReply, NotDone, request_line
 from shared.providers.chat import ChatRequest, Completion
 from shared.providers.json_replies import MalformedReply
 
@@ -87,7 +87,7 @@ class Lines:
         return PaidReply(digest, storable(completion.text), completion.finish_reason, completion.usage)
 
 
-def token_of(reply: Reply) -> int | None:
+def token_of(reply: BatchReply) -> int | None:
     """Return the fencing token that a reply names; None if it names none of ours."""
     return int(reply.custom_id) if reply.custom_id.isascii() and reply.custom_id.isdecimal() else None
 

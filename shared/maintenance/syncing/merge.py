@@ -58,7 +58,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListedPage:
     """A page of a listing: all its entries with keys after the last page and up to `end`.
 
     Args:
@@ -94,7 +94,7 @@ class PartLimits:
         return len(part.fetched) >= self.fetched or self.size(part) >= self.fetched_bytes
 
 
-def merged(page: Page, items: Sequence[StoredItem], after: str, limits: PartLimits) -> Iterator[Part]:
+def merged(page: ListedPage, items: Sequence[StoredItem], after: str, limits: PartLimits) -> Iterator[Part]:
     """Merge a page with the items after the last page, in parts that are saved one after another.
 
     Args:

@@ -17,7 +17,7 @@ from shared.ledger.sources.listings import ClaimedSync, JobPaused, Listings, Sto
 from shared.maintenance.runs.retries import retried, retried_for, retried_until
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
-from shared.maintenance.syncing.merge import Page, Part, PartLimits, is_storable, merged, require_ascending
+from shared.maintenance.syncing.merge import ListedPage, Part, PartLimits, is_storable, merged, require_ascending
 from shared.sources.opening import keeps_bytes
 from shared.sources.source import Entry, Source
 from shared.storage.uploads import Uploads
@@ -197,7 +197,7 @@ class _Entries:
         self._next: Entry | None = None  # read, and not returned yet
         self._is_ended = False
 
-    async def page(self, most: int, until: str | None) -> Page:
+    async def page(self, most: int, until: str | None) -> ListedPage:
         """Return the next entries: at most `most`, up to the key `until`, and not many if they arrive slowly.
 
         Raises:
@@ -208,10 +208,10 @@ class _Entries:
         while (entry := await self._peek()) is not None and (until is None or entry.key <= until):
             end = _last_key(entries)
             if end is not None and (len(entries) >= most or time.monotonic() > deadline):
-                return Page(entries, end)
+                return ListedPage(entries, end)
             entries.append(entry)
             self._next = None
-        return Page(entries, until)
+        return ListedPage(entries, until)
 
     async def _peek(self) -> Entry | None:
         """Return the next entry, which the next page will contain; None at the end."""

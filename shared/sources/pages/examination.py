@@ -15,7 +15,7 @@ from shared.sources.pages.reading.addresses import digest_of, path_of
 from shared.sources.pages.reading.facts import PageFacts, facts_of, rules_of_header
 from shared.sources.pages.soft_errors import SoftErrors
 from shared.sources.pages.texts import Texts
-from shared.sources.pages.visitor import NOT_PERMITTED, PageError, Reply, Visitor
+from shared.sources.pages.visitor import NOT_PERMITTED, PageError, Visitor, WebReply
 
 HTML = ("text/html", "application/xhtml+xml")
 MARKDOWN = "text/markdown"
@@ -83,7 +83,7 @@ class Examiner:
             return Visit(note.outcome, reason, text_hash=note.text_hash, note=note, unchanged=True)
         return await self._visit_of(address, reply, note)
 
-    async def _visit_of(self, address: str, reply: Reply, note: Note | None) -> Visit:
+    async def _visit_of(self, address: str, reply: WebReply, note: Note | None) -> Visit:
         if reply.status in _REDIRECTS:
             return _redirected(address, reply, note)
         if reply.status in _GONE:
@@ -95,7 +95,7 @@ class Examiner:
             return Visit(Outcome.UNSUPPORTED, _unsupported(reply), note=Note(Outcome.UNSUPPORTED))
         return await self._read(address, reply, note)
 
-    async def _read(self, address: str, reply: Reply, note: Note | None) -> Visit:
+    async def _read(self, address: str, reply: WebReply, note: Note | None) -> Visit:
         facts = _facts(address, reply)
         other = facts.canonical if facts.canonical != address else None
         found = Visit(Outcome.HIDDEN, note=_note(Outcome.HIDDEN, reply), links=facts.links)
@@ -121,7 +121,7 @@ class Examiner:
             target=other,
         )
 
-    async def _extract(self, address: str, reply: Reply) -> WebPageText:
+    async def _extract(self, address: str, reply: WebReply) -> WebPageText:
         media_type = reply.headers.get("content-type")
         with self._texts.scratch(reply.body) as path:
             return await self._extractor(path, filename=filename_of(address), media_type=media_type)
@@ -153,20 +153,20 @@ def filename_of(address: str) -> str | None:
     return unquote(basename(path_of(address).partition("?")[0])) or None
 
 
-def _redirected(address: str, reply: Reply, note: Note | None) -> Visit:
+def _redirected(address: str, reply: WebReply, note: Note | None) -> Visit:
     target = reply.redirect_from(address)
     if target is None:
         return refusal(f"The server answers with status {reply.status}, without a usable address.", note)
     return Visit(Outcome.MOVED, note=Note(Outcome.MOVED), target=target)
 
 
-def _facts(address: str, reply: Reply) -> PageFacts:
+def _facts(address: str, reply: WebReply) -> PageFacts:
     if _media_type(reply) in HTML:
         return facts_of(reply.body, address, reply.headers)
     return PageFacts(rules=rules_of_header(reply.headers))
 
 
-def _note(outcome: Outcome, reply: Reply, text_hash: str | None = None, canonical: str | None = None) -> Note:
+def _note(outcome: Outcome, reply: WebReply, text_hash: str | None = None, canonical: str | None = None) -> Note:
     return Note(
         outcome,
         text_hash,
@@ -176,11 +176,11 @@ def _note(outcome: Outcome, reply: Reply, text_hash: str | None = None, canonica
     )
 
 
-def _media_type(reply: Reply) -> str:
+def _media_type(reply: WebReply) -> str:
     return reply.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _is_wanted(address: str, reply: Reply) -> bool:
+def _is_wanted(address: str, reply: WebReply) -> bool:
     """Return whether a reply is a document; if its type says nothing, the name decides."""
     media_type = _media_type(reply)
     if media_type in ("", "application/octet-stream", "binary/octet-stream"):
@@ -188,5 +188,5 @@ def _is_wanted(address: str, reply: Reply) -> bool:
     return media_type in _DOCUMENTS or media_type.startswith(_FAMILIES)
 
 
-def _unsupported(reply: Reply) -> str:
+def _unsupported(reply: WebReply) -> str:
     return f"Pages of the type {_media_type(reply)[:100] or 'unknown'} are not read."

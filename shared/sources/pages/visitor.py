@@ -62,7 +62,7 @@ class Manners:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class WebReply:
     """A server's reply.
 
     Args:
@@ -146,9 +146,9 @@ class Visitor:
         address: str,
         headers: Mapping[str, str] | None = None,
         *,
-        wants: Callable[[Reply], bool] = lambda _: True,
+        wants: Callable[[WebReply], bool] = lambda _: True,
         max_bytes: int | None = None,
-    ) -> Reply:
+    ) -> WebReply:
         """Return the reply to a GET of a normal address, which robots.txt allows. Redirects are not followed.
 
         Args:
@@ -170,8 +170,8 @@ class Visitor:
         raise AssertionError
 
     async def _once(
-        self, address: str, headers: Mapping[str, str], wants: Callable[[Reply], bool], limit: int
-    ) -> Reply:
+        self, address: str, headers: Mapping[str, str], wants: Callable[[WebReply], bool], limit: int
+    ) -> WebReply:
         try:
             async with self._turn(address), asyncio.timeout(self._manners.timeout.total_seconds()):
                 return await self._exchange(address, headers, wants, limit)
@@ -201,18 +201,18 @@ class Visitor:
                 host.due = time.monotonic() + (host.pause or self._manners.pause.total_seconds())
 
     async def _exchange(
-        self, address: str, headers: Mapping[str, str], wants: Callable[[Reply], bool], limit: int
-    ) -> Reply:
+        self, address: str, headers: Mapping[str, str], wants: Callable[[WebReply], bool], limit: int
+    ) -> WebReply:
         parts = addresses.parse(address, _PURPOSE)
         checked = await addresses.resolve(parts, _PURPOSE, private=self._manners.private)
         sent = {"user-agent": self._manners.user_agent, "accept-encoding": ENCODINGS, "accept": "*/*", **headers}
         request = pinned(self._client, "GET", parts, checked, headers=sent)
         response = await self._client.send(request, stream=True)
         try:
-            reply = Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()})
+            reply = WebReply(response.status_code, {name.lower(): value for name, value in response.headers.items()})
             if reply.status != _OK or not wants(reply):
                 return reply
-            return Reply(reply.status, reply.headers, await read_body(response, limit), wanted=True)
+            return WebReply(reply.status, reply.headers, await read_body(response, limit), wanted=True)
         finally:
             await response.aclose()
 
@@ -239,7 +239,7 @@ class Visitor:
         Raises:
             Unavailable: the server answers 429 or 5xx, or not at all. RFC 9309 forbids all requests then.
         """
-        reply = Reply(0)
+        reply = WebReply(0)
         for _ in range(_ROBOTS_REDIRECTS + 1):
             reply = await self._robots_reply(address)
             if (target := reply.redirect_from(address)) is None:
@@ -251,7 +251,7 @@ class Visitor:
             return ""
         raise Unavailable(f"{address} answers with status {reply.status}.", component=COMPONENT)
 
-    async def _robots_reply(self, address: str) -> Reply:
+    async def _robots_reply(self, address: str) -> WebReply:
         try:
             reply = await self._once(address, {}, lambda _: True, self._manners.max_bytes)
         except PageError as error:
