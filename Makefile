@@ -37,7 +37,7 @@ up: $(VENV)/.installed ## start everything and keep it running
 
 PYTEST = --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15 --timeout 900
 
-test: $(VENV)/.dev ## run the fast tests (about 16 minutes): all except tests marked `slow`
+test: $(VENV)/.dev ## run the fast tests (about 14 minutes): all except those in tests/slow.txt
 	$(IN) -m tests.support.twice $(PYTEST) -m 'not slow' --histories 10
 
 test-all: $(VENV)/.dev ## run all tests, as before a merge; failed tests run again, alone
