@@ -40,7 +40,7 @@ FAULT_GROUPS = {
     "test_chart_pods": "faults of pods",  # likewise
 }
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
-SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())  # files and tests
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
 QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
 COUNTS = ("tallies", "tally_changes", "spent_changes")  # triggers write to them when rows are deleted
 pytest_plugins = ["tests.support.isolated_home"]
@@ -73,7 +73,7 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests, and order the suites, longest first."""
     for item in items:
-        if not SLOW.isdisjoint((item.nodeid.partition("::")[0], item.nodeid.partition("[")[0])):
+        if not SLOW.isdisjoint((item.nodeid.partition("::")[0], item.nodeid.partition("[")[0], item.nodeid)):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: SUITES.index(_suite(item)))
 
