@@ -74,7 +74,7 @@ class Hands:
     """
 
     page: Page
-    site: Site
+    site: MeasuredSite
     clicks: int = 0
     keystrokes: int = 0
     seconds: float = 0.0
@@ -141,7 +141,7 @@ class Hands:
 
 
 @dataclass(frozen=True)
-class Site:
+class MeasuredSite:
     """A measured deployment: its address, a key with the scope `manage` or none, and a client of its API."""
 
     url: str
@@ -321,7 +321,7 @@ def main() -> None:
         return
     running = _started() if arguments.url is None else contextlib.nullcontext((arguments.url, arguments.key))
     with running as (url, key), _client(url, key) as client:
-        site = Site(url.rstrip("/"), key, client)
+        site = MeasuredSite(url.rstrip("/"), key, client)
         site.seed()
         asyncio.run(_measure(site, chromium))
 
@@ -361,7 +361,7 @@ def _wait_until_ready(client: httpx.Client) -> None:
     raise TimeoutError("the API did not start")
 
 
-async def _measure(site: Site, chromium: str) -> None:
+async def _measure(site: MeasuredSite, chromium: str) -> None:
     async_playwright = importlib.import_module("playwright.async_api").async_playwright
     print(f"{'task':44}{'clicks':>7}{'keys':>6}{'waiting':>10}  path", flush=True)
     async with async_playwright() as playwright:
@@ -381,7 +381,7 @@ async def _measure(site: Site, chromium: str) -> None:
 
 
 @asynccontextmanager
-async def _hands(browser: Browser, site: Site) -> AsyncIterator[Hands]:
+async def _hands(browser: Browser, site: MeasuredSite) -> AsyncIterator[Hands]:
     """Yield a user in front of the screen Ask."""
     context = await browser.new_context(viewport={"width": 1440, "height": 900})
     await context.add_init_script(f"sessionStorage.setItem('foreask.key', {site.key!r})")

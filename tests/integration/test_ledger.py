@@ -126,7 +126,7 @@ async def test_extension_does_not_wait_for_locked_rows(services, library):
         await library.add(f"text of {name}", name)
     short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
     locked, free = [document.lease for document in await short.claim_documents(2)]
-    async with services.database.begin() as settling:  # it may wait for the other row
+    async with services.database.begin() as settling:  # a settlement, which may then need the other row
         await settling.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": locked.id})
         async with asyncio.timeout(TIMEOUT_SECONDS):
             extension = await services.ledger.work.extend("documents", [locked, free])
