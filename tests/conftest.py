@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,21 +12,18 @@ from uuid import uuid4
 import pytest
 import structlog
 from _pytest.unraisableexception import gc_collect_iterations_key
-from redis.asyncio import Redis
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from embedded.stack import Stack
 from shared.domain.collections import Collection
 from shared.domain.documents import Document, NewDocument, ReadyQuestion
-from shared.ledger.postgres.schema import migrate
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.support.deployment import ScriptedProvider
+from tests.support.emptying import empty, prepare
 from tests.support.forkserver import ForkServer
 from tests.support.objects import S3, serving_s3
-from tests.support.tables import columns
-from tests.support.transitions import refuse_unknown_transitions
 
 # Groups of the fault suite by file, so that no process still runs a long group at the end. Other files are one group.
 FAULT_GROUPS = {
@@ -42,7 +38,6 @@ FAULT_GROUPS = {
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
 QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
-COUNTS = ("tallies", "tally_changes", "spent_changes")  # triggers write to them when rows are deleted
 pytest_plugins = ["tests.support.isolated_home"]
 
 
@@ -135,8 +130,7 @@ def settings(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Settings
 async def session_services(settings: Settings) -> AsyncIterator[AllServices]:
     """Services over the session's engines: building them for each test would take longer than most tests do."""
     async with build("all", settings) as services:
-        await migrate(services.database.engine)
-        await refuse_unknown_transitions(services.database)
+        await prepare(services.database)
         yield services
 
 
@@ -145,35 +139,6 @@ async def services(session_services: AllServices) -> AllServices:
     """Services over a ledger without rows, a broker without keys and a folder without uploads."""
     await empty(session_services)
     return session_services
-
-
-async def empty(services: AllServices) -> None:
-    """Delete the data of earlier tests, and reset the services as if they had just started."""
-    async with services.database.begin() as connection:
-        # One round trip. TRUNCATE makes new files for each table and index.
-        tables = [name for name in await columns(connection) if name not in (*COUNTS, "deployment")]
-        deletions = " ".join(f"DELETE FROM {name};" for name in (*tables, *COUNTS))
-        await connection.exec_driver_sql(f"DO $$ BEGIN {deletions} END $$")
-    for name in tuple(services.index._existing):
-        await services.index.drop_collection(name)  # an empty one has 18 MB
-    shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
-    # Collections of Qdrant are shared: each test has its own, so that it finds no points of earlier tests.
-    services.ledger.collections._index_names.prefix = f"test-{uuid4().hex}"
-    await forget(services)
-
-
-async def forget(services: AllServices) -> None:
-    """Delete the broker's keys, and reset the state that services keep about providers and engines."""
-    assert services.settings.redis_url is not None
-    async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
-        await redis.flushall()
-    for limiter in (services.limiters.llm, *services.limiters.embeddings.values()):
-        assert await limiter._client.refresh(timeout_seconds=5)
-    for indexer in services.indexers.values():
-        indexer.embedder.seen = None
-    services.retriever._vectors._remembered.clear()
-    services.index._rejecting.clear()
-    services.index._unavailable = False
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import pytest
 
 from api.schemas.queries import QueryReply, RetrieveReply
 from shared.services import build
-from tests.conftest import empty, forget
 from tests.support.api import calling, work
+from tests.support.emptying import empty, forget
 from tests.support.waiting import TIMEOUT_SECONDS
 
 TEXTS = {

@@ -38,6 +38,7 @@ from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, serving, with_keys, work
 from tests.support.counters import DIFFERENCES
+from tests.support.emptying import PREFIX
 from tests.support.pages import commands_of, foreask_with_background
 from tests.support.qdrant import qdrant_client
 from tests.support.tables import columns
@@ -107,9 +108,10 @@ async def keys(services):
 
 @pytest.fixture(autouse=True)
 async def empty_qdrant(services):
-    """Delete the Qdrant collections of earlier tests, because the check reads every collection."""
+    """Delete collections that tests created without the product, because the check reads every collection."""
     for name in await services.index.names():
-        await qdrant_client(services).delete_collection(name)
+        if not name.startswith(PREFIX):
+            await qdrant_client(services).delete_collection(name)
 
 
 @pytest.fixture

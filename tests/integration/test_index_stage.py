@@ -18,6 +18,7 @@ from shared.ledger import Work
 from shared.vectors.errors import Refusal
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.emptying import use_own_collections
 from tests.support.qdrant import is_upsert, qdrant_client
 
 
@@ -163,6 +164,7 @@ def upserts(services, monkeypatch):
 async def collection_with(services, library, *names):
     """Create a Qdrant collection with the named vectors only, and return its name."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
+    use_own_collections(services)
     name = (await library.collection()).index_name
     await qdrant_client(services).create_collection(
         name,

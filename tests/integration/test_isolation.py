@@ -13,8 +13,9 @@ from shared.maintenance.verification import Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.hits import SectionKey
-from tests.conftest import Library, empty
+from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.emptying import empty
 from tests.support.qdrant import qdrant_client
 
 WORDS = st.sampled_from(["harbour", "tide", "keeper", "lighthouse", "rope", "anchor", "storm", "gull"])

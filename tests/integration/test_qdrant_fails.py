@@ -26,6 +26,7 @@ from shared.vectors.points import Point
 from shared.vectors.requests import Requests
 from tests.conftest import Library
 from tests.support.api import calling, work
+from tests.support.emptying import use_own_collections
 from tests.support.proxy import REFUSAL, Fault, Link
 from tests.support.qdrant import qdrant_client
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -225,6 +226,7 @@ async def test_rejected_write_waits_for_its_other_requests(services, monkeypatch
 async def without_bm25(services, library):
     """Create a collection that rejects the points of chunks and accepts the points of questions."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
+    use_own_collections(services)
     name = (await library.collection()).index_name
     await qdrant_client(services).create_collection(name, vectors_config={"dense": vector})
 

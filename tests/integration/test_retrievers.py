@@ -8,8 +8,9 @@ import pytest
 from foreask_client import Client
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from tests.conftest import Library, empty
+from tests.conftest import Library
 from tests.support.api import KEYS, serving, with_keys, work
+from tests.support.emptying import empty
 
 QUESTION = "How much leave do I get?"
 

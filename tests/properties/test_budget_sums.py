@@ -228,7 +228,8 @@ class History:
 
 
 async def test_sums_of_budgets_equal_reservations_and_bills(session_services, request, provider):
-    from tests.conftest import Library, empty
+    from tests.conftest import Library
+    from tests.support.emptying import empty
 
     services = replace(session_services)
     count = request.config.getoption("--histories") or HISTORIES[request.config.getoption("--faults")]

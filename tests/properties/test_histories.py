@@ -39,9 +39,9 @@ from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.rows import QUESTIONS
 from shared.providers.embedding import OpenAIEmbedder
-from tests.conftest import empty
 from tests.support.counters import DIFFERENCES
 from tests.support.deployment import ScriptedProvider
+from tests.support.emptying import empty
 from tests.support.fleet import Proxy
 from tests.support.histories import SharedServices, run_histories, sharing
 

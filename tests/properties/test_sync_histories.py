@@ -23,7 +23,8 @@ from shared.domain.sources import NewSource, SourceDefinition
 from shared.ledger.sources.listings import Listings, SavedPart
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.work import SyncLimits
-from tests.conftest import Library, empty
+from tests.conftest import Library
+from tests.support.emptying import empty
 from tests.support.histories import SharedServices, run_histories, sharing
 from tests.support.sources import Corpus, make_older
 

@@ -13,12 +13,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from sqlalchemy import text
 
-from shared.ledger.postgres.schema import migrate
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
-from tests.conftest import empty
-from tests.support.transitions import refuse_unknown_transitions
+from tests.support.emptying import empty, prepare
 
 _NOT_SHRUNK = 100  # histories: shrinking a failure takes longer than so many
 
@@ -42,8 +40,7 @@ def sharing(configured: Settings) -> Iterator[SharedServices]:
     with asyncio.Runner() as runner:
         building = build("all", configured)
         services = runner.run(building.__aenter__())
-        runner.run(migrate(services.database.engine))
-        runner.run(refuse_unknown_transitions(services.database))
+        runner.run(prepare(services.database))
         try:
             yield SharedServices(services, runner.run)
         finally:
