@@ -35,7 +35,7 @@ demo: $(VENV)/.installed ## start everything, ingest real documents, ask four qu
 up: $(VENV)/.installed ## start everything and keep it running
 	@$(IN) -m cli up
 
-PYTEST = --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15 --timeout 900
+PYTEST = --numprocesses 4 --dist loadscope --no-loadscope-reorder --budget --timeout 900
 
 test: $(VENV)/.dev ## run the fast tests (about 14 minutes): all except those in tests/slow.txt
 	$(IN) -m tests.support.twice $(PYTEST) -m 'not slow' --histories 10
@@ -47,7 +47,7 @@ PAGE_TESTS =
 
 page-test: $(VENV)/.page ## test the page in a real browser (Debian's package chromium); PAGE_TESTS="-m 'not slow'" runs the fast tests
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "Chromium is missing: install your system's package, such as Debian's 'chromium'."; exit 1; }
-	$(IN) -m tests.support.twice tests/page --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 5 $(PAGE_TESTS)
+	$(IN) -m tests.support.twice tests/page --numprocesses 2 --dist loadfile --no-loadscope-reorder --budget $(PAGE_TESTS)
 
 check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, and prose
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose

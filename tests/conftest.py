@@ -38,7 +38,7 @@ FAULT_GROUPS = {
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
 QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
-pytest_plugins = ["tests.support.isolated_home"]
+pytest_plugins = ["tests.support.isolated_home", "tests.support.costs"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
