@@ -71,8 +71,10 @@ audit: $(VENV)/.audit ## check installed packages for known vulnerabilities, and
 	$(IN) -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict
 	mkdir -p build && $(IN) -m cyclonedx_py environment --of JSON --output-file build/sbom.json
 
-planted: $(VENV)/.dev ## plant bugs, and check that a test detects each
-	$(IN) -m tests.support.mutations
+BUGS =
+
+planted: $(VENV)/.dev ## plant the bugs that tests guard, and check that each test fails; BUGS=NAME plants some
+	$(IN) -m tests.support.planted $(BUGS)
 
 bench: $(VENV)/.dev ## run the benchmarks
 	$(IN) -m bench

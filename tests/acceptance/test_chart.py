@@ -39,6 +39,7 @@ from tests.support.chart import (
 from tests.support.chart_rules import PROCESSES, is_process, matches, violations
 from tests.support.deployment import ROOT
 from tests.support.pairwise import pairs, pairwise
+from tests.support.planted import guards
 from tests.support.pods import arguments, rendered_pods
 
 MODELS = {"FOREASK_LLM_MODEL": "scripted", "FOREASK_EMBEDDING_MODEL": "scripted-embedding"}
@@ -352,6 +353,13 @@ def test_example_values_render_and_pass_lint(name, monkeypatch):
     assert "foreask-schema" in files(values_of(name))["foreask/templates/NOTES.txt"]
 
 
+@guards(
+    "deploy/helm/foreask/templates/_checks.tpl",
+    '(list "api" "parse")',
+    '(list "none")',
+    means="a volume of one node is used by pods on several nodes",
+    case="several nodes with one volume",
+)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_value_is_refused_with_its_name(name):
     values, expected = WRONG[name]
@@ -400,6 +408,12 @@ def test_every_value_is_described_by_schema():
     assert list(undescribed(values, schema["properties"])) == []
 
 
+@guards(
+    "deploy/helm/foreask/templates/_environment.tpl",
+    "{{- $given = $few -}}",
+    "{{- $given = merge $few $given -}}",
+    means="the chart passes every setting to processes that read untrusted files",
+)
 def test_parse_and_read_receive_variables_of_compose(default):
     everything = merged(VALID, {"settings": {name: given_value(name) for name in known_settings()}})
     objects = render(everything)
@@ -433,6 +447,12 @@ def given_value(name):
     return entry["enum"][0] if "enum" in entry else entry.get("minimum", "1")
 
 
+@guards(
+    "deploy/helm/foreask/templates/_environment.tpl",
+    '"FOREASK_PARSE_DATABASE_URL" "FOREASK_APP_DATABASE_URL")',
+    '"FOREASK_PARSE_DATABASE_URL" "FOREASK_OWNER_DATABASE_URL")',
+    means="a pod receives the credentials of the database's owner",
+)
 def test_only_schema_job_has_owner_credentials(default):
     for name, pod in pods_of(default).items():
         for container in containers_of(pod):
@@ -487,6 +507,12 @@ def policies_of(objects, pod):
     ]
 
 
+@guards(
+    "deploy/helm/foreask/templates/network.yaml",
+    "  policyTypes: [Ingress, Egress]",
+    "  policyTypes: [Ingress]",
+    means="processes that read untrusted files may reach every address",
+)
 def test_network_policies_are_networks_of_compose():
     objects = render(values_of("try"))
     compose = {name: service.get("networks", ["engines"]) for name, service in SERVICES.items() if name != "uploads"}
@@ -555,6 +581,12 @@ def job_name(values):
     return job["metadata"]["name"]
 
 
+@guards(
+    "deploy/helm/foreask/templates/schema.yaml",
+    "{{ sha256sum $spec | trunc 8 }}",
+    "job",
+    means="the schema Job keeps its name when its specification changes",
+)
 def test_schema_job_changes_name_with_its_specification():
     first = job_name(VALID)
 
@@ -564,6 +596,12 @@ def test_schema_job_changes_name_with_its_specification():
     assert first != job_name(merged(VALID, {"secrets": {"existingSecret": "others"}}))
 
 
+@guards(
+    "deploy/helm/foreask/templates/_workloads.tpl",
+    '"extra" .extra)',
+    '"extra" list)',
+    means="containers that wait for the schema lack the certificate of PostgreSQL",
+)
 def test_every_container_has_extra_variables_and_volumes():
     extra = {
         "extraEnv": [{"name": "PGSSLROOTCERT", "value": "/certificates/ca.pem"}],
@@ -620,12 +658,24 @@ def test_changed_setting_replaces_pods_that_use_it(default):
     assert different == {f"foreask-{name}" for name in ("api", "generate", "index", "scheduler")}
 
 
+@guards(
+    "deploy/helm/foreask/templates/_names.tpl",
+    '(printf "%.0f" .)',
+    "(toString .)",
+    means="large numbers are rendered as floating point numbers",
+)
 def test_large_number_of_values_is_not_rounded():
     objects = render(merged(VALID, {"settings": {"FOREASK_MAX_UPLOAD_BYTES": 1234567890123}}))
     variables = {each["name"]: each.get("value") for each in process_of(objects, "api")["env"]}
     assert variables["FOREASK_MAX_UPLOAD_BYTES"] == "1234567890123"
 
 
+@guards(
+    "deploy/helm/foreask/templates/_workloads.tpl",
+    "(div (add $pods 3) 4)",
+    "0",
+    means="the connections of an update are not counted",
+)
 def test_connections_include_pods_of_an_update():
     # (2 + 1) APIs x 10 + (2 + 1) schedulers x 10 + 4 roles x (1 + 1) x 4 + the Job + 3 of superusers
     assert refusal(merged(VALID, {"postgres": {"maxConnections": 96}})) == ""
@@ -691,6 +741,12 @@ def scaled_down(behaviour, pods, wanted):
         seconds += period
 
 
+@guards(
+    "deploy/helm/foreask/templates/autoscaling.yaml",
+    "- {type: Pods, value: 4, periodSeconds: 60}",
+    "- {type: Pods, value: 1, periodSeconds: 60}",
+    means="workers are removed one by one",
+)
 def test_sixteen_workers_become_one_within_five_minutes():
     objects = render(values_of("production"))
     (scaled,) = [each for each in of_kind(objects, "ScaledObject") if component(each) == "generate"]

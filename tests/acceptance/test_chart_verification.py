@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.chart import component, render, values_of
 from tests.support.deployment import ROOT
+from tests.support.planted import guards
 
 RESOURCES = {
     "/api/v1": [("Namespace", "namespaces", False), ("Pod", "pods", True), ("Service", "services", True)],
@@ -141,6 +142,12 @@ def test_failed_step_is_reported(verification, capsys):
     assert "FAILED  second  ValueError: the Job was not replaced" in capsys.readouterr().out
 
 
+@guards(
+    "deploy/helm/verify.py",
+    '}") is not None:',
+    '}") is False:',
+    means="the check of a cluster deletes a namespace that it has not created",
+)
 def test_existing_namespace_is_neither_changed_nor_deleted(server, tmp_path, monkeypatch, capsys):
     server.existing.add("/api/v1/namespaces/foreask")
     path = tmp_path / "kubeconfig"

@@ -29,6 +29,7 @@ from embedded.qdrant.shard import Shard
 from embedded.supervisor import Supervisor
 from shared.vectors.index import Index
 from shared.vectors.searches import SEARCH_PARAMS
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually, wait_until
 
 DIMENSIONS = 64
@@ -439,6 +440,12 @@ def cosine(one, other):
     return float(np.dot(one, other) / np.linalg.norm(one) / np.linalg.norm(other))
 
 
+@guards(
+    "embedded/qdrant/collection.py",
+    "self._replayed_bytes, end]",
+    "self._replayed_bytes, self._replayed_bytes]",
+    means="writes during an optimization are not repeated",
+)
 async def test_writes_during_optimization_survive_kill_9(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)
@@ -507,6 +514,12 @@ async def until_optimizing(server):
     return children
 
 
+@guards(
+    "embedded/asgi.py",
+    "        self._flush()\n        self._transport.close()",
+    "        self._transport.close()",
+    means="a reply is lost if its connection is closed",
+)
 async def test_closing_client_gets_whole_reply(server):
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
@@ -544,6 +557,9 @@ async def test_idle_collection_merges_its_segments(collection, monkeypatch):
     assert info["points_count"] == info["indexed_vectors_count"] == 1000
 
 
+@guards(
+    "embedded/qdrant/queries.py", "rescore=True", "rescore=False", means="scores are of vectors of a byte per number"
+)
 async def test_indexed_points_are_scored_by_full_vectors(collection, monkeypatch):
     """Vectors of a byte per number select candidates; their scores would be off by up to 0.006."""
     monkeypatch.setattr(collection_module, "IDLE_SECONDS", 0.1)
@@ -606,6 +622,12 @@ async def test_writes_continue_during_replay(collection, monkeypatch):
     assert (await collection.info())["points_count"] == 500 + 1280 + 1
 
 
+@guards(
+    "embedded/qdrant/collection.py",
+    "await self._process.ask(RequestKind.HOLD)",
+    "pass",
+    means="a copy is made while a write is applied",
+)
 async def test_copy_has_every_write_that_is_not_recorded(collection):
     await write(collection, points(1, 500))
     early = asyncio.create_task(write(collection, points(10_000, 5000)))
@@ -798,6 +820,12 @@ def test_flush_runs_after_last_query(shard, monkeypatch):
     assert shard._unflushed_since > shard._last_query
 
 
+@guards(
+    "embedded/qdrant/shard.py",
+    "if self._unflushed_since is None or self._held:",
+    "if self._unflushed_since is None:",
+    means="files of a collection change while they are copied",
+)
 def test_held_shard_changes_no_file(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", AT_ONCE)
     write_all(shard, points(1, 300))
@@ -821,6 +849,18 @@ def test_large_upsert_is_read_and_written_in_parts(shard, monkeypatch, queried, 
     assert shard.info()["points_count"] == shard.written_points == 300
 
 
+@guards(
+    "embedded/qdrant/serving.py",
+    "(overtaken < READS_AN_OPERATION or not is_writing)",
+    "True",
+    means="writes wait until no query is left",
+)
+@guards(
+    "embedded/qdrant/serving.py",
+    "READS_AN_OPERATION = 8",
+    "READS_AN_OPERATION = 0",
+    means="queries wait until a write is complete",
+)
 def test_queries_overtake_writes_which_end_nevertheless(shard):
     server, process = socket.socketpair()
     upsert = orjson.dumps(

@@ -9,6 +9,7 @@ from shared.domain.errors import NotFound, TooLarge, Unavailable
 from shared.sources.source import Entry
 from tests.support.corpora import GitCorpus, TableCorpus, database, listed
 from tests.support.git_server import GitFolder, GitServer
+from tests.support.planted import guards
 
 # In the order of their bytes: a sorted folder "a" would be in front of "a-b", and U+FFFD in front of U+1F600.
 KEYS = ["B", "a-b", "a.md", "a/b", "a/c/d", "a0", "b", "z", "ä", "\ufffd", "\U0001f600"]
@@ -178,6 +179,13 @@ async def test_cancelled_listing_leaves_source_usable(corpus, open_source):
     assert [entry.key for entry in await listed(source)] == KEYS
 
 
+@guards(
+    "shared/sources/postgres/rows.py",
+    "async with self._alone, self._connection.reading()",
+    "async with self._connection.reading()",
+    means="two tasks use a connection at the same time",
+    case="table",
+)
 async def test_concurrent_fetches_return_their_contents(corpus, open_source):
     await corpus.write({key: text_of(key) for key in KEYS})
     source = open_source()

@@ -15,6 +15,7 @@ from shared.storage.bucket import UploadBucket
 from shared.storage.folder import UploadFolder
 from shared.storage.opening import open_uploads
 from shared.storage.uploads import stored_in
+from tests.support.planted import guards
 
 LARGE = 30 << 20  # more than one part of a multipart upload
 
@@ -147,6 +148,12 @@ async def test_stored_part_is_read_in_pieces_until_removed(store):
         await anext(store.pieces(part.name, part.size_bytes))
 
 
+@guards(
+    "shared/storage/uploads.py",
+    "        offset, end = first + start, first + stop",
+    "        offset, end = start, stop",
+    means="a range in a pack has bytes of another document",
+)
 async def test_span_of_stored_bytes_is_read_alone(store):
     content = bytes(range(256)) * 9_000
     upload = await store.store_bytes(content, max_bytes=len(content))

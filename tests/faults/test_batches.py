@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.dying import POINTS
 from tests.support.fleet import CREW, Job, worker
+from tests.support.planted import guards
 
 AT_BATCHES = [point for point in POINTS if point.endswith("a batch")]
 FAULTS = {
@@ -38,6 +39,27 @@ _FAILED = """
 """
 
 
+@guards(
+    "shared/ingest/batches/lane.py",
+    "listed = await self.api.list_since(batch.created_at)",
+    "listed = []",
+    means="a batch is created without a look at the list",
+    case="after the create of a batch",
+)
+@guards(
+    "shared/ingest/batches/lane.py",
+    "                await self.batches.try_create(batch)",
+    "                pass",
+    means="the time of a create is recorded after it",
+    case="after the create of a batch",
+)
+@guards(
+    "shared/ledger/work/batches.py",
+    "_LINES_LEASE = timedelta(days=7)",
+    "_LINES_LEASE = timedelta(seconds=1)",
+    means="the leases of lines end while their batch runs",
+    case="after a poll of a batch",
+)
 @pytest.mark.parametrize("point", AT_BATCHES)
 def test_kills_during_batch_pay_nothing_twice(fleet, provider, start_scenario, scale, point):
     number = "23" + "abcdefghijk"[AT_BATCHES.index(point)]

@@ -5,6 +5,7 @@ import time
 import pytest
 import redis
 
+from tests.support.planted import guards
 from tests.support.scenario import ScenarioResult
 
 DEADLINE_SECONDS = 30  # time within which the API replies in every state of the broker
@@ -28,6 +29,12 @@ def test_killed_broker_loses_no_work(fleet, provider, start_scenario, scale):
     assert_nothing_lost(scenario, scale)
 
 
+@guards(
+    "workers/scheduler.py",
+    "for queue in await services.ledger.work.due():",
+    "for queue in []:",
+    means="workers are not woken again for due work",
+)
 def test_lost_wakeups_lose_no_work(fleet, provider, start_scenario, scale, broker):
     scenario = start_scenario("4b", "FLUSHALL")
     corpus = scenario.corpus(scale.documents // 2)
@@ -62,6 +69,12 @@ def test_silent_broker_delays_but_loses_nothing(fleet, provider, start_scenario,
     assert_recovered(scenario, scale, slowest)
 
 
+@guards(
+    "shared/broker/wakeups.py",
+    '"health_check_interval": seconds',
+    '"health_check_interval": 120',
+    means="a dead connection is kept for a long time",
+)
 def test_silent_broker_connections_are_replaced(fleet, provider, start_scenario, scale):
     scenario = start_scenario("5b", "broker's connections silent for ever")
     corpus = scenario.corpus(scale.documents // 2)
@@ -73,6 +86,12 @@ def test_silent_broker_connections_are_replaced(fleet, provider, start_scenario,
     assert_recovered(scenario, scale, slowest)
 
 
+@guards(
+    "shared/broker/wakeups.py",
+    "except (RedisError, KombuError, OSError) as error:",
+    "except OSError as error:",
+    means="a rejected wake-up stops all further ones",
+)
 def test_full_broker_delays_but_loses_nothing(fleet, provider, start_scenario, scale, broker):
     scenario = start_scenario("6", "broker full")
     corpus = scenario.corpus(scale.documents // 2)

@@ -5,6 +5,7 @@ import time
 
 from tests.faults.conftest import SETTINGS
 from tests.support.fleet import worker
+from tests.support.planted import guards
 
 WORKERS, KILLS = 8, 5
 IN_FLIGHT = 2  # of a worker: a killed worker wastes the reservations of its calls
@@ -20,6 +21,12 @@ def money_billed(provider):
     return sum(billed.get(kind, 0) * price for kind, price in prices.items()) / 1e6
 
 
+@guards(
+    "shared/ledger/work/work.py",
+    "and reserve_of is not None and",
+    "and reserve_of is None and",
+    means="claims ignore exhausted budgets, and calls are not reserved",
+)
 def test_killed_workers_neither_exceed_nor_waste_a_budget(fleet, provider, start_scenario, seed):
     scenario = start_scenario("13a", f"a budget of $1.00, {WORKERS} workers, {KILLS} kills")
     names = [f"generate-{number + 1}" for number in range(WORKERS)]

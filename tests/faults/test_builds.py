@@ -16,6 +16,7 @@ from shared.ledger.builds.builds import Builds
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from tests.support.fleet import CREW, Fleet, Job
+from tests.support.planted import guards
 from tests.support.scenario import Scenario, section
 
 ROUNDS = 5  # rounds of two concurrent switches
@@ -109,6 +110,24 @@ class BuildsOfScenario:
         return bool(self._fleet.query(OPEN_DOCUMENTS, self._name)[0]["open"] == 0)
 
 
+@guards(
+    "shared/ledger/documents/submission.py",
+    "for build in others if accepted else ():",
+    "for build in ():",
+    means="an upload is not written to the following builds",
+)
+@guards(
+    "shared/ledger/documents/documents.sql",
+    "d.tenant = :tenant AND {exists:d} AND l.id =",
+    "d.id = :id AND {exists:d} AND l.id =",
+    means="a deletion does not delete the document in other builds",
+)
+@guards(
+    "shared/maintenance/cleanup.py",
+    "await self.index.delete_build(build.location)",
+    "pass",
+    means="the points of a dropped build remain",
+)
 def test_kills_at_each_build_step_lose_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("20", "kill -9 at each step of a build")
     chance = random.Random(scenario.seed)

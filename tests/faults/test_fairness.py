@@ -1,12 +1,19 @@
 """A flood of documents from one tenant hardly delays the few chunks of another tenant."""
 
 from tests.support.fleet import worker
+from tests.support.planted import guards
 
 LATENCY_SECONDS = 0.5
 ROUNDS = 2
 WORKERS = ("generate-1", "generate-2")
 
 
+@guards(
+    "shared/ledger/work/claims.sql",
+    "ORDER BY turn, c.lane, c.due_at",
+    "ORDER BY c.lane, c.due_at",
+    means="free slots are assigned in the order of arrival",
+)
 def test_small_upload_overtakes_flood_of_other_tenant(fleet, provider, start_scenario, scale):
     fleet.replace({name: worker(name, llm_max_in_flight=scale.flood_in_flight) for name in WORKERS})
     provider.script(latency_seconds=LATENCY_SECONDS)

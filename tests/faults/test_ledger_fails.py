@@ -5,6 +5,7 @@ import signal
 import time
 
 from tests.support.fleet import Job, role_of
+from tests.support.planted import guards
 
 
 def under_load(fleet, provider, scenario, documents, fault):
@@ -33,6 +34,12 @@ def test_ledger_restart_and_kill_lose_nothing(fleet, provider, start_scenario, s
     scenario.check(note=f"{scenario.deferred_uploads} uploads deferred")
 
 
+@guards(
+    "api/http/problems.py",
+    'Unavailable: ProblemKind(503, "unavailable"',
+    'Unavailable: ProblemKind(500, "unavailable"',
+    means="an unavailable ledger returns 500 instead of 503",
+)
 def test_ledger_outage_delays_but_loses_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("15b", "PostgreSQL unavailable")
 
@@ -48,6 +55,12 @@ def test_ledger_outage_delays_but_loses_nothing(fleet, provider, start_scenario,
     assert scenario.deferred_uploads > 0
 
 
+@guards(
+    "shared/ingest/drain.py",
+    "await asyncio.sleep(_LEDGER_PAUSE_SECONDS)",
+    "return",
+    means="replies are discarded while the ledger is unavailable",
+)
 def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("15c", "PostgreSQL unavailable beyond a lease")
     provider.script(latency_seconds=1.0)
@@ -65,6 +78,12 @@ def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, start_scenari
     assert row.paid_twice == 0  # the workers kept the replies
 
 
+@guards(
+    "shared/ingest/drain.py",
+    "asyncio.timeout(max(_EXTEND_SECONDS, term / 3))",
+    "asyncio.timeout(None)",
+    means="an extension of leases waits for its reply longer than the leases last",
+)
 def test_silent_ledger_connections_pay_nothing_twice(fleet, provider, start_scenario, scale):
     """A statement may wait for its reply longer than a lease lasts, so leases are extended over another connection."""
     scenario = start_scenario("15d", "PostgreSQL's connections silent")

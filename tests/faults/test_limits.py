@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from tests.support.fleet import worker
+from tests.support.planted import guards
 
 UNDECLARED_PER_MINUTE = 1_200  # less than the rate of even a busy machine
 SMALL_WINDOW_SECONDS = 3.0
@@ -24,6 +25,12 @@ def most_in_window(arrivals, seconds):
     return max(bisect_left(times, start + seconds) - index for index, start in enumerate(times))
 
 
+@guards(
+    "shared/providers/limiter/script.py",
+    "{{{self._terms.provider}}}",
+    "{{{self._terms.provider}{__import__('os').getpid()}}}",
+    means="each process applies the limit separately",
+)
 @pytest.mark.long
 def test_declared_limit_is_respected_and_used(fleet, provider, start_scenario, scale):
     scenario = start_scenario("9a", f"{scale.limited_workers} workers, a declared limit")
@@ -45,6 +52,12 @@ def test_declared_limit_is_respected_and_used(fleet, provider, start_scenario, s
     assert refused == 0, note
 
 
+@guards(
+    "shared/providers/limiter/limiter.lua",
+    "values[name], values[name .. '_at'] = 0, now",
+    "values[name], values[name .. '_at'] = bucket[2], now",
+    means="an emptied broker allows a burst of calls",
+)
 def test_declared_limit_is_respected_by_emptied_broker(fleet, provider, start_scenario, scale):
     scenario = start_scenario("9c", "FLUSHALL under a declared limit")
     window = scale.minute_seconds
@@ -66,6 +79,12 @@ def test_declared_limit_is_respected_by_emptied_broker(fleet, provider, start_sc
     assert (most <= limit, stats["statuses"].get("429", 0)) == (True, 0), row.note
 
 
+@guards(
+    "shared/providers/limiter/limiter.lua",
+    "local function limited(call)",
+    "local function limited(call) do return end",
+    means="a provider's rate-limit reply is ignored",
+)
 def test_undeclared_limit_is_detected_without_losses(fleet, provider, start_scenario, scale):
     scenario = start_scenario("9b", f"{scale.limited_workers} workers, no limit declared")
     use_workers(fleet, scale.limited_workers, llm_model="undeclared")

@@ -1,10 +1,17 @@
 """Files and chunks that kill their worker, and texts that cannot be embedded, are set aside; other work continues."""
 
 from tests.support.fleet import Job, role_of
+from tests.support.planted import guards
 
 POISONED = ("parse-1", "generate-1", "generate-2")
 
 
+@guards(
+    "shared/domain/poison.py",
+    "if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:",
+    "if lost_leases >= 1_000:",
+    means="work that kills its worker is never set aside",
+)
 def test_poison_becomes_dead_letter_and_others_finish(fleet, provider, start_scenario, scale):
     scenario = start_scenario("11", "poison file, chunk and text")
     corpus = scenario.corpus(scale.documents // 2)

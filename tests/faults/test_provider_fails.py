@@ -2,7 +2,16 @@
 
 import time
 
+from tests.support.planted import guards
 
+
+@guards(
+    "shared/ingest/generate/question_list.py",
+    "except MalformedReply as fault:",
+    "except TruncatedReply:\n            return GeneratedQuestions((), usage, calls)\n"
+    "        except MalformedReply as fault:",
+    means="a truncated reply is treated as a reply without questions",
+)
 def test_useless_provider_replies_lose_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("10", "500s, timeouts, truncated, slow")
     corpus = scenario.corpus(scale.documents)
@@ -25,6 +34,12 @@ def test_useless_provider_replies_lose_nothing(fleet, provider, start_scenario, 
     assert row.calls > row.chunks
 
 
+@guards(
+    "shared/ledger/work/settlements.sql",
+    "{TO_INDEX_TEXT:c}",
+    "{OPEN_CHUNKS:c}",
+    means="a version waits for its questions",
+)
 def test_texts_stay_searchable_during_language_model_outage(fleet, provider, start_scenario, scale):
     scenario = start_scenario("19", "the language model is dead")
     before = scenario.corpus(scale.documents // 2)

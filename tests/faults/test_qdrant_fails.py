@@ -2,6 +2,8 @@
 
 import time
 
+from tests.support.planted import guards
+
 
 def stays(value, seconds):
     """Return whether the function's value is the same after a time."""
@@ -10,6 +12,12 @@ def stays(value, seconds):
     return value() == before
 
 
+@guards(
+    "shared/vectors/errors.py",
+    'raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=RETRY_AFTER)',
+    'raise Permanent("Qdrant cannot be reached")',
+    means="an unavailable Qdrant makes the chunk a dead letter",
+)
 def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("7a", "Qdrant unavailable")
     provider.script(latency_seconds=0.2)
@@ -48,6 +56,12 @@ def test_killed_qdrant_engine_loses_nothing(fleet, provider, start_scenario, sca
     assert row.calls == row.chunks
 
 
+@guards(
+    "shared/vectors/points.py",
+    "question_point_id(chunk, version, ordinal)",
+    "question_point_id(chunk, version, ordinal + 100 * (id(context) % 9973))",
+    means="questions get different ids at each claim",
+)
 def test_lost_write_replies_duplicate_no_points(fleet, provider, start_scenario, scale):
     scenario = start_scenario("8", "Qdrant's replies lost")
     corpus = scenario.corpus(scale.documents // 2)
@@ -65,6 +79,18 @@ def test_lost_write_replies_duplicate_no_points(fleet, provider, start_scenario,
     assert row.calls == row.chunks + 2 * len(corpus)
 
 
+@guards(
+    "shared/vectors/lifecycle.py",
+    "if self._rejecting:",
+    "if False:",
+    means="chunks are claimed for the index while Qdrant rejects writes",
+)
+@guards(
+    "shared/vectors/errors.py",
+    "if 400 <= error.status < 500 and",
+    "if 400 <= error.status < 600 and",
+    means="a full disk of Qdrant makes the chunk a dead letter",
+)
 def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("7c", "Qdrant rejects writes")
     provider.script(latency_seconds=0.2)

@@ -3,6 +3,7 @@
 import time
 
 from tests.support.fleet import worker
+from tests.support.planted import guards
 
 OTHER_MODEL = {"embedding_model": "another-embedding"}
 ALPHA, BETA = (f"{name} {{title}}\n\n{{text}}" for name in ("ALPHA", "BETA"))
@@ -26,6 +27,12 @@ def test_worker_with_other_embedding_model_claims_nothing(fleet, provider, start
     assert row.calls == row.chunks
 
 
+@guards(
+    "shared/ingest/generate/stage.py",
+    "key_of=partial(_key_of, generator)",
+    "key_of=None",
+    means="questions are stored under the key of the prompt that applied when their document was parsed",
+)
 def test_prompt_change_applies_to_waiting_chunks(fleet, provider, start_scenario, scale):
     scenario = start_scenario("18b", "prompt changed while chunks wait")
     address = f"/v1/collections/{scenario.collection}"

@@ -16,6 +16,7 @@ import pytest
 from tests.support.dying import POINTS
 from tests.support.fleet import CREW, Job
 from tests.support.large_bucket import BUCKET, LargeBucket
+from tests.support.planted import guards
 from tests.support.scenario import Scenario, section, text_of
 
 AT_SYNCS = [point for point in POINTS if point.endswith("a sync")]
@@ -127,6 +128,12 @@ def test_kill_at_step_of_sync_loses_nothing(fleet, provider, start_scenario, poi
     assert scenario.check().calls == len(folder.texts)
 
 
+@guards(
+    "shared/ledger/sources/listings.sql",
+    "SET after = :after, ",
+    "SET ",
+    means="a listing whose worker was killed starts from its first page",
+)
 def test_killed_listing_continues_within_a_page(fleet, provider, start_scenario, scale):
     scenario = start_scenario("24x", "kill -9 during a listing")
     pages = 2 * scale.sync_kills  # of which each is a part, and the end of the listing is one, too

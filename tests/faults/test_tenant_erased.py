@@ -11,6 +11,7 @@ from functools import partial
 
 from tests.support.deployment import ScriptedProvider
 from tests.support.fleet import Fleet
+from tests.support.planted import guards
 from tests.support.scale import Scale
 from tests.support.scenario import Scenario, ScenarioResult
 
@@ -80,6 +81,28 @@ def has_claims(fleet: Fleet, name: str) -> bool:
     return fleet.calls_claimed_by(fleet.processes[name].pid) > 0
 
 
+@guards(
+    "shared/ledger/erasure/erasures.py",
+    "count = await completions.delete_unused(connection, tenant)",
+    "count = 0",
+    '    "completions",\n',
+    "",
+    means="a tenant's paid replies outlive its erasure",
+)
+@guards(
+    "shared/maintenance/cleanup.py",
+    '            "erase": self.erase,',
+    "",
+    means="an erasure does not continue after its documents are deleted",
+)
+@guards(
+    "shared/ledger/documents/versions.py",
+    "    if outdated:",
+    "    if not outdated:",
+    "return sorted({row.stored for row in outdated} - in_use)",
+    "return []",
+    means="the uploads of an erased tenant remain",
+)
 def test_tenant_erasure_with_kills_deletes_all_data(fleet, provider, start_scenario, scale):
     staying, erased = (
         start_scenario("21b", "erasure: another tenant"),
@@ -114,6 +137,12 @@ def test_tenant_erasure_with_kills_deletes_all_data(fleet, provider, start_scena
     staying.check()
 
 
+@guards(
+    "shared/ledger/work/work.py",
+    "            await self._sweep_late(connection, stale, taken_over)",
+    "            pass",
+    means="the points that a stalled worker writes after an erasure remain",
+)
 def test_stalled_indexing_worker_leaves_no_points_after_erasure(fleet, start_scenario, scale):
     scenario = start_scenario("21c", "SIGSTOP before the upsert while a tenant is erased")
     remove_stray_files(fleet)

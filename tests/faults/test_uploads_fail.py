@@ -2,12 +2,20 @@
 
 import time
 
+from tests.support.planted import guards
+
 ATTEMPTS = """
     SELECT coalesce(max(d.attempts), 0) AS attempts FROM documents d
     JOIN collections c ON c.id = d.collection_id WHERE c.name = $1
 """
 
 
+@guards(
+    "shared/storage/folder.py",
+    "        except FileNotFoundError as error:",
+    "        except FileNotFoundError as error:\n            raise Unreadable('gone') from error",
+    means="a file is treated as deleted while the folder of uploads is unavailable",
+)
 def test_upload_store_outage_loses_nothing(fleet, start_scenario, scale):
     scenario = start_scenario("17", "uploads unavailable")
     folder = fleet.data_dir / "uploads"

@@ -11,12 +11,19 @@ import pytest
 
 from tests.support.dying import POINTS
 from tests.support.fleet import CREW, role_of
+from tests.support.planted import guards
 
 # Late enough that calls are in flight, replies have arrived and commits have been made.
 NTH = {"after the claim": 3, "after the answer": 30, "after its commit": 3}
 AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after the upsert")
 
 
+@guards(
+    "shared/domain/poison.py",
+    "if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:",
+    "if lost_leases >= 1:",
+    means="the work of a dead worker is treated as the cause of its death",
+)
 @pytest.mark.long
 def test_random_worker_kills_lose_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("1a", "kill -9 every second")
@@ -34,6 +41,36 @@ def test_random_worker_kills_lose_nothing(fleet, provider, start_scenario, scale
     assert row.calls >= row.chunks
 
 
+@guards(
+    "shared/ledger/work/claims.py",
+    '"{content_is_free} AND',
+    '"w.leased_by IS NULL AND {content_is_free} AND',
+    means="a chunk with an expired lease is never claimed again",
+    case="after the claim",
+)
+@guards(
+    "shared/ingest/drain.py",
+    "await self._commit(group)",
+    "[self._release(i) for i, _ in group]; await asyncio.sleep(1); await self._commit(group)",
+    "self._release(member)",
+    "pass",
+    means="a slot is free before its answer is committed",
+    case="after the answer",
+)
+@guards(
+    "shared/ledger/work/work.py",
+    "await connection.execute(SQL.insert_completions, rows.generated_rows(paid))",
+    "pass",
+    means="a paid reply is not stored at the commit",
+    case="after its commit",
+)
+@guards(
+    "shared/ledger/work/claims.py",
+    '"w.embedding_model = m.name"',
+    '"w.embedding_model = m.name AND w.leased_by IS NULL"',
+    means="a chunk whose indexer died is never indexed again",
+    case="after the upsert",
+)
 @pytest.mark.parametrize("point", AT_A_POINT)
 def test_worker_killed_at_point_loses_nothing(fleet, provider, start_scenario, scale, point):
     scenario = start_scenario("2" + "abcd"[AT_A_POINT.index(point)], f"kill -9 {point}")
@@ -53,6 +90,13 @@ def test_worker_killed_at_point_loses_nothing(fleet, provider, start_scenario, s
         assert row.calls == row.chunks
 
 
+@guards(
+    "shared/maintenance/cleanup.py",
+    '            "sweep": self.sweep,',
+    "",
+    means="the sweep of a killed worker is not repeated",
+    case="before the delete",
+)
 @pytest.mark.parametrize("point", ["before the delete", "after the delete"])
 def test_kill_during_version_replacement_loses_nothing(fleet, provider, start_scenario, scale, point):
     scenario = start_scenario("2e" if point.startswith("before") else "2f", f"kill -9 {point}")
@@ -73,6 +117,12 @@ def test_kill_during_version_replacement_loses_nothing(fleet, provider, start_sc
     assert row.calls == row.chunks + (2 * len(first) if point.startswith("before") else 0)
 
 
+@guards(
+    "shared/ledger/work/claims.py",
+    '"{content_is_free} AND',
+    '"w.leased_by IS NULL AND {content_is_free} AND',
+    means="a stopped worker keeps its claims for ever",
+)
 def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, start_scenario):
     scenario = start_scenario("3a", "SIGSTOP while generating")
     provider.script(latency_seconds=1.0)
@@ -91,6 +141,14 @@ def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, s
     scenario.check()
 
 
+@guards(
+    "shared/ledger/postgres/database.py",
+    "'idle_in_transaction_session_timeout', '15s'",
+    "'idle_in_transaction_session_timeout', '0'",
+    'return f"{seconds:g}s"',
+    'return "0"',
+    means="a stopped process keeps its locks",
+)
 def test_worker_stalled_in_transaction_does_not_block_work(fleet, provider, start_scenario, scale):
     scenario = start_scenario("3d", "SIGSTOP in a transaction")
     provider.script(latency_seconds=0.1)
@@ -113,6 +171,14 @@ def resume(fleet, name):
     time.sleep(2)
 
 
+@guards(
+    "shared/ledger/work/work.py",
+    "        if late:",
+    "        if late and not stale:",
+    "[s.id for s in sweeps if not s.again]",
+    "[s.id for s in sweeps]",
+    means="the points that a late writer adds to an old version remain",
+)
 def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, start_scenario, scale):
     scenario = start_scenario("3b", "SIGSTOP before the upsert")
     first = scenario.corpus(scale.documents // 2)
@@ -130,6 +196,12 @@ def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, start
     assert row.paid_twice == 0
 
 
+@guards(
+    "shared/vectors/filters.py",
+    '{"lte": token}',
+    '{"lte": token + 1_000_000}',
+    means="points are fenced only by their version",
+)
 def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, start_scenario, scale):
     scenario = start_scenario("3e", "SIGSTOP before an edit's upsert")
     first = scenario.corpus(scale.documents // 4)
@@ -148,6 +220,12 @@ def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, sta
     assert row.paid_twice == 0
 
 
+@guards(
+    "shared/ledger/work/settlements.sql",
+    "WHERE d.id = v.id AND d.lease_token = v.token AND",
+    "WHERE d.id = v.id AND",
+    means="a parse is recorded without its fencing token",
+)
 def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, start_scenario):
     scenario = start_scenario("3c", "SIGSTOP while parsing")
     first = scenario.corpus(4)
@@ -166,6 +244,12 @@ def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, start_s
     scenario.check()
 
 
+@guards(
+    "shared/ingest/drain.py",
+    "timeout=self._limits.grace.total_seconds()",
+    "timeout=0",
+    means="a stopping worker drops its calls",
+)
 @pytest.mark.long
 def test_rolling_restart_under_load_loses_nothing(fleet, provider, start_scenario, scale):
     scenario = start_scenario("14", "rolling restart")

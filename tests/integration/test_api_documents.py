@@ -17,6 +17,7 @@ from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
 from tests.support.api import as_tenant, calling, left_behind, with_keys, work
+from tests.support.planted import guards
 
 FORM = {"file": ("a.md", b"# Leave\n\n30 days.", "text/markdown")}
 JSON = {"text": "# Leave\n\n30 days.", "filename": "a.md"}
@@ -449,6 +450,24 @@ async def stored_bytes(client):
     return f"/v1/documents/{document.id}/content"
 
 
+@guards(
+    "shared/storage/uploads.py",
+    "        offset, end = first + start, first + stop",
+    "        offset, end = first, first + stop - start",
+    means="a range of an original has other bytes",
+)
+@guards(
+    "api/routes/contents.py",
+    "pieces), 206, _SAFE | headers)",
+    "pieces), 206, headers)",
+    means="a range of an original runs as a page of this server",
+)
+@guards(
+    "api/routes/contents.py",
+    '"cache-control": "private, no-store"',
+    '"cache-control": "private"',
+    means="a browser stores an original that is erased later",
+)
 @pytest.mark.parametrize(
     ("sent", "start", "end"),
     [
@@ -485,6 +504,9 @@ async def test_range_after_end_of_original_is_rejected(client, sent):
     assert reply.json()["type"].endswith("no-such-range")
 
 
+@guards(
+    "api/http/ranges.py", ' or headers.get("if-range", tag) != tag', "", means="a client joins ranges of two versions"
+)
 async def test_range_of_replaced_original_is_sent_whole(client):
     address = await stored_bytes(client)
     tag = (await client.get(address)).headers["etag"]

@@ -15,6 +15,7 @@ from shared.domain.keys import KeySpecification, Scope, hash_of
 from shared.ledger.postgres import actors
 from shared.settings import ApiKey
 from tests.support.api import KEYS, as_tenant, calling, with_keys
+from tests.support.planted import guards
 
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 MANAGER, OTHER = as_tenant("alice"), as_tenant("bob")
@@ -58,6 +59,7 @@ async def count(services):
     return row["entries"]
 
 
+@guards("api/access/auth.py", "if self.scope in _RECORDED:", "if False:", means="changes of settings are not recorded")
 async def test_key_changes_are_recorded_with_author(client):
     made = await sent(client, "POST", "/v1/keys", {"name": "admin", "scopes": ["manage", "ask", "read"]})
     admin = {"authorization": f"Bearer {made['key']}"}
@@ -82,6 +84,12 @@ async def test_key_changes_are_recorded_with_author(client):
     assert await entries(client, object="budget") == []
 
 
+@guards(
+    "shared/ledger/postgres/database.py",
+    "engine = self.engine if actors.is_recorded() else self._for_one",
+    "engine = self._for_one",
+    means="changes of one statement are not recorded",
+)
 async def test_changes_of_other_settings_are_recorded(client, tmp_path):
     body = {"period": "month", "unit": "tokens", "limit": 1000}
     budget = await sent(client, "PUT", "/v1/budgets", body)
@@ -127,6 +135,18 @@ async def test_changes_of_other_settings_are_recorded(client, tmp_path):
     assert oldest[12]["changes"] == {"max_delete_share": {"before": 0.1, "after": 0.5}}
 
 
+@guards(
+    "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
+    '("url", "events", "disabled_at")',
+    '("url", "events", "secret")',
+    means="secrets of webhooks are recorded",
+)
+@guards(
+    "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
+    "WHEN field LIKE '%prompt%' OR",
+    "WHEN false OR",
+    means="prompts are recorded",
+)
 async def test_secrets_and_contents_are_never_recorded(client, services):
     with capture_logs() as logs:
         made = await sent(client, "POST", "/v1/keys", {"name": "website", "scopes": ["ask"]})
@@ -176,6 +196,12 @@ async def test_change_without_entry_is_not_made(client, services):
     assert await services.database.rows(text("SELECT 1 FROM api_keys")) == []
 
 
+@guards(
+    "shared/ledger/tenants/audit_log.sql",
+    "WHERE (tenant = :tenant OR",
+    "WHERE (:tenant <> '' OR",
+    means="a tenant reads the changes of others",
+)
 async def test_only_managers_read_own_tenants_entries(client):
     await sent(client, "POST", "/v1/keys", {"name": "ours", "scopes": ["read", "write", "ask"]})
     theirs = await sent(client, "POST", "/v1/keys", {"name": "theirs", "scopes": ["read", "write", "ask"]}, OTHER)
@@ -229,6 +255,12 @@ async def test_pages_of_entries_are_complete(client):
     assert second["next_cursor"] is None
 
 
+@guards(
+    "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
+    "BEFORE UPDATE ON audit_log",
+    "BEFORE UPDATE OF id ON audit_log",
+    means="recorded changes can be changed",
+)
 async def test_entries_are_never_changed_and_expire(client, services):
     for name in ("old", "new"):
         await sent(client, "POST", "/v1/keys", {"name": name, "scopes": ["ask"]})
@@ -261,6 +293,18 @@ async def test_changed_key_limits_apply_in_other_processes(client, services, key
     assert answers[-1] == 429
 
 
+@guards(
+    "api/routes/keys.py",
+    "if missing := key.scopes - caller.scopes:",
+    "if missing := key.scopes - key.scopes:",
+    means="a key changes keys with scopes that it lacks",
+)
+@guards(
+    "shared/ledger/tenants/keys.sql",
+    "SELECT {key_columns} FROM api_keys WHERE tenant = :tenant AND id = :id FOR UPDATE",
+    "SELECT {key_columns} FROM api_keys WHERE :tenant <> '' AND id = :id FOR UPDATE",
+    means="a key changes keys of other tenants",
+)
 async def test_key_changes_only_own_tenants_lesser_keys(client):
     admin = await sent(client, "POST", "/v1/keys", {"name": "admin", "scopes": ["manage", "ask"]})
     writer = await sent(client, "POST", "/v1/keys", {"name": "writer", "scopes": ["write"]})
@@ -291,6 +335,12 @@ async def test_keys_of_settings_are_listed_but_fixed(client):
     assert UUID(listed["items"][0]["id"])
 
 
+@guards(
+    "shared/ledger/erasure/erasures.py",
+    '    "audit_log",',
+    "",
+    means="an erasure of a tenant keeps the recorded changes",
+)
 async def test_tenant_erasure_deletes_entries_and_stays_recorded(client, services):
     await sent(client, "POST", "/v1/keys", {"name": "ours", "scopes": ["ask"]})
     await sent(client, "POST", "/v1/keys", {"name": "theirs", "scopes": ["ask"]}, OTHER)

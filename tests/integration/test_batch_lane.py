@@ -22,6 +22,7 @@ from shared.ledger.work.work import Work
 from shared.services.ingest import price
 from tests.integration.test_erasure import finished, make_all_due
 from tests.support.api import calling, work
+from tests.support.planted import guards
 from tests.support.scenario import section, text_of
 from tests.support.waiting import eventually
 
@@ -140,6 +141,13 @@ async def test_live_workers_ignore_batch_lane(services, library, lane):
     assert await services.ledger.batches.due()
 
 
+@guards(
+    "shared/ingest/batches/lines.py",
+    "completion.usage, () if reply is None else (reply,))",
+    "completion.usage, ())",
+    means="a useless reply in a batch is paid for again",
+    case="share_malformed",
+)
 @pytest.mark.parametrize("fault", ["share_malformed", "share_truncated"])
 async def test_useless_reply_is_repaired_without_second_payment(services, library, provider, lane, fault):
     provider.batch_script(**{fault: 1})
@@ -243,6 +251,12 @@ async def test_lost_reply_of_create_is_adopted(services, library, provider, lane
     assert (stats["creates"], stats["create_calls"], stats["second_batches"], stats["lines_twice"]) == (2, 2, 0, 0)
 
 
+@guards(
+    "shared/ingest/batches/lane.py",
+    "batch.since_tried < self.terms.list_lag:",
+    "batch.since_tried < timedelta():",
+    means="a create is repeated before the list must show the batch",
+)
 async def test_create_is_repeated_only_after_list_lag(services, library, provider, lane):
     lane = replace(lane, terms=replace(TERMS, list_lag=HOUR))
     provider.batch_script(cut_creates=1)
@@ -264,6 +278,12 @@ async def test_create_is_repeated_only_after_list_lag(services, library, provide
     assert (await rows(services, "SELECT file_id FROM batches WHERE tenant IS NOT NULL"))[0].file_id != first_file
 
 
+@guards(
+    "shared/ingest/batches/lane.py",
+    "await self.api.delete_file(batch.file_id)",
+    "pass",
+    means="a delayed create of a lost claim succeeds",
+)
 async def test_delayed_create_of_lost_claim_makes_no_batch(services, library, provider, lane):
     lane = replace(lane, terms=replace(TERMS, list_lag=HOUR))
     provider.batch_script(cut_creates=1)
@@ -501,6 +521,13 @@ async def test_bulk_upload_of_same_content_waits_for_batch(services, library, pr
     assert provider.stats()["calls"] == 0
 
 
+@guards(
+    "shared/ledger/work/claims.sql",
+    "(NOT {is_interactive_lane:w} OR NOT EXISTS",
+    "(TRUE OR NOT EXISTS",
+    means="an upload waits for the batch of a replaced version",
+    case="edited0",
+)
 @pytest.mark.parametrize("edited", [(INTERACTIVE, 2), (BULK, 1), (BATCH, 0)])
 async def test_edit_during_batch_waits_unless_interactive(services, library, provider, lane, edited):
     of, calls = edited
@@ -542,6 +569,13 @@ async def test_line_of_deleted_document_is_not_sent(services, library, provider,
     assert await rows(services, "SELECT * FROM abandoned_calls") == []
 
 
+@guards(
+    "shared/ledger/erasure/erasures.sql",
+    "b.cancelled_at IS NOT NULL AND {OPEN_BATCHES:b})",
+    "false)",
+    means="an erasure finishes while the provider has the texts",
+    case="tenant",
+)
 @pytest.mark.parametrize("scope", ["collection", "tenant", "document"])
 async def test_erasure_cancels_batch_and_restores_nothing(services, library, provider, lane, scope):
     provider.batch_script(stuck=True, done_share=1)

@@ -20,6 +20,7 @@ from shared.process import metrics
 from shared.settings import ApiKey
 from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
 from tests.support.pages import commands_of, foreask_with_background
+from tests.support.planted import guards
 from tests.support.waiting import eventually
 from workers.scheduler import survey
 
@@ -112,6 +113,12 @@ async def test_settlement_replaces_reservation_by_bill(services, library, provid
     assert settled[0] > 0
 
 
+@guards(
+    "shared/ledger/budgets/holds.sql",
+    "WHERE amount_until > room",
+    "WHERE false",
+    means="a claim does not check whether its calls fit in a budget",
+)
 async def test_claim_takes_chunks_that_fit_and_releases_others(services, library, provider):
     await chunks_to_generate(services, library, 6)
     one = await highest(services, library)
@@ -126,6 +133,12 @@ async def test_claim_takes_chunks_that_fit_and_releases_others(services, library
     assert (await amounts(services))[1] <= 3 * one + one // 2
 
 
+@guards(
+    "shared/ledger/budgets/holds.sql",
+    "ORDER BY b.id FOR NO KEY UPDATE",
+    "ORDER BY b.id",
+    means="two claims read a budget at the same time",
+)
 async def test_racing_claims_share_last_amount(services, library, provider):
     """Both claims wait for the budget's row, so that each has read the amounts before the other changes them."""
     await chunks_to_generate(services, library, 6)
@@ -238,6 +251,12 @@ async def test_call_without_reply_costs_its_reservation(services, library, provi
     assert await amounts(services) == (held, 0)
 
 
+@guards(
+    "shared/ledger/budgets/budgets.sql",
+    "spent = {budget_spent:b} + s.held",
+    "spent = {budget_spent:b}",
+    means="the reservation of a killed worker is freed although its call may be billed",
+)
 async def test_expired_lease_costs_its_reservation_until_its_bill(services, library, provider):
     await set_budget(services, 100_000)
     await chunks_to_generate(services, library, 1)

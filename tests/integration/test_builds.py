@@ -21,6 +21,7 @@ from shared.query.retrieve import Query
 from tests.conftest import Library
 from tests.support.api import work
 from tests.support.counters import DIFFERENCES
+from tests.support.planted import guards
 
 NAME = ("default", "default")
 
@@ -445,6 +446,13 @@ async def test_rollback_contains_later_changes(services, library, provider):
     assert await equals_live(services, await services.ledger.builds.get(*NAME, 2))
 
 
+@guards(
+    "shared/ledger/builds/builds.py",
+    "await build_sync.start_newest(connection, ",
+    "(lambda *_: None)(connection, ",
+    means="a switch loses an edit of the previous build",
+    case="True",
+)
 @pytest.mark.parametrize("parsed", [True, False])
 async def test_switch_to_lagging_build_loses_no_edit(services, library, provider, parsed):
     """The new build must first show the visible version; only the previous build contains the edit."""
@@ -518,6 +526,14 @@ async def test_queued_switches_do_not_deadlock(services, library):
     assert sorted(states) == ["following", "following", "live"]
 
 
+@guards(
+    "shared/ledger/documents/build_sync.sql",
+    "AND {is_live} FOR UPDATE",
+    "AND {is_live}",
+    "ORDER BY build FOR UPDATE",
+    "ORDER BY build",
+    means="a switch waits for neither an upload nor another switch",
+)
 async def test_old_build_live_time_ends_after_switch_locks(services, library):
     await library.add("A text.", "a.md")
     build = await filled(services)

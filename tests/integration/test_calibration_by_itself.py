@@ -22,6 +22,7 @@ from shared.vectors.filters import visible_points
 from shared.vectors.groups import group
 from shared.vectors.points import Point
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.provider import Script, ScriptedEndpoints
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers import loop as loop_module
@@ -129,6 +130,12 @@ async def test_calibration_is_not_checked_again_before_interval(services, librar
     assert (await calibration(library))["chunks"] == FEW
 
 
+@guards(
+    "shared/query/calibrate/calibrator.py",
+    "if is_first and claim.is_loading:",
+    "if False:",
+    means="the first calibration of a collection searches during a load",
+)
 async def test_first_calibration_during_load_searches_nothing(services, library, provider, grow):
     await grow(0, FEW)
     await library.add("Not parsed yet.", "next.md")

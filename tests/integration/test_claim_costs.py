@@ -8,6 +8,7 @@ from sqlalchemy import text
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.work import Work
 from tests.integration.test_claims import chunks_due
+from tests.support.planted import guards
 
 WAITING = 20_000  # documents, and chunks in each state
 READ = 500  # rows and index entries that a claim of eight may read
@@ -56,6 +57,20 @@ async def rows_read(database):
     return int(row["rows"])
 
 
+@guards(
+    "shared/ledger/work/claims.sql",
+    "WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND c.id",
+    "WHERE w.id IN (SELECT id FROM due) AND c.id",
+    means="a claim of documents reads the whole table",
+    case="queued",
+)
+@guards(
+    "shared/ledger/work/claims.sql",
+    "    FROM due WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND (w",
+    "    FROM due WHERE (w",
+    means="a claim to index reads the whole table",
+    case="generated",
+)
 @pytest.mark.parametrize("state", ["queued", "parsed", "generating", "generated"])
 async def test_claim_reads_few_rows_of_many(services, settings, database, state):
     await chunks_due(services, "default", 1)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.api import calling, events_of, work
+from tests.support.planted import guards
 
 PAY = {"text": "# Pay\n\nThe salary is paid on the last Friday of the month.", "external_id": "pay.md"}
 FOLLOW_UP = {
@@ -32,6 +33,7 @@ async def test_follow_up_is_searched_as_standalone_question(client, indexed, pro
     assert [each["question"] for each in asked] == ["When is the salary paid?"]
 
 
+@guards("api/routes/queries.py", "retrieval.usage += usage", "pass", means="condensing a conversation is not charged")
 async def test_condensing_counts_towards_the_usage(client, indexed, provider):
     provider.script(condensed="When is the salary paid?")
     alone = (await client.post("/v1/query", json={"question": "When is the salary paid?"})).json()
@@ -90,6 +92,12 @@ async def test_history_is_rejected_by_other_routes(client, indexed):
     assert (retrieved.status_code, completed.status_code) == (422, 400)
 
 
+@guards(
+    "api/routes/queries.py",
+    "    body, usage = within_limits(body, caller, services), Usage()",
+    "    usage = Usage()",
+    means="a model is called for a conversation whose query is invalid",
+)
 @pytest.mark.parametrize(
     "wrong", [{"top_k": 999_999}, {"filter": {"team": {"unknown": 1}}}, {"collection": "misspelled"}]
 )

@@ -12,6 +12,7 @@ from shared.domain.conversations import Citations, Conversation, Owner
 from shared.settings import ApiKey
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from workers.scheduler import forget_conversations
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md", "title": "Leave"}
@@ -117,6 +118,18 @@ async def test_stored_conversation_is_returned_unchanged(services, settings, pro
         assert datetime.fromisoformat(item["changed_at"]) == NOW
 
 
+@guards(
+    "shared/ledger/feedback/conversations.sql",
+    "tenant = :tenant AND owner = :owner\n\n",
+    "tenant = :tenant AND :owner <> ''\n\n",
+    means="keys of a tenant share their conversations",
+)
+@guards(
+    "api/access/auth.py",
+    '"local" if self.digest is None else f"settings:{self.digest}"',
+    '"local"',
+    means="keys of the settings share the conversations of their tenant",
+)
 async def test_each_key_sees_only_own_conversations(services, settings, provider):
     another = "another-0123456789abcdef0123456789"
     keyed = (*with_keys(settings).api_keys, ApiKey.parse(f"alice:{another}"))
@@ -173,6 +186,12 @@ async def test_without_keys_there_is_one_owner(services, settings, library, prov
         assert [each["id"] for each in (await client.get("/v1/conversations")).json()["items"]] == ["first"]
 
 
+@guards(
+    "api/routes/conversations.py",
+    "if not (days := days_of(caller, settings)):",
+    "if (days := days_of(caller, settings)) < 0:",
+    means="the server stores conversations although the operator does not allow it",
+)
 async def test_conversations_are_not_stored_by_default(services, settings, provider):
     async with storing(settings, services) as client:
         await put(client)
@@ -192,6 +211,12 @@ async def test_conversations_are_not_stored_by_default(services, settings, provi
     assert await rows(services) == []
 
 
+@guards(
+    "shared/ledger/feedback/conversations.sql",
+    "WHERE conversations.changed_at <= excluded.changed_at",
+    "WHERE true",
+    means="an outdated conversation replaces a later one",
+)
 async def test_later_change_wins_in_any_order(services, settings, provider):
     async with storing(settings, services) as client:
         early, late = NOW - timedelta(hours=2), NOW - timedelta(hours=1)
@@ -206,6 +231,12 @@ async def test_later_change_wins_in_any_order(services, settings, provider):
         assert await names(client) == ["repeated"]
 
 
+@guards(
+    "shared/ledger/feedback/conversations.sql",
+    "least(CAST(:changed_at AS timestamptz), now()))",
+    "CAST(:changed_at AS timestamptz))",
+    means="a browser with a clock ahead changes its conversation for ever",
+)
 async def test_clock_ahead_does_not_win_for_ever(services, settings, provider):
     async with storing(settings, services) as client:
         ahead = await put(client, conversation(name="ahead", at=NOW + timedelta(days=400)))
@@ -215,6 +246,12 @@ async def test_clock_ahead_does_not_win_for_ever(services, settings, provider):
         assert await names(client) == ["now"]
 
 
+@guards(
+    "shared/ledger/feedback/conversations.py",
+    "await connection.execute(SQL.delete_oldest, ",
+    "bool(",
+    means="a key stores any number of conversations",
+)
 async def test_oldest_conversation_above_hundred_is_deleted(services, settings, provider):
     async with storing(settings, services) as client:
         _, other = await key_of(client, "alice", "other")
@@ -257,6 +294,12 @@ async def test_invalid_conversation_is_rejected(services, settings, provider, bo
         assert await rows(services) == []
 
 
+@guards(
+    "shared/ledger/feedback/conversations.sql",
+    " AND stored_at > now() - CAST(:age AS interval) AND NOT",
+    " AND CAST(:age AS interval) IS NOT NULL AND NOT",
+    means="an expired conversation is listed until it is deleted",
+)
 async def test_conversation_expires_after_its_last_change(services, settings, provider):
     async with storing(settings, services) as client:
         await put(client, conversation(at=NOW - timedelta(days=90)), "moved")  # stored now
@@ -268,6 +311,13 @@ async def test_conversation_expires_after_its_last_change(services, settings, pr
         assert await rows(services) == ["moved"]
 
 
+@guards(
+    "shared/ledger/feedback/conversations.sql",
+    " AND k.revoked_at IS NULL",
+    "",
+    means="conversations of a revoked key stay",
+    case="revoke",
+)
 @pytest.mark.parametrize("end", ["revoke", "expire", "remove"])
 async def test_ended_key_loses_its_conversations(services, settings, provider, end):
     async with storing(settings, services) as client:
@@ -289,6 +339,20 @@ async def test_ended_key_loses_its_conversations(services, settings, provider, e
         assert await rows(services) == ["settings", "valid"]
 
 
+@guards(
+    "shared/ledger/feedback/conversations.py",
+    "if (await connection.execute(SQL.cites_erased, where)).scalar_one():",
+    "if False:",
+    means="a conversation that cites an erased document is stored again",
+    case="source",
+)
+@guards(
+    "api/routes/conversations.py",
+    "documents.update(document_id for turn",
+    "set(document_id for turn",
+    means="an uncited passage does not connect a conversation to its document",
+    case="passage",
+)
 @pytest.mark.parametrize("cited", ["source", "passage"])
 async def test_erased_document_deletes_citing_conversations(services, settings, provider, cited):
     async with storing(settings, services) as client:
@@ -312,6 +376,12 @@ async def test_erased_document_deletes_citing_conversations(services, settings, 
         assert await rows(services) == ["other"]
 
 
+@guards(
+    "shared/ledger/feedback/conversations.sql",
+    "(e.collection IS NULL OR e.collection = ANY(c.collections))",
+    "false",
+    means="a new collection revives the conversations of an erased one",
+)
 async def test_erased_collection_deletes_its_conversations(services, settings, provider):
     async with storing(settings, services) as client:
         body = LEAVE | {"collection": "handbook"}

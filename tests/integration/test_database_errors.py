@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from embedded.ports import free_port
 from shared.domain.errors import Permanent, Unavailable
 from shared.ledger.postgres.database import Database
+from tests.support.planted import guards
 from tests.support.proxy import Fault, Link
 from tests.support.waiting import eventually
 
@@ -51,6 +52,12 @@ async def sort_much(services):
         await connection.execute(text("SELECT count(*) FROM (SELECT generate_series(1, 200000) n ORDER BY 1 DESC) s"))
 
 
+@guards(
+    "shared/ledger/postgres/database.py",
+    '"postgresql:///?{urlencode(parameters)}"',
+    '"postgresql:///"',
+    means="the mode of TLS in the URL of PostgreSQL is ignored",
+)
 @pytest.mark.parametrize(
     ("mode", "problem"),
     [
@@ -71,6 +78,14 @@ async def test_tls_of_url_is_required(settings, mode, problem):
     await database.aclose()
 
 
+@guards(
+    "shared/ledger/postgres/database.py",
+    "    ConnectionError,",
+    "",
+    "    OSError,",
+    "",
+    means="a connection refused by PostgreSQL is treated as a bug",
+)
 async def test_connections_are_preopened_only_if_ledger_answers(settings):
     url = settings.database_url.get_secret_value()
     unavailable = f"postgresql://nobody:nothing@127.0.0.1:{free_port()}/none"

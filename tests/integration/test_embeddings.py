@@ -15,6 +15,7 @@ from shared.ingest.index.stage import index_batch, index_stage
 from shared.services import build
 from shared.settings import Embedding
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from tests.support.provider import Script, ScriptedEndpoints
 
 QUERY, PASSAGE = "query: ", "passage: "
@@ -133,6 +134,12 @@ async def test_quoted_answer_uses_embedding_of_its_collection(serving, other, pr
     assert PASSAGE + "The harbour opens at nine." in other.inputs
 
 
+@guards(
+    "shared/ledger/work/claims.py",
+    '"w.embedding_model = m.name"',
+    '"TRUE"',
+    means="a worker claims chunks of another embedding model",
+)
 async def test_worker_claims_only_chunks_of_its_embeddings(serving, other, provider):
     async with serving() as built, client_of(built) as client:
         await client.put("/v1/collections/new", json={"embedding": "e5"})

@@ -40,6 +40,7 @@ from tests.support.api import as_tenant, calling, serving, with_keys, work
 from tests.support.counters import DIFFERENCES
 from tests.support.emptying import PREFIX
 from tests.support.pages import commands_of, foreask_with_background
+from tests.support.planted import guards
 from tests.support.qdrant import qdrant_client
 from tests.support.tables import columns
 from tests.support.waiting import eventually
@@ -403,6 +404,24 @@ async def test_feedback_on_erased_collection_is_not_found(services, provider, li
 # --- a document ---
 
 
+@guards(
+    "shared/ledger/erasure/erasures.py",
+    "(CAST(:document_id AS uuid) = ANY(document_ids)\n",
+    "(false\n",
+    means="an erasure keeps conversations that cite the document",
+)
+@guards(
+    "shared/ledger/erasure/erasures.py",
+    ' OR tenant = :tenant AND CAST(:document_id AS uuid) = ANY(document_ids)"',
+    '"',
+    means="an erasure keeps answers that quote the document",
+)
+@guards(
+    "shared/ledger/erasure/erasures.py",
+    '    "resolutions": _REOPEN_GAPS,',
+    "",
+    means="an erasure keeps the resolution by the document",
+)
 async def test_document_erasure_deletes_questions_and_query_references(services, provider, library, check):
     document = await library.add("A text.", "a.md")
     other = await library.add("Another text.", "b.md")
@@ -564,6 +583,12 @@ async def is_waiting(services):
     return await run(services, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
 
 
+@guards(
+    "shared/ledger/documents/unreferenced_objects.py",
+    "        if len(found) <= len(locked):",
+    "        if True:",
+    means="a copy that starts while a pack is rewritten is renamed",
+)
 async def test_copies_started_during_rewriting_keep_pack(services, provider, library):
     _, uploads = await packed(services, library)
     await work(services)
@@ -583,6 +608,12 @@ async def test_copies_started_during_rewriting_keep_pack(services, provider, lib
     assert names == {upload.name for upload in uploads}
 
 
+@guards(
+    "shared/ledger/documents/unreferenced_objects.py",
+    "            if list(named) == list(parts):",
+    "            if True:",
+    means="the bytes of a document that is erased during the check of its pack remain",
+)
 async def test_erasure_during_pack_check_deletes_all_bytes(services, provider, library, check, monkeypatch):
     documents, uploads = await packed(services, library)
     await work(services)
@@ -661,6 +692,13 @@ def held():
     """Do nothing, like the check of a valid lease."""
 
 
+@guards(
+    "shared/ledger/erasure/erasures.sql",
+    "nextval('fencing')",
+    "NULL",
+    means="a late reply restores data of an erased tenant",
+    case="generate-after the end",
+)
 @pytest.mark.parametrize("moment", ["at the start", "between slices", "after the end"])
 @pytest.mark.parametrize("stage", ["generate", "index"])
 async def test_settlement_during_tenant_erasure_stores_nothing(services, provider, check, stage, moment):
@@ -688,6 +726,13 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
     assert await run(services, DIFFERENCES) == []
 
 
+@guards(
+    "shared/ledger/work/work.py",
+    "            await self._sweep_late(connection, stale)\n",
+    "",
+    means="the points of a late attempt that failed remain",
+    case="tenant",
+)
 @pytest.mark.parametrize("scope", ["document", "tenant"])
 async def test_failed_late_write_after_erasure_leaves_no_points(services, provider, check, monkeypatch, scope):
     """A stalled worker writes some points when the erasure has finished, and finds that its lease has expired."""
@@ -725,6 +770,13 @@ async def recheck(services):
     await services.cleaner.recheck_erasures()
 
 
+@guards(
+    "shared/ledger/erasure/erasures.sql",
+    "WHERE recheck_at <= now()",
+    "WHERE recheck_at IS NULL",
+    means="the points of a writer that died after an erasure remain",
+    case="tenant",
+)
 @pytest.mark.parametrize("scope", ["document", "collection", "tenant"])
 async def test_points_of_writer_killed_after_erasure_are_deleted(services, provider, check, scope):
     """A worker's machine is suspended until the erasure has finished; the worker then writes, and is killed."""
@@ -778,6 +830,12 @@ async def test_recheck_is_repeated_until_qdrant_confirms(services, provider, lib
     assert await run(services, "SELECT recheck_at <= now() + interval '10 minutes' FROM erasures") == [(True,)]
 
 
+@guards(
+    "shared/ledger/work/costs.sql",
+    "ORDER BY id FOR SHARE",
+    "ORDER BY id",
+    means="an erasure finishes before a settlement that writes paid results",
+)
 async def test_unfinished_late_settlement_delays_erasure(services, provider, library, check):
     document = await library.add("The harbour opens at six.", "a.md")
     await work(services, "parse", "index")

@@ -6,6 +6,7 @@ from api.schemas.feedback import AcceptedPage
 from api.schemas.queries import RetrieveReply
 from shared.settings import Tuning
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 
 EDITOR = as_tenant("alice")
 PUBLIC = {"audience": "public"}
@@ -92,6 +93,12 @@ async def test_feedback_needs_its_own_scope(client, chunks):
     assert await outcome(client, website, "What is paid?", chunks["pay"]) == "accepted"
 
 
+@guards(
+    "shared/ledger/feedback/feedback.sql",
+    "(CAST(:key AS uuid) IS NULL OR accepted_by = :key)",
+    "true",
+    means="a key may retract the questions of other keys",
+)
 async def test_key_retracts_only_its_own_questions(client, chunks):
     website, staff = await key(client, "website"), await key(client, "staff")
     await edit(client, "What did an editor add?", chunks["leave"])
@@ -157,6 +164,12 @@ async def test_editor_takes_over_question_of_key(client, chunks):
     assert await accepted(client) == [("What did the staff ask?", False)]
 
 
+@guards(
+    "shared/ledger/documents/acceptance.py",
+    '"accepted_by": question.accepted_by',
+    '"accepted_by": None',
+    means="accepted questions belong to editors after a rebuild",
+)
 async def test_owner_of_question_survives_a_rebuild(client, chunks, services):
     staff, website = await key(client, "staff"), await key(client, "website")
     await outcome(client, staff, "What did the staff ask?", chunks["leave"])
@@ -201,6 +214,12 @@ async def everything(client, headers, question, chunk_id):
     return replies
 
 
+@guards(
+    "api/routes/queries.py",
+    "if not caller.reads_users_questions:",
+    "if False:",
+    means="replies to a public key contain the questions of other users",
+)
 async def test_users_questions_are_shown_only_with_read_scope(client, chunks, services):
     staff, website = await key(client, "staff"), await key(client, "website")
     reader = await key(client, "reader", "ask", "read")

@@ -15,6 +15,7 @@ from shared.query.gaps.finder import GapFinder
 from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from workers.scheduler import forget_queries
 
 ADDRESS = "/v1/collections/default/gaps"
@@ -89,6 +90,12 @@ async def test_trend_counts_queries_per_day(client, services, collection):
     assert (gap.last_week, gap.week_before, gap.times) == (1, 2, 4)
 
 
+@guards(
+    "shared/query/gaps/finder.py",
+    "    return [question for question in unanswered if question.gap_id is None]",
+    "    return unanswered",
+    means="a question of a gap is embedded again after a restart",
+)
 async def test_questions_are_embedded_once(client, services, collection, provider):
     await ask(services, collection, *DOGS, *LUNCH)
     first = await list_gaps(client)
@@ -110,6 +117,12 @@ async def test_recently_asked_question_is_not_embedded_again(client, services, c
     assert provider.stats()["embedded_inputs"] == paid
 
 
+@guards(
+    "shared/query/gaps/finder.py",
+    "if collection.id in self._busy:",
+    "if False:",
+    means="concurrent requests embed a question twice",
+)
 async def test_concurrent_requests_pay_and_group_once(client, services, collection, provider):
     await ask(services, collection, *DOGS, *LUNCH)
     provider.script(embedding_latency_seconds=0.3)
@@ -120,6 +133,12 @@ async def test_concurrent_requests_pay_and_group_once(client, services, collecti
     assert len((await list_gaps(client)).items) == 2
 
 
+@guards(
+    "shared/ledger/feedback/gaps.sql",
+    "SELECT pg_advisory_xact_lock(",
+    "SELECT (",
+    means="two processes make a gap twice",
+)
 async def test_concurrent_processes_make_no_gap_twice(client, services, collection, provider):
     await ask(services, collection, *DOGS)
     asked = await services.ledger.query_log.asked("default", "default", collection.created_at)
@@ -144,6 +163,18 @@ async def test_new_question_joins_assigned_gap(client, services, collection):
     assert (await change(client, gap, assigned_to=None)).state == "open"
 
 
+@guards(
+    "shared/query/gaps/gap.py",
+    "resolved_at is not None and at <= resolved_at",
+    "resolved_at is not None",
+    means="a gap stays resolved when users ask again",
+)
+@guards(
+    "shared/ledger/feedback/query_log.py",
+    "return self.helpful_at if self.found else self.last_at",
+    "return self.last_at",
+    means="feedback on an old answer opens a resolved gap",
+)
 async def test_resolved_gap_opens_when_asked_again(client, services, library, collection):
     document = await library.add("Dogs are welcome.", "dogs.md")
     await ask(services, collection, *DOGS)
@@ -178,6 +209,13 @@ async def test_gap_without_unanswered_question_is_resolved(client, services, col
     assert [(each.id, each.state, each.times) for each in (await list_gaps(client)).items] == [(gap.id, "resolved", 2)]
 
 
+@guards(
+    "shared/ledger/feedback/gaps.sql",
+    " AND {exists:d}",
+    "",
+    means="a gap stays resolved by a deleted document",
+    case="delete",
+)
 @pytest.mark.parametrize("removal", ["delete", "erase"])
 async def test_gap_of_removed_document_is_open(client, services, library, collection, removal):
     document = await library.add("Dogs are welcome.", "dogs.md")
@@ -216,6 +254,12 @@ async def test_nearest_passage_is_named_with_score(client, services, library, co
     assert (await list_gaps(client)).items[0].nearest is None
 
 
+@guards(
+    "shared/ledger/feedback/query_log.sql",
+    "OR chunk_ids[1] = CAST(:chunk AS uuid)",
+    "OR CAST(:chunk AS uuid) = ANY(chunk_ids)",
+    means="a chunk lists questions of other chunks",
+)
 async def test_chunk_lists_questions_that_found_it_first(client, services, collection):
     first, second = uuid4(), uuid4()
     await ask(services, collection, DOGS[0], chunks=[first, second], score=0.7)
@@ -227,6 +271,12 @@ async def test_chunk_lists_questions_that_found_it_first(client, services, colle
     assert [(each["question"], each["times"], each["best_score"]) for each in reply["items"]] == [(DOGS[0], 1, 0.7)]
 
 
+@guards(
+    "shared/ledger/erasure/erasures.sql",
+    "CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM removed) THEN q.best_score END",
+    "q.best_score",
+    means="the score of an erased chunk becomes the score of another one",
+)
 async def test_erased_document_leaves_no_score_of_its_chunk(services, library, collection, provider):
     document = await library.add("The office opens at six.", "office.md")
     await work(services)
@@ -241,6 +291,16 @@ async def test_erased_document_leaves_no_score_of_its_chunk(services, library, c
     assert found == [([other], None), ([other], 0.6)]
 
 
+@guards(
+    "shared/ledger/feedback/gaps.sql",
+    "q.tenant = :tenant AND q.collection_id IN",
+    "q.tenant <> '' AND q.collection_id IN",
+    "collections WHERE tenant = :tenant AND name",
+    "collections WHERE :tenant <> '' AND name",
+    "WHERE gaps.tenant = :tenant AND gaps.collection = :name",
+    "",
+    means="a tenant changes the gaps of others",
+)
 async def test_tenants_see_and_change_only_own_gaps(services, settings, provider):
     alice, bob = as_tenant("alice"), as_tenant("bob")
     for tenant in ("alice", "bob"):
@@ -282,6 +342,12 @@ async def test_gap_of_another_collection_is_not_found(client, services, library,
         assert (await client.patch(f"{ADDRESS}/{gap.id}", json=body)).status_code == 422
 
 
+@guards(
+    "workers/scheduler.py",
+    "return await services.ledger.gaps.forget()",
+    "return False",
+    means="assignments outlive their questions",
+)
 async def test_gap_ends_with_its_last_question(client, services, collection):
     await ask(services, collection, *DOGS)
     (gap,) = (await list_gaps(client)).items
@@ -300,6 +366,12 @@ async def test_gap_ends_with_its_last_question(client, services, collection):
     assert await run(services, "SELECT * FROM queries") == []
 
 
+@guards(
+    "shared/query/gaps/finder.py",
+    "await self._gaps.carry(collection, due)",
+    "pass",
+    means="a repeated question loses its gap with its first query",
+)
 async def test_repeated_question_keeps_its_gap(client, services, collection, provider):
     await ask(services, collection, DOGS[0])
     (gap,) = (await list_gaps(client)).items
@@ -316,6 +388,12 @@ async def test_repeated_question_keeps_its_gap(client, services, collection, pro
     assert provider.stats()["embedded_inputs"] == 1
 
 
+@guards(
+    "shared/query/gaps/finder.py",
+    " or stored_at - since <= _DAY",
+    "",
+    means="a gap ends a day before its last question",
+)
 async def test_gap_lasts_as_long_as_its_question(services, settings, collection):
     async with calling(settings.model_copy(update={"query_retention_days": 1}), services) as client:
         await ask(services, collection, DOGS[0])
@@ -339,6 +417,12 @@ async def test_no_questions_are_grouped_without_query_log(services, settings, co
     assert (page.kept_days, page.items, page.ungrouped) == (0, [], 0)
 
 
+@guards(
+    "api/routes/gaps.py",
+    "except ForeaskError as error:",
+    "except KeyError as error:",
+    means="the existing gaps are hidden while the embedding is unavailable",
+)
 async def test_unavailable_embedding_delays_new_gaps_only(client, services, collection, provider):
     await ask(services, collection, *DOGS)
     await list_gaps(client)
@@ -350,6 +434,7 @@ async def test_unavailable_embedding_delays_new_gaps_only(client, services, coll
     assert page.delayed_by
 
 
+@guards("api/routes/gaps.py", "if ungrouped(asked):", "if False:", means="grouping questions is not charged")
 async def test_used_up_budget_delays_new_gaps_only(services, settings, collection, provider):
     await ask(services, collection, *DOGS)
     limited = settings.model_copy(update={"tenant_limits": {"default": TenantLimits(query_tokens_per_day=1)}})
@@ -383,6 +468,14 @@ async def test_refused_question_is_a_gap_of_its_own(client, services, collection
     assert sorted(gap.times for gap in (await list_gaps(client)).items) == [1, 2]
 
 
+@guards(
+    "shared/query/gaps/finder.py",
+    "if not self._accepted and len",
+    "if len(texts) < 0 and len",
+    "        if not self._accepted:\n",
+    "        if False:\n",
+    means="a provider that refuses everything makes each question a gap of its own",
+)
 async def test_provider_that_refuses_everything_changes_nothing(client, services, collection, provider):
     provider.script(refuse_containing="office")
     await ask(services, collection, *(f"{DOGS[0]} number {number}" for number in range(64)))
@@ -432,6 +525,9 @@ async def test_table_contains_all_gaps(client, services, library, collection):
     assert [row["question"] for row in await read_table(client, state="resolved")] == [gap.question]
 
 
+@guards(
+    "api/routes/gaps.py", '_FORMULA.sub("\'", written)', "written", means="a question is a formula in the table of gaps"
+)
 async def test_table_contains_no_formulas(client, services, library, collection):
     formulas = ["=HYPERLINK(A1)", "+1", "-2", "@SUM(A1)", "\tcell", "\uff1d1+1"]
     separated = ["Leave;=HYPERLINK(A1)", "Leave\t@A1", "Leave;a\n-2"]
@@ -449,6 +545,12 @@ async def test_table_contains_no_formulas(client, services, library, collection)
     assert (resolved["assigned_to"], resolved["resolved_by"]) == ("'=cmd", "'=1+1")
 
 
+@guards(
+    "shared/ledger/postgres/migrations/versions/0021_gaps.py",
+    "IF changed = CAST('{}' AS jsonb) THEN",
+    "IF changed IS NOT NULL THEN",
+    means="changes of gaps are not recorded",
+)
 async def test_changes_are_recorded_without_questions(services, settings, provider):
     alice = as_tenant("alice")
     library = Library(services, "alice")

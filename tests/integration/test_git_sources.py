@@ -12,6 +12,7 @@ from shared.sources.git.repositories import GitSource
 from shared.sources.source import Entry
 from tests.support.corpora import GitCorpus, listed
 from tests.support.git_server import GitFolder, GitServer
+from tests.support.planted import guards
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d7a2146" * 8 + b"\nsize 12345\n"
 LARGE = b"The harbour opens at six. " * 100
@@ -80,6 +81,13 @@ async def test_ref_selects_branch_tag_or_commit(corpus, folder, keys_of):
         assert await keys_of(ref=ref) == ["one", "three", "two"]
 
 
+@guards(
+    "shared/sources/git/repository.py",
+    '[b"refs/heads/" + wanted, b"refs/tags/" + wanted]',
+    '[b"refs/tags/" + wanted, b"refs/heads/" + wanted]',
+    means="a tag precedes the branch of the same name",
+    case="partial clone",
+)
 async def test_branch_precedes_tag_of_same_name(corpus, folder, keys_of):
     folder.write("tagged", LARGE)
     folder.tag("same", folder.commit())
@@ -127,6 +135,13 @@ async def test_path_and_patterns_select_files(corpus, folder, keys_of):
             await keys_of(path=path)
 
 
+@guards(
+    "shared/sources/git/repositories.py",
+    " or not self._selects(key) else node",
+    " else node",
+    means="a file that the options exclude is found",
+    case="folder",
+)
 async def test_excluded_file_is_not_found(corpus, folder):
     folder.write("a.md", LARGE)
     folder.write("a.txt", LARGE)
@@ -139,6 +154,13 @@ async def test_excluded_file_is_not_found(corpus, folder):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/tree.py",
+    "if stat.S_ISREG(mode) or stat.S_ISDIR(mode):",
+    "if True:",
+    means="a symbolic link becomes a document",
+    case="folder",
+)
 async def test_links_and_submodules_are_left_out(corpus, folder, keys_of):
     folder.write("a.md", LARGE)
     folder.write("script", LARGE, "100755")
@@ -149,6 +171,13 @@ async def test_links_and_submodules_are_left_out(corpus, folder, keys_of):
     assert await keys_of() == ["a.md", "script"]
 
 
+@guards(
+    "shared/sources/git/repositories.py",
+    "return len(content) < SMALL_BYTES and LFSPointer.from_bytes(content) is not None",
+    "return False",
+    means="a pointer of Git LFS becomes a document",
+    case="partial clone",
+)
 async def test_pointer_of_lfs_is_refused(corpus, folder):
     folder.write("film.mp4", POINTER)
     folder.write("text.md", LARGE)
@@ -164,6 +193,13 @@ async def test_pointer_of_lfs_is_refused(corpus, folder):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/tree.py",
+    "return dict(sorted(nodes.items()))",
+    "return nodes",
+    means="replaced names of a tree break the order of its keys",
+    case="folder",
+)
 async def test_unusable_names_are_refused_in_order(corpus, folder):
     smile = "\U0001f600"
     for name in (b"a", b"caf\xe9.md", b"caf\xe8.md", b"caf\xc3\xa9.md", b"d\xff/x", b"d\xff/y", b"z"):
@@ -205,6 +241,13 @@ async def test_item_has_commit_path_and_link(folder, server):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/repositories.py",
+    "if self._opened is None:",
+    "if True:",
+    means="a source moves to a newer commit while it is listed",
+    case="folder",
+)
 async def test_source_stays_at_its_first_commit(corpus, folder):
     folder.write("a", LARGE)
     folder.commit()
@@ -231,6 +274,13 @@ async def test_protected_repository_is_read_with_secret(folder, protected, secre
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/server.py",
+    "if reply.status in _NO_ACCESS:",
+    "if False:",
+    means="a server that refuses the secret is treated as unavailable",
+    case="secret1",
+)
 @pytest.mark.parametrize("secret", [{}, {"token": "another-secret"}])
 async def test_refused_secret_is_reported_not_shown(folder, protected, secret, caplog):
     caplog.set_level(0)
@@ -247,6 +297,12 @@ async def test_refused_secret_is_reported_not_shown(folder, protected, secret, c
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/server.py",
+    "if _server(url) != self._server:",
+    "if False:",
+    means="a redirect carries the login to another server",
+)
 async def test_redirect_to_other_server_carries_no_credentials(folder, server, protected):
     folder.write("a", LARGE)
     folder.commit()
@@ -282,6 +338,12 @@ async def test_endless_redirects_are_an_error(folder, server):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/server.py",
+    "if reply.status in _MISSING:",
+    "if False:",
+    means="a repository that a server does not have is treated as unavailable",
+)
 @pytest.mark.parametrize(
     ("status", "kind"), [(403, Misconfigured), (404, Misconfigured), (429, Unavailable), (503, Unavailable)]
 )
@@ -297,6 +359,13 @@ async def test_status_of_server_decides_error(folder, server, status, kind):
     await source.aclose()
 
 
+@guards(
+    "shared/process/temporary_folders.py",
+    "shutil.rmtree(self.path, ignore_errors=True)",
+    "pass",
+    means="the files of a failed download remain",
+    case="1000",
+)
 @pytest.mark.parametrize("size", [0, 10, 100, 1_000, 3_000])
 async def test_cut_connection_is_error_without_leftovers(folder, server, temporary, size):
     for number in range(300):
@@ -343,6 +412,12 @@ async def test_lost_repository_is_not_a_missing_file(folder, server):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/remote.py",
+    "min(2 * self.count, _MOST_FILES)",
+    "1",
+    means="each file of a first sync is requested alone",
+)
 async def test_first_sync_needs_few_requests(folder, server):
     for number in range(600):
         folder.write(f"{number:04}", LARGE + b"%d" % number)
@@ -357,6 +432,12 @@ async def test_first_sync_needs_few_requests(folder, server):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/remote.py",
+    "if 2 * len(self.used) >= self.count else 1",
+    "",
+    means="a changed file is fetched together with unchanged ones",
+)
 async def test_single_changes_are_fetched_alone(folder, server):
     for number in range(600):
         folder.write(f"{number:04}", LARGE + b"%d" % number)
@@ -371,6 +452,12 @@ async def test_single_changes_are_fetched_alone(folder, server):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/remote.py",
+    "                depth=1,\n",
+    "",
+    means="the whole history of a repository is fetched",
+)
 async def test_history_is_not_fetched(folder, server):
     folder.write("a", b"old")
     first = folder.commit()
@@ -399,6 +486,12 @@ async def test_temporary_files_are_deleted_when_closed(folder, server, temporary
     assert list(temporary.iterdir()) == []
 
 
+@guards(
+    "shared/sources/git/remote.py",
+    "if self.written > _MAX_PACK_BYTES:",
+    "if False:",
+    means="a reply of any size is stored",
+)
 async def test_large_reply_is_an_error(folder, server, monkeypatch):
     monkeypatch.setattr("shared.sources.git.remote._MAX_PACK_BYTES", 100)
     folder.write("a", LARGE)
@@ -410,6 +503,12 @@ async def test_large_reply_is_an_error(folder, server, monkeypatch):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/remote.py",
+    "max_bytes=_MAX_OBJECT_BYTES",
+    "max_bytes=1 << 60",
+    means="a file of any size is unpacked in memory",
+)
 async def test_file_beyond_memory_is_too_large_alone(folder, server, monkeypatch):
     for name, size in (("a", 2_000), ("b", 2_000), ("c", 200_000), ("d", 2_000)):
         folder.write(name, name.encode() * size)
@@ -428,6 +527,9 @@ async def test_file_beyond_memory_is_too_large_alone(folder, server, monkeypatch
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/remote.py", "self._stopped.is_set() or ", "", means="a closed source continues its download"
+)
 async def test_closed_source_stops_its_download(folder, server):
     folder.write("a", LARGE)
     folder.commit()
@@ -439,6 +541,12 @@ async def test_closed_source_stops_its_download(folder, server):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/local.py",
+    "any((folder / name).exists() for name in _LEADS_ELSEWHERE)",
+    "False",
+    means="a folder of the roots leads to objects outside of them",
+)
 async def test_folder_that_reads_another_repository_is_refused(folder, tmp_path):
     folder.write("a", LARGE)
     folder.commit()
@@ -479,6 +587,12 @@ async def test_damaged_repository_is_an_error(folder):
     await source.aclose()
 
 
+@guards(
+    "shared/sources/git/repositories.py",
+    "with self._thread, self._repository.reading():",
+    "with self._repository.reading():",
+    means="two threads use a repository at the same time",
+)
 async def test_listing_and_closing_can_overlap(folder, server, temporary):
     folder.write("a", LARGE)
     folder.commit()

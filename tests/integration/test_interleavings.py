@@ -25,6 +25,7 @@ from shared.vectors.index import Index
 from shared.vectors.lifecycle import _INDEXED
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.qdrant import qdrant_client
 
 SEVEN = "The harbour opens at seven in the morning for all ships."
@@ -529,6 +530,21 @@ async def test_missing_payload_indexes_are_created_on_next_use(services, monkeyp
     await services.index.drop_collection(name)
 
 
+@guards(
+    "shared/vectors/writes.py", 'yield _setting({"hidden": False}, hidden)', "pass", means="a new version stays hidden"
+)
+@guards(
+    "shared/ledger/work/settlements.sql",
+    "d.live_version = d.version AND {no_first_sweep}",
+    "d.live_version = d.version",
+    means="an edit is searchable before Qdrant shows it",
+)
+@guards(
+    "shared/ledger/work/settlements.sql",
+    "{becomes_live} AND d.version = 1 AND",
+    "{becomes_live} AND",
+    means="an edit is live without a sweep of the older version",
+)
 async def test_edit_is_searchable_once_qdrant_shows_it(services, library, provider):
     document = await library.add(SEVEN, "a.md")
     await work(services)
@@ -547,6 +563,12 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, provid
     assert await seen() == (DocumentState.SEARCHABLE, [NINE])
 
 
+@guards(
+    "shared/maintenance/cleanup.py",
+    '            "finish": self.finish,',
+    "",
+    means="the unfinished documents of a killed worker are not finished",
+)
 async def test_document_of_dead_worker_is_finished_later(services, library, provider):
     document = await library.add(SEVEN, "a.md", questions=["When does it open?"])
     await work(services, "parse")

@@ -21,6 +21,7 @@ from shared.ledger import Work
 from shared.ledger.documents import submission
 from shared.ledger.documents.listing import ListPosition
 from shared.ledger.postgres.database import Collided
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 NOW = timedelta()
@@ -121,6 +122,12 @@ async def test_extended_lease_is_not_due(services, library):
     assert await short.claim_documents(1) == []
 
 
+@guards(
+    "shared/ledger/work/leases.sql",
+    " SKIP LOCKED\n)",
+    "\n)",
+    means="an extension of leases waits for settlements, which may wait for it",
+)
 async def test_extension_does_not_wait_for_locked_rows(services, library):
     for name in ("a.md", "b.md"):
         await library.add(f"text of {name}", name)
@@ -136,6 +143,12 @@ async def test_extension_does_not_wait_for_locked_rows(services, library):
     assert [document.lease.id for document in await short.claim_documents(2)] == [locked.id]
 
 
+@guards(
+    "shared/ledger/work/settlements.sql",
+    "UPDATE documents SET due_at = now() + :lease\nWHERE id = :id",
+    "UPDATE documents SET due_at = due_at + 0 * CAST(:lease AS interval)\nWHERE id = :id",
+    means="the lease on a large document expires while its chunks are stored",
+)
 async def test_slices_of_large_document_extend_its_lease(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 2)
     await library.add("text")
@@ -350,6 +363,12 @@ async def test_index_claims_contain_at_most_three_quarters_texts(services, libra
     assert [(len(claim), sum(claim)) for claim in claims] == [(8, 6), (8, 6), (8, 0), (0, 0)]
 
 
+@guards(
+    "shared/ledger/work/work.py",
+    "await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])",
+    "pass",
+    means="points written hidden stay hidden after their version became live",
+)
 async def test_points_hidden_before_going_live_are_shown(services, library):
     """The version becomes live while a worker writes questions whose text was indexed earlier."""
     work = services.ledger.work

@@ -15,6 +15,7 @@ from embedded.ports import free_port
 from shared.process import liveness, metrics
 from shared.process.liveness import LIVE_SECONDS, Pulse, answering, local_processes
 from tests.support.deployment import ROOT
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 ROLE = f"test{os.getpid()}"  # no other process of this machine has it
@@ -80,6 +81,12 @@ def test_loop_without_heartbeats_is_dead_after_thirty_seconds():
     assert pulse.is_live
 
 
+@guards(
+    "shared/process/metrics.py",
+    "if pulse.is_live else",
+    "if True else",
+    means="a process with a blocked loop is reported as live",
+)
 def test_blocked_loop_is_reported_by_port_and_socket(short):
     with LoopThread(0) as process:
         wait_until(lambda: process.reply().status_code == 200)

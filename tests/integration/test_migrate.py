@@ -20,6 +20,7 @@ from shared.vectors.index import Index
 from tests.integration.test_builds import cleaned
 from tests.support.api import application, calling, running, serving, work
 from tests.support.pages import commands_of, foreask_with_background, settings_of
+from tests.support.planted import guards
 
 PAGE = "migrate.md"
 BUILDS = "/v1/collections/default/builds"
@@ -290,6 +291,18 @@ async def two_builds(filled, two_embeddings):
 ANSWER = [("7.md", "The keeper wrote of alpha7.")]
 
 
+@guards(
+    "shared/query/retrieve/question_vectors.py",
+    "embedder = self._embedders.of(collection.embedding_model)",
+    "embedder = self._embedders.of(self._embedders.names[0])",
+    means="a query uses a different embedding than its build",
+)
+@guards(
+    "api/routes/queries.py",
+    "                retrieval.collection, body.question,",
+    "                await collection_cache.find(caller.tenant, body.collection), body.question,",
+    means="a query is logged in the build that is live at its end",
+)
 async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, monkeypatch):
     live = 1
     interruptions = (

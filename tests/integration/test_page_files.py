@@ -5,6 +5,7 @@ import re
 
 from api.http.page import ADDRESSES, Page
 from tests.support.api import calling
+from tests.support.planted import guards
 
 
 async def test_page_addresses_return_html_and_others_404(client):
@@ -53,6 +54,12 @@ def test_screen_modules_are_preloaded():
     assert set(re.findall(r'import\("\./routes/([a-z_]+)\.js"\)', app)) == set(ADDRESSES.values())
 
 
+@guards(
+    "api/http/page.py",
+    "_WORKER_POLICY = \"default-src 'none'; script-src 'self'\"",
+    "_WORKER_POLICY = \"default-src 'self'\"",
+    means="the worker that draws PDFs may send requests",
+)
 async def test_worker_of_pdfs_reaches_no_address(client):
     page, files = await client.get("/documents/a"), Page()
     assert "worker-src 'self'" in page.headers["content-security-policy"]

@@ -17,6 +17,7 @@ from shared.ingest.parse.stage import parse_stage
 from tests.conftest import Library
 from tests.support.api import work
 from tests.support.loopwatch import watched_loop
+from tests.support.planted import guards
 
 
 async def test_many_quoted_questions_do_not_block_event_loop(services, library):
@@ -139,6 +140,12 @@ async def test_document_with_too_many_chunks_fails_without_calls(services, libra
     assert shown.error.startswith("The document has 3 chunks, more than the 2 allowed: divide it")
 
 
+@guards(
+    "shared/services/parse.py",
+    "slots_of_parser(settings) + _RESERVED_SLOTS",
+    "slots_of_parser(settings)",
+    means="one tenant's files take all slots of a parse worker",
+)
 async def test_tenant_leaves_slots_to_others(services, settings, library):
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     stage = parse_stage(replace(services.parser, wakeups=wakeups))

@@ -25,6 +25,7 @@ from shared.ingest.parse import pdf_library
 from shared.ingest.parse import sandbox as sandboxes
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.sandbox import ParsingSandbox
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 FILES = Path(__file__).parents[1] / "files"
@@ -470,6 +471,12 @@ asyncio.run(main())
 """
 
 
+@guards(
+    "shared/process/priority.py",
+    '"/proc/self/autogroup"',
+    '"/proc/self/no-autogroup"',
+    means="parsers have the priority of queries",
+)
 def test_low_priority_of_child_counts_among_all_sessions(tmp_path):
     file = tmp_path / "a.md"
     file.write_text("The harbour opens at six.")

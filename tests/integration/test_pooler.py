@@ -22,6 +22,7 @@ from shared.maintenance.verification import Verification
 from shared.services import build, parts
 from tests.conftest import Library
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.waiting import eventually
 
 LEDGER = Path(__file__).resolve().parents[2] / "shared" / "ledger"
@@ -129,6 +130,12 @@ async def test_concurrent_migrations_release_locks_per_transaction(other):
         await database.aclose()
 
 
+@guards(
+    "shared/ledger/postgres/database.py",
+    "if await _try_lock(connection, which):",
+    "if await lock(connection, which) is None:",
+    means="a process that waits for migrations has a transaction",
+)
 @pytest.mark.parametrize("waiting", [migrate, partial(make_app_role, password="secret")])
 async def test_process_that_waits_for_migrations_has_no_transaction(other, waiting):
     """An index that is built `CONCURRENTLY` may wait for each of its transactions, so none may last."""

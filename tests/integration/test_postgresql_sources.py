@@ -17,6 +17,7 @@ from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
 from shared.sources.source import Entry
 from tests.support.corpora import PASSWORD, READER, TableCorpus, database, listed
+from tests.support.planted import guards
 from tests.support.waiting import eventually
 
 LOGIN = {"username": READER, "password": PASSWORD}
@@ -49,6 +50,12 @@ async def make(corpus, columns, *rows):
         await corpus.owner.execute(f"INSERT INTO thing VALUES ({places})", *row)
 
 
+@guards(
+    "shared/sources/postgres/row.sql",
+    ' AND {id}::text COLLATE "C" = $1',
+    "",
+    means="another text of the same number finds a row",
+)
 @pytest.mark.parametrize(
     ("kind", "values", "missing"),
     [
@@ -77,6 +84,9 @@ async def test_ids_of_any_type_follow_byte_order(corpus, open_source, kind, valu
             await source.fetch(Entry(key, "1"), max_bytes=9)
 
 
+@guards(
+    "shared/sources/postgres/rows.py", " if value is not None}", "}", means="metadata contains columns without a value"
+)
 async def test_row_becomes_item_with_title_and_metadata(corpus, open_source):
     columns = (
         'id int, "Body ""of"" it" text, title text, price numeric, tags text[], "at" timestamptz, note text, more jsonb'
@@ -93,6 +103,12 @@ async def test_row_becomes_item_with_title_and_metadata(corpus, open_source):
     assert item.metadata == {"price": 2.5, "tags": ["a", "b"], "at": "2026-03-01T12:00:00+00:00", "more": {"x": [1]}}
 
 
+@guards(
+    "shared/sources/postgres/statements.py",
+    "f\"'{options.fingerprint()}-' || {version}\"",
+    "version",
+    means="other columns do not change a version",
+)
 async def test_hash_covers_used_columns_only(corpus, open_source):
     await make(corpus, "id int, body text, title text, views int", (1, "text", "title", 1))
 
@@ -111,6 +127,34 @@ async def test_hash_covers_used_columns_only(corpus, open_source):
     assert await version(format="html") != before
 
 
+@guards(
+    "shared/sources/postgres/session.sql",
+    "SET LOCAL timezone = 'UTC';\n",
+    "",
+    means="a version depends on the time zone of the role",
+    case="timezone = 'Asia/Tokyo'",
+)
+@guards(
+    "shared/sources/postgres/session.sql",
+    "SET LOCAL extra_float_digits = 1;\n",
+    "",
+    means="a version depends on the role's number of digits",
+    case="extra_float_digits = 0",
+)
+@guards(
+    "shared/sources/postgres/session.sql",
+    "SET LOCAL intervalstyle = 'iso_8601';\n",
+    "",
+    means="a version depends on the role's format of intervals",
+    case="intervalstyle = 'sql_standard'",
+)
+@guards(
+    "shared/sources/postgres/session.sql",
+    "SET LOCAL bytea_output = 'hex';\n",
+    "",
+    means="a version depends on the role's format of bytes",
+    case="bytea_output = 'escape'",
+)
 @pytest.mark.parametrize(
     "setting",
     [
@@ -133,6 +177,12 @@ async def test_version_does_not_depend_on_settings_of_role(corpus, open_source, 
     assert await listed(open_source(**options)) == before
 
 
+@guards(
+    "shared/sources/postgres/statements.py",
+    "f\"coalesce({_column(options.version)}::text, '')\"",
+    'f"{_column(options.version)}::text"',
+    means="a row whose version column is NULL has no version",
+)
 async def test_version_column_may_be_null(corpus, open_source):
     await make(corpus, "id int, body text, changed timestamptz", (1, "text", None))
     options = {"table": "thing", "id": "id", "version": "changed"}
@@ -145,6 +195,15 @@ async def test_version_column_may_be_null(corpus, open_source):
     assert after.version != before.version
 
 
+@guards(
+    "shared/sources/postgres/rows.py",
+    "if previous is not None and entry.key == previous.key:",
+    "if False:",
+    means="several rows with one id are several entries",
+)
+@guards(
+    "shared/sources/postgres/rows.py", "if len(rows) > 1:", "if False:", means="one of the rows with an id is fetched"
+)
 async def test_duplicate_id_is_one_refused_entry(corpus, open_source):
     rows = [(f"{number:04}", "text") for number in range(1_001)]
     await make(corpus, "id text, body text", *rows, ("0999", "again"), ("0999", "and again"))
@@ -159,6 +218,18 @@ async def test_duplicate_id_is_one_refused_entry(corpus, open_source):
         await source.fetch(Entry("0999", ""), max_bytes=100)
 
 
+@guards(
+    "shared/sources/postgres/listing.sql",
+    "NULLS FIRST",
+    "NULLS LAST",
+    means="rows without an id are listed after all others",
+)
+@guards(
+    "shared/sources/postgres/rows.py",
+    'if without_id and row["id"].encode() >= _NO_ID.encode():',
+    "if without_id:",
+    means="the entry of rows without ids breaks the order of keys",
+)
 async def test_rows_without_id_are_one_refused_entry(corpus, open_source):
     await make(corpus, "id text, body text", (None, "one"), ("", "two"), ("a", "three"), (None, "four"), ("!", "five"))
     source = open_source(table="thing", id="id")
@@ -221,6 +292,12 @@ async def test_table_name_is_never_sql(corpus, open_source, table):
     assert await corpus.owner.fetchval("SELECT count(*) FROM article") == 0
 
 
+@guards(
+    "shared/sources/postgres/statements.py",
+    "name.replace('\"', '\"\"')",
+    "name",
+    means="a quote in a column's name ends the name",
+)
 async def test_quotes_in_names_are_part_of_names(corpus, open_source):
     await corpus.owner.execute(f"""
         CREATE SCHEMA "My ""Schema"; CREATE TABLE "My ""Schema"."T.""x" ("k""; --" text, "$1" text, "{{id}}" text);
@@ -235,6 +312,7 @@ async def test_quotes_in_names_are_part_of_names(corpus, open_source):
     assert (entry.key, item.content, item.metadata) == ("a", b"b", {"{id}": "c"})
 
 
+@guards("shared/sources/postgres/connection.py", "readonly=True", "readonly=False", means="a query may write")
 @pytest.mark.parametrize(
     "query",
     [
@@ -280,6 +358,12 @@ async def test_query_may_end_with_comment_or_semicolon(corpus, open_source, quer
     assert (await source.fetch(Entry("b", ""), max_bytes=9)).content == b"text"
 
 
+@guards(
+    "shared/sources/postgres/connection.py",
+    "cannot compute a value of a row: {kind}.",
+    "cannot compute a value of a row: {sentence}.",
+    means="an error quotes a row",
+)
 async def test_error_about_values_does_not_quote_them(corpus, open_source):
     await corpus.write({"a": "a private text"})
     query = "SELECT key, body::int::text AS body FROM article"
@@ -290,6 +374,12 @@ async def test_error_about_values_does_not_quote_them(corpus, open_source):
     assert "private" not in str(caught.value)
 
 
+@guards(
+    "shared/sources/postgres/rows.py",
+    "if _is_about_a_value(error) and not await self._is_value(key):",
+    "if _is_about_a_value(error):",
+    means="a row that cannot be computed looks deleted",
+)
 async def test_row_that_cannot_be_computed_is_not_missing(corpus, open_source):
     await corpus.write({"a": "not a number"})
     source = open_source(table=None, query="SELECT key, body::int::text AS body FROM article", version="key")
@@ -305,6 +395,7 @@ async def test_bytes_as_text_are_refused(corpus, open_source):
         await listed(open_source(table="thing", id="id"))
 
 
+@guards("shared/sources/postgres/session.sql", "{timeout_milliseconds}", "0", means="a statement has no time limit")
 async def test_slow_query_is_cancelled(corpus, open_source):
     query = "SELECT key, body FROM article, pg_sleep(60)"
     await corpus.write({"a": "text"})
@@ -341,6 +432,12 @@ async def test_missing_right_is_reported(corpus, open_source):
         await listed(open_source())
 
 
+@guards(
+    "shared/sources/postgres/connection.py",
+    '                target_session_attrs="any",\n',
+    "",
+    means="settings of the user's environment choose the server",
+)
 async def test_environment_and_files_of_user_are_not_read(corpus, open_source, monkeypatch, tmp_path):
     (tmp_path / "service").write_text("[other]\nhost=192.0.2.1\nuser=other\npassword=other\n")
     (tmp_path / "pass").write_text(f"*:*:*:*:{PASSWORD}\n")
@@ -360,6 +457,14 @@ async def test_environment_and_files_of_user_are_not_read(corpus, open_source, m
         await listed(open_source({"username": READER}))
 
 
+@guards(
+    "shared/sources/postgres/connection.py",
+    "await self.aclose()  # asyncpg",
+    "pass  # asyncpg",
+    "if self._connection is None or self._connection.is_closed():",
+    "if self._connection is None:",
+    means="a lost connection is kept",
+)
 async def test_lost_connection_is_opened_again(corpus, open_source):
     await corpus.write({"a": "text"})
     source = open_source()
@@ -466,6 +571,13 @@ async def tls_server(tmp_path):
         server.close()
 
 
+@guards(
+    "shared/sources/postgres/connection.py",
+    'mode == "verify-full"',
+    "False",
+    means="a certificate of another host is accepted",
+    case="verify-full-elsewhere-True-False",
+)
 @pytest.mark.parametrize(
     ("mode", "host", "known", "accepted"),
     [

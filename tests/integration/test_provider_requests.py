@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from shared.domain.errors import TimedOut, Unavailable
 from shared.providers.provider import Provider, _trusted
+from tests.support.planted import guards
 
 SECOND = timedelta(seconds=1)
 
@@ -60,6 +61,7 @@ async def test_request_has_key_or_password_of_url(user, key, sent):
     }
 
 
+@guards("shared/providers/provider.py", ", proxy=_proxy_of(self._url)", "", means="calls of models ignore the proxy")
 @pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
 async def test_requests_use_proxy_of_environment(monkeypatch, variable):
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):

@@ -27,6 +27,7 @@ from shared.vectors.requests import Requests
 from tests.conftest import Library
 from tests.support.api import calling, work
 from tests.support.emptying import use_own_collections
+from tests.support.planted import guards
 from tests.support.proxy import REFUSAL, Fault, Link
 from tests.support.qdrant import qdrant_client
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -101,6 +102,12 @@ async def test_worker_claims_nothing_until_writes_succeed(services, library, lin
     assert link.accepted == before
 
 
+@guards(
+    "shared/vectors/lifecycle.py",
+    "            if error.status != ABSENT:",
+    "            if True:",
+    means="a collection of Qdrant that does not exist yet makes the chunk a dead letter",
+)
 async def test_collection_that_another_worker_creates_is_tried_again(index, monkeypatch):
     """Qdrant answered that it exists, and then 404. A dead letter would be wrong."""
 
@@ -150,6 +157,12 @@ async def test_unwritable_collection_does_not_keep_other_builds(services, index,
     assert await services.ledger.collections.index_names() == []
 
 
+@guards(
+    "shared/vectors/lifecycle.py",
+    "if self._unavailable:",
+    "if False:",
+    means="a chunk is claimed for the index while Qdrant is unavailable",
+)
 async def test_claims_stop_during_qdrant_outage(library, link, index):
     location = (await library.collection()).location
     link.change(Fault(refuse="/collections"))

@@ -16,6 +16,7 @@ from shared.domain.usage import Usage
 from shared.query import metering
 from shared.settings import TenantLimits
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 KEY = uuid4()
@@ -258,6 +259,12 @@ async def test_queries_are_counted_locally_during_broker_outage(settings, limits
             await budgets.admit("alice", KEY, limits)
 
 
+@guards(
+    "api/access/query_budgets.py",
+    "self.tokens + unsent >= tokens",
+    "self.tokens >= tokens",
+    means="the tokens of running queries do not count",
+)
 async def test_tokens_count_before_being_sent_to_broker(settings):
     async with process(settings, "redis://127.0.0.1:1") as budgets:
         for tokens in (9, 1):

@@ -8,6 +8,7 @@ import pytest
 
 from shared.providers.embedding import Embedders, OpenAIEmbedder
 from shared.query.retrieve.question_vectors import QuestionVectors
+from tests.support.planted import guards
 
 
 @pytest.fixture
@@ -21,6 +22,12 @@ async def collection(library):
     return await library.collection()
 
 
+@guards(
+    "shared/query/retrieve/question_vectors.py",
+    "if key not in self._remembered]",
+    "if key]",
+    means="a repeated question is paid for again",
+)
 async def test_each_question_is_embedded_once(embedder, collection, provider):
     vectors = QuestionVectors(Embedders([embedder]), most=10)
 
@@ -33,6 +40,12 @@ async def test_each_question_is_embedded_once(embedder, collection, provider):
     assert np.array_equal(again, expected[[1, 2, 0]])
 
 
+@guards(
+    "shared/query/retrieve/question_vectors.py",
+    "keys = [(collection.id, ",
+    "keys = [(UUID(int=0), ",
+    means="a tenant learns from the time of an answer that another has asked the same",
+)
 async def test_collections_remember_separately(embedder, collection, provider):
     vectors = QuestionVectors(Embedders([embedder]), most=10)
 

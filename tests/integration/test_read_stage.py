@@ -31,6 +31,7 @@ from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
 from tests.integration.test_statements import statements as sent_statements
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.scans import BLANK, FAINT, SMEARED, picture, scan, with_reader
 from tests.support.waiting import eventually
 from workers.scheduler import NO_READER, explain_waiting_pages
@@ -111,6 +112,12 @@ async def test_blank_page_is_read_and_not_dead(scanned):
     assert (ready.state, ready.progress.pages_read) == (DocumentState.READY, 2)
 
 
+@guards(
+    "shared/ingest/parse/stage.py",
+    "if ready_made is None and content.uncertain else",
+    "if False else",
+    means="a model asks questions about misread words",
+)
 async def test_uncertain_text_asks_no_questions(scanned, provider):
     document = await submitted(scanned, HARBOUR, f"{MARKET} {FAINT}")
     await work(scanned, *EVERYTHING)
@@ -128,6 +135,12 @@ async def test_document_without_scans_has_no_pages(scanned):
     assert await run(scanned, "SELECT 1 FROM pages") == []
 
 
+@guards(
+    "shared/ledger/work/settlements.sql",
+    "AND p.state = {PageState.DEAD}))",
+    "AND false))",
+    means="a document with an unread page is ready",
+)
 async def test_dead_page_leaves_document_degraded(scanned):
     document = await submitted(scanned, HARBOUR, SMEARED)
     await work(scanned, *EVERYTHING)
@@ -269,6 +282,14 @@ async def test_same_file_under_other_name_reads_nothing(scanned, reader):
     assert reader.reads.total() == 1
 
 
+@guards(
+    "shared/ledger/work/claims.sql",
+    "AND o.leased_by IS NOT NULL AND o.id <> w.id OFFSET 0)",
+    "AND false OFFSET 0)",
+    "DISTINCT ON (key) id",
+    "id",
+    means="two documents with the same file read its pages at the same time",
+)
 async def test_same_file_uploaded_twice_is_read_once(scanned, reader):
     both = [await submitted(scanned, HARBOUR, MARKET, name=name) for name in ("a.pdf", "b.pdf")]
     await work(scanned, *EVERYTHING)
@@ -277,6 +298,7 @@ async def test_same_file_uploaded_twice_is_read_once(scanned, reader):
     assert set(reader.reads.values()) == {1}
 
 
+@guards("shared/ingest/read/stage.py", "if page.has_text:", "if False:", means="a page whose text exists is read again")
 async def test_text_that_appears_after_parsing_is_found(scanned, reader):
     """The text is stored between the insertion of a page and its claim, as by two concurrent transactions."""
     document = await pages_due(scanned, "default", HARBOUR)
@@ -288,6 +310,12 @@ async def test_text_that_appears_after_parsing_is_found(scanned, reader):
     assert reader.reads.total() == 0
 
 
+@guards(
+    "shared/domain/pages.py",
+    "parts = (tenant, file_hash",
+    'parts = ("", file_hash',
+    means="tenants share texts of pages",
+)
 async def test_other_tenant_reads_same_file_itself(scanned, reader):
     for tenant in ("alice", "bob"):
         await submitted(scanned, HARBOUR, tenant=tenant)
@@ -403,6 +431,20 @@ async def test_lost_lease_cannot_settle_but_keeps_text(scanned):
     assert await run(scanned, "SELECT text FROM page_texts") == [("A word.",)]
 
 
+@guards(
+    "shared/ledger/work/pages.sql",
+    "WHERE p.id = v.id AND p.lease_token = v.token AND p.leased_by IS NOT NULL AND {FAIL_",
+    "WHERE p.id = v.id AND {FAIL_",
+    means="a late failure ends the claim of another worker on a page",
+)
+@guards(
+    "shared/ledger/work/leases.sql",
+    " AND t.lease_token = v.token AND t.leased_by IS NOT NULL\n)",
+    "\n)",
+    " AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL",
+    "",
+    means="a lost claim on a page is extended",
+)
 async def test_lost_lease_is_neither_extended_nor_failed(scanned):
     document = await pages_due(scanned, "default", HARBOUR)
     pages = scanned.ledger.pages
@@ -446,6 +488,12 @@ async def test_released_pages_are_due_at_once(scanned):
     assert [again.lost_leases for again in await pages.claim(8)] == [0]
 
 
+@guards(
+    "shared/ledger/work/pages.sql",
+    "ORDER BY d.id FOR NO KEY UPDATE\n\n-- part: read_rows",
+    "ORDER BY d.id\n\n-- part: read_rows",
+    means="settlements of the last two pages of a document miss each other",
+)
 async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
     """Two settlements that do not see each other would leave a document waiting; twenty pairs make that likely.
 
@@ -572,6 +620,18 @@ async def test_cancelled_job_discards_documents_being_read(scanned):
     assert await run(scanned, "SELECT 1 FROM pages") == []
 
 
+@guards(
+    "shared/ledger/work/pages.sql",
+    "AND (EXISTS (SELECT 1 FROM pages p WHERE p.key",
+    "AND (true OR EXISTS (SELECT 1 FROM pages p WHERE p.key",
+    means="a late settlement restores an erased text of a page",
+)
+@guards(
+    "shared/ledger/erasure/erasures.py",
+    "count = await page_texts.delete_unused(connection, tenant)",
+    "count = 0",
+    means="an erasure leaves the texts of pages",
+)
 @pytest.mark.parametrize("scope", ["tenant", "collection", "document"])
 async def test_erasure_deletes_texts_of_pages(scanned, scope):
     document = await submitted(scanned, HARBOUR, MARKET, tenant="alice")
@@ -623,6 +683,12 @@ async def test_limit_of_pages_defers_until_midnight(scanned):
     assert due == ("00:00",)
 
 
+@guards(
+    "shared/ledger/work/pages.py",
+    "for outcome in read if outcome.text is not None)",
+    "for outcome in read)",
+    means="a shared text counts as a page of the day",
+)
 async def test_shared_text_uses_no_page_of_day(scanned):
     await pages_due(scanned, "default", *numbered(3))
     pages = scanned.ledger.pages
@@ -652,6 +718,12 @@ async def test_concurrent_claim_stays_within_limit_of_pages(scanned):
     assert (len(first), await second) == (8, [])
 
 
+@guards(
+    "shared/ledger/work/claims.sql",
+    "c.position + {read_today:c} <= coalesce(",
+    "0 <= coalesce(",
+    means="a tenant reads more pages than its limit allows",
+)
 async def test_later_claims_take_rest_of_limit(scanned):
     """Of a limit of four, one page has been read and two are in progress."""
     await pages_due(scanned, "default", *numbered(8))

@@ -29,6 +29,7 @@ from tests.integration.test_batch_lane import (
 )
 from tests.integration.test_budgets import amounts, set_budget
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.scenario import section, text_of
 from tests.support.waiting import eventually
 
@@ -60,6 +61,12 @@ async def settled(services, lane):
     await eventually(ended)
 
 
+@guards(
+    "shared/ingest/batches/rejections.py",
+    "if _are_reasons(named, lines) else ()",
+    "if not _are_reasons(named, lines) else ()",
+    means="a named line stays in its batch",
+)
 async def test_named_line_fails_and_others_are_asked_together(services, library, provider, lane):
     provider.batch_script(rejected_containing=POISON)
     await prepared(services, library, 6)
@@ -121,6 +128,12 @@ async def test_rejected_batch_below_minimum_is_generated_live(services, library,
     assert provider.batch_stats("number")["lines"] == 4
 
 
+@guards(
+    "shared/ingest/batches/lane.py",
+    'known.input_file_id in ("", batch.file_id) and not batch.settled',
+    "not batch.settled",
+    means="the numbers of another file make lines fail",
+)
 async def test_numbers_of_another_file_name_no_line(services, library, provider, lane):
     provider.batch_script(rejected_containing=POISON)
     await prepared(services, library, 4)
@@ -131,6 +144,12 @@ async def test_numbers_of_another_file_name_no_line(services, library, provider,
     assert await planned(services) == [("failed", 4), ("done", 2), ("failed", 2), ("done", 1)]
 
 
+@guards(
+    "shared/ingest/batches/lane.py",
+    " or isinstance(self.api.rejection(first), Transient)",
+    "",
+    means="an error of the account divides a batch",
+)
 @pytest.mark.parametrize("code", ["billing_hard_limit_reached", "model_not_found"])
 async def test_rejection_of_account_divides_no_batch(services, library, provider, lane, code):
     error = {"code": code, "message": "for org-x with key sk-abc", "line": None, "param": None}
@@ -151,6 +170,12 @@ async def test_rejection_without_reason_ends_in_live_calls(services, library, pr
     assert await chunks(services) == [(BULK, "generating", 0, False)] * 4
 
 
+@guards(
+    "shared/providers/batches.py",
+    'return self.status == "failed" and not (',
+    'return self.status == "failed" or not (',
+    means="the results of a batch that broke are paid for again",
+)
 async def test_batch_that_breaks_keeps_its_results(services, library, provider, lane):
     provider.batch_script(ends="broken", done_share=0.5)
     await prepared(services, library, 4)
@@ -176,6 +201,12 @@ async def test_batch_without_its_results_costs_its_reservation(services, library
     assert spent_amount == held
 
 
+@guards(
+    "shared/ingest/batches/lane.py",
+    "await self.batches.renew_leases(batch)",
+    "pass",
+    means="the leases of lines end while their batches are divided",
+)
 async def test_division_keeps_reservations_and_renews_leases(services, library, provider, lane):
     await set_budget(services, PLENTY)
     provider.batch_script(rejected_containing=POISON, names="none")
@@ -202,6 +233,12 @@ async def billed_tokens(services):
     return prompt + completion
 
 
+@guards(
+    "shared/ledger/erasure/erasures.py",
+    '    await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})\n',
+    "",
+    means="an erasure misses the parts of a batch that is being divided",
+)
 async def test_erasure_during_division_cancels_parts(services, library, provider, lane):
     await prepared(services, library, 4)
     await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
@@ -221,6 +258,12 @@ async def test_erasure_during_division_cancels_parts(services, library, provider
     ]
 
 
+@guards(
+    "shared/ledger/work/batches.sql",
+    "b.job_ids, b.cancelled_at\n",
+    "b.job_ids, NULL\n",
+    means="the parts of a cancelled batch are sent",
+)
 async def test_cancellation_before_division_reaches_parts(services, library, provider, lane):
     await prepared(services, library, 4)
     await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
@@ -236,6 +279,12 @@ async def test_cancellation_before_division_reaches_parts(services, library, pro
     ]
 
 
+@guards(
+    "shared/ingest/batches/lane.py",
+    " and not batch.settled",
+    "",
+    means="numbers count the lines that a killed division has left",
+)
 async def test_killed_division_is_continued(services, library, provider, lane):
     provider.batch_script(rejected_containing=POISON)
     await prepared(services, library, 6)

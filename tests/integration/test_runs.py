@@ -15,6 +15,7 @@ from shared.domain.runs import RunKind
 from shared.ledger.feedback.evaluations import EvaluationRequest
 from shared.ledger.runs.run_claims import RunClaims
 from tests.support.api import as_tenant, running, serving, with_keys, work
+from tests.support.planted import guards
 from tests.support.waiting import eventually
 from workers.loop import WorkerLoop
 from workers.scheduler import wake
@@ -103,6 +104,12 @@ async def test_worker_without_the_embedding_claims_nothing(services):
     assert await services.ledger.runs.claim(KINDS) is not None
 
 
+@guards(
+    "shared/ledger/runs/run_claims.sql",
+    "{claimable} AND r.kind = ANY(CAST(:kinds AS text[]))",
+    "{claimable} AND CAST(:kinds AS text[]) <> '{}'",
+    means="a scheduler fails at a run of a newer release's kind",
+)
 async def test_run_of_newer_release_is_left_alone(services):
     columns = "id, kind, tenant, collection, embeddings"
     added = f"INSERT INTO runs ({columns}) VALUES (:id, 'newer', 'alice', 'default', '{{}}')"
@@ -175,6 +182,12 @@ async def test_stopping_worker_releases_run_for_another(services, indexed, provi
         await eventually(lambda: _is(services, run, "done"))
 
 
+@guards(
+    "shared/maintenance/runs/runner.py",
+    "        if self._stopping:",
+    "        if False:",
+    means="a run that is claimed while its worker stops is not released",
+)
 async def test_run_claimed_during_stop_is_released(services, indexed):
     run = await queue(services)
     runner = services.make_runner()

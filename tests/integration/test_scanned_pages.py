@@ -19,6 +19,7 @@ from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDoc
 from shared.ingest.parse.sandbox import ParsingSandbox
 from tests.integration.test_parsing_sandbox import limit_of, pdf
 from tests.support.pictures import picture, saved, scribble
+from tests.support.planted import guards
 
 HARBOUR = "The harbour opens at six.\nFerries leave every hour."
 TICKETS = "A ticket costs four euros.\nChildren pay half of it."
@@ -177,6 +178,12 @@ async def test_page_upside_down_is_turned(sandbox, stored):
     assert one_line((await sandbox.read_page(path, 1, languages=ENGLISH)).text) == one_line(HARBOUR)
 
 
+@guards(
+    "shared/ingest/parse/scans/reading.py",
+    ".filter(ImageFilter.GaussianBlur(FILTER_PIXELS))",
+    "",
+    means="a page is read without the filter",
+)
 async def test_noisy_page_is_read_through_filter(sandbox, stored):
     page = ImageChops.add(picture(HARBOUR), Image.effect_noise((1165, 1654), 40), offset=-128)
 
@@ -195,6 +202,12 @@ async def test_small_text_is_enlarged(sandbox, stored):
     assert one_line(text) == one_line(HARBOUR)
 
 
+@guards(
+    "shared/ingest/parse/scans/reading.py",
+    "if not attempts[0].is_sure:",
+    "if False:",
+    means="a page is not read again at 300 dpi",
+)
 @pytest.mark.parametrize("size", [18, 20, 22])  # 4.3 points: no word is found at 200 dpi; 5.3: wrong ones
 async def test_small_letters_are_read_at_300_dpi(sandbox, stored, size):
     page, lines = Image.new("L", (1748, 600), 255), f"{HARBOUR}\n{TICKETS}"
@@ -232,6 +245,12 @@ SILENT = {
 }
 
 
+@guards(
+    "shared/ingest/parse/scans/reading.py",
+    "return self.found is not None and not self.failure",
+    "return self.found is not None",
+    means="a page with ink but without words is empty without an error",
+)
 @pytest.mark.parametrize(("page", "reason"), SILENT.values(), ids=SILENT)
 async def test_ink_without_words_is_an_error(sandbox, stored, page, reason):
     with pytest.raises(Unreadable, match=f"^{re.escape(reason)}"):
@@ -305,6 +324,24 @@ HOSTILE = {
 }
 
 
+@guards(
+    "shared/ingest/parse/scans/pictures.py",
+    'if image.format in ("GIF", "WEBP", "PNG") and',
+    'if image.format == "" and',
+    means="the first frame of an animation is read as a page",
+)
+@guards(
+    "shared/ingest/parse/scans/pictures.py",
+    "width * height > MAX_DECODED",
+    "width * height < 0",
+    means="a picture may have any number of pixels",
+)
+@guards(
+    "shared/ingest/parse/scans/pdf_pages.py",
+    "if min(width, height) * scale < LEAST_SIDE:",
+    "if False:",
+    means="a page of a PDF without area is drawn",
+)
 @pytest.mark.parametrize(("content", "reason"), HOSTILE.values(), ids=HOSTILE)
 async def test_hostile_picture_fails_with_reason(sandbox, stored, content, reason):
     path = stored(content)
@@ -320,6 +357,12 @@ async def test_too_many_pages_are_rejected(sandbox, stored):
         await parsed(sandbox, stored(together(*[page] * 2_001)), {})
 
 
+@guards(
+    "shared/ingest/parse/sandbox.py",
+    "timeout=self._page_timeout,",
+    "timeout=self._timeout,",
+    means="a page has the time of a file",
+)
 async def test_slow_page_ends_at_its_clock(stored):
     path = stored(saved([Image.effect_noise((4000, 5000), 160)], "PNG"))
     async with ParsingSandbox(page_timeout=timedelta(seconds=1)) as sandbox:
@@ -350,6 +393,12 @@ async def test_reader_has_limits_and_nothing_open(stored):
         assert not Path(folder).exists()  # it had the copies of the language data
 
 
+@guards(
+    "shared/ingest/parse/sandbox.py",
+    "self.tenant in (None, task.tenant)",
+    "task.tenant is not None",
+    means="a process that has read a page of one tenant reads a page of another one",
+)
 async def test_reader_of_one_tenant_serves_no_other(stored):
     path = stored(saved([picture(HARBOUR)], "PNG"))
     async with ParsingSandbox() as sandbox:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from workers.scheduler import forget_answers
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md", "title": "Leave"}
@@ -58,6 +59,12 @@ async def make_due(services, age):
         )
 
 
+@guards(
+    "api/routes/shared_answers.py",
+    "support = supporting(answer.answer, passages)",
+    "support = supporting('', passages)",
+    means="a shared answer does not name the sentences that support it",
+)
 async def test_shared_answer_has_supporting_sentences(services, settings):
     text = "# Rules\n\nLeave ends in December. The documents say so in chapter two. Ask the office."
     async with sharing(settings, services) as client:
@@ -89,6 +96,12 @@ async def test_colleague_opens_answer_with_its_passages(services, settings, prov
         assert answer["shared_by"] is None  # a key of the settings is named by a part of its hash
 
 
+@guards(
+    "shared/ledger/feedback/shared_answers.sql",
+    "WHERE id = :id AND tenant = :tenant AND expires_at",
+    "WHERE id = :id AND :tenant <> '' AND expires_at",
+    means="a shared answer is opened by another tenant",
+)
 async def test_answer_is_not_found_without_access(services, settings, provider):
     async with sharing(settings, services) as client:
         answer = await shared(client)
@@ -106,6 +119,12 @@ async def test_answer_is_not_found_without_access(services, settings, provider):
         assert (await client.get(f"/v1/answers/{answer['id']}")).status_code == 401
 
 
+@guards(
+    "shared/ledger/feedback/shared_answers.py",
+    "if query.answer_sha256 != digest_of(new.text, query.chunk_ids):",
+    "if False:",
+    means="a forged text is shared as an answer",
+)
 async def test_only_own_answer_of_server_is_shared(services, settings, provider):
     async with sharing(settings, services) as client:
         own = await answered(client, as_tenant("alice"))
@@ -175,6 +194,13 @@ async def test_expired_answer_is_hidden_and_deleted(services, settings, provider
         assert await rows(services) == 0
 
 
+@guards(
+    "shared/ledger/feedback/shared_answers.sql",
+    "    AND {exists:d}",
+    "    ",
+    means="a shared answer is shown without its deleted passage",
+    case="delete",
+)
 @pytest.mark.parametrize("change", ["delete", "replace"])
 async def test_changed_document_hides_and_deletes_answer(services, settings, provider, change):
     async with sharing(settings, services) as client:
@@ -225,6 +251,12 @@ async def test_sharer_and_managers_delete_answer(services, settings, provider):
         assert (await opened(client, answer)).status_code == 404
 
 
+@guards(
+    "shared/ledger/feedback/shared_answers.py",
+    "(*map(str, chunk_ids), answer)",
+    "(answer,)",
+    means="the digest of an answer does not contain its passages",
+)
 async def test_document_erased_during_answer_cannot_be_shared(services, settings, provider):
     async with sharing(settings, services) as client:
         other = {"text": "# Pay\n\nEverybody is paid on Friday.", "external_id": "pay.md"}
@@ -256,6 +288,12 @@ async def test_answer_is_shared_once_for_each_key(services, settings, provider):
         assert await rows(services) == 2
 
 
+@guards(
+    "api/routes/queries.py",
+    "text = answer.text if within else None",
+    "text = answer.text",
+    means="an answer is shared although its passages are larger than their chunks",
+)
 async def test_answer_of_larger_passages_is_not_shared(services, settings, provider):
     async with sharing(settings, services) as client:
         options = {"section_max_chars": 10_000}

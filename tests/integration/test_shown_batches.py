@@ -24,6 +24,7 @@ from tests.integration.test_batch_lane import (
     until,
 )
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from tests.support.waiting import eventually
 
 __all__ = ["lane", "unprobed"]
@@ -90,6 +91,12 @@ async def test_list_is_paged_and_filtered(services, settings, library, lane):
         assert (await client.get("/v1/batches", params={"cursor": "odd"})).status_code == 400
 
 
+@guards(
+    "shared/ledger/work/shown_batches.sql",
+    "FROM batches b WHERE b.tenant = :tenant",
+    "FROM batches b WHERE (b.tenant = :tenant OR true)",
+    means="a tenant sees the batches of another",
+)
 async def test_other_tenant_and_reader_cannot_cancel(services, settings, library, provider, lane):
     await prepared(services, library)
     await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
@@ -117,6 +124,12 @@ async def test_probe_is_hidden_from_tenant(client, services, lane):
     await cancel(client, probe.id, 404)
 
 
+@guards(
+    "shared/ingest/batches/collector.py",
+    "if isinstance(result, NotDone):",
+    "if False:",
+    means="a line that a cancelled batch did not execute uses up an attempt",
+)
 async def test_cancelled_batch_keeps_results_and_plans_others_again(client, services, library, provider, lane):
     provider.batch_script(stuck=True, done_share=0.5)
     await prepared(services, library, 4)
@@ -178,6 +191,9 @@ async def test_batch_of_unknown_create_is_cancelled(client, services, library, p
     assert provider.batch_stats("number")["create_calls"] == 2
 
 
+@guards(
+    "shared/ledger/work/shown_batches.sql", " AND {END_BATCH.applies:b}", "", means="a client cancels an ended batch"
+)
 async def test_ended_batch_cannot_be_cancelled(client, services, library, provider, lane):
     await prepared(services, library)
     await until(services, lane)

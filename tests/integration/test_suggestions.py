@@ -6,6 +6,7 @@ import pytest
 
 from shared.domain.questions import plain
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 
 DAY = date(2026, 11, 26)
 PLACES = ("harbour", "library", "market", "bakery", "museum", "station", "garden", "bridge", "theatre", "school")
@@ -98,6 +99,12 @@ async def test_tenants_get_suggestions_of_own_documents_only(services, settings,
         assert (await client.get("/v1/collections/default/suggestions")).status_code == 401
 
 
+@guards(
+    "api/routes/suggestions.py",
+    "if caller.filter is not None:",
+    "if False:",
+    means="suggestions ignore the filter of a key",
+)
 async def test_filter_and_scopes_of_a_key_apply(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
         manager = as_tenant("alice")

@@ -11,6 +11,7 @@ from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceChanges
 from shared.maintenance.syncing.quota import UploadLimits
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.sources import Corpus, SyncedCorpus, make_older
 from tests.support.waiting import eventually
 
@@ -206,6 +207,12 @@ async def test_second_sync_of_a_source_conflicts(services, synced):
     assert raised.value.job_id == sync.id
 
 
+@guards(
+    "shared/ledger/sources/listings.sql",
+    "lost_leases = 0 WHERE id = :id AND token = :token",
+    "lost_leases = 0 WHERE id = :id",
+    means="a worker that lost its lease saves a part of a listing",
+)
 async def test_worker_without_lease_saves_nothing(services, synced, corpus):
     """Two workers read the same part; the first one, whose lease has expired, reaches its end first."""
     corpus.put(*"abcdefgh")
@@ -257,6 +264,12 @@ async def test_stopped_worker_releases_sync_which_continues(services, synced, co
     assert corpus.fetched.count("a") == 1
 
 
+@guards(
+    "shared/ledger/sources/notes.sql",
+    "SET lost_leases = 0",
+    "SET lost_leases = lost_leases",
+    means="a crawl whose workers die fails although it stores notes",
+)
 async def test_crawl_that_stores_notes_survives_many_deaths(services, synced):
     await services.ledger.syncs.start("default", "docs")
     source, lost = (await execute(services, "SELECT id FROM sources")).scalar_one(), []
@@ -404,6 +417,12 @@ async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus)
     assert await synced.documents() == {"a", "b"}
 
 
+@guards(
+    "shared/ledger/sources/listings.sql",
+    "SELECT e.listed_at FROM",
+    "SELECT coalesce(e.listed_at, e.ended_at) FROM",
+    means="a failed listing counts as the first complete one",
+)
 async def test_failed_listing_does_not_count_as_complete(services, synced, corpus):
     corpus.put(*"abcdefgh")
     await synced.sync()
@@ -433,6 +452,13 @@ async def test_entry_that_returns_is_forgotten_as_missing(services, synced, corp
     assert await synced.documents() == {"a", "z"}
 
 
+@guards(
+    "shared/ledger/sources/listings.sql",
+    " AND i.made_at < y.started_at",
+    "",
+    means="an item that is made during a listing is missing in it",
+    case="g2",
+)
 @pytest.mark.parametrize("key", ["b2", "g2"])  # in the page that is being read, and in a later one
 async def test_item_made_during_listing_is_not_missing(services, synced, corpus, key):
     corpus.put(*"abcdefgh")
@@ -449,6 +475,12 @@ async def test_item_made_during_listing_is_not_missing(services, synced, corpus,
     assert marked.all() == []
 
 
+@guards(
+    "shared/ledger/sources/listings.py",
+    "deletes = found.deletable <= allowed",
+    "deletes = True",
+    means="deletions have no bound",
+)
 async def test_many_deletions_wait_for_approval(services, synced, corpus):
     corpus.put("new")
     sync = await lacking(services, synced, corpus, 11)
@@ -521,6 +553,13 @@ async def test_next_sync_replaces_job_that_waits_for_approval(services, synced, 
     assert (await services.ledger.syncs.withheld("default", "docs")).job_id == following.id != sync.id
 
 
+@guards(
+    "shared/ledger/sources/listings.py",
+    "if listed.seen else 0",
+    "if listed.seen >= 0 else 0",
+    means="an empty listing deletes without approval",
+    case="3",
+)
 @pytest.mark.parametrize("size", [1, 3])
 async def test_empty_listing_always_needs_approval(services, synced, corpus, size):
     sync = await lacking(services, synced, corpus, size, of=size)

@@ -9,6 +9,7 @@ from shared.broker.wakeups import celery_app
 from shared.domain.queues import WORK_QUEUES
 from shared.domain.states import DocumentState
 from tests.support.api import work
+from tests.support.planted import guards
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
@@ -36,6 +37,12 @@ async def test_message_wakes_worker_regardless_of_content(services, settings, li
     assert not await services.ledger.heartbeats.seen()  # a worker that stops cleanly deletes its row
 
 
+@guards(
+    "workers/loop.py",
+    "self.run(self.drain.close())",
+    "pass",
+    means="a worker that is stopped between two tasks abandons its calls",
+)
 async def test_stopped_worker_settles_calls_of_ended_task(services, settings, library, provider):
     document = await library.add("A text about a lighthouse and its keeper.")
     await work(services, "parse", "index")

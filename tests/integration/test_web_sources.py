@@ -18,6 +18,7 @@ from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions,
 from shared.sources.pages.source import Web, open_pages
 from shared.sources.pages.visitor import Manners
 from shared.sources.source import Entry
+from tests.support.planted import guards
 from tests.support.site import ROBOTS, Site, SqliteMemory, html, redirect, serving_site, text_of
 from tests.support.waiting import eventually
 
@@ -130,6 +131,12 @@ async def require_polite_complete_runs(site, web):
     assert site.agents == {FAST.user_agent}
 
 
+@guards(
+    "shared/sources/pages/crawl_statements.sql",
+    "WHERE outcome = 'listed' AND address > (",
+    "WHERE outcome = 'nothing' AND address > (",
+    means="pages with the same text are several documents",
+)
 async def test_crawl_lists_each_text_once(web):
     async with serving_site(Site(pages=200)) as site:
         await require_polite_complete_runs(site, web)
@@ -177,6 +184,12 @@ async def test_missing_page_is_not_listed(small, web):
     assert await paths_of(small, crawl(small, web)) == {"/docs/", "/docs/c"}
 
 
+@guards(
+    "shared/sources/pages/examination.py",
+    "if await self._soft_errors.contains(address, page.text):",
+    "if False:",
+    means="an error page with status 200 becomes a document",
+)
 async def test_page_that_only_looks_existent_is_not_listed(site, web):
     site.replies["/docs/"] = page(0, "missing.html", "p/0.html")
 
@@ -210,6 +223,12 @@ async def test_unreadable_page_is_refused_with_reason(small, web):
     assert refused[f"{small.url}/docs/scan.pdf"].startswith("The page cannot be read: ")
 
 
+@guards(
+    "shared/sources/pages/crawl.py",
+    "self._state.known_children(page.digest) if visit.unchanged else visit.links",
+    "visit.links",
+    means="the links of an unchanged page are forgotten",
+)
 async def test_links_of_unchanged_page_are_remembered(small, web):
     """A page without links to it is not listed, also if the pages that linked to it were not downloaded again."""
     add_pages(small, {"/docs/": ["a", "b"], "/docs/a": ["only-a", "both"], "/docs/b": ["both", "only-b"]})
@@ -225,6 +244,12 @@ async def test_links_of_unchanged_page_are_remembered(small, web):
     assert set(small.bodies) == {"/docs/a"}
 
 
+@guards(
+    "shared/sources/pages/crawl.py",
+    "            self._state.add_linked_by_more()",
+    "            pass",
+    means="a page with many parents is lost when some change",
+)
 async def test_page_with_many_parents_stays_when_some_change(small, web):
     parents = [f"/docs/{number:02}" for number in range(20)]
     add_pages(small, {"/docs/": parents, "/docs/target": []} | {parent: ["target"] for parent in parents})
@@ -236,6 +261,12 @@ async def test_page_with_many_parents_stays_when_some_change(small, web):
     assert set((await listed(crawl(small, web)))[0]) == set(before)
 
 
+@guards(
+    "shared/sources/pages/examination.py",
+    "        if not await self._visitor.allows(address):\n            return Visit",
+    "        if False:\n            return Visit",
+    means="pages that robots.txt forbids are read",
+)
 async def test_robots_txt_that_changes_is_obeyed(site, web):
     await listed(whole(site, web))
     site.forget()
@@ -247,6 +278,13 @@ async def test_robots_txt_that_changes_is_obeyed(site, web):
     assert "/docs/p/11.html" in paths
 
 
+@guards(
+    "shared/sources/pages/visitor.py",
+    "if reply.status in _CLIENT_ERRORS or reply.status in _REDIRECTS:",
+    "if True:",
+    means="an unavailable robots.txt allows everything",
+    case="503",
+)
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_unavailable_robots_txt_stops_the_run(site, web, memory, status):
     site.robots_status = status
@@ -263,12 +301,24 @@ async def test_missing_robots_txt_allows_everything(small, web):
     assert await paths_of(small, crawl(small, web)) == {"/docs/", "/docs/private/x"}
 
 
+@guards(
+    "shared/sources/pages/crawl.py",
+    "if self._by_pattern[page.pattern] >= self._plan.same_pattern:",
+    "if False:",
+    means="a calendar is read without an end",
+)
 async def test_calendar_is_bounded(site, web):
     paths = await paths_of(site, crawl(site, web, same_pattern=10, pages=5_000))
 
     assert len([path for path in paths if "calendar" in path]) == 10
 
 
+@guards(
+    "shared/sources/pages/crawl.py",
+    "        self._state.refuse_unvisited(reason, also_unfound=limited)\n",
+    "",
+    means="pages after the limit of a run look deleted",
+)
 async def test_page_limit_deletes_nothing(small, web):
     add_pages(small, {"/docs/": ["a", "b"], "/docs/a": ["c"], "/docs/b": [], "/docs/c": []})
     before, _ = await listed(crawl(small, web))
@@ -293,6 +343,12 @@ async def test_depth_and_prefix_bound_a_crawl(small, web):
         crawl(small, web, prefix="/other/")
 
 
+@guards(
+    "shared/sources/pages/examination.py",
+    "if not facts.rules.index:",
+    "if False:",
+    means="a page that must not be indexed is listed",
+)
 async def test_hidden_page_is_followed_but_not_listed(site, web):
     paths = await paths_of(site, whole(site, web))
 
@@ -300,6 +356,12 @@ async def test_hidden_page_is_followed_but_not_listed(site, web):
     assert "/docs/behind-noindex.html" in paths
 
 
+@guards(
+    "shared/sources/pages/crawl_statements.sql",
+    " AND target.outcome = 'listed' AND target.canonical IS NULL)",
+    " AND target.outcome = 'listed')",
+    means="two pages that name each other as canonical are lost",
+)
 async def test_canonical_page_replaces_others(small, web):
     for path, canonical in {"/docs/": "", "/docs/print": "a", "/docs/a": "a", "/docs/x": "y", "/docs/y": "x"}.items():
         link = f"<link rel=canonical href={canonical}>" if canonical else ""
@@ -309,6 +371,18 @@ async def test_canonical_page_replaces_others(small, web):
     assert await paths_of(small, crawl(small, web)) == {"/docs/", "/docs/a", "/docs/x", "/docs/y"}
 
 
+@guards(
+    "shared/sources/pages/crawl_statements.sql",
+    "first.outcome IN ('listed', 'refused'))",
+    "first.outcome IN ('listed'))",
+    means="a duplicate replaces its failing first page",
+)
+@guards(
+    "shared/sources/pages/examination.py",
+    "text_hash = note.text_hash if note else None\n",
+    "text_hash = None\n",
+    means="a page that failed and has not changed loses its text",
+)
 async def test_failing_first_page_keeps_its_duplicates(small, web):
     add_pages(small, {"/docs/": ["a", "b"], "/docs/a": []})
     small.replies["/docs/b"] = page("/docs/a")
@@ -321,6 +395,12 @@ async def test_failing_first_page_keeps_its_duplicates(small, web):
     assert set(refused) == {f"{small.url}/docs/a"}
 
 
+@guards(
+    "shared/sources/pages/crawl.py",
+    "if page.hops >= _MOST_HOPS:",
+    "if False:",
+    means="a page of any redirect depth is followed",
+)
 async def test_long_chain_of_redirects_is_refused(small, web):
     add_pages(small, {"/docs/": ["0"], "/docs/8": []})
     small.replies |= {f"/docs/{number}": redirect(f"/docs/{number + 1}") for number in range(8)}
@@ -342,6 +422,12 @@ async def test_unusable_start_fails_with_remedy(small, web):
         await listed(crawl(small, web))
 
 
+@guards(
+    "shared/sources/pages/crawl.py",
+    "if self._faults[host] >= _MOST_FAULTS:",
+    "if False:",
+    means="a server that is down is asked for every page",
+)
 async def test_server_that_fails_in_between_ends_the_run(small, web, memory):
     add_pages(small, {"/docs/": [f"{number:02}" for number in range(30)]})
     add_pages(small, {f"/docs/{number:02}": [] for number in range(30)})
@@ -381,6 +467,12 @@ async def interrupted(site, source, until):
     return requested
 
 
+@guards(
+    "shared/sources/pages/crawl_state.py",
+    "        if page is None:",
+    "        if True:",
+    means="a crawl whose worker was killed starts from its first page",
+)
 async def test_interrupted_crawl_requests_no_page_again(small, web, memory):
     linked_pages(small)
     first = await interrupted(small, named(small, web, "one"), lambda: memory.written)
@@ -415,6 +507,12 @@ async def test_private_start_is_refused_without_request(site, extractor, memory)
     assert site.requests == []
 
 
+@guards(
+    "shared/outside/addresses.py",
+    "if not private and not all(",
+    "if False and not all(",
+    means="a site leads a crawl to private addresses",
+)
 async def test_redirect_to_private_address_sends_no_request(small, extractor, memory, monkeypatch):
     monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
     public_only = Web(extractor, memory, Manners(pause=timedelta(0)))
@@ -430,6 +528,12 @@ async def test_redirect_to_private_address_sends_no_request(small, extractor, me
     assert "private address" in refused[f"{private.url}/docs/"]
 
 
+@guards(
+    "shared/sources/pages/visitor.py",
+    "        async with host.lock:",
+    "        if True:",
+    means="requests to a host overlap",
+)
 async def test_requests_to_a_host_never_overlap(small, web):
     add_pages(small, {"/docs/": ["a", "b"], "/docs/a": [], "/docs/b": []})
     small.delay_seconds = 0.01
@@ -442,6 +546,12 @@ async def test_requests_to_a_host_never_overlap(small, web):
     assert small.most_at_once == 1
 
 
+@guards(
+    "shared/sources/pages/visitor.py",
+    "(host.pause or self._manners",
+    "(self._manners",
+    means="the pause that a site demands is ignored",
+)
 async def test_crawl_delay_separates_requests(small, web):
     add_pages(small, {"/docs/": ["a", "b"], "/docs/a": [], "/docs/b": []})
     small.robots, small.robots_status = "User-agent: *\nCrawl-delay: 0.2\n", 200
@@ -451,6 +561,12 @@ async def test_crawl_delay_separates_requests(small, web):
     assert all(later - earlier >= 0.19 for earlier, later in pairwise(small.times[1:]))
 
 
+@guards(
+    "shared/sources/pages/visitor.py",
+    "= time.monotonic() + min(retry_after",
+    "= 0 * min(retry_after",
+    means="a busy server is asked again at once",
+)
 async def test_busy_server_is_asked_again_later(small, web):
     add_pages(small, {"/docs/": ["a"], "/docs/a": []})
     small.busy["/docs/a"] = 1
@@ -475,6 +591,12 @@ async def test_list_reads_text_and_json(small, web):
         await listed(open_pages(f"{small.url}/list", ListOptions(), web))
 
 
+@guards(
+    "shared/sources/pages/crawl.py",
+    "if error.component != COMPONENT or is_own:",
+    "if True:",
+    means="an unavailable host of a list stops the run",
+)
 async def test_other_unavailable_host_refuses_only_its_pages(small, web):
     async with serving_site(Site(robots_status=503), "127.0.0.2") as other:
         add_pages(small, {"/docs/a": []})
@@ -501,6 +623,12 @@ async def test_sitemap_index_is_read_from_robots_txt(small, web):
     assert await paths_of(small, open_pages(small.url, SitemapOptions(), web)) == {"/docs/a", "/docs/b"}
 
 
+@guards(
+    "shared/sources/pages/reading/elements.py",
+    "    parser.EntityDeclHandler = _refuse_entity\n",
+    "",
+    means="a sitemap may declare entities",
+)
 async def test_unusable_sitemap_fails_the_run(small, web):
     with pytest.raises(Unavailable, match=r"sitemap\.xml answers with status 404"):
         await listed(open_pages(f"{small.url}/sitemap.xml", SitemapOptions(), web))
@@ -514,6 +642,12 @@ async def test_unusable_sitemap_fails_the_run(small, web):
             await listed(open_pages(f"{small.url}/sitemap.xml", SitemapOptions(), web))
 
 
+@guards(
+    "shared/sources/pages/plans.py",
+    "    keeps_known = True",
+    "    keeps_known = False",
+    means="entries that left a feed are deleted",
+)
 async def test_entries_that_left_a_feed_stay(small, web):
     add_pages(small, {"/docs/1": [], "/docs/2": [], "/docs/3": []})
     small.replies["/feed"] = feed("/docs/1", "/docs/2")
@@ -584,6 +718,12 @@ async def test_unlisted_page_is_found_and_fetched_alone(small, web):
             await source.fetch(Entry(key, "other"), max_bytes=MOST)
 
 
+@guards(
+    "shared/sources/pages/bodies.py",
+    "    if len(content) > max_bytes:",
+    "    if False:",
+    means="a packed page is unpacked without a limit",
+)
 async def test_unpacked_page_is_bounded(small, extractor, memory):
     web = Web(extractor, memory, Manners(private=True, pause=timedelta(0), max_bytes=100_000))
     small.replies["/docs/"] = page(0, "bomb")

@@ -37,6 +37,7 @@ from shared.outside import addresses
 from shared.outside.addresses import ForbiddenAddress
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
@@ -247,6 +248,12 @@ async def test_message_of_killed_scheduler_is_delivered_by_another(open_client, 
     assert len({headers["webhook-id"] for headers, _ in receiver.received}) == 1
 
 
+@guards(
+    "shared/ledger/tenants/webhooks.sql",
+    " AND due_at = :claimed_until RETURNING",
+    " AND (due_at = :claimed_until OR true) RETURNING",
+    means="the late result of a message replaces the result of its retry",
+)
 async def test_late_result_does_not_replace_result_of_retry(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     await open_client.post("/v1/documents", json=EMPTY)

@@ -5,6 +5,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import visiting
 from tests.page.test_page_keys import OURS, asked, enter, keyed  # noqa: F401  a fixture
+from tests.support.planted import guards
 
 BLOCKED = """{
     const denied = () => new DOMException("Access is denied.", "SecurityError");
@@ -25,6 +26,12 @@ async def blocked(browser, keyed):  # noqa: F811
         yield visit
 
 
+@guards(
+    "api/web/store.js",
+    "export const isStoring = hasStores();",
+    "export const isStoring = true;",
+    means="the page needs the stores of the browser",
+)
 async def test_key_and_conversation_last_until_page_closes(blocked):
     page = blocked.page
     await blocked.go("/ask")
@@ -37,6 +44,12 @@ async def test_key_and_conversation_last_until_page_closes(blocked):
     await expect(page.get_by_role("textbox", name="Key")).to_have_count(0)
 
 
+@guards(
+    "api/web/events.js",
+    "if (!navigator.locks || !isStoring)",
+    "if (!navigator.locks)",
+    means="the list of documents waits for a lock that the browser denies",
+)
 async def test_documents_update_live_without_stores(blocked, keyed):  # noqa: F811
     def upload(name):
         body = {"collection": "blocked", "external_id": name, "filename": name, "text": f"The text of {name}."}

@@ -7,6 +7,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import until, visiting
 from tests.page.test_page import AXE, RULES, SCREENS
+from tests.support.planted import guards
 
 SET = "charted"
 LABELLED = {
@@ -72,6 +73,12 @@ async def throughput(visit):
     return chart
 
 
+@guards(
+    "api/web/parts/chart.js",
+    "ArrowRight: from + 1",
+    "ArrowRight: from + 2",
+    means="an arrow key skips a point of a chart",
+)
 async def test_keyboard_reads_value_of_every_minute(throughput):
     spoken = await read_along(throughput)
 
@@ -86,6 +93,12 @@ async def test_keyboard_reads_value_of_every_minute(throughput):
     await expect(throughput.locator(".shown-values")).to_have_count(0)
 
 
+@guards(
+    "api/web/parts/chart.js",
+    "/ box.width) * times.length)",
+    "/ box.width) * last)",
+    means="the pointer shows the value of a neighbour",
+)
 @pytest.mark.parametrize("index", [0, 29, 59])
 async def test_pointer_shows_values_within_plot(visit, throughput, index):
     await visit.page.set_viewport_size({"width": 360, "height": 740})
@@ -121,6 +134,12 @@ async def test_touch_shows_values_until_next_touch(browser, deployment):
             await expect(chart.locator(".shown-values td").first).to_have_text(str(MINUTES[index]["chunks"]))
 
 
+@guards(
+    "api/web/parts/chart.js",
+    "series.some(({ values: all })",
+    "series.every(({ values: all })",
+    means="the table of a chart lacks points without failures",
+)
 async def test_table_has_numbers_of_chart(throughput):
     rows = await table_of(throughput)
 
@@ -128,6 +147,12 @@ async def test_table_has_numbers_of_chart(throughput):
     assert [row[1:] for row in rows] == [[str(each[name]) for name in names] for each in reversed(MINUTES[1:])]
 
 
+@guards(
+    "api/web/parts/chart.js",
+    "drawn.slice(0, order).reduce",
+    "drawn.slice(0, 0).reduce",
+    means="stacked columns overlap",
+)
 async def test_columns_have_heights_of_their_values(throughput):
     ready = throughput.locator(".plot .of-main rect")
     await expect(ready).to_have_count(59)
@@ -152,6 +177,12 @@ async def test_day_is_summed_by_quarter_of_hour(visit, deployment, throughput):
     assert {row[0][-2:] for row in rows} <= {"00", "15", "30", "45"}
 
 
+@guards(
+    "api/web/parts/charts.js",
+    'values: of(name, "running") }',
+    'values: of(name, "most") }',
+    means="the chart of running calls shows their limit",
+)
 async def test_calls_in_flight_equal_status(visit, deployment):
     status = deployment.client.get("/v1/status").json()
     [limit, *_] = status["limits"]
@@ -190,6 +221,12 @@ async def test_usage_of_days_equals_api(visit, deployment):
         assert spoken[-1].partition("questions ")[2].startswith(f"{tokens:,}, embedding ")
 
 
+@guards(
+    "api/web/parts/charts.js",
+    "each.day === day && isOf(each)",
+    'each.day === day && each.tier === "standard" && isOf(each)',
+    means="the cost of a day lacks a tier",
+)
 async def test_costs_of_days_are_split_by_kind(visit):
     today = datetime.now(UTC).date()
     usage = dict.fromkeys(("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens"), 1000)
@@ -213,6 +250,12 @@ async def test_costs_of_days_are_split_by_kind(visit):
     assert await chart.locator(".axis span").all_inner_texts() == ["$2", "$1", "$0"]
 
 
+@guards(
+    "api/web/parts/trend.js",
+    "each.results?.rows).reverse();",
+    "each.results?.rows);",
+    means="runs are drawn newest first",
+)
 async def test_quality_over_runs_equals_evaluations(visit, deployment):
     runs = await _evaluated(deployment, 2)
     await visit.go("/lab/compare?collection=default")
@@ -316,6 +359,12 @@ CONTRASTS = """() => {
 }"""
 
 
+@guards(
+    "api/web/parts/chart.js",
+    "Math.ceil(high / step)",
+    "Math.floor(high / step)",
+    means="a value is higher than its axis",
+)
 @pytest.mark.parametrize(
     ("low", "high", "whole", "ticks"),
     [

@@ -10,6 +10,7 @@ from tests.page.conftest import until, visiting
 from tests.page.test_page import _require_accessible
 from tests.page.test_page_charts import shows
 from tests.page.test_page_late import held
+from tests.support.planted import guards
 
 COLLECTION = "gaps-page"
 SUBJECTS = (
@@ -140,6 +141,12 @@ def reads_of_gaps(page):
     return requests
 
 
+@guards(
+    "api/web/routes/gaps.js",
+    "if (now === visit) await restart();",
+    "await restart();",
+    means="late collections start the list of a closed screen",
+)
 async def test_screen_closed_before_list_starts_never_polls(visit, deployment):
     page = visit.page
     reads = reads_of_gaps(page)
@@ -152,6 +159,12 @@ async def test_screen_closed_before_list_starts_never_polls(visit, deployment):
         assert reads == []
 
 
+@guards(
+    "api/web/parts/polling.js",
+    "    if (!isOpen) return;\n",
+    "",
+    means="an action of a closed screen starts its polling again",
+)
 async def test_late_change_does_not_poll_closed_screen(visit, many):
     page = visit.page
     await visit.go(f"/gaps?collection={many}")
@@ -179,6 +192,12 @@ RECORD_READS = """{
 }"""
 
 
+@guards(
+    "api/web/routes/gaps.js",
+    "seen.page?.ungrouped && !seen.page.delayed_by",
+    "seen.page?.ungrouped",
+    means="gaps are read every two seconds although nothing can be grouped",
+)
 async def test_delayed_grouping_is_read_every_ten_seconds(visit, deployment, many):
     gaps = deployment.client.get(f"/v1/collections/{many}/gaps?state=open").raise_for_status().json()
     delayed = {"ungrouped": 3, "delayed_by": "The budget is used up."}
@@ -195,6 +214,12 @@ async def test_delayed_grouping_is_read_every_ten_seconds(visit, deployment, man
     assert second - first >= 10_000
 
 
+@guards(
+    "api/web/routes/gaps.js",
+    ".toISOString().slice(0, 10) }]",
+    ".toISOString() }]",
+    means="the days of a gap have the dates of the time zone",
+)
 async def test_gap_days_are_utc_in_any_time_zone(browser, deployment, many):
     gaps = deployment.client.get(f"/v1/collections/{many}/gaps?state=open").raise_for_status().json()
     gaps["items"] = [each | {"per_day": [0, 2, 5]} for each in gaps["items"]]
@@ -208,6 +233,12 @@ async def test_gap_days_are_utc_in_any_time_zone(browser, deployment, many):
         await expect(card.locator("tbody td")).to_have_text(["5", "2"])
 
 
+@guards(
+    "api/web/routes/gaps.js",
+    'if (state !== "resolved") return',
+    "if (state) return",
+    means="the page says that a gap is open which stays resolved",
+)
 async def test_reopening_answered_gap_reports_that_it_stays(visit, deployment):
     name = "gaps-answered"
     deployment.ingest({"cats.md": "# Cats\n\nA cat may not come along to the office.\n"}, collection=name)
@@ -233,6 +264,13 @@ async def test_reopening_answered_gap_reports_that_it_stays(visit, deployment):
     await expect(card).to_contain_text("Its questions were answered when they were asked last.")
 
 
+@guards(
+    "api/web/routes/gaps.js",
+    "    await gaps.poll();",
+    "    await gaps.load();",
+    means="a changed gap closes the older pages of the list",
+)
+@guards("api/web/routes/gaps.js", "    next?.focus();\n", "", means="the focus is lost when a gap leaves the list")
 async def test_changed_gaps_keep_pages_and_pass_focus_on(visit, deployment, many):
     gaps = f"/v1/collections/{many}/gaps"
     (assigned, *_) = deployment.client.get(f"{gaps}?state=open").raise_for_status().json()["items"]

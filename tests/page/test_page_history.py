@@ -10,6 +10,7 @@ from tests.page.conftest import another_api, api_keys, drawn, until, visiting
 from tests.page.test_page import _require_accessible
 from tests.page.test_page_conversation import follow_up
 from tests.page.test_page_keys import OURS, QUESTION, asked, enter, scoped, with_key
+from tests.support.planted import guards
 
 LOCAL = "Object.keys(localStorage).filter((name) => name.startsWith('foreask.conversation')).length"
 WIDE = {"viewport": {"width": 1440, "height": 900}}
@@ -104,6 +105,12 @@ async def test_stored_conversation_is_renamed_deleted_and_restored(browser, stor
         await stores(storing, key)
 
 
+@guards(
+    "api/web/parts/conversations.js",
+    "    return read();\n",
+    "    read();\n    return void (days && inBrowser().length && remote.move(usedKey));\n",
+    means="the page moves conversations to the server without a request",
+)
 async def test_browsers_conversations_are_moved_on_request_only(browser, storing, base):
     key = scoped(storing, "moves", "ask", "read")["key"]
     async with visiting(browser, base, **WIDE, bypass_csp=True) as visit:
@@ -136,6 +143,12 @@ async def test_browsers_conversations_are_moved_on_request_only(browser, storing
         assert await page.evaluate(LOCAL) == 0
 
 
+@guards(
+    "api/web/api.js",
+    "if (only !== undefined && only !== usedKey)",
+    "if (only !== undefined && !only)",
+    means="a conversation is stored for the key that replaced its own",
+)
 async def test_revoked_keys_conversation_never_reaches_another_key(browser, storing, base):
     first, second = (scoped(storing, name, "ask", "read") for name in ("revoked", "next"))
     async with visiting(browser, base, **WIDE) as visit:
@@ -165,6 +178,12 @@ async def test_revoked_keys_conversation_never_reaches_another_key(browser, stor
         await stores(storing, second["key"], ["Who decides?"])
 
 
+@guards(
+    "api/web/parts/server-conversations.js",
+    "problem.status >= 500) keep(latest, only);",
+    "problem.status >= 500) void keep;",
+    means="a conversation that the server cannot store is lost",
+)
 async def test_conversation_stays_in_browser_while_server_fails(browser, storing, base):
     key = scoped(storing, "fails", "ask", "read")["key"]
     async with visiting(browser, base, **WIDE) as visit:
@@ -189,6 +208,12 @@ async def test_conversation_stays_in_browser_while_server_fails(browser, storing
         assert await page.evaluate(LOCAL) == 0
 
 
+@guards(
+    "api/web/parts/server-conversations.js",
+    "await Promise.allSettled(running);",
+    "await null;",
+    means="a list that is read during a change hides the new conversation",
+)
 async def test_list_read_during_a_change_contains_it(browser, storing, base):
     key, released = scoped(storing, "slow", "ask", "read")["key"], asyncio.Event()
     async with visiting(browser, base, **WIDE) as visit:

@@ -10,6 +10,7 @@ from playwright.async_api import expect
 from tests.page.conftest import TIMEOUT, until, visiting
 from tests.page.test_page import SCREENS, _require_accessible, ask
 from tests.page.words.catalogues import ENGLISH, catalogue
+from tests.support.planted import guards
 
 QUESTION = "How many days of leave does everybody have?"
 COLLECTION = "default"  # its name is also a word of the page
@@ -191,6 +192,12 @@ class LateFile:
         await route.continue_()
 
 
+@guards(
+    "api/web/app.js",
+    'if (document.readyState === "complete")',
+    "if (false)",
+    means="the page in another language loads no screens in the background",
+)
 async def test_late_catalogue_does_not_prevent_preloading(foreign):
     visit, _ = foreign
     catalogue = LateFile()
@@ -208,6 +215,12 @@ async def test_late_catalogue_does_not_prevent_preloading(foreign):
     await until(is_preloaded)
 
 
+@guards(
+    "api/web/index.html",
+    '<script type="module" async src="{files}/parts/words.js"></script>\n',
+    "",
+    means="the catalogue of words is requested when all modules are loaded",
+)
 async def test_catalogue_is_requested_while_modules_load(foreign):
     visit, locale = foreign
     library = LateFile()

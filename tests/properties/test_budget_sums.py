@@ -22,6 +22,7 @@ from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate.stage import _claim
 from tests.support.api import work
+from tests.support.planted import guards
 
 HISTORIES = {"short": 6, "full": 500, "soak": 2_000}
 STEPS = 30
@@ -227,6 +228,12 @@ class History:
         return attempt.billed + attempt.held if attempt.amount is None else attempt.amount
 
 
+@guards(
+    "shared/ledger/budgets/holds.sql",
+    "SET held = b.held - s.held, spent",
+    "SET spent",
+    means="a settlement keeps its reservation",
+)
 async def test_sums_of_budgets_equal_reservations_and_bills(session_services, request, provider):
     from tests.conftest import Library
     from tests.support.emptying import empty

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.sources.git.tree import TreeWalk
+from tests.support.planted import guards
 
 # Characters around the slash, whose rank differs between names and paths, and the ends of UTF-8's ranges.
 CHARACTERS = st.sampled_from(
@@ -45,6 +46,12 @@ def paths(folder, prefix=b""):
         yield from [prefix + name] if child is None else paths(child, prefix + name + b"/")
 
 
+@guards(
+    "shared/sources/git/tree.py",
+    '(f"{self.key}/" if self.is_folder else self.key)',
+    "self.key",
+    means="a folder has the rank of its name",
+)
 @settings(deadline=None)
 @given(trees(NAMES))
 def test_files_follow_byte_order_of_paths(folder):

@@ -44,6 +44,7 @@ from tests.support.deployment import ScriptedProvider
 from tests.support.emptying import empty
 from tests.support.fleet import Proxy
 from tests.support.histories import SharedServices, run_histories, sharing
+from tests.support.planted import guards
 
 NAMES = ("a.md", "b.md")
 STAGES = ("parse", "index", "generate", "index")  # stages of a chunk; its text is indexed first
@@ -177,6 +178,41 @@ def _address(url: str) -> str:
     return url.rsplit("@", maxsplit=1)[-1].removeprefix("http://").split("/")[0]
 
 
+@guards(
+    "shared/ledger/work/work.py",
+    "                await build_sync.catch_up(connection, followers)",
+    "                pass",
+    means="a build that reaches an edit through visible points does not catch up",
+    histories=100,
+)
+@guards(
+    "shared/ledger/documents/versions.sql",
+    "AND leased_by IS NOT NULL AND due_at > now()",
+    "AND false",
+    means="the calls of an abandoned version are not counted",
+    histories=100,
+)
+@guards(
+    "shared/ledger/documents/versions.py",
+    "if written else {}",
+    "if not written else {}",
+    means="the points of an abandoned version remain",
+    histories=100,
+)
+@guards(
+    "shared/domain/ids.py",
+    "_point_id(chunk, version, 1 + ordinal)",
+    "_point_id(chunk, 0, 1 + ordinal)",
+    means="a question of a chunk has the same point in all versions",
+    histories=100,
+)
+@guards(
+    "shared/ledger/work/work.py",
+    "            await acceptance.index_waiting(connection, failed)",
+    "            pass",
+    means="users' questions of a live version wait for a failed edit",
+    histories=100,
+)
 def test_every_history_ends_with_exactly_live_points(world, request):
     class Machine(Histories):
         def __init__(self) -> None:

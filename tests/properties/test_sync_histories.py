@@ -26,6 +26,7 @@ from shared.maintenance.syncing.work import SyncLimits
 from tests.conftest import Library
 from tests.support.emptying import empty
 from tests.support.histories import SharedServices, run_histories, sharing
+from tests.support.planted import guards
 from tests.support.sources import Corpus, make_older
 
 KEYS = tuple("abcdefgh")
@@ -131,6 +132,20 @@ def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sh
             yield world
 
 
+@guards(
+    "shared/ledger/sources/syncs.py",
+    "i.missing_from <= y.started_at -",
+    "y.started_at >= y.started_at -",
+    means="a document is deleted after one listing",
+    histories=100,
+)
+@guards(
+    "shared/maintenance/syncing/work.py",
+    "await self._list(claim, sync)",
+    'await __import__("asyncio").gather(self._list(claim, sync), return_exceptions=True)',
+    means="documents are deleted after a failed listing",
+    histories=100,
+)
 def test_every_history_deletes_only_missing_documents(world, request):
     class Machine(Histories):
         def __init__(self) -> None:

@@ -9,6 +9,7 @@ from shared.providers.embedding import Prefixes
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage, Support
 from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD, _ranked, answer_floor
 from shared.query.answer.quotes import MAX_SENTENCES, candidates
+from tests.support.planted import guards
 
 PASSAGES = [
     Passage(1, "A lease ends after sixty seconds. The worker renews it.", "Leases", ("Workers", "Claims")),
@@ -173,6 +174,20 @@ def test_similarity_floor_depends_on_model():
     assert answer_floor("other") != answer_floor("all-minilm-l6-v2-int8")
 
 
+@guards(
+    "shared/query/answer/quotes.py",
+    "if any(map(_PROMPT.match, lines)):",
+    "if False:",
+    means="a prompt of a shell is quoted as a sentence",
+    case="$ pip install httpx",
+)
+@guards(
+    "shared/query/answer/quotes.py",
+    "or _plain(words) in headings:",
+    "or False:",
+    means="a listed heading is quoted as a sentence",
+    case="Install httpx",
+)
 @pytest.mark.parametrize(
     "text",
     [
@@ -208,6 +223,12 @@ def test_prices_and_emphasised_sentences_are_quoted():
     ]
 
 
+@guards(
+    "shared/query/answer/extractive.py",
+    "if not quote.is_question:",
+    "if True:",
+    means="the user's own question is quoted as its answer",
+)
 async def test_answer_of_repeated_question_is_quoted():
     passage = Passage(1, "How long is a lease?\n\nSixty seconds.\n\nWho renews it? The worker.")
     answer = await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer("How long is a lease?", [passage])
@@ -223,6 +244,12 @@ def test_complete_sentence_is_preferred_to_fragment():
     assert [quotes[n].text for n in _ranked(quotes, [0.9, 0.8])] == [fragment, sentence]
 
 
+@guards(
+    "shared/query/answer/extractive.py",
+    "if self._scale(best) < self._certain:",
+    "if best < self._certain:",
+    means="an uncertain answer looks certain",
+)
 async def test_uncertain_answer_shows_three_best_passages():
     passages = [Passage(n, f"Alpha beta gamma delta number{n}. Another text.") for n in range(1, 6)]
     answerer = ExtractiveAnswerer(WordEmbedder(), floor=0.3, baseline=Baseline(0.6, 0.05))

@@ -6,6 +6,7 @@ import pytest
 
 from shared.query.answer import Passage, Support
 from shared.query.answer.support import supporting
+from tests.support.planted import guards
 
 LEAVE = (
     "# Leave\n\nAll staff have 30 days of leave a year. Salaries are paid on the last working day.\n\nThe rest expires."
@@ -39,6 +40,12 @@ def test_statement_is_supported_by_sentences_with_its_words(answer, expected):
     assert texts(answer, LEAVE) == [(1, sentence) for sentence in expected]
 
 
+@guards(
+    "shared/query/answer/support.py",
+    "statement = before or statement",
+    "statement = statement or before",
+    means="a citation after the final mark belongs to the next sentence",
+)
 def test_each_citation_is_supported_by_its_own_statement():
     travel = "The per diem is 57 euros. Leave is no travel."
     answer = "Leave lasts 30 days [1], and the per diem is 57 euros [2]. Salaries are paid on the last day [1][2]."
@@ -58,6 +65,12 @@ def test_row_and_header_of_table_support_statement():
     assert found == (Support(4, header, header + 14), Support(4, row, len(text)))
 
 
+@guards(
+    "shared/query/answer/support.py",
+    "_COMPARED // len(cited)",
+    "None",
+    means="a sentence of a long passage is compared without a limit",
+)
 def test_long_passages_are_compared_in_bounded_time():
     passages = [Passage(n, "A sentence about nothing at all. " * 20_000) for n in range(1, 21)]
     answer = " ".join(f"A sentence about something [{n}]." for n in range(1, 21))

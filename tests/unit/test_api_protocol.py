@@ -10,6 +10,7 @@ import uvicorn
 
 from api.http import protocol
 from api.http.protocol import MAX_HEADER_BYTES, MAX_HEADERS, BoundedProtocol
+from tests.support.planted import guards
 
 START = b"GET / HTTP/1.1\r\nhost: x\r\n"
 OK = b"HTTP/1.1 200 OK"
@@ -69,6 +70,13 @@ async def replies_to(*pieces, then_close=True):
             writer.close()
 
 
+@guards(
+    "api/http/protocol.py",
+    "if self._unfinished_bytes > MAX_HEADER_BYTES:",
+    "if False:",
+    means="a header that arrives in pieces may have any length",
+    case="long in pieces",
+)
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -163,6 +171,12 @@ async def test_slow_response_is_not_a_slow_header(monkeypatch):
     assert reply.startswith(OK)
 
 
+@guards(
+    "api/http/protocol.py",
+    "        if self._is_idle:",
+    "        if True:",
+    means="the refusal of a request is written into a response",
+)
 async def test_refusal_is_not_written_into_a_response():
     async with connections() as connect, asyncio.timeout(60):
         reader, writer = await connect()

@@ -21,6 +21,7 @@ from api.schemas.queries import QueryBody, RetrieveBody
 from api.submission.submission import content_of
 from shared.domain.document_fields import content_hash, filename_of, media_type_of
 from shared.domain.errors import InvalidInput, TooLarge
+from tests.support.planted import guards
 
 QUESTION = {"question": "Why?"}
 
@@ -281,6 +282,12 @@ def test_invalid_base64_is_rejected(text):
         content_of(DocumentBody(content_base64=text))
 
 
+@guards(
+    "api/http/middleware.py",
+    "_AT_ONCE = 4 ",
+    "_AT_ONCE = 4_000 ",
+    means="all requests that arrive together start in one iteration",
+)
 async def test_few_requests_start_in_one_iteration():
     starts, passes, started = Starts(), [0], Counter()
 
@@ -299,6 +306,12 @@ async def test_few_requests_start_in_one_iteration():
     assert len(started) <= 55  # none waits without need
 
 
+@guards(
+    "api/http/middleware.py",
+    "self._waiting[key] = turns  #",
+    "self._waiting = OrderedDict({key: turns, **self._waiting})  #",
+    means="the requests of a loud tenant start before all other requests",
+)
 async def test_requests_start_in_turns_of_their_keys():
     starts, order = Starts(), []
 

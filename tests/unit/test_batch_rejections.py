@@ -3,6 +3,7 @@
 import pytest
 
 from shared.ingest.batches.rejections import MOST_FAILURES, MOST_LINES, MOST_REFUSED, Verdict, decide
+from tests.support.planted import guards
 
 HALVED, LIVE = Verdict((), 300), Verdict((), 0)
 
@@ -35,6 +36,12 @@ def test_batch_of_minimum_size_is_halved(lines, min_lines):
     assert decided(lines=lines, min_lines=min_lines) == Verdict((), lines // 2)
 
 
+@guards(
+    "shared/ingest/batches/rejections.py",
+    "failures >= MOST_FAILURES or ",
+    "",
+    means="divisions of a batch that always fails do not end early",
+)
 def test_many_failures_of_one_root_end_divisions():
     assert decided(failures=MOST_FAILURES - 1) == HALVED
     assert decided(failures=MOST_FAILURES) == LIVE
@@ -47,6 +54,12 @@ def test_most_named_lines_fail_in_one_transaction():
     assert verdict == Verdict(tuple(range(2, MOST_REFUSED + 2)), MOST_LINES)
 
 
+@guards(
+    "shared/ingest/batches/rejections.py",
+    "ceil(others / 2)",
+    "others - 1",
+    means="a rejected batch is sent again as a whole",
+)
 @pytest.mark.parametrize("poisonous", [1, 2, 300, 599, 600])
 def test_halving_isolates_line_within_log2_rounds(poisonous):
     lines = list(range(1, 601))

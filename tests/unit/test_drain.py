@@ -11,6 +11,7 @@ from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
 from shared.ledger.postgres.database import Collided
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
@@ -287,6 +288,12 @@ async def test_outcome_with_settlement_bug_does_not_block_others():
     assert (shop.released, shop.expired) == ([], [])  # its claim expires, so that it finally becomes poison
 
 
+@guards(
+    "shared/ingest/drain.py",
+    "await self._stage.expire(leases)",
+    "await self._stage.release(leases)",
+    means="an item whose settlements fail is released as if its worker were sound",
+)
 async def test_failed_drain_counts_its_leases_as_lost():
     shop = Shop(100, slots=4)
     stage = shop.stage()
@@ -462,6 +469,12 @@ async def test_items_claimed_during_commit_start_after_it():
 BRIEF = DrainLimits(lease=LIMITS.lease, budget=timedelta(seconds=0.05), grace=LIMITS.grace)
 
 
+@guards(
+    "shared/ingest/drain.py",
+    "continues = more and not self._stopping.is_set()",
+    "continues = False",
+    means="a run of a drain waits for its slowest item",
+)
 async def test_next_run_does_not_wait_for_running_items():
     shop = Shop(4, slots=4)
     slow = asyncio.Event()
@@ -607,6 +620,12 @@ async def test_claim_refused_because_of_held_items_is_repeated():
     assert sorted(shop.settled) == [0, 1, 2, 3]
 
 
+@guards(
+    "shared/ingest/drain.py",
+    "if self._stage.is_large(outcome)",
+    "if False",
+    means="the commit of a large document delays the others",
+)
 async def test_large_outcome_delays_no_other_commit():
     shop = Shop(8, slots=4)
     shop.due.appendleft(1000)
@@ -809,6 +828,14 @@ async def test_extension_of_locked_rows_is_repeated_before_expiry():
     assert calls.lost == 0
 
 
+@guards(
+    "shared/ingest/drain.py",
+    "if not tokens.isdisjoint(extension.locked):\n            return\n",
+    "until += 60 * len(extension.locked)\n",
+    "if tokens.isdisjoint(extension.extended) else",
+    "if not tokens else",
+    means="a lease whose row is locked counts as extended",
+)
 async def test_no_payment_under_lease_that_stays_locked():
     async def locked(leases):
         return LeaseExtension((), locked=[lease.token for lease in leases])

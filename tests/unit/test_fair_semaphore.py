@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from shared.ingest.parse.fair_semaphore import FairSemaphore
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 
@@ -26,6 +27,12 @@ async def test_tenant_with_fewest_slots_gets_free_slot():
     assert sorted(order) == ["loud"] * 6 + ["other"] + ["quiet"] * 2
 
 
+@guards(
+    "shared/ingest/parse/fair_semaphore.py",
+    "if not turn.comes.done()]:",
+    "if not turn.comes.done() and self._free > 0]:",
+    means="files of a quiet tenant wait for the slow files of another",
+)
 async def test_slow_file_does_not_delay_other_tenant():
     slots = FairSemaphore(2)
     held = [slots.one("slow"), slots.one("slow")]

@@ -4,6 +4,7 @@ import pytest
 
 from shared.domain.errors import InvalidInput
 from shared.sources.git.address import GitAddress, Login
+from tests.support.planted import guards
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,12 @@ def test_usual_hosts_have_links(host, link):
     assert GitAddress.link_of(template, "0a1b", "a b/#.md") == link
 
 
+@guards(
+    "shared/sources/git/address.py",
+    'return "Login(…)"',
+    'return f"Login({self.password})"',
+    means="errors show the token of a repository",
+)
 def test_login_has_no_text():
     assert "hidden" not in f"{Login('me', 'hidden')} {Login('me', 'hidden')!r}"
     assert Login.of({}) is None

@@ -9,6 +9,7 @@ from shared.domain.errors import Unavailable
 from shared.domain.usage import Usage
 from shared.providers.chat import ChatRequest, Completion, Message
 from shared.query.metering import MeteredChat, report_to
+from tests.support.planted import guards
 
 REQUEST = ChatRequest((Message("user", "How many days of leave are there?"),), max_tokens=100)
 ESTIMATE = 12  # tokens of the prompt, at three characters each
@@ -80,6 +81,12 @@ def test_open_stream_reports_prompt_after_first_piece(spent):
     run(read_one())
 
 
+@guards(
+    "shared/query/metering.py",
+    "pieces += 1",
+    "pieces += 0",
+    means="a disconnected client does not pay for the received part of an answer",
+)
 def test_closed_stream_reports_prompt_and_received_pieces(spent):
     async def read_one():
         stream = MeteredChat(Chat()).stream(REQUEST)

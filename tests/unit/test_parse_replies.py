@@ -19,6 +19,7 @@ from tests.support.parser_replies import (
     pages_reply,
     received,
 )
+from tests.support.planted import guards
 
 LIMITS = ReplyLimits(chunks=10, text_chars=1_000, chunk_chars=200, questions=0)
 CHUNK = ("document", 4, 0)
@@ -114,6 +115,13 @@ def test_valid_reply_is_read_unchanged():
     assert received(document_reply(), LIMITS) == SOUND
 
 
+@guards(
+    "shared/ingest/parse/replies.py",
+    'if "\\0" in text or',
+    "if",
+    means="the checks of a parser's reply accept a NUL",
+    case="a NUL in a text",
+)
 @pytest.mark.parametrize(("path", "value"), WRONG.values(), ids=WRONG)
 def test_reply_with_one_wrong_value_is_invalid(path, value):
     with pytest.raises(InvalidReply):

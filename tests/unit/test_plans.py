@@ -3,6 +3,7 @@
 import pytest
 
 from shared.ledger.postgres.plans import Plans
+from tests.support.planted import guards
 
 
 def expiries(seconds):
@@ -11,6 +12,12 @@ def expiries(seconds):
     return [second for second in seconds if plans.expire(1_000.0 + second)]
 
 
+@guards(
+    "shared/ledger/postgres/plans.py",
+    "if now < self.fresh_until:",
+    "if self.fresh_until > self.since:",
+    means="a connection keeps plans of an empty ledger",
+)
 @pytest.mark.parametrize(
     ("seconds", "expired"),
     [

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.planted import guards
+
 PROGRAM = '''
 import os, sys
 from pathlib import Path
@@ -44,6 +46,12 @@ def test_session_of_process_is_lowered():
     assert after == ("5" if before else "")
 
 
+@guards(
+    "shared/process/priority.py",
+    "if os.getsid(0) == os.getpid():",
+    "if True:",
+    means="a worker lowers the priority of a session that it does not lead",
+)
 def test_session_that_process_does_not_lead_is_unchanged():
     _, before, after = lowered(0, 10, leads=False)
 

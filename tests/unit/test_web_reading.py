@@ -8,6 +8,7 @@ from shared.sources.pages.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Out
 from shared.sources.pages.reading.addresses import is_trap, normal, pattern_of
 from shared.sources.pages.reading.facts import Rules, facts_of, rules_of_header
 from shared.sources.pages.reading.lists import BadList, read_feed, read_list, read_sitemap
+from tests.support.planted import guards
 from tests.support.processor_time import processor_time_limit
 
 BASE = "https://example.org/a/b"
@@ -122,6 +123,12 @@ def test_rules_of_a_header_are_for_this_robot(header, rules):
     assert rules_of_header({"x-robots-tag": header}) == rules
 
 
+@guards(
+    "shared/domain/text/tags.py",
+    "return found + len(mark) if found >= 0 else -1",
+    "return found + len(mark) if found >= 0 else start",
+    means="markup without an end is read forever",
+)
 def test_hostile_markup_takes_linear_time():
     """`html.parser` of Python 3.11 takes hours for the first of these."""
     with processor_time_limit(15):

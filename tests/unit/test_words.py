@@ -7,6 +7,7 @@ import pytest
 from tests.page.words.catalogues import ENGLISH, LANGUAGES, WEB, catalogue, placeholders, untranslated, used, written
 from tests.page.words.literals import Reader, nested
 from tests.page.words.messages import messages, unsaid
+from tests.support.planted import guards
 
 FORMS = {"de": 2, "zh": 1}  # plural forms of a number
 WORDS = used()
@@ -16,6 +17,7 @@ def test_list_of_words_is_current():
     assert ENGLISH.read_text() == written(WORDS), "Run python -m tests.page.words"
 
 
+@guards("api/web/words/zh.js", '"Undo":', '"Redo":', means="a translation is missing")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_translation_has_exactly_the_used_words(language):
     translated = catalogue(language)
@@ -24,6 +26,7 @@ def test_translation_has_exactly_the_used_words(language):
     assert set(translated) - set(WORDS) == set(), "not used"
 
 
+@guards("api/web/words/de.js", '"Quelle {0}"', '"Quelle"', means="a translation lacks the number of its sentence")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_translations_keep_placeholders_and_plural_forms(language):
     for key, text in catalogue(language).items():
@@ -34,6 +37,12 @@ def test_translations_keep_placeholders_and_plural_forms(language):
         assert text, key
 
 
+@guards(
+    "api/web/routes/ask.js",
+    "${say`New conversation`}",
+    "New conversation",
+    means="a button of the page has a text that cannot be translated",
+)
 def test_module_shows_no_words_without_translation():
     assert untranslated() == []
 
