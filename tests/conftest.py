@@ -22,6 +22,7 @@ from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.support.deployment import ScriptedProvider
 from tests.support.emptying import empty, prepare
+from tests.support.engines import named_servers, require_one_process
 from tests.support.forkserver import ForkServer
 from tests.support.objects import S3, serving_s3
 
@@ -49,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    require_one_process(config)
     config.stash[gc_collect_iterations_key] = 1  # five collections, pytest's default, take seconds per process
     gc.disable()
     # The default renderer colours the source of every traceback, which takes a tenth of a second.
@@ -113,9 +115,9 @@ def provider(provider_process: ScriptedProvider) -> Iterator[ScriptedProvider]:
 
 @pytest.fixture(scope="session")
 def stack(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """PostgreSQL, Valkey and Qdrant's engine, running for the whole session."""
+    """PostgreSQL, Valkey and Qdrant for the whole session: embedded engines, or the servers that variables name."""
     folder = tmp_path_factory.mktemp("stack")
-    with Stack(provider_process.settings(), folder, durable=False) as stack:
+    with named_servers() as servers, Stack(provider_process.settings(**servers), folder, durable=False) as stack:
         yield stack
 
 
