@@ -50,7 +50,7 @@ page-test: $(VENV)/.page ## test the page in a real browser (Debian's package ch
 	$(IN) -m tests.support.twice tests/page --numprocesses 2 --dist loadfile --no-loadscope-reorder --budget $(PAGE_TESTS)
 
 check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, and prose
-	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose
+	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose --new
 
 prose: $(VENV)/.dev ## check prose and test names of every file, also of files that `make check` does not cover
 	$(IN) -m tests.support.prose --all

@@ -1,4 +1,4 @@
-"""Check prose and test names: `python -m tests.support.prose [--root DIR] [--all] [--count] [FILE ...]`.
+"""Check prose and test names: `python -m tests.support.prose [--root DIR] [--all] [--new] [--count] [FILE ...]`.
 
 Docstrings, comments, messages, descriptions of fields and options, documentation, UI texts, and texts in SQL and Lua
 must not contain the phrases in `PHRASES`; each has a plain replacement. Test names have at most eight words and start
@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from tests.support.passed import Passed
 
 RULES = Path(__file__).with_name("prose.toml")
 MOST_WORDS = 8  # in a test name after `test_`
@@ -247,9 +249,9 @@ def _entries(path: str, source: str) -> Iterator[PhraseHit]:
 
 
 def tracked(root: Path) -> list[str]:
-    """Return the paths of files under version control."""
-    done = subprocess.run(["git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    """Return the paths of files under version control, and of new files that git does not ignore."""
+    command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -257,16 +259,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", help="paths in the repository; by default those that prose.toml lists")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="repository")
     parser.add_argument("--all", action="store_true", help="check every file, also those that are not listed yet")
+    parser.add_argument("--new", action="store_true", help="skip files that have passed with their present content")
     parser.add_argument("--count", action="store_true", help="print numbers by folder only")
     options: Any = parser.parse_args(arguments)
     rules = Rules.read()
+    passed = Passed("prose", [Path(__file__).read_text(), RULES.read_text(), sys.version], options.root)
     found: list[PhraseHit] = []
     for path in options.files or tracked(options.root):
         listed = options.all or options.files or any(fnmatch(path, at) for at in rules.checked)
         file = options.root / path
         if listed and file.is_file() and not _generated(path):
             source = file.read_text(encoding="utf-8", errors="replace")
-            found += hits(path, source, rules)
+            if options.new and passed.has([path, source]):
+                continue
+            if reported := list(hits(path, source, rules)):
+                found += reported
+            else:
+                passed.add([path, source])
+    if options.new:
+        passed.save()
     if not options.count:
         for hit in found:
             print(f"{hit.path}:{hit.line}: {hit.words} → {hit.plain}")

