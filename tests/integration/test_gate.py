@@ -14,7 +14,7 @@ from shared.maintenance.gate import Gate, GateReport
 from shared.query.retrieve import Query
 from tests.support.api import work
 
-DOCUMENTS = 40
+DOCUMENTS = gates.MIN_QUESTIONS
 LABELLED = [(f"Was beta{n} recorded?", [f"{n}.md"]) for n in range(DOCUMENTS)]
 
 
@@ -57,8 +57,8 @@ class Refusing(Shuffled):
 def fill(services, library):
     """Return a function that indexes documents, starts a build, and fills it with an indexer."""
 
-    async def fill(indexer=None):
-        for number in range(DOCUMENTS):
+    async def fill(indexer=None, *, documents=4):
+        for number in range(documents):
             await library.add(text_of(number), f"{number}.md", questions=[question_of(number)])
         await work(services)
         builds, model = services.ledger.builds, services.settings.embedding_model
@@ -93,7 +93,7 @@ async def run(services, statement, **parameters):
 
 
 async def test_equal_build_passes_gate(fill, gate):
-    report = await report_of(gate, await fill(), LABELLED)
+    report = await report_of(gate, await fill(documents=DOCUMENTS), LABELLED)
 
     assert (report.is_open, report.reasons) == (True, ())
     assert report.points.points == 2 * DOCUMENTS
@@ -104,14 +104,14 @@ async def test_equal_build_passes_gate(fill, gate):
 
 async def test_build_with_worse_results_fails_gate(services, fill, gate):
     shuffled = replace(services.indexer, embedder=Shuffled(services.indexer.embedder))
-    report = await report_of(gate, await fill(shuffled), LABELLED)
+    report = await report_of(gate, await fill(shuffled, documents=DOCUMENTS), LABELLED)
 
     assert report.quality.build.mean < 0.5
     assert [reason.partition(":")[0] for reason in report.reasons] == ["The build finds less, by more than chance"]
 
 
 async def test_calibrated_weights_survive_gate_and_switch(services, fill, gate):
-    build = await fill()
+    build = await fill(documents=DOCUMENTS)
     live = await services.ledger.collections.get(*NAME)
     chosen = {"questions": 3.0, "text": 1.0, "bm25": 0.0}
     calibration = {
@@ -132,7 +132,7 @@ async def test_calibrated_weights_survive_gate_and_switch(services, fill, gate):
     assert now.calibration["chunks"] == DOCUMENTS
 
 
-@pytest.mark.parametrize("slice_", [7, 1_000])
+@pytest.mark.parametrize("slice_", [2, 1_000])
 async def test_incomplete_or_outdated_build_fails_gate(services, fill, gate, monkeypatch, slice_):
     monkeypatch.setattr("shared.ledger.builds.comparison._SLICE", slice_)
     build = await fill()
@@ -146,7 +146,7 @@ async def test_incomplete_or_outdated_build_fails_gate(services, fill, gate, mon
     report = await report_of(gate, build)
 
     counts = report.documents
-    assert (counts.documents, counts.missing, counts.stale, counts.orphaned) == (DOCUMENTS, 1, 1, 1)
+    assert (counts.documents, counts.missing, counts.stale, counts.orphaned) == (4, 1, 1, 1)
     assert [reason.partition(":")[0] for reason in report.reasons] == [
         "Documents that the build lacks",
         "Documents that the build has with older content",
@@ -190,7 +190,14 @@ async def test_unindexed_document_fails_gate(services, library, fill, gate):
     assert (await report_of(gate, build)).reasons == ("Documents that are not indexed yet: 1.",)
 
 
-async def test_slower_build_fails_gate(services, fill, gate, monkeypatch):
+@pytest.fixture
+def asked(monkeypatch):
+    """Return labelled questions, too few to compare the quality of builds, and enough to compare their latency."""
+    monkeypatch.setattr(gates, "_MIN_TIMED", 2)
+    return LABELLED[:2]
+
+
+async def test_slower_build_fails_gate(services, fill, gate, asked, monkeypatch):
     build = await fill()
     retrieve, clock = services.retriever.retrieve, [0.0]
 
@@ -200,23 +207,23 @@ async def test_slower_build_fails_gate(services, fill, gate, monkeypatch):
 
     monkeypatch.setattr(services.retriever, "retrieve", timed)
     monkeypatch.setattr(gates.time, "perf_counter", lambda: clock[0])
-    report = await report_of(gate, build, LABELLED)
+    report = await report_of(gate, build, asked)
 
     assert report.reasons == ("Queries take longer: 95 % within 200 ms instead of 100.",)
 
 
-async def test_short_slowdown_does_not_fail_gate(services, fill, gate, monkeypatch):
+async def test_short_slowdown_does_not_fail_gate(services, fill, gate, asked, monkeypatch):
     build = await fill()
     retrieve, clock, queries = services.retriever.retrieve, [0.0], [0]
 
     async def timed(searched, query: Query):
         queries[0] += 1
-        clock[0] += 0.2 if searched.id == build.id and queries[0] < 2 * len(LABELLED) else 0.1
+        clock[0] += 0.2 if searched.id == build.id and queries[0] < 2 * len(asked) else 0.1
         return await retrieve(searched, query)
 
     monkeypatch.setattr(services.retriever, "retrieve", timed)
     monkeypatch.setattr(gates.time, "perf_counter", lambda: clock[0])
-    report = await report_of(gate, build, LABELLED)
+    report = await report_of(gate, build, asked)
 
     assert report.reasons == ()
     assert report.latency.build_milliseconds == pytest.approx(100)
