@@ -46,11 +46,15 @@ def protected(folder):
         yield server
 
 
+# Refs are read before anything is cloned.
+REFS = pytest.mark.parametrize("corpus", ["folder", "partial clone"], indirect=True)
+
+
 @pytest.fixture(params=["folder", "partial clone", "complete clone"])
-def corpus(request, folder, server):
+def corpus(request, folder):
     if request.param == "complete clone":
         folder._git("config", "uploadpack.allowFilter", "false")
-    return GitCorpus(folder, None if request.param == "folder" else server)
+    return GitCorpus(folder, None if request.param == "folder" else request.getfixturevalue("server"))
 
 
 @pytest.fixture
@@ -88,6 +92,7 @@ async def test_ref_selects_branch_tag_or_commit(corpus, folder, keys_of):
     means="a tag precedes the branch of the same name",
     case="partial clone",
 )
+@REFS
 async def test_branch_precedes_tag_of_same_name(corpus, folder, keys_of):
     folder.write("tagged", LARGE)
     folder.tag("same", folder.commit())
@@ -97,22 +102,21 @@ async def test_branch_precedes_tag_of_same_name(corpus, folder, keys_of):
     assert await keys_of(ref="same") == ["branched", "tagged"]
 
 
-@pytest.mark.parametrize("ref", ["nowhere", "refs/heads/nowhere", "0" * 40, "1" * 40])
-async def test_unknown_ref_names_existing_ones(corpus, folder, keys_of, ref):
+@REFS
+async def test_unknown_ref_names_existing_ones(corpus, folder, keys_of, subtests):
     folder.write("one", LARGE)
-    folder.tag("v1", folder.commit())
+    commit = folder.commit()
+    folder.tag("v1", commit)
 
-    with pytest.raises(Misconfigured, match=r"no branch, tag or commit '.*It has the refs: main, v1\."):
-        await keys_of(ref=ref)
-
-
-async def test_shortened_commit_is_explained(corpus, folder, keys_of):
-    folder.write("one", LARGE)
-
+    for ref in ("nowhere", "refs/heads/nowhere", "0" * 40, "1" * 40):
+        sentence = r"no branch, tag or commit '.*It has the refs: main, v1\."
+        with subtests.test(ref=ref), pytest.raises(Misconfigured, match=sentence):
+            await keys_of(ref=ref)
     with pytest.raises(Misconfigured, match="The id of a commit must be complete"):
-        await keys_of(ref=folder.commit()[:10])
+        await keys_of(ref=commit[:10])
 
 
+@REFS
 async def test_repository_without_commits_is_error(corpus, keys_of):
     with pytest.raises(Misconfigured, match="It has no commits"):
         await keys_of()
@@ -344,19 +348,18 @@ async def test_endless_redirects_are_an_error(folder, server):
     "if False:",
     means="a repository that a server does not have is treated as unavailable",
 )
-@pytest.mark.parametrize(
-    ("status", "kind"), [(403, Misconfigured), (404, Misconfigured), (429, Unavailable), (503, Unavailable)]
-)
-async def test_status_of_server_decides_error(folder, server, status, kind):
-    server.answers["/corpus.git/info/refs"] = (status, {"Retry-After": "7"})
-    source = GitCorpus(folder, server).source()
+async def test_status_of_server_decides_error(folder, server, subtests):
+    for status, kind in ((403, Misconfigured), (404, Misconfigured), (429, Unavailable), (503, Unavailable)):
+        with subtests.test(status=status):
+            server.answers["/corpus.git/info/refs"] = (status, {"Retry-After": "7"})
+            source = GitCorpus(folder, server).source()
 
-    with pytest.raises(Unavailable) as caught:
-        await listed(source)
+            with pytest.raises(Unavailable) as caught:
+                await listed(source)
 
-    assert type(caught.value) is kind
-    assert kind is Misconfigured or caught.value.retry_after.total_seconds() == 7
-    await source.aclose()
+            assert type(caught.value) is kind
+            assert kind is Misconfigured or caught.value.retry_after.total_seconds() == 7
+            await source.aclose()
 
 
 @guards(
@@ -364,21 +367,21 @@ async def test_status_of_server_decides_error(folder, server, status, kind):
     "shutil.rmtree(self.path, ignore_errors=True)",
     "pass",
     means="the files of a failed download remain",
-    case="1000",
 )
-@pytest.mark.parametrize("size", [0, 10, 100, 1_000, 3_000])
-async def test_cut_connection_is_error_without_leftovers(folder, server, temporary, size):
+async def test_cut_connection_is_error_without_leftovers(folder, server, temporary, subtests):
     for number in range(300):
         folder.write(f"{number}", b"%d" % number)
     folder.commit()
-    server.cut_after = size
-    source = GitCorpus(folder, server).source()
+    for size in (0, 10, 100, 1_000, 3_000):
+        with subtests.test(size=size):
+            server.cut_after = size
+            source = GitCorpus(folder, server).source()
 
-    with pytest.raises(Unavailable):
-        await listed(source)
+            with pytest.raises(Unavailable):
+                await listed(source)
 
-    assert list(temporary.iterdir()) == []
-    await source.aclose()
+            assert list(temporary.iterdir()) == []
+            await source.aclose()
 
 
 async def test_other_content_than_git_is_error(folder, server):
@@ -439,12 +442,12 @@ async def test_first_sync_needs_few_requests(folder, server):
     means="a changed file is fetched together with unchanged ones",
 )
 async def test_single_changes_are_fetched_alone(folder, server):
-    for number in range(600):
+    for number in range(60):
         folder.write(f"{number:04}", LARGE + b"%d" % number)
     folder.commit()
     source = GitCorpus(folder, server).source()
 
-    changed = (await listed(source))[::100]
+    changed = (await listed(source))[::10]
     for entry in changed:
         await source.fetch(entry, max_bytes=10_000)
 

@@ -34,9 +34,14 @@ class GitFolder:
         self.folder = folder
         self.files = dict[bytes, tuple[str, bytes]]()  # mode and content by path
         self._branches = set[str]()
-        self._git("init", "--quiet", "--bare", "--initial-branch=main", str(folder), here=folder.parent)
-        for name, value in (("uploadpack.allowFilter", str(partial).lower()), ("http.receivepack", "false")):
-            self._git("config", name, value)
+        # Everything that `git init` and `git config` would write and git reads, without their processes.
+        for name in ("objects", "refs"):
+            (folder / name).mkdir(parents=True)
+        (folder / "HEAD").write_text("ref: refs/heads/main\n")
+        (folder / "config").write_text(
+            "[core]\n\tbare = true\n\trepositoryformatversion = 0\n[http]\n\treceivepack = false\n"
+            f"[uploadpack]\n\tallowFilter = {str(partial).lower()}\n"
+        )
 
     def write(self, path: str | bytes, content: bytes, mode: str = "100644") -> None:
         """Change a file in the next commit."""
@@ -57,7 +62,7 @@ class GitFolder:
                 stream += [f"M {mode} inline ".encode() + path + f"\ndata {len(content)}\n".encode(), content, b"\n"]
         self._git("fast-import", "--quiet", data=b"".join(stream))
         self._branches.add(branch)
-        return self._git("rev-parse", f"refs/heads/{branch}")
+        return (self.folder / "refs" / "heads" / branch).read_text().strip()
 
     def tag(self, name: str, commit: str) -> None:
         self._git("tag", "-a", "-m", "tagged", name, commit)
@@ -65,9 +70,9 @@ class GitFolder:
     def delete_branch(self, name: str) -> None:
         self._git("update-ref", "-d", f"refs/heads/{name}")
 
-    def _git(self, *arguments: str, data: bytes = b"", here: Path | None = None) -> str:
+    def _git(self, *arguments: str, data: bytes = b"") -> str:
         run = subprocess.run(
-            ["git", *arguments], cwd=here or self.folder, input=data, capture_output=True, check=True, env=_ENVIRONMENT
+            ["git", *arguments], cwd=self.folder, input=data, capture_output=True, check=True, env=_ENVIRONMENT
         )
         return run.stdout.decode().strip()
 
@@ -90,6 +95,7 @@ class GitServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # a body would wait 40 ms for the acknowledgement of its headers
 
             def do_GET(self) -> None:
                 owner._answer(self)
