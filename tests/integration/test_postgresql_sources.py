@@ -16,17 +16,24 @@ from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavaila
 from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
 from shared.sources.source import Entry
-from tests.support.corpora import PASSWORD, READER, TableCorpus, database, listed
+from tests.support.corpora import PASSWORD, READER, TableCorpus, database, listed, renew
 from tests.support.planted import guards
 from tests.support.waiting import eventually
 
 LOGIN = {"username": READER, "password": PASSWORD}
 
 
+@pytest.fixture(scope="module")
+async def empty_database(settings):
+    async with database(settings.database_url.get_secret_value()) as made:
+        yield made
+
+
 @pytest.fixture
-async def corpus(settings):
-    async with database(settings.database_url.get_secret_value()) as (url, owner):
-        yield TableCorpus(url, owner, table="article")
+async def corpus(empty_database):
+    url, owner = empty_database
+    await renew(owner)
+    return TableCorpus(url, owner, table="article")
 
 
 @pytest.fixture
@@ -132,49 +139,42 @@ async def test_hash_covers_used_columns_only(corpus, open_source):
     "SET LOCAL timezone = 'UTC';\n",
     "",
     means="a version depends on the time zone of the role",
-    case="timezone = 'Asia/Tokyo'",
 )
 @guards(
     "shared/sources/postgres/session.sql",
     "SET LOCAL extra_float_digits = 1;\n",
     "",
     means="a version depends on the role's number of digits",
-    case="extra_float_digits = 0",
 )
 @guards(
     "shared/sources/postgres/session.sql",
     "SET LOCAL intervalstyle = 'iso_8601';\n",
     "",
     means="a version depends on the role's format of intervals",
-    case="intervalstyle = 'sql_standard'",
 )
 @guards(
     "shared/sources/postgres/session.sql",
     "SET LOCAL bytea_output = 'hex';\n",
     "",
     means="a version depends on the role's format of bytes",
-    case="bytea_output = 'escape'",
 )
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "timezone = 'Asia/Tokyo'",
-        "datestyle = 'German'",
-        "intervalstyle = 'sql_standard'",
-        "extra_float_digits = 0",
-        "bytea_output = 'escape'",
-    ],
-)
-async def test_version_does_not_depend_on_settings_of_role(corpus, open_source, setting):
+async def test_version_does_not_depend_on_settings_of_role(corpus, open_source, subtests):
     columns = "id int, body text, at timestamptz, took interval, size float8, seal bytea"
     at = datetime(2026, 3, 1, tzinfo=UTC)
     await make(corpus, columns, (1, "text", at, timedelta(hours=30), 0.1 + 0.2, b"\xff"))
     options = {"table": "thing", "id": "id", "metadata": "at, took, size, seal"}
     before = await listed(open_source(**options))
 
-    await corpus.owner.execute(f"ALTER ROLE {READER} SET {setting}")
-
-    assert await listed(open_source(**options)) == before
+    for setting in (
+        "timezone = 'Asia/Tokyo'",
+        "datestyle = 'German'",
+        "intervalstyle = 'sql_standard'",
+        "extra_float_digits = 0",
+        "bytea_output = 'escape'",
+    ):
+        with subtests.test(setting=setting):
+            await corpus.owner.execute(f"ALTER ROLE {READER} RESET ALL; ALTER ROLE {READER} SET {setting}")
+            assert await listed(open_source(**options)) == before
 
 
 @guards(
@@ -265,9 +265,8 @@ async def test_null_text_is_empty(corpus, open_source):
     assert (await source.fetch(entry, max_bytes=10)).content == b""
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+async def test_unknown_column_names_existing_ones(corpus, open_source, subtests):
+    for options in (
         {"id": "idd"},
         {"text": "bodi"},
         {"title": "x"},
@@ -275,21 +274,18 @@ async def test_null_text_is_empty(corpus, open_source):
         {"metadata": "key, x"},
         {"id": 'key" --'},
         {"id": "KEY"},
-    ],
-)
-async def test_unknown_column_names_existing_ones(corpus, open_source, options):
-    with pytest.raises(Misconfigured, match=r"no column .* which the option .* names\. The columns are: key, body\."):
-        await listed(open_source(**options))
+    ):
+        sentence = r"no column .* which the option .* names\. The columns are: key, body\."
+        with subtests.test(options=options), pytest.raises(Misconfigured, match=sentence):
+            await listed(open_source(**options))
 
 
-@pytest.mark.parametrize(
-    "table", ["missing", 'article"; DROP TABLE article; --', "article a", "public.article", "(SELECT 1)"]
-)
-async def test_table_name_is_never_sql(corpus, open_source, table):
-    with pytest.raises(Misconfigured, match="does not exist"):
-        await listed(open_source(table=table))
-
-    assert await corpus.owner.fetchval("SELECT count(*) FROM article") == 0
+async def test_table_name_is_never_sql(corpus, open_source, subtests):
+    for table in ("missing", 'article"; DROP TABLE article; --', "article a", "public.article", "(SELECT 1)"):
+        with subtests.test(table=table):
+            with pytest.raises(Misconfigured, match="does not exist"):
+                await listed(open_source(table=table))
+            assert await corpus.owner.fetchval("SELECT count(*) FROM article") == 0
 
 
 @guards(
@@ -313,9 +309,12 @@ async def test_quotes_in_names_are_part_of_names(corpus, open_source):
 
 
 @guards("shared/sources/postgres/connection.py", "readonly=True", "readonly=False", means="a query may write")
-@pytest.mark.parametrize(
-    "query",
-    [
+async def test_query_other_than_one_reading_select_is_refused(corpus, open_source, subtests):
+    await corpus.write({"a": "text"})
+    await corpus.owner.execute(
+        f"GRANT ALL ON article TO {READER}; CREATE SEQUENCE numbers; GRANT ALL ON numbers TO {READER}"
+    )
+    for query in (
         "SELECT key, body FROM article; DROP TABLE article",
         "DELETE FROM article RETURNING key, body",
         "WITH gone AS (DELETE FROM article RETURNING *) SELECT key, body FROM gone",
@@ -329,18 +328,11 @@ async def test_quotes_in_names_are_part_of_names(corpus, open_source):
         "SHOW server_version",
         ";",
         "nonsense",
-    ],
-)
-async def test_query_other_than_one_reading_select_is_refused(corpus, open_source, query):
-    await corpus.write({"a": "text"})
-    await corpus.owner.execute(
-        f"GRANT ALL ON article TO {READER}; CREATE SEQUENCE numbers; GRANT ALL ON numbers TO {READER}"
-    )
-
-    with pytest.raises(Misconfigured):
-        await listed(open_source(table=None, query=query))
-
-    assert await corpus.owner.fetchval("SELECT count(*) FROM article") == 1
+    ):
+        with subtests.test(query=query):
+            with pytest.raises(Misconfigured):
+                await listed(open_source(table=None, query=query))
+            assert await corpus.owner.fetchval("SELECT count(*) FROM article") == 1
 
 
 @pytest.mark.parametrize(

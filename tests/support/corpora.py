@@ -20,6 +20,7 @@ from shared.sources.source import Entry, Source
 from tests.support.git_server import GitFolder, GitServer
 
 READER, PASSWORD = "reader", "a password: of/the?reader"
+_TABLE = f"CREATE TABLE article (key text PRIMARY KEY, body text); GRANT SELECT ON article TO {READER};"
 
 
 async def listed(source: Source, after: str = "") -> list[Entry]:
@@ -113,13 +114,12 @@ async def database(url: str) -> AsyncIterator[tuple[str, asyncpg.Connection]]:
     server = await asyncpg.connect(url)
     await server.execute(f"CREATE DATABASE {name}")
     other = f"{url.rpartition('/')[0]}/{name}"
-    owner = await asyncpg.connect(other)
+    owner = await asyncpg.connect(other, statement_cache_size=0)  # tests give tables of the same name other types
     try:
         await owner.execute(f"""
             DROP ROLE IF EXISTS {READER};
             CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}';
-            CREATE TABLE article (key text PRIMARY KEY, body text);
-            GRANT SELECT ON article TO {READER};
+            {_TABLE}
         """)
         yield other, owner
     finally:
@@ -127,3 +127,18 @@ async def database(url: str) -> AsyncIterator[tuple[str, asyncpg.Connection]]:
         await server.execute(f"DROP DATABASE {name} WITH (FORCE)")
         await server.execute(f"DROP ROLE {READER}")
         await server.close()
+
+
+async def renew(owner: asyncpg.Connection) -> None:
+    """Make a database of `database` as new, which takes a tenth of the time of another one."""
+    await owner.execute(f"""
+        SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '{READER}';
+        DO $$ DECLARE name text; BEGIN
+            FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)' LOOP
+                EXECUTE format('DROP SCHEMA %I CASCADE', name);
+            END LOOP;
+        END $$;
+        CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC;
+        ALTER ROLE {READER} RESET ALL;
+        {_TABLE}
+    """)
