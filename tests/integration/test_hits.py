@@ -7,17 +7,19 @@ from shared.ingest.index.stage import index_batch
 from shared.query.retrieve import CHANNELS, ChannelHits, Query, fuse
 from shared.query.retrieve.channels import ChannelQuery, full_bm25, limit_of, search_of
 from shared.vectors.filters import caller_conditions, visible_points
+from tests.conftest import Library
 from tests.integration.test_interleavings import NINE, SEVEN, accepted_of
 from tests.integration.test_stages import TWO_SECTIONS, points
 from tests.support.api import work
+from tests.support.emptying import Shared
 
 USER_QUESTION = "opening hours of the port please"
 QUERIES = ("What is about alpha number?", USER_QUESTION, "When does the harbour open?", "beta7 is about")
 
 
-@pytest.fixture
-async def collection(services, library, provider):
+async def fill(services):
     """Index generated, given and accepted questions, a chunk visible in two versions, and a hidden edit."""
+    library = Library(services)
     edited = await library.add(TWO_SECTIONS, "a.md", metadata={"edition": 1})
     await library.add(SEVEN, "b.md", questions=["When does the harbour open?", "What opens at seven?"])
     await work(services)
@@ -31,6 +33,20 @@ async def collection(services, library, provider):
     hidden = await points(services, library, hidden=True, document_id=str(edited.id))
     await services.index.show(collection.location, list(hidden))
     return collection
+
+
+INDEXED = Shared(fill)
+
+
+@pytest.fixture
+async def collection(session_services, provider):
+    return await INDEXED.of(session_services)
+
+
+@pytest.fixture
+def services(session_services, collection):
+    """Return services over the collection, which all tests of this file read."""
+    return session_services
 
 
 async def by_payload(services, collection, query):

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
+from tests.support.emptying import Shared
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 PAY = {
@@ -19,14 +20,23 @@ QUESTION = {"role": "user", "content": "How many days of leave has everybody?"}
 ANSWER = "The documents say so [1]."
 
 
-@pytest.fixture
-async def indexed(client, services, provider):
-    """Index two documents and reset the provider's counters."""
-    for body in (LEAVE, PAY):
-        reply = await client.post("/v1/documents", json=body | {"collection": "handbook"})
-        reply.raise_for_status()
+async def fill(services):
+    async with calling(services.settings, services) as client:
+        for body in (LEAVE, PAY):
+            reply = await client.post("/v1/documents", json=body | {"collection": "handbook"})
+            reply.raise_for_status()
     await work(services)
+
+
+HANDBOOK = Shared(fill)
+
+
+@pytest.fixture
+async def services(session_services, provider):
+    """Return services over a collection with two documents, whose provider has counted no calls."""
+    await HANDBOOK.of(session_services)
     provider.reset()
+    return session_services
 
 
 async def complete(client, *messages, **more):
@@ -44,7 +54,7 @@ async def chunks_of(client, **more):
     return [orjson.loads(line.removeprefix("data: ")) for line in data]
 
 
-async def test_openai_client_lists_models_completes_and_streams(client, indexed, services, settings):
+async def test_openai_client_lists_models_completes_and_streams(client, services, settings):
     async with serving(settings, services) as served:
         url = f"{served.base_url}/v1"
 
@@ -89,7 +99,7 @@ async def test_openai_client_lists_models_completes_and_streams(client, indexed,
         assert usage.usage.total_tokens > 0
 
 
-async def test_open_webui_stream_contains_source_annotations(client, indexed):
+async def test_open_webui_stream_contains_source_annotations(client):
     """Open WebUI sends extra fields and reads `delta.annotations` as the sources [1], [2] and so on."""
     sent = {"chat_id": "c", "id": "m", "session_id": "s", "background_tasks": {"title_generation": True}, "tools": []}
     chunks = await chunks_of(client, stream_options={"include_usage": False}, metadata=None, **sent)
@@ -103,7 +113,7 @@ async def test_open_webui_stream_contains_source_annotations(client, indexed):
     assert len({chunk["id"] for chunk in chunks}) == 1
 
 
-async def test_chat_history_is_condensed_into_one_question(client, indexed, provider):
+async def test_chat_history_is_condensed_into_one_question(client, provider):
     provider.script(condensed="When is the salary paid?")
     history = [
         {"role": "system", "content": "Be brief."},
@@ -131,7 +141,7 @@ async def test_chat_history_is_condensed_into_one_question(client, indexed, prov
     assert provider.stats()["calls"] == 3  # there is no history to condense
 
 
-async def test_extractive_server_uses_only_the_last_message(client, indexed, settings, provider):
+async def test_extractive_server_uses_only_the_last_message(client, settings, provider):
     async with calling(settings.model_copy(update={"answering": "extractive"})) as quoting:
         before = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
         reply = (await complete(quoting, *before, QUESTION)).json()
@@ -155,7 +165,7 @@ REFUSED = [
 ]
 
 
-async def test_invalid_chat_request_is_rejected_without_provider_calls(client, indexed, provider):
+async def test_invalid_chat_request_is_rejected_without_provider_calls(client, provider):
     for change, param in REFUSED:
         reply = await client.post("/v1/chat/completions", json={"model": "handbook", "messages": [QUESTION]} | change)
 
@@ -165,7 +175,7 @@ async def test_invalid_chat_request_is_rejected_without_provider_calls(client, i
     assert provider.stats()["embeddings"] == provider.stats()["calls"] == 0
 
 
-async def test_errors_of_openai_routes_have_openai_shape(client, indexed, settings, services, provider):
+async def test_errors_of_openai_routes_have_openai_shape(client, settings, services, provider):
     provider.script(down=True)
     before = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, QUESTION]
     reply = await complete(client, *before)
@@ -181,7 +191,7 @@ async def test_errors_of_openai_routes_have_openai_shape(client, indexed, settin
         assert (await keyed.get("/v1/models", headers={"x-api-key": KEYS["bob"]})).status_code == 200
 
 
-async def test_error_during_stream_is_last_message(client, indexed, provider):
+async def test_error_during_stream_is_last_message(client, provider):
     provider.script(status=400)
 
     reply = await complete(client, stream=True)

@@ -15,7 +15,9 @@ from shared.domain.keys import KeyLimits
 from shared.domain.usage import Usage
 from shared.query import metering
 from shared.settings import TenantLimits
+from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.emptying import Shared
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -33,13 +35,25 @@ CHAT = {
 COMPARED = {"questions": ["How much leave?"], "texts": [{"text": "Thirty days of leave."}]}
 
 
+async def fill(services):
+    for tenant in ("alice", "bob"):
+        await Library(services, tenant).add("# Leave\n\nEverybody has thirty days of leave a year.")
+    await work(services)
+
+
+DOCUMENTS = Shared(fill, emptied=("api_keys", "accepted_questions"))
+
+
 @pytest.fixture
-async def client(services, settings, provider):
+async def services(session_services, provider):
+    """Return services over a document of each tenant, without keys, feedback or used budgets."""
+    await DOCUMENTS.of(session_services)
+    return session_services
+
+
+@pytest.fixture
+async def client(services, settings):
     async with calling(with_keys(settings), services) as client:
-        for headers in (ALICE, BOB):
-            body = {"text": "# Leave\n\nEverybody has thirty days of leave a year."}
-            assert (await client.post("/v1/documents", json=body, headers=headers)).status_code == 202
-        await work(services)
         yield client
 
 

@@ -12,19 +12,29 @@ import pytest
 from pydantic import SecretStr
 
 from api.schemas.asked import AskedQuestionPage
+from tests.conftest import Library
 from tests.support.api import calling, events_of, work
+from tests.support.emptying import Shared
 from tests.support.proxy import Fault, Link
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers.scheduler import forget_queries
 
-LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
 QUESTION = {"question": "How many days of leave has everybody?"}
 
 
-@pytest.fixture
-async def indexed(client, services):
-    await client.post("/v1/documents", json=LEAVE)
+async def fill(services):
+    await Library(services).add("# Leave\n\nEverybody has thirty days of leave a year.", "leave.md")
     await work(services)
+
+
+DOCUMENT = Shared(fill, emptied=("queries", "accepted_questions"))
+
+
+@pytest.fixture
+async def services(session_services, provider):
+    """Return services over a document, without logged queries and feedback."""
+    await DOCUMENT.of(session_services)
+    return session_services
 
 
 async def logged(services):
@@ -33,7 +43,7 @@ async def logged(services):
         return {str(row.id): (row.tenant, row.question, [str(chunk) for chunk in row.chunk_ids]) for row in found}
 
 
-async def test_query_is_logged_with_returned_id_and_chunks(client, indexed, services):
+async def test_query_is_logged_with_returned_id_and_chunks(client, services):
     for route in ("retrieve", "query"):
         reply = (await client.post(f"/v1/{route}", json=QUESTION)).json()
 
@@ -43,7 +53,7 @@ async def test_query_is_logged_with_returned_id_and_chunks(client, indexed, serv
     assert len(await logged(services)) == 2
 
 
-async def test_unlogged_query_has_no_id(client, indexed, services):
+async def test_unlogged_query_has_no_id(client, services):
     reply = (await client.post("/v1/retrieve", json=QUESTION | {"record": False})).json()
 
     assert reply["chunks"]
@@ -51,7 +61,7 @@ async def test_unlogged_query_has_no_id(client, indexed, services):
     assert await logged(services) == {}
 
 
-async def test_stream_events_contain_query_id(client, indexed, services):
+async def test_stream_events_contain_query_id(client, services):
     streamed = await client.post("/v1/query", json=QUESTION | {"stream": True})
 
     data_of = {name: data for name, data in [event async for event in events_of(streamed)] if name != "token"}
@@ -59,7 +69,7 @@ async def test_stream_events_contain_query_id(client, indexed, services):
     assert [data_of[event]["metadata"]["query_id"] for event in ("retrieved", "done")] == [name, name]
 
 
-async def test_concurrent_queries_are_logged_separately(client, indexed, services):
+async def test_concurrent_queries_are_logged_separately(client, services):
     bodies = [{"question": f"How many days of leave has person {n}?"} for n in range(10)]
     replies = await asyncio.gather(*(client.post("/v1/retrieve", json=body) for body in bodies))
 
@@ -74,7 +84,7 @@ async def test_query_of_missing_collection_is_not_logged(client, services):
     assert await logged(services) == {}
 
 
-async def test_zero_retention_days_disable_query_log(services, settings, indexed):
+async def test_zero_retention_days_disable_query_log(services, settings):
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as client:
         reply = (await client.post("/v1/retrieve", json=QUESTION)).json()
 
@@ -92,7 +102,7 @@ async def proxied(settings):
 
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])
-async def test_query_during_ledger_outage_only_lacks_its_id(services, settings, indexed, monkeypatch, mode):
+async def test_query_during_ledger_outage_only_lacks_its_id(services, settings, monkeypatch, mode):
     monkeypatch.setattr(
         "api.access.collection_cache._SECONDS", 600.0
     )  # so that the query needs the ledger only for the log
@@ -115,7 +125,7 @@ async def test_query_during_ledger_outage_only_lacks_its_id(services, settings, 
                 await asyncio.sleep(0.05)
 
 
-async def test_expired_queries_are_deleted(client, indexed, services, monkeypatch):
+async def test_expired_queries_are_deleted(client, services, monkeypatch):
     monkeypatch.setattr("shared.ledger.feedback.query_log._BATCH_SIZE", 2)
     for _ in range(6):
         await client.post("/v1/retrieve", json=QUESTION)
@@ -138,7 +148,7 @@ async def list_queries(client, **parameters):
     return AskedQuestionPage.model_validate_json(reply.content)
 
 
-async def test_repeated_questions_are_listed_once_with_outcome(client, indexed, settings):
+async def test_repeated_questions_are_listed_once_with_outcome(client, settings):
     await client.post("/v1/retrieve", json=QUESTION)
     again = (await client.post("/v1/retrieve", json={"question": QUESTION["question"].upper()[:-1]})).json()
     await client.post("/v1/retrieve", json={"question": "Who pays for lunch?", "min_score": 1.0})
@@ -172,7 +182,7 @@ async def test_repeated_questions_are_listed_once_with_outcome(client, indexed, 
     assert (await list_queries(client, since=unanswerable.last_at.isoformat())).items == [streamed, unanswerable]
 
 
-async def test_question_list_reports_disabled_query_log(client, services, settings, indexed):
+async def test_question_list_reports_disabled_query_log(client, services, settings):
     await client.post("/v1/retrieve", json=QUESTION)
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as without:
         assert await list_queries(without) == AskedQuestionPage(kept_days=0, items=[], next_cursor=None)

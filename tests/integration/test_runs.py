@@ -13,8 +13,10 @@ from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import Conflict
 from shared.domain.runs import RunKind
 from shared.ledger.feedback.evaluations import EvaluationRequest
-from shared.ledger.runs.run_claims import RunClaims
-from tests.support.api import as_tenant, running, serving, with_keys, work
+from shared.ledger.runs.run_claims import MOST_QUEUED, RunClaims
+from tests.conftest import Library
+from tests.support.api import calling, running, work
+from tests.support.emptying import Shared
 from tests.support.planted import guards
 from tests.support.waiting import eventually
 from workers.loop import WorkerLoop
@@ -50,11 +52,19 @@ async def shown(services, run, tenant="default"):
     return await services.ledger.evaluations.run_of(tenant, "default", run)
 
 
-@pytest.fixture
-async def indexed(services, library, provider):
-    """Index a document that answers `QUESTION`."""
-    await library.add("Herons nest in the reeds of the lake.", "herons")
+async def fill(services):
+    await Library(services).add("Herons nest in the reeds of the lake.", "herons", questions=[QUESTION["question"]])
     await work(services)
+
+
+INDEXED = Shared(fill, emptied=("runs", "evaluations", "labelled_sets"))
+
+
+@pytest.fixture
+async def services(session_services, provider):
+    """Return services over a document that answers `QUESTION`, without runs."""
+    await INDEXED.of(session_services)
+    return session_services
 
 
 # --- claims ---
@@ -68,7 +78,7 @@ async def test_run_is_claimed_by_one_of_two_workers(services):
 
 
 async def test_tenant_with_many_runs_does_not_delay_another(services):
-    many = [await queue(services, "alice") for _ in range(20)]
+    many = [await queue(services, "alice") for _ in range(4)]
     one = await queue(services, "bob")
     claimed = [await services.ledger.runs.claim(KINDS) for _ in range(4)]
     assert [claim and claim.id for claim in claimed] == [many[0], one, many[1], None]
@@ -88,7 +98,7 @@ async def test_claims_of_all_tenants_are_limited(services):
 
 
 async def test_queue_of_tenant_is_limited(services):
-    for _ in range(20):
+    for _ in range(MOST_QUEUED):
         await queue(services, "alice")
     with pytest.raises(Conflict, match="This tenant has 20 queued evaluations"):
         await queue(services, "alice", "other")
@@ -157,7 +167,7 @@ async def test_run_of_previous_release_that_was_interrupted_failed(services):
 # --- workers ---
 
 
-async def test_run_fails_after_three_lost_workers(services, indexed):
+async def test_run_fails_after_three_lost_workers(services):
     run = await queue(services)
     for lost in range(3):
         assert (await services.ledger.runs.claim(KINDS)).lost_leases == lost
@@ -168,7 +178,7 @@ async def test_run_fails_after_three_lost_workers(services, indexed):
     assert (await execute(services, "SELECT count(*) FROM runs")).scalar_one() == 0
 
 
-async def test_stopping_worker_releases_run_for_another(services, indexed, provider):
+async def test_stopping_worker_releases_run_for_another(services, provider):
     run = await queue(services)
     provider.script(embedding_latency_seconds=30)
     async with running(services):
@@ -188,7 +198,7 @@ async def test_stopping_worker_releases_run_for_another(services, indexed, provi
     "        if False:",
     means="a run that is claimed while its worker stops is not released",
 )
-async def test_run_claimed_during_stop_is_released(services, indexed):
+async def test_run_claimed_during_stop_is_released(services):
     run = await queue(services)
     runner = services.make_runner()
     async with services.database.begin() as connection:
@@ -205,7 +215,7 @@ async def test_run_claimed_during_stop_is_released(services, indexed):
     assert (await shown(services, run)).state == "queued"
 
 
-async def test_deleted_run_stops_its_worker(services, indexed, provider):
+async def test_deleted_run_stops_its_worker(services, provider):
     run = await queue(services)
     provider.script(embedding_latency_seconds=30)
     async with running(services) as runner:
@@ -215,7 +225,7 @@ async def test_deleted_run_stops_its_worker(services, indexed, provider):
         await eventually(lambda: runner.claimed == 0)
 
 
-async def test_two_runners_do_every_run_once(services, indexed, provider):
+async def test_two_runners_do_every_run_once(services, provider):
     runs = [await queue(services) for _ in range(6)]
     provider.reset()
     async with running(services), running(services):
@@ -224,7 +234,7 @@ async def test_two_runners_do_every_run_once(services, indexed, provider):
     assert provider.stats()["embedded_inputs"] == len(runs)
 
 
-async def test_woken_worker_finishes_run(services, settings, indexed):
+async def test_woken_worker_finishes_run(services, settings):
     run = await queue(services)
     loop = await asyncio.to_thread(WorkerLoop, "index", settings)
     app = celery_app(settings.redis_url.get_secret_value())
@@ -260,37 +270,35 @@ async def _is_blocked(services):
 # --- the API ---
 
 
-async def test_restart_of_api_loses_no_run(services, settings, indexed):
-    async with serving(settings, services) as api:
+async def test_restart_of_api_loses_no_run(services, settings):
+    async with calling(settings, services) as api:
         started = await api.post(RUNS, json={"questions": [QUESTION], "strategies": ["text"]})
         assert (started.status_code, started.json()["state"]) == (202, "queued")
-    async with serving(settings, services) as api, running(services):
+    async with calling(settings, services) as api, running(services):
         run = started.json()["id"]
         await eventually(lambda: _is(services, run, "done"))
         assert (await api.get(f"{RUNS}/{run}")).json()["results"]["rows"][0]["strategy"] == "text"
 
 
-async def test_changed_set_does_not_change_queued_run(services, settings, indexed):
-    async with serving(settings, services) as api:
-        await api.put(SET, json={"questions": [QUESTION]})
-        started = (await api.post(RUNS, json={"labelled_set": "birds", "strategies": ["text"]})).json()
-        await api.put(SET, json={"questions": [QUESTION | {"question": "What lives in the lake?"}]})
-        async with running(services):
-            await eventually(lambda: _is(services, started["id"], "done"))
-        done = (await api.get(f"{RUNS}/{started['id']}")).json()
+async def test_changed_set_does_not_change_queued_run(services, client):
+    await client.put(SET, json={"questions": [QUESTION]})
+    started = (await client.post(RUNS, json={"labelled_set": "birds", "strategies": ["text"]})).json()
+    await client.put(SET, json={"questions": [QUESTION | {"question": "What lives in the lake?"}]})
+    async with running(services):
+        await eventually(lambda: _is(services, started["id"], "done"))
+    done = (await client.get(f"{RUNS}/{started['id']}")).json()
     assert list(done["results"]["per_query"]["text"]) == [QUESTION["question"]]
 
 
-async def test_excess_queued_runs_are_refused(services, settings, provider, library):
-    async with serving(with_keys(settings), services) as api:
-        body = {"text": "Herons nest in reeds.", "external_id": "herons"}
-        await api.post("/v1/documents", json=body, headers=as_tenant("alice"))
-        sent = {"questions": [QUESTION], "strategies": ["text"]}
-        replies = [await api.post(RUNS, json=sent, headers=as_tenant("alice")) for _ in range(21)]
-    assert [reply.status_code for reply in replies] == [202] * 20 + [409]
-    assert replies[-1].json()["detail"].startswith("This tenant has 20 queued evaluations")
+async def test_excess_queued_runs_are_refused(services, client):
+    for _ in range(MOST_QUEUED):
+        await queue(services)
+
+    reply = await client.post(RUNS, json={"questions": [QUESTION], "strategies": ["text"]})
+
+    assert reply.status_code == 409
+    assert reply.json()["detail"].startswith("This tenant has 20 queued evaluations")
 
 
-async def test_unknown_run_is_not_found(services, settings, indexed):
-    async with serving(settings, services) as api:
-        assert (await api.delete(f"{RUNS}/{uuid4()}")).status_code == 404
+async def test_unknown_run_is_not_found(client):
+    assert (await client.delete(f"{RUNS}/{uuid4()}")).status_code == 404
