@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -26,6 +27,8 @@ from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
 from tests.support.waiting import TIMEOUT_SECONDS
 
+# Of a client of plain HTTP: loading certificates takes longer than many tests.
+WITHOUT_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789" for tenant in ("alice", "bob")}
 
 
@@ -69,10 +72,8 @@ async def serving(settings: Settings, services: AllServices | None = None) -> As
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         address = f"http://127.0.0.1:{port}"
-        # Plain HTTP needs no certificates, and loading them takes longer than many tests.
-        without_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         async with httpx.AsyncClient(
-            base_url=address, trust_env=False, verify=without_certificates, timeout=TIMEOUT_SECONDS
+            base_url=address, trust_env=False, verify=WITHOUT_CERTIFICATES, timeout=TIMEOUT_SECONDS
         ) as client:
             yield client
     finally:
@@ -81,11 +82,27 @@ async def serving(settings: Settings, services: AllServices | None = None) -> As
         await task
 
 
-async def work(services: AllServices, *stages: str) -> None:
-    """Do all due work of the stages, or of every stage, as the workers do.
+class _Drain(Drain[Any, Any]):
+    """A drain that claims again when its items are settled, or after 0.2 s.
 
-    A worker waits up to 0.2 s before its next claim so that more work can arrive. Here no more work arrives.
+    A worker waits 0.2 s before each claim that may find little, so that more work can arrive. Here no more arrives, and
+    claims without a pause would take longer than the work.
     """
+
+    async def _claim(
+        self, claim: Callable[[], Awaitable[Sequence[Any] | None]], *, alone: bool = False
+    ) -> Sequence[Any]:
+        if self._held and not alone:
+            until = time.monotonic() + 0.2
+            while self._held and time.monotonic() < until:
+                await self._wait_for_slots(until - time.monotonic())
+            if not self._held:
+                return []
+        return await super()._claim(claim, alone=alone)
+
+
+async def work(services: AllServices, *stages: str) -> None:
+    """Do all due work of the stages, or of every stage, as the workers do."""
     settings = services.settings
     limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
     made: dict[str, Callable[[], Stage[Any, Any]]] = {
@@ -95,8 +112,7 @@ async def work(services: AllServices, *stages: str) -> None:
         "index": lambda: index_stage(*services.indexers.values()),
     }
     for stage in stages or ("parse", "index", "generate", "index"):
-        without_wait = replace(made[stage](), linger=timedelta(milliseconds=5))
-        assert not await Drain(without_wait, limits, asyncio.Event()).run()
+        assert not await _Drain(replace(made[stage](), linger=timedelta()), limits, asyncio.Event()).run()
 
 
 @asynccontextmanager
