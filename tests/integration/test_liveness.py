@@ -14,6 +14,7 @@ import pytest
 from embedded.ports import free_port
 from shared.process import liveness, metrics
 from shared.process.liveness import LIVE_SECONDS, Pulse, answering, local_processes
+from tests.support.api import WITHOUT_CERTIFICATES
 from tests.support.deployment import ROOT
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
@@ -175,7 +176,7 @@ def test_read_worker_without_ocr_stays_healthy_and_idle(tmp_path, monkeypatch):
 
 
 def client_without_proxy():
-    return httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS)
+    return httpx.Client(trust_env=False, verify=WITHOUT_CERTIFICATES, timeout=TIMEOUT_SECONDS)
 
 
 def health(*arguments, **variables):

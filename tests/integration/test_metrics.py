@@ -13,7 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.process import metrics
-from tests.support.api import calling, work
+from tests.support.api import WITHOUT_CERTIFICATES, calling, work
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers.scheduler import survey
 
@@ -25,7 +25,7 @@ def value(name, **labels):
 
 
 async def scraped(port):
-    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=WITHOUT_CERTIFICATES, timeout=TIMEOUT_SECONDS) as client:
         reply = await client.get(f"http://127.0.0.1:{port}/metrics")
     return {sample.name for family in text_string_to_metric_families(reply.text) for sample in family.samples}
 

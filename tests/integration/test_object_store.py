@@ -15,7 +15,7 @@ from shared.maintenance.orphans import Orphans
 from shared.settings import load
 from shared.storage.bucket import _PART_BYTES
 from shared.storage.opening import open_uploads
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import WITHOUT_CERTIFICATES, as_tenant, calling, with_keys, work
 from tests.support.pages import settings_of
 from tests.support.proxy import Fault, Link
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -66,7 +66,7 @@ async def test_object_of_deleted_document_is_deleted(client, stored, s3, bucket)
     assert uploaded.status_code == 202
     assert len(objects(s3, bucket)) == 1
 
-    await work(stored)
+    await work(stored, "parse", "index")
     assert await found(client) == ["lamp.md"]
 
     same = await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
@@ -85,7 +85,7 @@ async def test_batch_documents_are_read_from_pack(client, stored, s3, bucket):
     assert reply.content.count(b'"status":202') == 2
     assert len(objects(s3, bucket)) == 1
 
-    await work(stored)
+    await work(stored, "parse", "index")
 
     assert sorted(await found(client)) == ["bell", "lamp"]
 
@@ -97,7 +97,7 @@ async def request_upload(client, **headers):
 
 
 async def send(offer, content):
-    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as browser:
+    async with httpx.AsyncClient(trust_env=False, verify=WITHOUT_CERTIFICATES, timeout=TIMEOUT_SECONDS) as browser:
         reply = await browser.request(offer["method"], offer["url"], headers=offer["headers"], content=content)
         return reply.status_code
 
@@ -110,7 +110,7 @@ async def test_direct_upload_becomes_document_and_cannot_change_it(client, store
     uploaded = await client.post("/v1/documents", json=body)
     assert (uploaded.status_code, uploaded.json()["external_id"]) == (202, "lamp.md")
     await send(offer, b"something else")  # the address remains valid, but the document does not change
-    await work(stored)
+    await work(stored, "parse", "index")
 
     assert await found(client) == ["lamp.md"]
     chunks = await client.get(f"/v1/documents/{uploaded.json()['id']}/chunks")
@@ -198,11 +198,12 @@ async def test_copied_folder_works_as_object_store(services, stored, settings, s
             f"{s3.url}/{bucket.removeprefix('s3://')}/{path.name}",
             content=path.read_bytes(),
             trust_env=False,
+            verify=WITHOUT_CERTIFICATES,
             timeout=TIMEOUT_SECONDS,
         )
 
     async with calling(settings, stored) as client:
-        await work(stored)
+        await work(stored, "parse", "index")
         assert await found(client) == ["lamp.md"]
 
 
@@ -256,7 +257,7 @@ async def test_unavailable_store_delays_but_loses_nothing(*, settings, linked, s
 
         link.change(Fault())
         await stored.database.rows(MAKE_DUE)
-        await work(stored)
+        await work(stored, "parse", "index")
         assert sorted(await found(client)) == ["lamp", "oil", "wick"]
         assert len(objects(s3, bucket)) == 2 or mode == "hole"  # objects delayed by the hole belong to no document
 
