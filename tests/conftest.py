@@ -110,7 +110,8 @@ def provider(provider_process: ScriptedProvider) -> Iterator[ScriptedProvider]:
     """Return the scripted provider with counters at zero and no fault."""
     provider_process.restore()
     yield provider_process
-    provider_process.restore()
+    if provider_process.is_scripted:
+        provider_process.restore()
 
 
 @pytest.fixture(scope="session")

@@ -65,6 +65,7 @@ class ScriptedProvider:
 
     def __init__(self, **script: Any) -> None:
         command = [sys.executable, "-m", "tests.support.provider", "--script", orjson.dumps(script).decode()]
+        self.is_scripted = False  # whether its behaviour has changed since its start or `restore`
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
@@ -91,6 +92,7 @@ class ScriptedProvider:
         )
 
     def script(self, **changes: Any) -> None:
+        self.is_scripted = True
         self._client.post("/script", json=changes).raise_for_status()
 
     def stats(self, containing: str | None = None) -> dict[str, Any]:
@@ -103,6 +105,7 @@ class ScriptedProvider:
 
     def batch_script(self, **changes: Any) -> None:
         """Change the behaviour of the batch API."""
+        self.is_scripted = True
         self._client.post("/batch-script", json=changes).raise_for_status()
 
     def batch_stats(self, containing: str = "") -> dict[str, Any]:
@@ -111,6 +114,7 @@ class ScriptedProvider:
 
     def restore(self) -> None:
         """Reset all counts and faults."""
+        self.is_scripted = False
         self._client.post("/restore").raise_for_status()
 
     def close(self) -> None:

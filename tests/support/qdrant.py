@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from qdrant_client import AsyncQdrantClient
 
 
 def qdrant_client(services) -> AsyncQdrantClient:
-    """Return a client that keeps no connection between requests, so that it need not be closed.
+    """Return a client that keeps no connection between requests, so that it need not be closed."""
+    return _client(services.settings.qdrant_url)
 
-    It loads no certificates, which would take longer than most requests: the engine speaks plain HTTP.
+
+@cache
+def _client(url: str) -> AsyncQdrantClient:
+    """Return the client of a server: a new one takes longer than most requests.
+
+    It loads no certificates, which would take as long again: the engine speaks plain HTTP.
     """
-    return AsyncQdrantClient(url=services.settings.qdrant_url, timeout=60, check_compatibility=False, verify=False)
+    return AsyncQdrantClient(url=url, timeout=60, check_compatibility=False, verify=False)
 
 
 def is_upsert(method, path) -> bool:
