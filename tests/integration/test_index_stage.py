@@ -17,6 +17,7 @@ from shared.ingest.index.stage import index_batch, index_stage
 from shared.ledger import Work
 from shared.vectors.errors import Refusal
 from tests.conftest import Library
+from tests.integration.test_ledger import parsed
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.emptying import use_own_collections
 from tests.support.qdrant import is_upsert, qdrant_client
@@ -29,10 +30,8 @@ async def states(services, table):
 
 
 async def test_worker_with_other_embedding_model_claims_nothing(services, provider, settings):
-    library = Library(services, "alice")
-    for number in range(5):
-        await library.add(f"Text number {number}.", questions=["Which number?"])
-    await work(services, "parse")
+    texts = (f"Text number {number}." for number in range(5))
+    await parsed(services, Library(services, "alice"), *texts, ready_questions=("Which number?",))
 
     other = Work(services.database, worker="other", lease=timedelta(seconds=30), embeddings=["other-model"])
     for suspects in (False, True):
@@ -45,18 +44,22 @@ async def test_worker_with_other_embedding_model_claims_nothing(services, provid
     assert status["unserved"] == [{"embedding_model": settings.embedding_model, "chunks": 5}]
 
     await work(services, "index")
-    assert await states(services, "documents") == [("ready", 5)]
+    assert await states(services, "documents") == [("ready", 1)]
 
 
 async def test_chunks_of_many_collections_share_embedding_requests(services, provider):
-    for number in range(12):
-        await Library(services, f"t{number}").add(f"Text number {number} of a tenant.", questions=["Which number?"])
-    await work(services, "parse")
+    await parsed_of_tenants(services, 4)
 
     await work(services, "index")
 
     assert provider.stats()["embeddings"] <= 2  # one request measures the vector size
-    assert await states(services, "documents") == [("ready", 12)]
+    assert await states(services, "documents") == [("ready", 4)]
+
+
+async def parsed_of_tenants(services, count):
+    for number in range(count):
+        library, text = Library(services, f"t{number}"), f"Text number {number} of a tenant."
+        await parsed(services, library, text, ready_questions=("Which number?",))
 
 
 @pytest.fixture
@@ -82,8 +85,7 @@ def refuse_writes(services, monkeypatch):
 
 
 async def test_vectors_are_kept_while_qdrant_refuses_writes(services, library, provider, refuse_writes):
-    await library.add("The keeper lives alone.", questions=["Who lives alone?"])
-    await work(services, "parse")
+    await parsed(services, library, "The keeper lives alone.", ready_questions=("Who lives alone?",))
     remaining = refuse_writes(4)
 
     await work(services, "index")
@@ -95,8 +97,7 @@ async def test_vectors_are_kept_while_qdrant_refuses_writes(services, library, p
 
 
 async def test_kept_vectors_are_dropped_when_lease_is_lost(services, library, refuse_writes):
-    await library.add("The keeper lives alone.", questions=["Who lives alone?"])
-    await work(services, "parse")
+    await parsed(services, library, "The keeper lives alone.", ready_questions=("Who lives alone?",))
     refuse_writes(1000)
     checks = iter([None, None, LeaseLost()])
 
@@ -114,8 +115,8 @@ async def test_unwritable_collection_does_not_block_others(services, provider, m
     monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(writer, "_HOLD_BESIDE_OTHERS", timedelta(seconds=0.05))
     for tenant in ("refused", "taken"):
-        await Library(services, tenant).add("The keeper lives alone.", questions=["Who lives alone?"])
-    await work(services, "parse")
+        library = Library(services, tenant)
+        await parsed(services, library, "The keeper lives alone.", ready_questions=("Who lives alone?",))
     async with services.database.begin() as connection:
         change = text("UPDATE collections SET index_name = :name WHERE tenant = 'refused'")
         await connection.execute(change, {"name": f"no/such/path-{services.indexer.space}"})
@@ -182,9 +183,7 @@ async def texts_of_points(services, library):
 
 @pytest.mark.parametrize("odd", [("number 17.",), ("number 0.", "number 13.", "number 14.", "number 31.")])
 async def test_rejected_chunk_does_not_fail_others(services, library, provider, upserts, odd):
-    for number in range(32):
-        await library.add(f"Text number {number}.", questions=[])
-    await work(services, "parse")
+    await parsed(services, library, *(f"Text number {number}." for number in range(32)), ready_questions=())
     indexer = replace(services.indexer, embedder=OddEmbedder(services.indexer.embedder, odd))
     batch = await indexer.work.claim_to_index(32)
 
@@ -221,11 +220,10 @@ async def test_partially_written_points_of_dead_chunk_are_deleted(services, libr
         return await send(method, path, body)
 
     monkeypatch.setattr(requests, "send", misnamed)
-    for number in range(7):
-        await library.add(f"Text number {number}.", questions=[])
-    refused = await library.add("The keeper lives alone.", questions=["Who lives alone?"])
+    await parsed(services, library, *(f"Text number {number}." for number in range(7)), ready_questions=())
+    refused = await parsed(services, library, "The keeper lives alone.", ready_questions=("Who lives alone?",))
 
-    await work(services, "parse", "index")
+    await work(services, "index")
 
     (chunk,) = await services.ledger.documents.chunks("default", refused.id)
     assert chunk.state == "dead"
@@ -235,9 +233,7 @@ async def test_partially_written_points_of_dead_chunk_are_deleted(services, libr
 
 async def test_collection_rejecting_all_points_is_abandoned_early(services, library, provider, upserts):
     await collection_with(services, library, "dense")
-    for number in range(32):
-        await library.add(f"Text number {number}.", questions=[])
-    await work(services, "parse")
+    await parsed(services, library, *(f"Text number {number}." for number in range(32)), ready_questions=())
 
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(32))
 
@@ -248,8 +244,6 @@ async def test_collection_rejecting_all_points_is_abandoned_early(services, libr
 
 
 async def test_index_claims_are_limited_by_slots(services, provider):
-    for number in range(12):
-        await Library(services, f"t{number}").add(f"Text number {number} of a tenant.", questions=["Which number?"])
-    await work(services, "parse")
+    await parsed_of_tenants(services, 4)
 
     assert len(await index_stage(services.indexer).claim(2, {})) <= 2

@@ -33,9 +33,9 @@ def new_chunk(words, ordinal=0, ready_questions=None):
     return NewChunk(uuid4(), ordinal, content, key, ready_questions)
 
 
-async def parsed(services, library, *texts, external_id=None, ready_questions=None):
-    """Add a document whose chunks wait for their texts to be indexed."""
-    document = await library.add("unused " + " ".join(texts), external_id)
+async def parsed(services, library, *texts, external_id=None, ready_questions=None, **options):
+    """Add a document whose chunks wait for their texts to be indexed; nothing is parsed."""
+    document = await library.add("unused " + " ".join(texts), external_id, **options)
     (claimed,) = await services.ledger.work.claim_documents(10)
     chunks = [new_chunk(words, number, ready_questions) for number, words in enumerate(texts)]
     assert await services.ledger.work.settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
@@ -468,7 +468,8 @@ async def test_uploads_in_use_are_found_among_many_names(services, library):
     await library.add("one")
     (stored,) = (path.name for path in (services.settings.data_dir / "uploads").glob("??/*"))
 
-    assert await services.ledger.documents.stored_in_use([stored, *(uuid4().hex for _ in range(40_000))]) == {stored}
+    others = (f"{number:032x}" for number in range(40_000))
+    assert await services.ledger.documents.stored_in_use([stored, *others]) == {stored}
 
 
 async def wait_for_lock(services):
