@@ -15,6 +15,7 @@ from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate, generate_stage
+from tests.integration.test_ledger import index_texts, wait_for_lock
 from tests.support.api import work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
@@ -45,10 +46,16 @@ class InterruptedModel:
         return await self.model.complete(request)
 
 
+async def make_searchable(services):
+    """Parse what is due, and record its texts as indexed, which needs neither embeddings nor Qdrant."""
+    await work(services, "parse")
+    await index_texts(services.ledger.work)
+
+
 async def one_chunk(services, library, words=KEEPER):
     """Return a claimed chunk whose questions are due."""
     await library.add(words, "a.md")
-    await work(services, "parse", "index")
+    await make_searchable(services)
     return await claimed(services)
 
 
@@ -82,7 +89,7 @@ async def set_prompt(services, name):
 async def test_questions_are_stored_under_sent_prompt_key(services, library, provider):
     await set_prompt(services, "PROMPT-A")
     await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
+    await make_searchable(services)
     await set_prompt(services, "PROMPT-B")
     await work(services)
     assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [0, 1]
@@ -101,7 +108,7 @@ async def test_return_to_paid_prompt_makes_no_call(services, library, provider):
     await work(services)
     await set_prompt(services, "PROMPT-B")
     await library.add(KEEPER, "b.md")
-    await work(services, "parse", "index")
+    await make_searchable(services)
     await set_prompt(services, "PROMPT-A")
     await work(services)
 
@@ -113,7 +120,7 @@ async def test_chunks_with_equal_keys_are_paid_once(services, library, provider)
     for number, name in enumerate(("PROMPT-A", "PROMPT-B")):
         await set_prompt(services, name)
         await library.add(KEEPER, f"{number}.md")
-        await work(services, "parse", "index")
+        await make_searchable(services)
     await set_prompt(services, "PROMPT-C")
     await work(services)
 
@@ -141,18 +148,6 @@ async def test_interrupted_reply_repair_resumes_with_paid_reply(services, librar
     assert done.prompt_tokens > stored.prompt_tokens
 
 
-async def test_failure_settled_twice_is_counted_once(services, library, provider):
-    provider.script(malformed_containing="lighthouse")
-    chunk = await one_chunk(services, library)
-    interrupted = InterruptedModel(services.generator.model, 2, RateLimited("429"))
-    outcome = await generate(replace(services.generator, model=interrupted), chunk)
-
-    for _ in range(2):
-        await services.ledger.work.settle_generated([outcome])
-
-    assert (await row(services)).calls == 1
-
-
 @pytest.fixture
 def per_question_generator(services):
     """Return a generator that makes one call per question."""
@@ -163,7 +158,7 @@ def per_question_generator(services):
 
 async def test_kill_between_calls_repeats_only_inflight_call(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
+    await make_searchable(services)
     interrupted = InterruptedModel(services.generator.model, 4)
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1, {})
@@ -185,7 +180,7 @@ async def test_kill_between_calls_repeats_only_inflight_call(services, library, 
 
 async def test_edit_between_calls_reuses_paid_replies(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
+    await make_searchable(services)
     interrupted = InterruptedModel(services.generator.model, 3)
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1, {})
@@ -195,7 +190,7 @@ async def test_edit_between_calls_reuses_paid_replies(services, library, provide
     running.cancel()
     await stage.release([chunk.lease])
 
-    await work(services, "parse", "index")
+    await make_searchable(services)
     stage = generate_stage(per_question_generator)
     (again,) = await stage.claim(1, {})
     outcome = await stage.work(again, lambda: None)
@@ -206,7 +201,7 @@ async def test_edit_between_calls_reuses_paid_replies(services, library, provide
 
 async def test_late_replies_are_kept_for_unchanged_content(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
+    await make_searchable(services)
     interrupted = InterruptedModel(services.generator.model, 3, RateLimited("429"))
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1, {})
@@ -216,7 +211,7 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, pr
         await connection.execute(text("DELETE FROM paid_replies"))  # as if no reply had been stored before the edit
     await services.ledger.work.settle_generated([outcome])
 
-    await work(services, "parse", "index")
+    await make_searchable(services)
     stage = generate_stage(per_question_generator)
     (again,) = await stage.claim(1, {})
     outcome = await stage.work(again, lambda: None)
@@ -252,7 +247,7 @@ async def test_retried_dead_letter_repeats_its_calls(services, library, provider
 
 async def test_graceful_stop_keeps_and_counts_paid_replies(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
+    await make_searchable(services)
     interrupted = InterruptedModel(services.generator.model, 3)
     stopping = asyncio.Event()
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=0.05))
@@ -326,9 +321,9 @@ async def test_malformed_replies_of_dead_chunk_are_counted(services, library, pr
 
 
 async def test_rejected_provider_key_pauses_without_using_attempts(services, library, provider):
-    for number in range(5):
+    for number in range(2):
         await library.add(f"{KEEPER} Number {number}.")
-    await work(services, "parse", "index")
+    await make_searchable(services)
     provider.script(status=401)
     await work(services, "generate")
     calls = provider.stats()["calls"]
@@ -347,7 +342,7 @@ async def test_claim_skips_content_claimed_by_other_worker(services, library):
     await library.add("Another text, which is not claimed.", "c.md")
     for name in ("a.md", "b.md"):
         await library.add(KEEPER, name)
-    await work(services, "parse", "index")
+    await make_searchable(services)
     async with services.database.begin() as connection:
         await connection.execute(
             text(
@@ -356,7 +351,7 @@ async def test_claim_skips_content_claimed_by_other_worker(services, library):
             )
         )
         claiming = asyncio.create_task(services.ledger.work.claim_to_generate(10))
-        await asyncio.sleep(0.2)  # the claim waits for this transaction
+        await wait_for_lock(services)
 
     assert [chunk.content.text for chunk in (await claiming).chunks] == ["Another text, which is not claimed."]
 

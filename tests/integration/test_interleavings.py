@@ -23,6 +23,7 @@ from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 from shared.vectors.lifecycle import _INDEXED
+from tests.integration.test_ledger import index_texts
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
 from tests.support.api import work
 from tests.support.planted import guards
@@ -125,8 +126,8 @@ async def test_late_points_of_never_live_version_are_deleted(services, library, 
 
 
 async def test_hidden_points_of_abandoned_edit_are_removed(services, library, provider):
-    await library.add(SEVEN, "a.md")
-    await work(services)
+    await library.add(SEVEN, "a.md", questions=[QUESTION])
+    await work(services, "parse", "index")
     before = await points(services, library)
     await library.add(NINE, "a.md")
     await work(services, "parse")
@@ -162,15 +163,15 @@ async def common_chunk(services):
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the request", "after the request"])
 async def test_document_stays_searchable_during_edit_and_show(services, library, provider, monkeypatch, before):
-    document = await library.add(FIRST, "a.md")
-    await work(services)
+    document = await library.add(FIRST, "a.md", questions=["What is the word of the bay?"])
+    await work(services, "parse", "index")
     await library.add(SECOND, "a.md")
 
     async def edit():
         await library.add(THIRD, "a.md")
 
     during(monkeypatch, services, edit, before=before)
-    await work(services)
+    await work(services, "parse", "index")
     await services.cleaner.clean()
     await work(services, "parse")
     assert await words_found(services, library) == ["beta", "gamma"]
@@ -188,8 +189,8 @@ async def test_document_stays_searchable_during_edit_and_show(services, library,
 
 
 async def test_document_stays_searchable_after_kill_during_show(services, library, provider, monkeypatch):
-    document = await library.add(FIRST, "a.md")
-    await work(services)
+    document = await library.add(FIRST, "a.md", questions=["What is the word of the bay?"])
+    await work(services, "parse", "index")
     await library.add(SECOND, "a.md")
     await work(services, "parse")
     batch = await services.ledger.work.claim_to_index(10)
@@ -408,6 +409,12 @@ async def test_stale_settlement_sends_no_request_to_qdrant(services, library, pr
         await unreachable.aclose()
 
 
+@guards(
+    "shared/ledger/work/settlements.sql",
+    " AND t.leased_by IS NOT NULL\n\n-- part: lost_leases",
+    "\n\n-- part: lost_leases",
+    means="a failure that is settled twice is counted twice",
+)
 async def test_failure_settled_twice_counts_once(services, library):
     ledger, decision = services.ledger.work, Retry(timedelta(seconds=5), "500")
     await library.add("one two three", "a.md")
@@ -418,7 +425,8 @@ async def test_failure_settled_twice_counts_once(services, library):
     assert await run(services, f"SELECT {counts} FROM documents") == [(1, 1)]
 
     await run(services, "UPDATE documents SET due_at = now()")
-    await work(services, "parse", "index")
+    await work(services, "parse")
+    await index_texts(ledger)
     (chunk,) = (await ledger.claim_to_generate(1)).chunks
     for _ in range(2):
         await ledger.settle_generated([FailedAttempt(chunk.lease, decision, Usage(100, 10), 1)])
@@ -473,7 +481,7 @@ async def accepted_of(services, library, words, question):
 
 
 async def test_question_retracted_while_waiting_is_not_found(services, library, provider):
-    await library.add("Everybody has thirty days of leave a year.", "l.md")
+    await library.add("Everybody has thirty days of leave a year.", "l.md", questions=["How much leave is there?"])
     await work(services)
     retract = await accepted(services, library, "vacation allowance please tell")
     await work(services, "index")
@@ -491,7 +499,7 @@ async def test_question_retracted_while_waiting_is_not_found(services, library, 
 
 
 async def test_point_of_question_retracted_during_write_is_deleted(services, library, provider):
-    await library.add("Everybody has thirty days of leave a year.", "l.md")
+    await library.add("Everybody has thirty days of leave a year.", "l.md", questions=["How much leave is there?"])
     await work(services)
     collection = await library.collection()
     retract = await accepted(services, library, "vacation allowance please tell")
