@@ -4,8 +4,6 @@ import asyncio
 import json
 from uuid import UUID
 
-import pytest
-
 from api.schemas.jobs import JobPage, JobView
 from api.schemas.problems import ProblemDetails
 from shared.domain.keys import Scope
@@ -30,7 +28,8 @@ async def open_load(client, headers=None, **body):
 
 
 async def upload(client, name, text=None, *, status=202, **fields):
-    body = {"filename": name, "text": text or f"The {name} tells of the harbour.", **fields}
+    """Upload a document with a question, so that no question is generated unless `questions` is None."""
+    body = {"filename": name, "text": text or f"The {name} tells of the harbour.", "questions": ["Where?"], **fields}
     reply = await client.post("/v1/documents", json=body)
     assert reply.status_code == status, reply.text
     return reply.json()
@@ -46,6 +45,11 @@ async def act(client, job_id, action, status=200):
     reply = await client.post(f"/v1/jobs/{job_id}/{action}")
     assert reply.status_code == status, reply.text
     return reply.json()
+
+
+async def process(services):
+    """Process due documents to their end: their questions are given."""
+    await work(services, "parse", "index")
 
 
 async def settle(services):
@@ -64,7 +68,7 @@ async def test_closed_load_is_done_when_its_documents_are(client, services, prov
     await act(client, job_id, "close")
     await settle(services)
     assert (await shown(client, job_id)).state == "running"
-    await work(services)
+    await process(services)
     await settle(services)
 
     job = await shown(client, job_id)
@@ -75,7 +79,7 @@ async def test_closed_load_is_done_when_its_documents_are(client, services, prov
 async def test_cost_of_job_is_its_calls(client, services, settings, provider):
     job_id = await open_load(client)
     assert (await shown(client, job_id)).cost is None
-    await upload(client, "a.md", job=job_id)
+    await upload(client, "a.md", job=job_id, questions=None)
     await upload(client, "alone.md", "A longer text about something else, which another client uploaded.")
     await work(services)
 
@@ -93,7 +97,7 @@ async def test_cost_of_job_is_its_calls(client, services, settings, provider):
 async def test_load_with_failed_document_is_done_with_errors(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.pdf", BROKEN_PDF, job=job_id)
-    await work(services)
+    await process(services)
     await act(client, job_id, "close")
     await settle(services)
 
@@ -104,7 +108,7 @@ async def test_load_with_failed_document_is_done_with_errors(client, services, p
 async def test_load_of_vanished_client_runs_until_closed(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
-    await work(services)
+    await process(services)
     await settle(services)
 
     job = await shown(client, job_id)
@@ -175,12 +179,12 @@ async def test_form_and_batch_uploads_join_a_load(client, services):
 
 async def test_paused_load_is_not_claimed_at_any_stage(client, services, provider):
     job_id = await open_load(client)
-    await upload(client, "a.md", job=job_id)
+    await upload(client, "a.md", job=job_id, questions=None)
     rows = "SELECT state, due_at FROM documents UNION ALL SELECT state, due_at FROM chunks"
     for stage in ("parse", "index", "generate", "index"):
         due = await run(services, rows)
         await act(client, job_id, "pause")
-        await work(services)
+        await work(services, stage)
         assert (
             await run(services, "SELECT state, due_at FROM documents UNION ALL SELECT state, due_at FROM chunks") == due
         )
@@ -211,7 +215,7 @@ async def test_paused_load_leaves_other_documents_in_work(client, services, prov
     other = await open_load(client)
     await upload(client, "other.md", job=other)
 
-    await work(services)
+    await process(services)
 
     assert (await shown(client, job_id)).documents == {DocumentState.QUEUED: 1}
     assert (await shown(client, other)).documents == {DocumentState.READY: 1}
@@ -234,7 +238,7 @@ async def load_without_questions(client, services, documents=1):
     """Upload documents in a load, whose questions are not generated yet; return the load."""
     job_id = await open_load(client)
     for number in range(documents):
-        await upload(client, f"{number}.md", job=job_id)
+        await upload(client, f"{number}.md", job=job_id, questions=None)
     await work(services, "parse", "index")
     return job_id
 
@@ -245,22 +249,21 @@ async def set_budget(client, limit, **scope):
     return reply.json()
 
 
-@pytest.mark.parametrize("scope", ["tenant", "collection", "job_id"])
-async def test_running_job_names_its_exhausted_budget(client, services, provider, scope):
+async def test_running_job_names_its_exhausted_budget(client, services, provider):
     job_id = await load_without_questions(client, services)
-    of = {} if scope == "tenant" else {scope: {"collection": "default", "job_id": job_id}[scope]}
-    budget = await set_budget(client, 5, **of)
-    await work(services)
+    for scope in ({}, {"collection": "default"}, {"job_id": job_id}):
+        budget = await set_budget(client, 5, **scope)
+        await work(services, "generate")
 
-    job = await shown(client, job_id)
-    assert (job.state, job.pause_reason, str(job.budget_id)) == ("running", "budget", budget["id"])
-    assert job.message.startswith("The total budget of 5 tokens")
-    listed = JobPage.model_validate_json((await client.get("/v1/jobs")).content).items
-    assert [each.pause_reason for each in listed] == ["budget"]
+        job = await shown(client, job_id)
+        assert (job.state, job.pause_reason, str(job.budget_id)) == ("running", "budget", budget["id"]), scope
+        assert job.message.startswith("The total budget of 5 tokens")
+        listed = JobPage.model_validate_json((await client.get("/v1/jobs")).content).items
+        assert [each.pause_reason for each in listed] == ["budget"]
 
-    await set_budget(client, 100_000, **of)
-    job = await shown(client, job_id)
-    assert (job.pause_reason, job.budget_id) == (None, None)
+        await set_budget(client, 100_000, **scope)
+        job = await shown(client, job_id)
+        assert (job.pause_reason, job.budget_id) == (None, None), scope
     await work(services)
     assert (await shown(client, job_id)).documents == {DocumentState.READY: 1}
 
@@ -285,7 +288,7 @@ async def test_job_with_all_questions_is_not_paused(client, services, provider):
 
 
 async def test_running_job_names_failing_provider(client, services, provider):
-    job_id = await load_without_questions(client, services, documents=12)
+    job_id = await load_without_questions(client, services, documents=4)
     assert (await shown(client, job_id)).pause_reason is None
     provider.script(down=True)
 
@@ -313,7 +316,7 @@ async def test_cancelled_load_deletes_queued_documents_and_finishes_others(clien
     job = await shown(client, job_id)
     assert (job.state, job.documents) == ("cancelling", {DocumentState.PARSING: 1})
     await run(services, "UPDATE documents SET due_at = now() WHERE leased_by IS NOT NULL")
-    await work(services)
+    await process(services)
     await settle(services)
 
     job = await shown(client, job_id)
@@ -324,7 +327,7 @@ async def test_cancelled_load_deletes_queued_documents_and_finishes_others(clien
 
 async def test_cancelled_load_keeps_the_version_before_it(client, services, provider):
     await upload(client, "a.md", "The first text about the harbour.")
-    await work(services)
+    await process(services)
     job_id = await open_load(client)
     await upload(client, "a.md", "The second text about the harbour.", job=job_id)
     await act(client, job_id, "cancel", 202)
@@ -337,11 +340,11 @@ async def test_cancelled_load_keeps_the_version_before_it(client, services, prov
 async def test_cancelled_reindex_keeps_documents_that_had_failed(client, services, provider):
     await upload(client, "a.pdf", BROKEN_PDF)
     await upload(client, "b.md")
-    await work(services)
+    await process(services)
     job_id = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
     await act(client, job_id, "cancel", 202)
     await settle(services)
-    await work(services)
+    await process(services)
     await settle(services)
 
     assert (await shown(client, job_id)).state == "cancelled"
@@ -352,7 +355,7 @@ async def test_cancelled_reindex_keeps_documents_that_had_failed(client, service
 async def test_reindex_is_a_job_with_progress(client, services, provider):
     for name in ("a.md", "b.md"):
         await upload(client, name)
-    await work(services)
+    await process(services)
     reply = await client.post("/v1/collections/default/reindex")
     assert (reply.status_code, reply.json()["documents"]) == (202, 2)
     job_id = reply.json()["job_id"]
@@ -361,7 +364,7 @@ async def test_reindex_is_a_job_with_progress(client, services, provider):
     assert (second.status_code, second.json()["job_id"]) == (409, job_id)
     job = await shown(client, job_id)
     assert (job.kind, job.state, job.done, job.total) == ("reindex", "running", 0, 2)
-    await work(services)
+    await process(services)
     await settle(services)
 
     job = await shown(client, job_id)
@@ -373,12 +376,12 @@ async def test_paused_reindex_starts_no_further_documents(client, services, prov
     monkeypatch.setattr("shared.ledger.documents.documents._REINDEX_SLICE", 1)
     for name in ("a.md", "b.md", "c.md"):
         await upload(client, name)
-    await work(services)
+    await process(services)
     job_id = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
     await act(client, job_id, "pause")
 
     assert not await services.ledger.documents.continue_reindex()
-    await work(services)
+    await process(services)
     await settle(services)
     job = await shown(client, job_id)
     assert (job.state, job.done, job.total, job.documents) == ("paused", 0, 3, {DocumentState.QUEUED: 1})
@@ -386,7 +389,7 @@ async def test_paused_reindex_starts_no_further_documents(client, services, prov
     await act(client, job_id, "resume")
     while await services.ledger.documents.continue_reindex():
         pass
-    await work(services)
+    await process(services)
     await settle(services)
     assert (await shown(client, job_id)).state == "done"
 
@@ -404,7 +407,7 @@ async def test_edit_moves_document_out_of_load(client, services):
 
 async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider):
     await upload(client, "a.md")
-    await work(services)
+    await process(services)
     load = await open_load(client)
     reindex = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
     build = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
@@ -434,12 +437,12 @@ async def filled_build(client, services):
     """Fill a build next to the live one with two documents; return it."""
     for name in ("a.md", "b.md"):
         await upload(client, name)
-    await work(services)
+    await process(services)
     started = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
     assert started.status_code == 201, started.text
     while await services.ledger.builds.fill():
         pass
-    await work(services)
+    await process(services)
     return await services.ledger.builds.get("default", "default", 2)
 
 
@@ -485,7 +488,7 @@ async def test_failed_and_cancelled_runs_are_ended_jobs(client, services, librar
 async def ended_load(client, services, name):
     """Return a load with one finished document that ended 91 days ago."""
     job_id = await open_load(client)
-    await upload(client, name, job=job_id)
+    await upload(client, name, job=job_id, questions=None)
     await act(client, job_id, "close")
     await work(services)
     await settle(services)
@@ -506,7 +509,7 @@ async def test_old_jobs_are_deleted_and_costs_remain(client, services, settings,
     assert await run(services, "SELECT * FROM budgets") == []
     assert await services.ledger.costs.sums("default") == costs
     await upload(client, "a.md", "Another text about the harbour.", job=opened)
-    await work(services)
+    await process(services)
     listed = (await client.get("/v1/documents")).json()["items"]
     assert [each["state"] for each in listed] == ["ready", "ready"]
 
@@ -565,7 +568,7 @@ async def test_events_follow_job_to_its_end(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
     await act(client, job_id, "close")
-    await work(services)
+    await process(services)
     await settle(services)
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
