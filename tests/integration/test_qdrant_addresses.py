@@ -31,16 +31,24 @@ async def nodes(settings):
         await link.aclose()
 
 
+@pytest.fixture(scope="module")
+async def collection(settings):
+    """Create the collection, and drop it at the end."""
+    index = Index(settings.qdrant_url)
+    await index.ensure_collection(NAME, 3)
+    yield
+    await index.drop_collection(NAME)
+    await index.aclose()
+
+
 @pytest.fixture
-async def cluster(nodes):
-    """Yield a client of both nodes that starts with the first, and create an empty collection."""
+async def cluster(nodes, collection):
+    """Yield a client of both nodes that starts with the first, and empty the collection."""
     cluster = Index(*(node.url for node in nodes))
     await cluster.ensure_collection(NAME, 3)
+    await cluster._delete(NAME, {})
     assert nodes[1].accepted == 0
     yield cluster
-    for node in nodes:
-        node.change(Fault())
-    await cluster.drop_collection(NAME)
     await cluster.aclose()
 
 
