@@ -60,9 +60,9 @@ async def texts(client, document):
     return (await client.get(f"/v1/documents/{document.id}/text")).text
 
 
-async def try_until_dead(services, worker):
-    """Repeat the attempts at a document without their pauses; return the reason of its dead letter."""
-    for _ in range(9):
+async def try_twice(services, worker):
+    """Try to parse a document twice, without the pause of a retry; return the reason of the last failure."""
+    for _ in range(2):
         await rows(services, "UPDATE documents SET due_at = now() WHERE state = 'queued' RETURNING id")
         await worker.work("parse")
         await services.ledger.hints.reopen()
@@ -87,9 +87,9 @@ async def test_touched_file_still_has_its_bytes(client, services, folder, worker
     await worker.sync(client)
     os.utime(folder / "leave.md", (1, 1))
 
-    await worker.work()
+    await worker.work("parse")
 
-    assert (await document(services)).state is DocumentState.READY
+    assert (await document(services)).state is DocumentState.INDEXING
 
 
 async def test_file_changed_before_parsing_arrives_without_sync(client, services, folder, worker):
@@ -101,12 +101,12 @@ async def test_file_changed_before_parsing_arrives_without_sync(client, services
     waiting = await document(services)
     assert await services.ledger.hints.reopen()
     await worker.run()
-    await worker.work()
+    await worker.work("parse", "index")
 
     assert (waiting.state, waiting.version) == (DocumentState.QUEUED, 1)
     assert "changed or deleted after a sync had read this version" in waiting.error
     current = await document(services)
-    assert (current.state, current.version) == (DocumentState.READY, 2)
+    assert (current.state, current.version) == (DocumentState.SEARCHABLE, 2)
     assert "thirty-two" in await texts(client, current)
     assert await services.ledger.dead_letters.page("default") == []
 
@@ -114,14 +114,15 @@ async def test_file_changed_before_parsing_arrives_without_sync(client, services
 async def test_deleted_file_fails_reindex_and_keeps_answers(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
-    await worker.work()
+    await worker.work("parse", "index")
     (folder / "leave.md").unlink()
     live = await document(services)
 
     await services.ledger.documents.reindex(await services.ledger.collections.get("default", "handbook"))
     while await services.ledger.documents.continue_reindex():
         pass
-    reason = await try_until_dead(services, worker)
+    await rows(services, "UPDATE documents SET attempts = 6 RETURNING id")
+    reason = await try_twice(services, worker)
 
     assert reason.startswith("gave up after 8 attempts: 'leave.md' of the source 'wiki'")
     assert "keep_bytes" in reason
@@ -134,14 +135,14 @@ async def test_unreachable_source_uses_no_attempt(client, services, folder, work
     await worker.sync(client)
     shutil.move(folder, tmp_path / "unmounted")
 
-    assert "cannot be read" in await try_until_dead(services, worker)
-    assert (await document(services)).state is DocumentState.QUEUED
+    assert "cannot be read" in await try_twice(services, worker)
+    assert await rows(services, "SELECT state, attempts FROM documents") == [("queued", 0)]
 
     shutil.move(tmp_path / "unmounted", folder)
     again = ParseWorker(services, services.settings.model_copy(update={"source_roots": {"*": (f"file://{folder}",)}}))
     await rows(services, "UPDATE documents SET due_at = now() RETURNING id")
-    await again.work()
-    assert (await document(services)).state is DocumentState.READY
+    await again.work("parse")
+    assert (await document(services)).state is DocumentState.INDEXING
 
 
 class Snapshot(ScriptedSource):
@@ -189,7 +190,7 @@ async def test_removed_source_fails_new_attempts_at_once(client, services, folde
     await worker.sync(client)
     await services.ledger.sources.remove("default", "wiki", with_documents=False)
 
-    await worker.work()
+    await worker.work("parse")
 
     failed = await document(services)
     assert (failed.state, "its source was removed" in failed.error) == (DocumentState.FAILED, True)
@@ -204,9 +205,9 @@ async def test_source_added_again_adopts_references(client, services, folder, wo
     await add(client, folder)
     assert (await worker.sync(client)).unchanged == 1
 
-    await worker.work()
+    await worker.work("parse")
 
-    assert (await document(services)).state is DocumentState.READY
+    assert (await document(services)).state is DocumentState.INDEXING
 
 
 async def test_kept_bytes_outlive_their_file(client, services, folder, worker):
@@ -214,11 +215,11 @@ async def test_kept_bytes_outlive_their_file(client, services, folder, worker):
     await worker.sync(client)
     (folder / "leave.md").unlink()
 
-    await worker.work()
+    await worker.work("parse")
 
-    ready = await document(services)
-    assert ready.state is DocumentState.READY
-    assert (await client.get(f"/v1/documents/{ready.id}/content")).text == "Employees get thirty days of leave."
+    parsed = await document(services)
+    assert parsed.state is DocumentState.INDEXING
+    assert (await client.get(f"/v1/documents/{parsed.id}/content")).text == "Employees get thirty days of leave."
 
 
 async def test_keep_bytes_changes_without_confirmation(client, services, folder, worker):
@@ -246,10 +247,10 @@ async def test_content_of_reference_names_its_source(client, services, folder, w
 async def test_replaced_reference_leaves_no_outdated_object(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
-    await worker.work()
+    await worker.work("parse", "index")
     write(folder, "leave.md", "Employees get thirty-two days of leave.")
     await worker.sync(client)
-    await worker.work()
+    await worker.work("parse", "index")
 
     assert await services.cleaner.purge_versions() is False  # no stored object was left
     assert await rows(services, "SELECT version FROM document_versions") == [(2,)]
@@ -262,7 +263,7 @@ async def test_deleted_file_deletes_document_after_two_listings(client, services
     write(folder, "parking.md", "Parking is free.")
     await add(client, folder)
     await worker.sync(client)
-    await worker.work()
+    await worker.work("parse")
     (folder / "leave.md").unlink()
 
     await worker.sync(client)
