@@ -32,8 +32,11 @@ async def collection(library):
 async def ask(services, collection, *questions, chunks=(), score=None):
     """Log questions one after the other; without chunks they are unanswered."""
     for question in questions:
-        entry = QueryLogEntry(uuid4(), collection.tenant, collection.id, question, [str(c) for c in chunks], score)
-        await services.ledger.query_log.append([entry])
+        await services.ledger.query_log.append([entry_of(collection, question, chunks, score)])
+
+
+def entry_of(collection, question, chunks=(), score=None):
+    return QueryLogEntry(uuid4(), collection.tenant, collection.id, question, [str(c) for c in chunks], score)
 
 
 async def run(services, statement, **parameters):
@@ -478,7 +481,8 @@ async def test_refused_question_is_a_gap_of_its_own(client, services, collection
 )
 async def test_provider_that_refuses_everything_changes_nothing(client, services, collection, provider):
     provider.script(refuse_containing="office")
-    await ask(services, collection, *(f"{DOGS[0]} number {number}" for number in range(64)))
+    entries = [entry_of(collection, f"{DOGS[0]} number {number}") for number in range(64)]
+    await services.ledger.query_log.append(entries)
 
     page = await list_gaps(client)
 

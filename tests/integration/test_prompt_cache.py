@@ -10,7 +10,7 @@ from shared.providers.limiter.models import NEUTRAL
 from shared.services import build
 from tests.support.api import as_tenant, calling, with_keys, work
 
-DOCUMENTS = 4
+DOCUMENTS = 2
 LONG = "Ask what a sailor would ask, in short words. " * 100
 OPTIONS = {"chunk_max_chars": 8_000}
 

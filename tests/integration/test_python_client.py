@@ -142,8 +142,9 @@ async def test_python_client_guide_code_works(services, settings, tmp_path, monk
         code = "\n".join(blocks).replace("http://127.0.0.1:8350", str(http.base_url).rstrip("/"))
         followed = asyncio.create_task(asyncio.to_thread(exec, compile(code, GUIDE.name, "exec"), names := {}))
         while not followed.done():
-            await work(services)
-            await asyncio.sleep(0.05)
+            if await services.ledger.work.due():
+                await work(services)
+            await asyncio.sleep(0.02)
         await followed
         names["foreask"].close()
 
