@@ -46,8 +46,9 @@ def protected(folder):
         yield server
 
 
-# Refs are read before anything is cloned.
+# Refs are read before anything is cloned, and trees are the same in a folder and in a clone.
 REFS = pytest.mark.parametrize("corpus", ["folder", "partial clone"], indirect=True)
+TREES = pytest.mark.parametrize("corpus", ["folder"], indirect=True)
 
 
 @pytest.fixture(params=["folder", "partial clone", "complete clone"])
@@ -122,6 +123,7 @@ async def test_repository_without_commits_is_error(corpus, keys_of):
         await keys_of()
 
 
+@TREES
 async def test_path_and_patterns_select_files(corpus, folder, keys_of):
     for key in ("docs/a.md", "docs/b.txt", "docs/deep/c.md", "docs.md", "docs/.hidden/d.md", "other/e.md"):
         folder.write(key, LARGE)
@@ -165,6 +167,7 @@ async def test_excluded_file_is_not_found(corpus, folder):
     means="a symbolic link becomes a document",
     case="folder",
 )
+@TREES
 async def test_links_and_submodules_are_left_out(corpus, folder, keys_of):
     folder.write("a.md", LARGE)
     folder.write("script", LARGE, "100755")
@@ -204,6 +207,7 @@ async def test_pointer_of_lfs_is_refused(corpus, folder):
     means="replaced names of a tree break the order of its keys",
     case="folder",
 )
+@TREES
 async def test_unusable_names_are_refused_in_order(corpus, folder):
     smile = "\U0001f600"
     for name in (b"a", b"caf\xe9.md", b"caf\xe8.md", b"caf\xc3\xa9.md", b"d\xff/x", b"d\xff/y", b"z"):
