@@ -9,7 +9,7 @@ KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year r
 
 async def test_given_questions_above_limit_are_dropped_with_reason(client, services, library):
     document = await library.add(KEEPER, questions=[f"Where does keeper {n} live alone?" for n in range(22)])
-    await work(services)
+    await work(services, "parse", "index")
 
     (chunk,) = (await client.get(f"/v1/documents/{document.id}/chunks")).json()["items"]
     found = await client.post("/v1/retrieve", json={"question": "Where does keeper 3 live alone?"})
@@ -29,7 +29,7 @@ async def test_dissimilar_given_questions_are_dropped(client, services, library)
         "What is a pelican?",
     ]
     document = await library.add(KEEPER, questions=questions)
-    await work(replace(services, indexers=strict))
+    await work(replace(services, indexers=strict), "parse", "index")
 
     (chunk,) = (await client.get(f"/v1/documents/{document.id}/chunks")).json()["items"]
 

@@ -48,7 +48,7 @@ async def test_worker_log_lines_have_document_collection_and_tenant(services, li
         return await parse(*arguments, **options)
 
     monkeypatch.setattr(ParsingSandbox, "parse", log_and_parse)
-    first, second = await library.add("alpha beta"), await library.add("gamma delta")
+    first, second = [await library.add(text, questions=["What is it?"]) for text in ("alpha beta", "gamma delta")]
     with capture_logs([merge_contextvars]) as logs:
         await work(services)
 
@@ -63,7 +63,7 @@ async def test_worker_log_lines_have_document_collection_and_tenant(services, li
 async def test_failed_document_is_logged(services, client, provider):
     await client.post("/v1/documents", files={"file": ("a.pdf", b"%PDF-1.7 broken")})
     with capture_logs() as logs:
-        await work(services)
+        await work(services, "parse")
 
     assert [line["state"] for line in lines_of(logs, "document.ended")] == ["failed"]
 
@@ -91,7 +91,7 @@ async def test_failures_are_logged_by_route_not_address(services, settings, prov
 
 
 async def test_upload_log_line_has_request_and_document_ids(services, settings, provider):
-    text = {"text": "Tides turn twice a day."}
+    text = {"text": "Tides turn twice a day.", "questions": ["When do tides turn?"]}
     async with calling(with_keys(settings), services) as client:
         with capture_logs([merge_contextvars]) as logs:
             for _ in range(2):  # the second upload changes nothing

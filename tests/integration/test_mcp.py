@@ -60,7 +60,7 @@ async def test_mcp_client_reads_and_adds_documents_over_http(served, services, m
     async with connected(served, as_tenant("alice"), mode=mode) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == [*READING, "add_document"]
         assert "is stored" in await called(client, "add_document", **LEAVE)
-        await work(services)
+        await work(services, "parse", "index")
 
         assert await called(client, "list_collections") == "- default"
         found = await called(client, "search", **QUESTION)

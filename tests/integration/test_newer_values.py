@@ -57,7 +57,7 @@ async def test_options_and_questions_of_newer_release_are_read(services, client)
     await add_to(services, "collections", "options")
     await add_to(services, "document_versions", "ready_questions", each=True)
 
-    await work(services)
+    await work(services, "parse", "index")
 
     shown = await ok(await client.get(COLLECTION))
     assert (shown["options"]["questions_per_chunk"], shown["documents"]) == (3, {"ready": 1})
@@ -65,7 +65,7 @@ async def test_options_and_questions_of_newer_release_are_read(services, client)
 
 async def test_calibration_and_history_of_newer_release_are_read(services, client):
     document = await ok(await client.post("/v1/documents", json=BODY))
-    await work(services)
+    await work(services, "parse", "index")
     async with services.database.begin() as connection:
         await connection.execute(SET_HISTORY, {"value": as_json([ATTEMPT | {"added": 1}])})
         weights = CALIBRATION["weights"] | {"added": 1.0}
@@ -93,7 +93,7 @@ async def test_key_limits_of_newer_release_are_read(services, client):
 
 async def test_labels_and_estimates_of_newer_release_are_read(services, client):
     await ok(await client.post("/v1/documents", json=BODY))
-    await work(services)
+    await work(services, "parse", "index")
     question = {"question": "How much leave?", "external_ids": ["leave"]}
     await ok(await client.put(f"{COLLECTION}/labelled/small", json={"questions": [question]}))
     await ok(await client.post("/v1/estimates", json=PLANNED))
