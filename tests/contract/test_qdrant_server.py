@@ -26,6 +26,7 @@ from embedded.qdrant.collection import ServedCollection, WriteRecord
 from embedded.qdrant.messages import DONE, HEAD, Inbox, RequestKind, packed
 from embedded.qdrant.serving import READS_AN_OPERATION, Serving
 from embedded.qdrant.shard import Shard
+from embedded.qdrant.store import Store
 from embedded.supervisor import Supervisor
 from shared.vectors.index import Index
 from shared.vectors.searches import SEARCH_PARAMS
@@ -85,12 +86,19 @@ def lasting_server(tmp_path_factory):
     server.stop()
 
 
-@pytest.fixture
-async def replies(lasting_server):
-    """A client of a server that tests share; the server is emptied after each test."""
+@pytest.fixture(scope="module")
+async def shared(lasting_server):
+    """A client of a server that tests share."""
     async with httpx.AsyncClient(base_url=lasting_server.url, timeout=60) as http:
         yield http
-        await http.delete("/collections/c")
+
+
+@pytest.fixture(scope="module")
+async def two_points(shared):
+    """The same client; its server has a collection with two points, which no test changes."""
+    await create(shared)
+    await upsert(shared, points(1, 2))
+    return shared
 
 
 async def create(http, name="c", **extra):
@@ -153,11 +161,8 @@ SMALL = {"vectors": {"size": 2, "distance": "Dot"}}
         ("POST", "/collections/c/points/query/batch", {"searches": [{"params": {"telepathy": 1}}]}),
     ],
 )
-async def test_unsupported_feature_is_rejected_with_501_and_name(replies, method, path, body):
-    await create(replies)
-    await upsert(replies, points(1, 2))
-
-    reply = await replies.request(method, path, json=body)
+async def test_unsupported_feature_is_rejected_with_501_and_name(two_points, method, path, body):
+    reply = await two_points.request(method, path, json=body)
 
     assert reply.status_code == 501
     error = reply.json()["status"]["error"]
@@ -180,11 +185,10 @@ async def test_unsupported_feature_is_rejected_with_501_and_name(replies, method
         ("payload", {"payload": 7, "points": [1]}, 400),
     ],
 )
-async def test_invalid_input_returns_status_of_qdrant_server(replies, path, body, status):
-    await create(replies)
+async def test_invalid_input_returns_status_of_qdrant_server(two_points, path, body, status):
     content = {"content": body} if isinstance(body, bytes) else {"json": body}
 
-    reply = await replies.post(f"/collections/c/points/{path}", **content)
+    reply = await two_points.post(f"/collections/c/points/{path}", **content)
 
     assert reply.status_code == status, reply.text
     assert reply.json()["status"]["error"]
@@ -205,13 +209,11 @@ async def test_invalid_input_returns_status_of_qdrant_server(replies, path, body
         {"id": 1, "vector": {}, "payload": []},
     ],
 )
-async def test_request_with_malformed_point_is_rejected_completely(replies, point):
-    await create(replies)
-
-    reply = await replies.put("/collections/c/points?wait=true", json={"points": [*points(10, 200), point]})
+async def test_request_with_malformed_point_is_rejected_completely(two_points, point):
+    reply = await two_points.put("/collections/c/points?wait=true", json={"points": [*points(10, 200), point]})
 
     assert reply.status_code in (400, 422), reply.text
-    assert await count(replies) == 0
+    assert await count(two_points) == 2
 
 
 @pytest.mark.parametrize(
@@ -224,37 +226,38 @@ async def test_request_with_malformed_point_is_rejected_completely(replies, poin
     ],
     ids=lambda quantization: next(iter(quantization)),
 )
-async def test_quantization_follows_collection_or_vector_settings(replies, quantization):
+async def test_quantization_follows_collection_or_vector_settings(shared, quantization):
     one = {"size": 2, "distance": "Dot", "quantization_config": quantization}
     body = {"vectors": {"v": one}, "quantization_config": quantization}
 
-    assert (await replies.put("/collections/c", json=body)).status_code == 200
+    assert (await shared.put("/collections/q", json=body)).status_code == 200
 
-    config = (await replies.get("/collections/c")).json()["result"]["config"]
+    config = (await shared.get("/collections/q")).json()["result"]["config"]
+    await shared.delete("/collections/q")
     assert config["quantization_config"] == config["params"]["vectors"]["v"]["quantization_config"] == quantization
 
 
 @pytest.mark.parametrize(
     "quantization", [{}, {"scalar": {}}, {"product": {"compression": "x3"}}, {"scalar": {"type": "int8"}, "turbo": {}}]
 )
-async def test_malformed_quantization_is_rejected(replies, quantization):
-    reply = await replies.put("/collections/d", json={**SMALL, "quantization_config": quantization})
+async def test_malformed_quantization_is_rejected(shared, quantization):
+    reply = await shared.put("/collections/d", json={**SMALL, "quantization_config": quantization})
 
     assert reply.status_code == 400, reply.text
-    assert (await replies.get("/collections/d/exists")).json()["result"] == {"exists": False}
+    assert (await shared.get("/collections/d/exists")).json()["result"] == {"exists": False}
 
 
-async def test_server_reports_health_and_version(replies):
-    assert [(await replies.get(path)).status_code for path in ("/healthz", "/livez", "/readyz")] == [200, 200, 200]
-    assert (await replies.get("/")).json()["version"].startswith("1.")
+async def test_server_reports_health_and_version(shared):
+    assert [(await shared.get(path)).status_code for path in ("/healthz", "/livez", "/readyz")] == [200, 200, 200]
+    assert (await shared.get("/")).json()["version"].startswith("1.")
 
 
 # --- durability ---
 
 
-async def test_request_with_rebound_host_name_is_refused(replies):
+async def test_request_with_rebound_host_name_is_refused(shared):
     for host, status in (("qdrant.example.com", 400), ("localhost:6333", 200)):
-        assert (await replies.get("/collections", headers={"host": host})).status_code == status
+        assert (await shared.get("/collections", headers={"host": host})).status_code == status
 
 
 async def test_acknowledged_writes_survive_kill_9(server, tmp_path):
@@ -308,33 +311,36 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
         assert len(reply.json()["result"]) == len(answered)
 
 
-async def test_collection_that_exists_for_second_creator_accepts_writes(server):
+async def test_collection_that_exists_for_second_creator_accepts_writes(shared):
     async def create_and_count():
-        async with httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT_SECONDS) as http:
-            reply = await http.put("/collections/c", json={"vectors": VECTORS})
-            return reply.status_code, (await http.post("/collections/c/points/count", json={})).status_code
+        reply = await shared.put("/collections/contended", json={"vectors": VECTORS})
+        return reply.status_code, (await shared.post("/collections/contended/points/count", json={})).status_code
 
     replies = await asyncio.gather(*(create_and_count() for _ in range(4)))
 
+    await shared.delete("/collections/contended")
     assert sorted(replies) == [(200, 200), (409, 200), (409, 200), (409, 200)]
 
 
-async def test_incomplete_collection_is_removed_at_start(server):
-    server.stop()
-    (server.directory / "data" / "collections" / "half" / "shard-0").mkdir(parents=True)
-    server.start()
+async def test_incomplete_collection_is_removed_at_start(tmp_path):
+    half = tmp_path / "collections" / "half"
+    (half / "shard-0").mkdir(parents=True)
+    store = Store(tmp_path)
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT_SECONDS) as http:
-        assert (await http.get("/collections")).json()["result"]["collections"] == []
-        await create(http, "half")
+    await store.start()
+
+    assert (store.names(), half.exists()) == ([], False)
+    await store.create("half", {"vectors": VECTORS})
+    await store.close()
 
 
-def test_second_process_on_same_folder_is_rejected(server):
-    command = [sys.executable, "-m", "embedded.qdrant", "--data-dir", server.directory / "data", "--port", "1"]
+def test_second_process_on_same_folder_is_rejected(lasting_server):
+    folder = lasting_server.directory / "data"
+    command = [sys.executable, "-m", "embedded.qdrant", "--data-dir", folder, "--port", "1"]
     second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
     assert second.returncode == 1
-    assert f"in use by process {server.supervisor.pids()['qdrant']}" in second.stderr
+    assert f"in use by process {lasting_server.supervisor.pids()['qdrant']}" in second.stderr
     assert len(second.stderr.strip().splitlines()) == 1
 
 
@@ -520,8 +526,8 @@ async def until_optimizing(server):
     "        self._transport.close()",
     means="a reply is lost if its connection is closed",
 )
-async def test_closing_client_gets_whole_reply(server):
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+async def test_closing_client_gets_whole_reply(lasting_server):
+    reader, writer = await asyncio.open_connection("127.0.0.1", lasting_server.port)
     writer.write(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
 
     reply = await reader.read()
