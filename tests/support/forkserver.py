@@ -1,13 +1,14 @@
 """A fork server: starts foreask's processes without the seconds that their imports take.
 
-`python -m tests.support.forkserver` imports the product once. It reads requests from its standard input, one JSON
-object per line, and writes events to its standard output. Each child runs `python -m MODULE ARGUMENTS` with its own
-session, signals, environment and output. The children are killed when the server's input ends.
+`python -m tests.support.forkserver [MODULE]` imports the product, or another module, once. It reads requests from its
+standard input, one JSON object per line, and writes events to its standard output. Each child runs `python -m MODULE
+ARGUMENTS` with its own session, signals, environment and output. The children are killed when the server's input ends.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import runpy
 import selectors
@@ -81,14 +82,15 @@ class ForkServer:
 
     Args:
         root: folder of the code that the server imports and its children run.
+        imports: module that the server imports; by default the modules of the API and the workers.
     """
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path = ROOT, *, imports: str | None = None) -> None:
         self._import_path = _import_path(root)
         # A library with threads could hold a lock at the moment of a fork.
         environment = os.environ | self._import_path | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.forkserver"],
+            [sys.executable, "-m", "tests.support.forkserver", *([imports] if imports else [])],
             cwd=root,
             env=environment,
             stdin=subprocess.PIPE,
@@ -271,7 +273,10 @@ def _import_the_product() -> None:
 
 
 def main() -> None:
-    _import_the_product()
+    if sys.argv[1:]:
+        importlib.import_module(sys.argv[1])
+    else:
+        _import_the_product()
     assert psutil.Process().num_threads() == 1
     gc.collect()
     gc.freeze()  # a garbage collection in a child would copy the pages shared with the server

@@ -24,7 +24,7 @@ _NEEDED_BYTES = 10 * 2**30
 def pytest_configure(config: pytest.Config) -> None:
     if _is_worker(config):
         return  # a pytest-xdist worker inherits the environment of the process that started it
-    run = Path(tempfile.mkdtemp(prefix="foreask-tests-", dir=_parent())).resolve()
+    run = Path(tempfile.mkdtemp(prefix="foreask-tests-", dir=parent())).resolve()
     for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
         del os.environ[name]
     os.environ[RUN] = str(run)
@@ -59,7 +59,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(os.environ[RUN])
 
 
-def _parent() -> str | None:
+def parent() -> str | None:
     """Return the parent of the run's folder; None for the system's folder for temporary files."""
     return os.environ.get(FOLDER) or (str(_MEMORY) if _fits_in_memory() else None)
 

@@ -3,8 +3,10 @@
 import pytest
 
 from tests.support.planted import guards
+from tests.support.planted.__main__ import chosen, groups
 from tests.support.planted.bugs import Bug, declared, declared_in
-from tests.support.planted.runs import Result, Run, failure_without_bug, judged, read_report
+from tests.support.planted.runs import Group, Result, Run, failure_without_bug, judged, read_report
+from tests.support.planted.trees import Tree
 
 REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite>
 <testcase classname="tests.unit.a" name="test_passes[one]" time="1.5" />
@@ -61,6 +63,43 @@ def test_misfit_names_its_reason(bug, reason):
     file, *edit = bug
     (misfit,) = Bug("test", file, (tuple(edit),), "means").misfits()
     assert misfit.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("names", "changed", "number"),
+    [
+        ([], None, 3),
+        (["TestLarge"], None, 1),
+        (["one is", "a.sql"], None, 2),
+        ([], {"a.py"}, 1),
+        ([], {"tests/test_a.py"}, 3),
+        (["late"], {"a.py"}, 0),
+    ],
+)
+def test_bugs_are_chosen_by_name_and_change(names, changed, number):
+    assert len(chosen(declared_in(SOURCE, "tests/test_a.py"), names, changed)) == number
+
+
+def test_groups_have_equal_options_and_few_tests():
+    few = [Bug(f"tests/unit/test_a.py::test_{n // 2}", "a.py", (("old", "new"),), str(n)) for n in range(14)]
+    many = Bug("tests/unit/test_a.py::test_0", "a.py", (("old", "new"),), "many", 100)
+
+    assert list(groups([many, *few])) == [Group(tuple(few[:12])), Group(tuple(few[12:])), Group((many,), 100)]
+
+
+def test_removed_bug_leaves_no_text_and_no_bytecode(tmp_path):
+    """Two bugs of one file and one size would share their bytecode if they had the same time."""
+    tree, path = Tree(tmp_path), tmp_path / "a.py"
+    path.write_text("x < 1")
+    before = path.stat().st_mtime_ns
+    seconds = {before // 10**9}
+    for new in ("x > 1", "x < 2"):
+        with tree.planted(Bug("test", "a.py", (("x < 1", new),), "means")):
+            assert path.read_text() == new
+            seconds.add(path.stat().st_mtime_ns // 10**9)
+
+    assert len(seconds) == 3
+    assert (path.read_text(), path.stat().st_mtime_ns) == ("x < 1", before)
 
 
 def test_guarded_test_stays_as_it_is():

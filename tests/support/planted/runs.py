@@ -1,4 +1,4 @@
-"""Runs of tests in copies of the working tree, with a bug or without."""
+"""Runs of tests in a copy of the working tree, and the results that they prove."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
+from typing import Self
 from xml.etree import ElementTree as ET
 
-from embedded.guarded import guarded
-from tests.support.planted.bugs import ROOT, Bug
+from tests.support.forkserver import Forked, ForkServer
+from tests.support.isolated_home import FOLDER
+from tests.support.planted.bugs import Bug
+from tests.support.planted.trees import Tree, copy_working_tree
 
 _MIN_SECONDS = 300.0  # time limit of a test, if it takes less without the bug
 _TIMES_SLOWER = 5  # a test with a bug may take this multiple of its time without the bug
@@ -25,7 +28,15 @@ _STOP_SECONDS = 30.0  # time in which an interrupted test stops its engines
 _RAN = (0, 1)  # exit codes of pytest: all tests passed, or some failed
 # Errors of a planted text that is not valid code: they would fail any test.
 _INVALID = ("SyntaxError", "IndentationError", "NameError", "ImportError", "ModuleNotFoundError")
-_CLIENTS = ("clients/python", "clients/mcp", "clients/evaluation")
+_OPTIONS = (
+    *("-p", "no:cacheprovider"),
+    *("-o", "junit_family=xunit1"),  # the scenarios record properties, which xunit2 does not allow
+    *("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"),  # anyio, a library and a plugin
+)
+
+
+class Interrupted(Exception):
+    """The runs are to end."""
 
 
 class Result(StrEnum):
@@ -53,29 +64,100 @@ class Run:
     timed_out: bool = False
 
 
-def control(tests: Sequence[str]) -> Run:
-    """Run tests in a copy of the tree without a bug."""
-    with copied() as folder:
-        return run(tests, folder, _MIN_SECONDS * len(tests))
-
-
-def planted(bug: Bug, sound: Run) -> tuple[Result, str, float]:
-    """Run the test of a bug in a copy of the tree; return the result, its reason, and the duration in seconds.
+@dataclass(frozen=True)
+class Group:
+    """Bugs whose tests share engines in the run without a bug: tests of one file, with the same options.
 
     Args:
-        bug: the bug.
-        sound: the run of the test, and of others, without a bug.
+        bugs: the bugs.
+        histories: number of random histories, if the tests need more than their default.
     """
-    name = bug.test.rpartition("::")[2]
-    before = [seconds for test, seconds in sound.times.items() if _is_of(test, name)]
-    if reason := failure_without_bug(name, sound):
-        return Result.NOT_RUN, reason, 0.0
-    with copied() as folder:
-        path = folder / "tree" / bug.file
-        path.write_text(bug.planted(path.read_text()))
-        options = ["--histories", str(bug.histories)] if bug.histories else []
-        done = run([bug.test, *options], folder, max(_MIN_SECONDS, _TIMES_SLOWER * sum(before)))
-    return *judged(done), done.seconds
+
+    bugs: tuple[Bug, ...]
+    histories: int | None = None
+
+    @property
+    def tests(self) -> list[str]:
+        return list(dict.fromkeys(bug.test for bug in self.bugs))
+
+
+class Runner:
+    """Runs tests in a copy of the working tree, one run at a time; a context manager that stops its fork server.
+
+    A fork server imports the libraries once, and each run imports the modules of the tree.
+
+    Args:
+        folder: folder of the copy and of the runs' files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tree = Tree(folder / "tree")
+        copy_working_tree(self._tree.folder)
+        self._server = ForkServer(self._tree.folder, imports="tests.support.planted.libraries")
+        self._numbers = count()
+        self._running: Forked | None = None
+        self._is_interrupted = False
+
+    def judged(self, group: Group) -> Iterator[tuple[Bug, Result, str, float]]:
+        """Yield the result of each bug, its reason, and the duration in seconds.
+
+        The tests run first without a bug: a test that fails then proves nothing, so its bugs are not planted.
+        """
+        sound = self.run(group.tests, group.histories, _MIN_SECONDS * len(group.tests))
+        for bug in group.bugs:
+            name = bug.test.rpartition("::")[2]
+            if reason := failure_without_bug(name, sound):
+                yield bug, Result.NOT_RUN, reason, 0.0
+                continue
+            before = sum(seconds for test, seconds in sound.times.items() if _is_of(test, name))
+            with self._tree.planted(bug):
+                done = self.run([bug.test], bug.histories, max(_MIN_SECONDS, _TIMES_SLOWER * before))
+            yield bug, *judged(done), done.seconds
+
+    def run(self, tests: Sequence[str], histories: int | None, limit_seconds: float) -> Run:
+        """Run tests in the copy as it is.
+
+        Raises:
+            Interrupted: `interrupt` was called.
+        """
+        if self._is_interrupted:
+            raise Interrupted
+        folder = self._folder / f"run-{next(self._numbers)}"
+        folder.mkdir()
+        report, log = folder / "report.xml", folder / "output"
+        command = [sys.executable, "-m", "pytest", *tests, *_OPTIONS, f"--junit-xml={report}"]
+        if histories:
+            command += ["--histories", str(histories)]
+        # A bug's failing examples must not be repeated with the next bug.
+        environment = os.environ | {FOLDER: str(folder), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")}
+        started = time.monotonic()
+        self._running = self._server.launch(command, environment, log)
+        timed_out = not _exits_within(self._running, 0 if self._is_interrupted else limit_seconds)
+        if self._is_interrupted:
+            raise Interrupted
+        seconds = time.monotonic() - started
+        text = log.read_text(errors="replace")
+        trouble = "" if self._running.returncode in _RAN else _end_of(text)
+        if report.exists():
+            failures, times, errors = read_report(report.read_text())
+            done = Run(seconds, failures, times, trouble or next(iter(errors.values()), ""), timed_out)
+        else:
+            done = Run(seconds, trouble=trouble or _end_of(text), timed_out=timed_out)
+        shutil.rmtree(folder, ignore_errors=True)
+        return done
+
+    def interrupt(self) -> None:
+        """Interrupt the running test, which stops its engines, and prevent further ones; called by another thread."""
+        self._is_interrupted = True
+        if self._running is not None:
+            _stop(self._running)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
 
 
 def failure_without_bug(name: str, sound: Run) -> str:
@@ -101,41 +183,6 @@ def judged(done: Run) -> tuple[Result, str]:
     if done.trouble:
         return Result.NOT_RUN, done.trouble
     return Result.MISSED, "the test passes"
-
-
-def run(tests: Sequence[str], folder: Path, seconds: float) -> Run:
-    """Run tests in the copy of the tree in a folder.
-
-    Args:
-        tests: node ids of the tests, and options of pytest.
-        folder: the folder; pytest's files are written there, too.
-        seconds: time limit.
-    """
-    tree, report = folder / "tree", folder / "report.xml"
-    options = ["-p", "no:cacheprovider", f"--basetemp={folder / 'run'}", f"--junit-xml={report}"]
-    options += ["-o", "junit_family=xunit1"]  # the scenarios record properties, which xunit2 does not allow
-    # Installed packages may import the original tree.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(tree / path) for path in ("", *_CLIENTS))}
-    started = time.monotonic()
-    with (folder / "output").open("w+") as output:
-        process = subprocess.Popen(
-            guarded([sys.executable, "-m", "pytest", *tests, *options], death_signal=signal.SIGINT),
-            cwd=tree,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        timed_out = not _ends_within(process, seconds)
-        output.seek(0)
-        text = output.read()
-    duration = time.monotonic() - started
-    trouble = "" if process.returncode in _RAN else _end_of(text)
-    if not report.exists():
-        return Run(duration, trouble=trouble or _end_of(text), timed_out=timed_out)
-    failures, times, errors = read_report(report.read_text())
-    return Run(duration, failures, times, trouble or next(iter(errors.values()), ""), timed_out)
 
 
 def read_report(report: str) -> tuple[dict[str, str], dict[str, float], dict[str, str]]:
@@ -169,35 +216,21 @@ def _is_of(case: str, name: str) -> bool:
     return case == name or case.partition("[")[0] == name
 
 
-def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for a run; at its time limit interrupt it, so that it stops its engines, and kill it if it does not stop."""
+def _exits_within(process: Forked, seconds: float) -> bool:
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        _stop(process)
         return False
     return True
 
 
-@contextmanager
-def copied() -> Iterator[Path]:
-    """Yield a folder with a copy of the working tree: files that git tracks, and new files that it does not ignore."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    with tempfile.TemporaryDirectory(prefix="planted-", ignore_cleanup_errors=True) as folder:
-        tree = Path(folder) / "tree"
-        for name in filter(None, listed.stdout.split("\0")):
-            if (source := ROOT / name).exists():
-                (tree / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, tree / name)
-        yield Path(folder)
+def _stop(process: Forked) -> None:
+    """Interrupt a run, so that it stops its engines, and kill its processes if it does not exit."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
