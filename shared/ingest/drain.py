@@ -119,37 +119,43 @@ class DrainLimits:
 class HeldLeases:
     """The leases of one item, and the earliest time at which they expire, by this process's monotonic clock."""
 
-    def __init__(self, leases: Sequence[Lease], until: float) -> None:
+    def __init__(self, leases: Sequence[Lease], until: float, now: Callable[[], float]) -> None:
         self.leases = leases
         self.called = False  # whether a call was about to be paid under them
         self._until = until
+        self._now = now
 
     def extended(self, until: float, extension: LeaseExtension) -> None:
         """Record an extension. While a row is locked, the leases expire when they did before."""
         tokens = {lease.token for lease in self.leases}
         if not tokens.isdisjoint(extension.locked):
             return
-        self._until = time.monotonic() if tokens.isdisjoint(extension.extended) else until
+        self._until = self._now() if tokens.isdisjoint(extension.extended) else until
 
     def require(self) -> None:
         """Record that a call is about to be paid; raise `LeaseLost` if the leases may have expired."""
-        if time.monotonic() >= self._until:
+        if self._now() >= self._until:
             raise LeaseLost
         self.called = True
 
 
 class SuspectPolls:
-    """Schedules a worker's polls for suspects: once a second while it finds none, for all its drains together."""
+    """Schedules a worker's polls for suspects: once a second while it finds none, for all its drains together.
 
-    def __init__(self) -> None:
+    Args:
+        now: clock in monotonic seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._next = -math.inf
 
     def is_due(self) -> bool:
-        return time.monotonic() >= self._next
+        return self._now() >= self._next
 
     def found(self, *, some: bool) -> None:
         if not some:
-            self._next = time.monotonic() + _POLL_SECONDS
+            self._next = self._now() + _POLL_SECONDS
 
 
 class Drain(Generic[ItemT, OutcomeT]):
@@ -160,6 +166,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         limits: time limits.
         stopping: set when the process is asked to stop; the drain claims nothing from then on.
         polls: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
+        now: clock in monotonic seconds. uvloop's own time lags while a callback blocks it, but leases expire meanwhile.
     """
 
     def __init__(
@@ -168,11 +175,13 @@ class Drain(Generic[ItemT, OutcomeT]):
         limits: DrainLimits,
         stopping: asyncio.Event,
         polls: SuspectPolls | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stage = stage
         self._limits = limits
         self._stopping = stopping
-        self._polls = polls or SuspectPolls()
+        self._polls = polls or SuspectPolls(now)
+        self._now = now
         self._free = stage.slots  # slots for claims; outcomes that are being committed count as free
         self._free_since = -math.inf  # since when there has been one
         self._slots = asyncio.Semaphore(stage.slots)
@@ -205,7 +214,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         if self._settling is None:
             self._settling = asyncio.create_task(self._settle_all())
             self._extending = asyncio.create_task(self._extend_all(self._settling))
-        self._deadline = time.monotonic() + self._limits.budget.total_seconds()
+        self._deadline = self._now() + self._limits.budget.total_seconds()
         continues = False
         try:
             more = await self._claim_all(self._settling)
@@ -232,7 +241,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         await self._work_alone(settling)
         while self._may_claim():
             _raise_settling_error(settling)
-            if self._free < enough and (not self._free or time.monotonic() - self._free_since < _IDLE_SECONDS):
+            if self._free < enough and (not self._free or self._now() - self._free_since < _IDLE_SECONDS):
                 await self._wait_for_slots(_IDLE_SECONDS if self._free else 1)
                 continue
             limit, is_idle = self._free, not self._held
@@ -264,7 +273,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         return bool(items)
 
     def _may_claim(self) -> bool:
-        return not self._stopping.is_set() and time.monotonic() < self._deadline
+        return not self._stopping.is_set() and self._now() < self._deadline
 
     async def _claim(
         self, claim: Callable[[], Awaitable[Sequence[ItemT] | None]], *, alone: bool = False
@@ -274,7 +283,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         In both cases more work may be due, so only a stop or the budget ends the repetition.
         """
         while self._may_claim():
-            requested_at = time.monotonic()
+            requested_at = self._now()
             try:
                 items = await claim()
             except Collided:
@@ -289,7 +298,7 @@ class Drain(Generic[ItemT, OutcomeT]):
 
         Other workers may have claimed them since, so a stalled process would repeat their calls.
         """
-        if time.monotonic() < until:
+        if self._now() < until:
             for item in items:
                 self._start(item, until, alone=alone)
             return items
@@ -301,7 +310,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     def _start(self, item: ItemT, until: float, *, alone: bool) -> None:
         self._free -= 1
         self._tenants[self._tenant_of(item)] += 1
-        held = self._held[id(item)] = HeldLeases(self._stage.leases_of(item), until)
+        held = self._held[id(item)] = HeldLeases(self._stage.leases_of(item), until, self._now)
         task = asyncio.create_task(self._work(item, held, alone=alone))
         self._in_work[task] = item
         task.add_done_callback(self._ended)
@@ -338,7 +347,7 @@ class Drain(Generic[ItemT, OutcomeT]):
 
     def _claim_again(self, slots: int) -> None:
         if not self._free:
-            self._free_since = time.monotonic()
+            self._free_since = self._now()
         self._free += slots
         self._freed.set()
 
@@ -463,7 +472,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         A connection may be silent, and a statement waits longer for its reply than a lease lasts. The next attempt uses
         another connection, and precedes the end of the leases.
         """
-        requested_at, held = time.monotonic(), list(self._held.values())
+        requested_at, held = self._now(), list(self._held.values())
         leases = [lease for one in held for lease in one.leases]
         try:
             async with asyncio.timeout(max(_EXTEND_SECONDS, term / 3)):

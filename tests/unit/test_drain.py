@@ -1,5 +1,4 @@
 import asyncio
-import time
 from collections import deque
 from dataclasses import replace
 from datetime import timedelta
@@ -11,12 +10,12 @@ from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
 from shared.ledger.postgres.database import Collided
+from tests.support.clock import in_virtual_time
 from tests.support.planted import guards
-from tests.support.waiting import TIMEOUT_SECONDS
 
 LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
-# A busy machine takes seconds to log each traceback, and a drain without budget ends without the error.
-LOGGING = DrainLimits(lease=LIMITS.lease, budget=timedelta(seconds=TIMEOUT_SECONDS), grace=LIMITS.grace)
+
+WORK_SECONDS = 0.001
 
 
 class Shop:
@@ -31,6 +30,7 @@ class Shop:
         self.in_work = 0
         self.peak = 0
         self.settled = []
+        self.settled_at = []
         self.groups = []
         self.released = []
         self.called = []
@@ -44,7 +44,7 @@ class Shop:
         return Stage(
             name="shop",
             slots=self.slots,
-            linger=timedelta(milliseconds=1),
+            linger=timedelta(seconds=0.2),
             claim=self.claim,
             claim_suspect=self.claim_suspect,
             work=self.work,
@@ -71,7 +71,7 @@ class Shop:
         self.peak = max(self.peak, self.in_work)
         if self.blocker is not None:
             await self.blocker.wait()
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(WORK_SECONDS)
         self.in_work -= 1
         if item == 666:
             raise ZeroDivisionError
@@ -82,6 +82,7 @@ class Shop:
             self.settle_failures -= 1
             raise Unavailable("unavailable", component="ledger")
         self.groups.append(len(outcomes))
+        self.settled_at.append(now())
         self.settled += outcomes
 
     async def extend(self, leases):
@@ -99,13 +100,22 @@ class Shop:
         self.calls_for_help += 1
 
 
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def drain_of(stage, limits=LIMITS, stopping=None, polls=None):
+    return Drain(stage, limits, stopping or asyncio.Event(), polls, now)
+
+
 async def drain(shop, limits=LIMITS, stopping=None):
-    drain = Drain(shop.stage(), limits, stopping or asyncio.Event())
+    drain = drain_of(shop.stage(), limits, stopping)
     more = await drain.run()
     await drain.close()
     return more
 
 
+@in_virtual_time
 async def test_due_work_is_processed_and_settled_once():
     shop = Shop(100)
 
@@ -115,6 +125,7 @@ async def test_due_work_is_processed_and_settled_once():
     assert sorted(shop.settled) == list(range(100))
 
 
+@in_virtual_time
 async def test_running_items_never_exceed_slots():
     shop = Shop(50, slots=4)
 
@@ -123,6 +134,7 @@ async def test_running_items_never_exceed_slots():
     assert shop.peak == 4
 
 
+@in_virtual_time
 async def test_slot_is_held_until_commit():
     shop = Shop(20, slots=2)
     committing = asyncio.Event()
@@ -133,7 +145,7 @@ async def test_slot_is_held_until_commit():
 
     stage = shop.stage()
     object.__setattr__(stage, "settle", slow_settle)
-    running = asyncio.create_task(Drain(stage, LIMITS, asyncio.Event()).run())
+    running = asyncio.create_task(drain_of(stage).run())
     await asyncio.sleep(0.05)
 
     assert shop.started == 2  # two calls were paid and not committed, so no third one has started
@@ -143,6 +155,7 @@ async def test_slot_is_held_until_commit():
     assert len(shop.settled) == 20
 
 
+@in_virtual_time
 async def test_other_workers_are_woken_once_for_backlog():
     busy, idle = Shop(50, slots=4), Shop(2, slots=4)
 
@@ -152,6 +165,7 @@ async def test_other_workers_are_woken_once_for_backlog():
     assert (busy.calls_for_help, idle.calls_for_help) == (1, 0)
 
 
+@in_virtual_time
 async def test_outcomes_wait_for_unavailable_ledger():
     shop = Shop(3)
     shop.settle_failures = 1
@@ -161,6 +175,7 @@ async def test_outcomes_wait_for_unavailable_ledger():
     assert sorted(shop.settled) == [0, 1, 2]
 
 
+@in_virtual_time
 async def test_budget_stops_claims_not_running_work():
     shop = Shop(1000, slots=1)
 
@@ -170,6 +185,7 @@ async def test_budget_stops_claims_not_running_work():
     assert sorted(shop.settled) == list(range(1000 - len(shop.due)))
 
 
+@in_virtual_time
 async def test_stop_settles_finished_work_and_claims_nothing():
     shop = Shop(1000, slots=8)
     stopping = asyncio.Event()
@@ -182,6 +198,7 @@ async def test_stop_settles_finished_work_and_claims_nothing():
     assert shop.released == []
 
 
+@in_virtual_time
 async def test_stop_releases_unfinished_work():
     shop = Shop(5, slots=8)
     shop.blocker = asyncio.Event()
@@ -195,6 +212,7 @@ async def test_stop_releases_unfinished_work():
     assert shop.settled == []
 
 
+@in_virtual_time
 async def test_stop_names_released_leases_with_calls():
     shop, stopping, started = Shop(4), asyncio.Event(), asyncio.Event()
 
@@ -205,7 +223,7 @@ async def test_stop_names_released_leases_with_calls():
             started.set()
         await asyncio.Event().wait()
 
-    running = asyncio.create_task(Drain(replace(shop.stage(), work=call), LIMITS, stopping).run())
+    running = asyncio.create_task(drain_of(replace(shop.stage(), work=call), LIMITS, stopping).run())
     await started.wait()
     stopping.set()
     await running
@@ -214,19 +232,19 @@ async def test_stop_names_released_leases_with_calls():
     assert sorted(shop.called) == [1, 3]
 
 
+@in_virtual_time
 async def test_leases_are_extended_while_working():
     shop = Shop(2)
     shop.blocker = asyncio.Event()
-    limits = DrainLimits(lease=timedelta(seconds=0.06), budget=LIMITS.budget, grace=LIMITS.grace)
-    running = asyncio.create_task(drain(shop, limits))
-    await asyncio.sleep(0.1)
+    running = asyncio.create_task(drain(shop))
+    await asyncio.sleep(50)
     shop.blocker.set()
     await running
 
-    assert len(shop.extended) >= 2
-    assert all(sorted(tokens) == [0, 1] for tokens in shop.extended)
+    assert shop.extended == [[0, 1], [0, 1]]  # after a third and two thirds of the lease
 
 
+@in_virtual_time
 async def test_bug_in_one_item_does_not_affect_others():
     shop = Shop(10, slots=2)
     shop.due.appendleft(666)
@@ -237,6 +255,7 @@ async def test_bug_in_one_item_does_not_affect_others():
     assert 666 not in shop.released
 
 
+@in_virtual_time
 async def test_failed_claim_ends_drain_after_running_work():
     shop = Shop(4, slots=4)
     stage = shop.stage()
@@ -250,10 +269,11 @@ async def test_failed_claim_ends_drain_after_running_work():
     object.__setattr__(stage, "claim", claim_once)
 
     with pytest.raises(Unavailable):
-        await Drain(stage, LIMITS, asyncio.Event()).run()
+        await drain_of(stage).run()
     assert sorted(shop.settled) == [0, 1, 2, 3]
 
 
+@in_virtual_time
 async def test_rejected_outcome_does_not_block_others():
     shop = Shop(10, slots=10)
     stage = shop.stage()
@@ -265,12 +285,13 @@ async def test_rejected_outcome_does_not_block_others():
 
     object.__setattr__(stage, "settle", settle)
 
-    await Drain(stage, LIMITS, asyncio.Event()).run()
+    await drain_of(stage).run()
 
     assert sorted(shop.settled) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert 4 not in shop.released  # its claim expires, so that it is finally set aside
 
 
+@in_virtual_time
 async def test_outcome_with_settlement_bug_does_not_block_others():
     shop = Shop(10, slots=10)
     stage = shop.stage()
@@ -282,7 +303,7 @@ async def test_outcome_with_settlement_bug_does_not_block_others():
 
     object.__setattr__(stage, "settle", settle)
 
-    assert not await Drain(stage, LIMITS, asyncio.Event()).run()
+    assert not await drain_of(stage).run()
 
     assert sorted(shop.settled) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert (shop.released, shop.expired) == ([], [])  # its claim expires, so that it finally becomes poison
@@ -294,6 +315,7 @@ async def test_outcome_with_settlement_bug_does_not_block_others():
     "await self._stage.release(leases)",
     means="an item whose settlements fail is released as if its worker were sound",
 )
+@in_virtual_time
 async def test_failed_drain_counts_its_leases_as_lost():
     shop = Shop(100, slots=4)
     stage = shop.stage()
@@ -304,12 +326,13 @@ async def test_failed_drain_counts_its_leases_as_lost():
     object.__setattr__(stage, "settle", settle)
 
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(Drain(stage, LOGGING, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+        await drain_of(stage).run()
     assert shop.released == []
     assert shop.expired
     assert len(shop.due) > 50  # the drain stopped early, because its calls may cost money
 
 
+@in_virtual_time
 async def test_occasional_settlement_errors_do_not_end_drain(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._MOST_RAISES", 2)
     shop = Shop(10, slots=4)
@@ -323,10 +346,11 @@ async def test_occasional_settlement_errors_do_not_end_drain(monkeypatch):
     object.__setattr__(stage, "settle", settle)
     object.__setattr__(stage, "slots", 1)
 
-    assert not await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+    assert not await drain_of(stage).run()
     assert shop.settled == list(range(0, 10, 2))
 
 
+@in_virtual_time
 async def test_extension_that_raises_is_retried_before_expiry():
     shop = Shop(2)
     raised = 0
@@ -338,13 +362,13 @@ async def test_extension_that_raises_is_retried_before_expiry():
             raise ZeroDivisionError
         return LeaseExtension([lease.token for lease in leases])
 
-    calls = await extending(shop, extend, lease=3.0, seconds=4.0)
+    calls = await extending(shop, extend)
 
     assert (raised, calls.lost) == (1, 0)
 
 
-async def test_unanswered_extension_is_repeated_before_expiry(monkeypatch):
-    monkeypatch.setattr("shared.ingest.drain._EXTEND_SECONDS", 0.1)
+@in_virtual_time
+async def test_unanswered_extension_is_repeated_before_expiry():
     shop = Shop(2)
     requests = 0
 
@@ -355,13 +379,13 @@ async def test_unanswered_extension_is_repeated_before_expiry(monkeypatch):
             await asyncio.Event().wait()  # like a connection that never answers
         return LeaseExtension([lease.token for lease in leases])
 
-    calls = await extending(shop, extend, lease=3, seconds=4)
+    calls = await extending(shop, extend)
 
     assert (requests > 1, calls.lost) == (True, 0)
 
 
-async def test_oversized_group_is_settled_separately(monkeypatch):
-    monkeypatch.setattr("shared.ingest.drain._LEDGER_PAUSE_SECONDS", 0.001)
+@in_virtual_time
+async def test_oversized_group_is_settled_separately():
     shop = Shop(12, slots=12)
     stage = shop.stage()
 
@@ -372,15 +396,12 @@ async def test_oversized_group_is_settled_separately(monkeypatch):
 
     object.__setattr__(stage, "settle", settle)
 
-    stopping = asyncio.Event()
-    run = asyncio.create_task(Drain(stage, LIMITS, stopping).run())
-    await asyncio.wait([run], timeout=30)
-    stopping.set()
-    await run
+    assert not await drain_of(stage).run()
 
     assert sorted(shop.settled) == list(range(12))
 
 
+@in_virtual_time
 async def test_near_simultaneous_outcomes_are_settled_together():
     shop = Shop(8, slots=9)
     shop.due.append(1000)  # so that work is always in progress
@@ -392,20 +413,21 @@ async def test_near_simultaneous_outcomes_are_settled_together():
 
     object.__setattr__(stage, "work", work)
 
-    await Drain(stage, LIMITS, asyncio.Event()).run()
+    await drain_of(stage).run()
 
     assert len(shop.groups) <= 3  # nine if each were settled separately
 
 
-async def test_last_outcome_is_settled_at_once(monkeypatch):
-    monkeypatch.setattr("shared.ingest.drain._GATHER_SECONDS", 60)
+@in_virtual_time
+async def test_last_outcome_is_settled_at_once():
     shop = Shop(1)
 
-    await asyncio.wait_for(drain(shop), timeout=TIMEOUT_SECONDS)
+    await drain(shop)
 
-    assert shop.settled == [0]
+    assert shop.settled_at == [WORK_SECONDS]
 
 
+@in_virtual_time
 async def test_settlement_bug_ends_drain_instead_of_hanging():
     shop = Shop(100, slots=4)
     stage = shop.stage()
@@ -416,9 +438,10 @@ async def test_settlement_bug_ends_drain_instead_of_hanging():
     object.__setattr__(stage, "settle", settle)
 
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(Drain(stage, LOGGING, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+        await drain_of(stage).run()
 
 
+@in_virtual_time
 async def test_suspect_is_processed_without_other_items():
     shop = Shop(20, slots=4)
     shop.suspects.extend([100, 101, 102])
@@ -436,7 +459,7 @@ async def test_suspect_is_processed_without_other_items():
     stage = shop.stage()
     object.__setattr__(stage, "work", work)
 
-    assert not await Drain(stage, LIMITS, asyncio.Event()).run()
+    assert not await drain_of(stage).run()
 
     assert concurrent == [0] * 6
     assert sorted(shop.settled) == [*range(20), 100, 101, 102]
@@ -444,6 +467,7 @@ async def test_suspect_is_processed_without_other_items():
     assert (shop.settled[0], sorted(shop.settled[-2:])) == (100, [101, 102])
 
 
+@in_virtual_time
 async def test_items_claimed_during_commit_start_after_it():
     shop = Shop(8, slots=4)
     stage = shop.stage()
@@ -455,7 +479,7 @@ async def test_items_claimed_during_commit_start_after_it():
         await shop.settle(outcomes)
 
     object.__setattr__(stage, "settle", settle)
-    running = asyncio.create_task(Drain(stage, LIMITS, asyncio.Event()).run())
+    running = asyncio.create_task(drain_of(stage).run())
     await committing.wait()
     await asyncio.sleep(0.03)
     started, remaining = shop.started, len(shop.due)
@@ -466,7 +490,7 @@ async def test_items_claimed_during_commit_start_after_it():
     assert (sorted(shop.settled), shop.peak) == (list(range(8)), 4)
 
 
-BRIEF = DrainLimits(lease=LIMITS.lease, budget=timedelta(seconds=0.05), grace=LIMITS.grace)
+BRIEF = replace(LIMITS, budget=timedelta(seconds=0.5))
 
 
 @guards(
@@ -475,6 +499,7 @@ BRIEF = DrainLimits(lease=LIMITS.lease, budget=timedelta(seconds=0.05), grace=LI
     "continues = False",
     means="a run of a drain waits for its slowest item",
 )
+@in_virtual_time
 async def test_next_run_does_not_wait_for_running_items():
     shop = Shop(4, slots=4)
     slow = asyncio.Event()
@@ -484,27 +509,25 @@ async def test_next_run_does_not_wait_for_running_items():
             await slow.wait()
         return item
 
-    drain = Drain(replace(shop.stage(), work=work), BRIEF, asyncio.Event())
-    running = asyncio.create_task(drain.run())
-    while not running.done() and not drain.has_ended:
-        await asyncio.sleep(0.01)
+    drain = drain_of(replace(shop.stage(), work=work), BRIEF)
+    assert await drain.run()
     assert not drain.has_ended
-    assert await running
     assert (sorted(shop.settled), drain.in_work) == ([1, 2, 3], 1)
 
     shop.due.extend(range(4, 8))
-    assert await asyncio.wait_for(drain.run(), timeout=TIMEOUT_SECONDS)
+    assert await drain.run()
     assert (sorted(shop.settled), drain.in_work) == ([1, 2, 3, 4, 5, 6, 7], 1)
 
     slow.set()
-    assert not await asyncio.wait_for(drain.run(), timeout=TIMEOUT_SECONDS)
+    assert not await drain.run()
     assert (sorted(shop.settled), drain.has_ended) == (list(range(8)), True)
 
 
+@in_virtual_time
 async def test_running_items_keep_their_slots_in_next_run():
     shop = Shop(10, slots=4)
     shop.blocker = asyncio.Event()
-    drain = Drain(shop.stage(), BRIEF, asyncio.Event())
+    drain = drain_of(shop.stage(), BRIEF)
     assert await drain.run()
     assert await drain.run()
     assert (shop.started, len(shop.due)) == (4, 6)
@@ -514,38 +537,38 @@ async def test_running_items_keep_their_slots_in_next_run():
     assert (len(shop.settled), shop.peak, drain.has_ended) == (4, 4, True)
 
 
+@in_virtual_time
 async def test_close_after_stop_releases_unfinished_items():
     shop, stopping = Shop(2, slots=2), asyncio.Event()
     shop.blocker = asyncio.Event()
-    drain = Drain(shop.stage(), BRIEF, stopping)
+    drain = drain_of(shop.stage(), BRIEF, stopping)
     assert await drain.run()
     stopping.set()
-    await asyncio.wait_for(drain.close(), timeout=TIMEOUT_SECONDS)
+    await drain.close()
 
     assert (sorted(shop.released), shop.expired, shop.settled) == ([0, 1], [], [])
 
 
+@in_virtual_time
 async def test_suspect_waits_for_running_items():
     shop = Shop(1, slots=4)
     shop.blocker = asyncio.Event()
-    polls = SuspectPolls()
-    drain = Drain(shop.stage(), BRIEF, asyncio.Event(), polls)
+    polls = SuspectPolls(now)
+    drain = drain_of(shop.stage(), BRIEF, polls=polls)
     assert await drain.run()
     shop.suspects.append(100)
     shop.due.append(1)
-    polls._next = 0  # as after a second
+    await asyncio.sleep(1)  # the pause between two polls for suspects
     running = asyncio.create_task(drain.run())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while shop.suspects:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.01)
-        assert (shop.started, len(shop.due)) == (1, 1)
-        shop.blocker.set()
-        await running
-        await drain.close()
+    await asyncio.sleep(1)
+    assert (shop.started, len(shop.due), len(shop.suspects)) == (1, 1, 0)
+    shop.blocker.set()
+    await running
+    await drain.close()
     assert (shop.settled[:2], shop.peak) == ([0, 100], 1)
 
 
+@in_virtual_time
 async def test_failed_settlement_between_runs_ends_leases():
     shop = Shop(12, slots=12)
     shop.blocker = asyncio.Event()
@@ -556,17 +579,13 @@ async def test_failed_settlement_between_runs_ends_leases():
             failed.set()
         raise ZeroDivisionError
 
-    polls = SuspectPolls()
-    limits = DrainLimits(lease=timedelta(seconds=0.06), budget=BRIEF.budget, grace=BRIEF.grace)
-    drain = Drain(replace(shop.stage(), settle=settle), limits, asyncio.Event(), polls)
+    polls = SuspectPolls(now)
+    drain = drain_of(replace(shop.stage(), settle=settle), BRIEF, polls=polls)
     assert await drain.run()
     shop.blocker.set()
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        await failed.wait()
-        while not drain._extending.done():
-            await asyncio.sleep(0.01)
+    await failed.wait()
+    await asyncio.sleep(BRIEF.lease.total_seconds())  # no extension is due any more
     shop.suspects.append(100)
-    polls._next = 0
 
     with pytest.raises(ZeroDivisionError):
         await drain.run()
@@ -576,6 +595,7 @@ async def test_failed_settlement_between_runs_ends_leases():
     assert drain.has_ended
 
 
+@in_virtual_time
 async def test_claim_knows_items_of_each_tenant():
     shop = Shop(4, slots=4)
     shop.blocker = asyncio.Event()
@@ -586,7 +606,7 @@ async def test_claim_knows_items_of_each_tenant():
         return await shop.claim(min(limit, 2), held)
 
     describe = {"describe": lambda item: {"tenant": "odd" if item % 2 else "even"}}
-    drain = Drain(replace(shop.stage(), claim=claim, **describe), BRIEF, asyncio.Event())
+    drain = drain_of(replace(shop.stage(), claim=claim, **describe), BRIEF)
     assert await drain.run()
     assert seen[:2] == [{}, {"even": 1, "odd": 1}]
     assert set(drain._tenants) == {"even", "odd"}
@@ -597,6 +617,7 @@ async def test_claim_knows_items_of_each_tenant():
     assert (seen[-1], drain._tenants) == ({}, {})
 
 
+@in_virtual_time
 async def test_claim_refused_because_of_held_items_is_repeated():
     shop = Shop(4, slots=4)
     claiming, settled = asyncio.Event(), asyncio.Event()
@@ -615,7 +636,7 @@ async def test_claim_refused_because_of_held_items_is_repeated():
 
     stage = replace(shop.stage(), claim=claim, settle=settle)
 
-    assert not await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+    assert not await drain_of(stage).run()
 
     assert sorted(shop.settled) == [0, 1, 2, 3]
 
@@ -626,6 +647,7 @@ async def test_claim_refused_because_of_held_items_is_repeated():
     "if False",
     means="the commit of a large document delays the others",
 )
+@in_virtual_time
 async def test_large_outcome_delays_no_other_commit():
     shop = Shop(8, slots=4)
     shop.due.appendleft(1000)
@@ -641,12 +663,13 @@ async def test_large_outcome_delays_no_other_commit():
 
     stage = replace(shop.stage(), settle=settle, is_large=lambda outcome: outcome == 1000)
 
-    more = await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
+    more = await drain_of(stage).run()
 
     assert not more
     assert (sorted(shop.settled[:8]), shop.settled[8:], shop.peak) == (list(range(8)), [1000], 4)
 
 
+@in_virtual_time
 async def test_failure_of_large_commit_ends_drain():
     shop = Shop(100, slots=4)
 
@@ -657,43 +680,45 @@ async def test_failure_of_large_commit_ends_drain():
 
     before = asyncio.all_tasks()
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(Drain(stage, LOGGING, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while any("Drain." in repr(task) for task in asyncio.all_tasks() - before):  # no loop of the drain survives it
-            await asyncio.sleep(0.01)
+        await drain_of(stage).run()
+    while any("Drain." in repr(task) for task in asyncio.all_tasks() - before):  # no loop of the drain survives it
+        await asyncio.sleep(1)
 
 
-async def test_suspect_search_repeats_after_a_second(monkeypatch):
-    polls = SuspectPolls()
+@in_virtual_time
+async def test_suspect_search_repeats_after_a_second():
+    polls = SuspectPolls(now)
     shop = Shop(4)
 
-    await Drain(shop.stage(), LIMITS, asyncio.Event(), polls).run()
+    await drain_of(shop.stage(), LIMITS, polls=polls).run()
     shop.suspects.append(100)
     shop.due.append(4)
-    await Drain(shop.stage(), LIMITS, asyncio.Event(), polls).run()
+    await drain_of(shop.stage(), LIMITS, polls=polls).run()
     assert (shop.polls, sorted(shop.settled)) == (1, [0, 1, 2, 3, 4])
 
-    monkeypatch.setattr(polls, "_next", time.monotonic())
-    await Drain(shop.stage(), LIMITS, asyncio.Event(), polls).run()
+    await asyncio.sleep(1)
+    await drain_of(shop.stage(), LIMITS, polls=polls).run()
     assert (shop.polls, shop.settled[-1]) == (3, 100)
 
 
+@in_virtual_time
 async def test_claim_older_than_lease_is_not_started():
     shop = Shop(4)
     stage = shop.stage()
 
     async def late_claim(limit, held):
         items = await shop.claim(limit, held)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(LIMITS.lease.total_seconds())
         return items
 
     object.__setattr__(stage, "claim", late_claim)
-    limits = DrainLimits(lease=timedelta(seconds=0.09), budget=timedelta(seconds=1), grace=timedelta())
+    limits = replace(LIMITS, budget=2 * LIMITS.lease)
 
-    assert not await Drain(stage, limits, asyncio.Event()).run()
+    assert not await drain_of(stage, limits).run()
     assert (shop.settled, shop.released) == ([], [0, 1, 2, 3])
 
 
+@in_virtual_time
 async def test_colliding_claims_are_retried():
     shop = Shop(20, slots=4)
     stage = shop.stage()
@@ -708,10 +733,11 @@ async def test_colliding_claims_are_retried():
 
     object.__setattr__(stage, "claim", claim)
 
-    assert not await Drain(stage, LIMITS, asyncio.Event()).run()
+    assert not await drain_of(stage).run()
     assert (collisions, sorted(shop.settled)) == (6, list(range(20)))
 
 
+@in_virtual_time
 async def test_claim_that_only_advances_rows_is_repeated():
     shop = Shop(3)
     stage = shop.stage()
@@ -722,10 +748,11 @@ async def test_claim_that_only_advances_rows_is_repeated():
 
     object.__setattr__(stage, "claim", claim)
 
-    assert not await Drain(stage, LIMITS, asyncio.Event()).run()
+    assert not await drain_of(stage).run()
     assert sorted(shop.settled) == [0, 1, 2]
 
 
+@in_virtual_time
 async def test_stop_ends_claims_that_only_advance_rows():
     stage = Shop(0).stage()
     stopping = asyncio.Event()
@@ -734,19 +761,19 @@ async def test_stop_ends_claims_that_only_advance_rows():
         await asyncio.sleep(0.001)
 
     object.__setattr__(stage, "claim", claim)
-    running = asyncio.create_task(Drain(stage, LIMITS, stopping).run())
+    running = asyncio.create_task(drain_of(stage, LIMITS, stopping).run())
     await asyncio.sleep(0.02)
     stopping.set()
 
-    assert await asyncio.wait_for(running, timeout=TIMEOUT_SECONDS)
+    assert await running
 
 
 class Calls:
-    """Work that makes a paid call every few milliseconds while its lease permits."""
+    """Work that makes a paid call each second while its lease permits."""
 
     def __init__(self, shop):
         self.shop = shop
-        self.first = self.last = 0.0
+        self.times = []
         self.lost = 0
 
     async def work(self, item, require_lease):
@@ -756,75 +783,92 @@ class Calls:
             except LeaseLost:
                 self.lost += 1
                 return item
-            self.last = time.monotonic()
-            self.first = self.first or self.last
-            await asyncio.sleep(0.005)
+            self.times.append(now())
+            await asyncio.sleep(1)
         return item
 
 
-async def extending(shop, extend, lease, seconds):
-    """Run a drain over the shop with `extend` as the extension of leases; return its calls."""
+async def extending(shop, extend):
+    """Run a drain over the shop for longer than a lease, with `extend` as the extension of leases; return its calls."""
     shop.blocker = asyncio.Event()
     calls = Calls(shop)
-    stage = shop.stage()
-    object.__setattr__(stage, "work", calls.work)
-    object.__setattr__(stage, "extend", extend)
-    limits = DrainLimits(lease=timedelta(seconds=lease), budget=LIMITS.budget, grace=LIMITS.grace)
-    running = asyncio.create_task(Drain(stage, limits, asyncio.Event()).run())
-    await asyncio.sleep(seconds)
+    running = asyncio.create_task(drain_of(replace(shop.stage(), work=calls.work, extend=extend)).run())
+    await asyncio.sleep(1.5 * LIMITS.lease.total_seconds())
     shop.blocker.set()
     await running
     return calls
 
 
+@in_virtual_time
 async def test_no_payment_after_possible_lease_expiry():
-
     async def unavailable(_):
         raise Unavailable("unavailable", component="ledger")
 
-    calls = await extending(Shop(2), unavailable, lease=0.2, seconds=0.3)
+    calls = await extending(Shop(2), unavailable)
 
     assert calls.lost == 2
-    assert calls.last - calls.first < 0.25
+    assert max(calls.times) == LIMITS.lease.total_seconds() - 1
 
 
+@in_virtual_time
 async def test_no_payment_after_reported_lease_loss():
     async def lost(_):
         return LeaseExtension(())
 
-    calls = await extending(Shop(2), lost, lease=0.3, seconds=0.2)
+    calls = await extending(Shop(2), lost)
 
     assert calls.lost == 2
+    assert max(calls.times) < LIMITS.lease.total_seconds() / 2  # the first extension follows a third of the lease
 
 
-async def test_failed_extension_is_retried_before_expiry():
-    shop = Shop(2)
-    failures = 0
+@in_virtual_time
+async def test_extended_lease_starts_with_the_request():
+    requests = 0
 
     async def extend(leases):
-        nonlocal failures
-        if failures < 1:
-            failures += 1
+        nonlocal requests
+        requests += 1
+        if requests > 1:
+            raise Unavailable("unavailable", component="ledger")
+        await asyncio.sleep(10)  # the ledger may have extended them before that
+        return LeaseExtension([lease.token for lease in leases])
+
+    calls = await extending(Shop(2), extend)
+
+    assert calls.lost == 2
+    assert max(calls.times) == 79  # extended after a third of the lease
+
+
+@in_virtual_time
+async def test_failed_extension_is_retried_before_expiry():
+    shop = Shop(2)
+    times = []
+
+    async def extend(leases):
+        times.append(now())
+        if len(times) == 1:
             raise Unavailable("unavailable", component="ledger")
         return LeaseExtension([lease.token for lease in leases])
 
-    calls = await extending(shop, extend, lease=1.2, seconds=1.6)
+    calls = await extending(shop, extend)
 
-    assert (failures, calls.lost) == (1, 0)
+    assert times == [20, 20.5, 40.5, 60.5, 80.5]
+    assert calls.lost == 0
 
 
+@in_virtual_time
 async def test_extension_of_locked_rows_is_repeated_before_expiry():
     shop = Shop(2)
-    answers = []
+    times = []
 
     async def extend(leases):
         tokens = [lease.token for lease in leases]
-        answers.append(LeaseExtension(tokens[1:], locked=tokens[:1]) if not answers else LeaseExtension(tokens))
-        return answers[-1]
+        times.append(now())
+        return LeaseExtension(tokens[1:], locked=tokens[:1]) if len(times) == 1 else LeaseExtension(tokens)
 
-    calls = await extending(shop, extend, lease=1.2, seconds=1.6)
+    calls = await extending(shop, extend)
 
-    assert len(answers) > 1
+    assert times[:3] == [20, 20.5, 40.5]
     assert calls.lost == 0
 
 
@@ -836,10 +880,12 @@ async def test_extension_of_locked_rows_is_repeated_before_expiry():
     "if not tokens else",
     means="a lease whose row is locked counts as extended",
 )
+@in_virtual_time
 async def test_no_payment_under_lease_that_stays_locked():
     async def locked(leases):
         return LeaseExtension((), locked=[lease.token for lease in leases])
 
-    calls = await extending(Shop(2), locked, lease=0.2, seconds=0.3)
+    calls = await extending(Shop(2), locked)
 
     assert calls.lost == 2
+    assert max(calls.times) == LIMITS.lease.total_seconds() - 1
