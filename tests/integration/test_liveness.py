@@ -15,18 +15,12 @@ from embedded.ports import free_port
 from shared.process import liveness, metrics
 from shared.process.liveness import LIVE_SECONDS, Pulse, answering, local_processes
 from tests.support.api import WITHOUT_CERTIFICATES
+from tests.support.clock import ManualClock
 from tests.support.deployment import ROOT
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 ROLE = f"test{os.getpid()}"  # no other process of this machine has it
-
-
-class ManualClock:
-    seconds = 0.0
-
-    def __call__(self):
-        return self.seconds
 
 
 class LoopThread:
@@ -74,9 +68,9 @@ def short(monkeypatch):
 def test_loop_without_heartbeats_is_dead_after_thirty_seconds():
     clock = ManualClock()
     pulse = Pulse("parse", clock)
-    clock.seconds = LIVE_SECONDS
+    clock.now = LIVE_SECONDS
     assert pulse.is_live
-    clock.seconds += 0.1
+    clock.now += 0.1
     assert not pulse.is_live
     pulse.beat()
     assert pulse.is_live
@@ -203,7 +197,7 @@ def test_health_command_asks_process_and_imports_little():
 def test_health_command_names_blocked_process():
     clock = ManualClock()
     with answering(Pulse(ROLE, clock)):
-        clock.seconds = 45
+        clock.now = 45
         code, said, _ = health(ROLE)
     assert (code, said) == (1, f"The {ROLE} process {os.getpid()} has not responded for 45 s.\n")
 

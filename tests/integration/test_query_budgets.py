@@ -17,6 +17,7 @@ from shared.query import metering
 from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.clock import ManualClock
 from tests.support.emptying import Shared
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
@@ -238,13 +239,6 @@ async def test_unlimited_queries_do_not_call_the_broker(client, settings):
         assert await redis.pttl(names[0]) > 0
 
 
-class Clock:
-    seconds = 0.0
-
-    def __call__(self):
-        return self.seconds
-
-
 @asynccontextmanager
 async def process(settings, url, now=time.monotonic):
     """Budgets as a process of the API has them; a token costs 0.1."""
@@ -292,16 +286,16 @@ async def test_tokens_count_before_being_sent_to_broker(settings):
 
 async def test_spending_of_other_processes_counts_after_seconds(services, settings, monkeypatch):
     monkeypatch.setattr("shared.broker.tenant_use._TIMEOUT_SECONDS", TIMEOUT_SECONDS)
-    limits, clock, url = KeyLimits(tokens_per_day=10), Clock(), settings.redis_url.get_secret_value()
+    limits, clock, url = KeyLimits(tokens_per_day=10), ManualClock(), settings.redis_url.get_secret_value()
     async with process(settings, url, clock) as budgets, process(settings, url, clock) as other:
         await budgets.admit("alice", KEY, limits)
         await other.admit("alice", KEY, limits)
         spend(10)
         await other.aclose()
 
-        clock.seconds = 4.9
+        clock.now = 4.9
         await budgets.admit("alice", KEY, limits)  # without a call to the broker
-        clock.seconds = 5.0
+        clock.now = 5.0
         with pytest.raises(TooManyRequests):
             await budgets.admit("alice", KEY, limits)
 

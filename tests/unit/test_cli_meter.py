@@ -11,13 +11,7 @@ from cli.ingestion import DocumentProgress, UploadBatch, follow
 from cli.meter import IngestCounts, Meter, Rate, Stages
 from shared.domain.errors import Unavailable
 from tests.support import replies
-
-
-class ManualClock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
+from tests.support.clock import ManualClock
 
 
 def test_rate_counts_last_minute_only():
