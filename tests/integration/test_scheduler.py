@@ -1,7 +1,6 @@
 """The scheduler: steps run independently, continue while they are full, and run in one elected process."""
 
 import asyncio
-import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
@@ -18,23 +17,40 @@ from tests.conftest import Library
 from tests.integration.test_interleavings import differences, run
 from tests.integration.test_ledger import parsed
 from tests.support.api import work
+from tests.support.clock import in_virtual_time
+from tests.support.elapsed import age_rows
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 from workers import scheduler
 from workers.scheduler import Step, repeat, work_while_elected
 
 HOUR = timedelta(hours=1)
 SOON = timedelta(milliseconds=10)
-HAS_LONG_LEASE = "SELECT 1 FROM deployment WHERE scheduler_until > now() + interval '1 minute'"
+
+
+class Candidate(Election):
+    """A candidate that counts its attempts to take or extend the lease."""
+
+    attempts = 0
+
+    async def take(self):
+        taken = await super().take()
+        self.attempts += 1
+        return taken
+
+    async def repeats(self):
+        """Wait until the candidate has made two more attempts, of which the second one started after this call."""
+        enough = self.attempts + 2
+        await eventually(lambda: self.attempts >= enough)
 
 
 @pytest.fixture
 async def elections(services, monkeypatch):
-    """Yield a function that makes candidates; no process is elected yet, and leases are short."""
-    monkeypatch.setattr(election, "LEASE", timedelta(seconds=1.5))  # a busy machine may extend it late
+    """Yield a function that makes candidates; no process is elected yet, and no lease ends by itself."""
+    monkeypatch.setattr(election, "LEASE", HOUR)
     monkeypatch.setattr(scheduler, "_EXTEND_EVERY", timedelta(seconds=0.05))
     reset = "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL"
     await run(services, reset)
-    yield lambda: Election(services.database)
+    yield lambda: Candidate(services.database)
     await run(services, reset)
 
 
@@ -63,21 +79,22 @@ async def test_failing_step_does_not_block_others(elections):
         await running
 
 
+@in_virtual_time
 async def test_failing_step_backs_off():
     times, stopping = [], asyncio.Event()
 
     async def fails():
-        times.append(time.monotonic())
-        if len(times) == 5:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) == 8:
             stopping.set()
         raise Unavailable("unavailable", component="qdrant")
 
-    await repeat(Step("fail", SOON, fails), stopping)
+    await repeat(Step("fail", timedelta(seconds=1), fails), stopping)
 
-    pauses = [after - before for before, after in pairwise(times)]
-    assert all(pause >= 0.01 * 2**number for number, pause in enumerate(pauses))
+    assert [after - before for before, after in pairwise(times)] == [1, 2, 4, 8, 16, 30, 30]
 
 
+@in_virtual_time
 async def test_full_step_continues_at_once():
     calls, stopping = [], asyncio.Event()
 
@@ -87,11 +104,12 @@ async def test_full_step_continues_at_once():
             stopping.set()
         return True
 
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        await repeat(Step("full", HOUR, full), stopping)
+    await repeat(Step("full", HOUR, full), stopping)
+
+    assert asyncio.get_running_loop().time() < HOUR.total_seconds()
 
 
-async def test_standby_replaces_killed_scheduler_after_lease(services, elections, monkeypatch):
+async def test_standby_replaces_killed_scheduler_after_lease(services, elections):
     calls = []
 
     def start(name, candidate):
@@ -103,25 +121,29 @@ async def test_standby_replaces_killed_scheduler_after_lease(services, elections
     async def release_nothing():
         """Release nothing, like a killed process."""
 
-    first = elections()
+    first, second = elections(), elections()
     first.resign = release_nothing
     running = start("first", first)
     await eventually(lambda: "first" in calls)
-    other = start("second", elections())
-    await asyncio.sleep(1.6)  # longer than a lease
+    other = start("second", second)
+    for _ in range(3):  # together longer than a lease, which the first scheduler extends meanwhile
+        await age_rows(services.database, "deployment.scheduler_until", 0.5 * HOUR)
+        await first.repeats()
+        await second.repeats()
     assert "second" not in calls
 
     running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await second.repeats()
+    assert "second" not in calls
+    await age_rows(services.database, "deployment.scheduler_until", HOUR)
     await eventually(lambda: "second" in calls)
-    monkeypatch.setattr(election, "LEASE", HOUR)
-    await eventually(
-        lambda: run(services, "SELECT 1 FROM deployment WHERE scheduler_until > now() + interval '1 minute'")
-    )
+
     third = start("third", elections())
     other.cancel()  # the process releases its lease, which would otherwise last for an hour
     await eventually(lambda: "third" in calls)
     third.cancel()
-    await asyncio.gather(running, other, third, return_exceptions=True)
+    await asyncio.gather(other, third, return_exceptions=True)
 
 
 async def test_scheduler_stops_when_another_is_elected(services, elections):
@@ -130,12 +152,14 @@ async def test_scheduler_stops_when_another_is_elected(services, elections):
     async def count_wake():
         calls.append(1)
 
-    running = asyncio.create_task(work_while_elected(Elected(elections()), [Step("wake", SOON, count_wake)], stopping))
+    candidate = elections()
+    running = asyncio.create_task(work_while_elected(Elected(candidate), [Step("wake", SOON, count_wake)], stopping))
     await eventually(lambda: calls)
     await run(services, "UPDATE deployment SET scheduler = 'other', scheduler_until = now() + interval '1 hour'")
-    await asyncio.sleep(0.3)
+    await candidate.repeats()
+    await candidate.repeats()  # the steps have ended before the next attempt
     calls.clear()
-    await asyncio.sleep(0.1)
+    await candidate.repeats()
     assert calls == []
 
     stopping.set()

@@ -1,0 +1,41 @@
+"""Lets time pass for the engines: stored times move into the past, so that no test waits for their clocks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from redis.asyncio import Redis
+from sqlalchemy import text
+
+from shared.ledger.postgres.database import Database
+
+# The broker's values above 10^12 are times in milliseconds. The members of its sorted sets expire at their scores.
+_AGE = """
+for _, key in ipairs(redis.call('KEYS', 'foreask:*')) do
+  local kind = redis.call('TYPE', key).ok
+  if kind == 'hash' then
+    local fields = redis.call('HGETALL', key)
+    for i = 1, #fields, 2 do
+      local value = tonumber(fields[i + 1])
+      if value and value > 1e12 then
+        redis.call('HSET', key, fields[i], string.format('%.17g', value - ARGV[1]))
+      end
+    end
+  elseif kind == 'zset' then
+    local members = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    for i = 1, #members, 2 do redis.call('ZADD', key, members[i + 1] - ARGV[1], members[i]) end
+  end
+end
+"""
+
+
+async def age_limits(redis: Redis, by: timedelta) -> None:
+    """Let time pass for the limits of providers and tenants, of which the broker stores the times."""
+    await redis.eval(_AGE, 0, by / timedelta(milliseconds=1))
+
+
+async def age_rows(database: Database, column: str, by: timedelta) -> None:
+    """Let time pass for a column of times, named as in `chunks.due_at`."""
+    table, _, name = column.partition(".")
+    async with database.begin() as connection:
+        await connection.execute(text(f"UPDATE {table} SET {name} = {name} - CAST(:by AS interval)"), {"by": by})
