@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
@@ -37,28 +37,39 @@ from shared.providers.limiter.script import (
     CallOutcome,
     FinishedCall,
     Grant,
+    LimiterReply,
     LimiterScript,
     SlotRequest,
     Terms,
     Timing,
     Wait,
 )
+from tests.support.elapsed import age_limits
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
-# A tenth to a fifth of the default times, for tests that wait for them.
-QUICK = Timing(lease=timedelta(seconds=1.5), open=timedelta(seconds=0.4), cooldown=timedelta(seconds=0.5))
 DOWN = Unavailable("down", component="llm", answered=True)
 
 
 class LimiterPool:
-    """Several limiters of one provider, and the arrival times of calls."""
+    """Several limiters of one provider, whose time the test moves forward.
 
-    def __init__(self, redis_url: str, exits: AsyncExitStack) -> None:
+    Args:
+        arrivals: times of calls by this process's clock.
+        grants: tenants and times of grants by the broker's clock, in seconds, with the time that `elapse` added.
+        refusals: number of requests that the script did not grant.
+    """
+
+    def __init__(self, redis: Redis, redis_url: str, exits: AsyncExitStack) -> None:
+        self._redis = redis
         self._url = redis_url
         self._exits = exits
+        self._elapsed = 0.0
+        self._limiters: list[Limiter] = []
         self.provider = uuid4().hex
         self.arrivals: list[float] = []
+        self.grants: list[tuple[str, float]] = []
+        self.refusals = 0
         self.probes = 0
         self.probe_error: Exception | None = None
 
@@ -68,9 +79,28 @@ class LimiterPool:
         )
         self._exits.push_async_callback(redis.aclose)
         limits = ProviderLimits("llm", self.provider, rates or Rates(), **more)
-        limiter = Limiter(redis, limits, self._probe)
+        limiter = Limiter(redis, limits, self._probe, lambda: time.monotonic() + self._elapsed)
+        limiter._client._script = self._recorded(limiter._script)
         self._exits.push_async_callback(limiter.aclose)
+        self._limiters.append(limiter)
         return limiter
+
+    async def elapse(self, seconds: float) -> None:
+        """Let time pass for the processes and the broker."""
+        self._elapsed += seconds
+        await age_limits(self._redis, timedelta(seconds=seconds))
+        for limiter in self._limiters:
+            limiter._client._wake.set()  # its timer was set before
+
+    def _recorded(self, script: LimiterScript):
+        async def run(*request):
+            reply = await script(*request)
+            granted = [answer for answer in reply.answers if isinstance(answer, Grant)]
+            self.grants += [(grant.tenant, grant.at / 1000 + self._elapsed) for grant in granted]
+            self.refusals += len(reply.answers) - len(granted)
+            return reply
+
+        return run
 
     async def _probe(self) -> None:
         self.probes += 1
@@ -83,19 +113,25 @@ class LimiterPool:
         *,
         tenant: str = "acme",
         error: Exception | None = None,
-        seconds: float = 0.0,
+        until: asyncio.Event | None = None,
         **more: object,
     ) -> None:
+        """Make a call that ends when `until` is set, or at once."""
         async with limiter.call(tenant, 10, 10, **more):
             self.arrivals.append(time.monotonic())
-            await asyncio.sleep(seconds)
+            if until is not None:
+                await until.wait()
             if error is not None:
                 raise error
 
-    def fullest(self, window: float) -> int:
-        """Return the largest number of arrivals in a window."""
-        times = sorted(self.arrivals)
-        return max(index + 1 - bisect_left(times, at - window) for index, at in enumerate(times))
+
+NEVER = asyncio.Event()
+
+
+def fullest(times: Sequence[float], window: float) -> int:
+    """Return the largest number of times in a window."""
+    times = sorted(times)
+    return max(index + 1 - bisect_left(times, at - window) for index, at in enumerate(times))
 
 
 @pytest.fixture
@@ -104,9 +140,15 @@ def redis_url(stack) -> str:
 
 
 @pytest.fixture
-async def pool(redis_url) -> AsyncIterator[LimiterPool]:
+async def redis(redis_url) -> AsyncIterator[Redis]:
+    async with Redis.from_url(redis_url) as redis:
+        yield redis
+
+
+@pytest.fixture
+async def pool(redis, redis_url) -> AsyncIterator[LimiterPool]:
     async with AsyncExitStack() as exits:
-        yield LimiterPool(redis_url, exits)
+        yield LimiterPool(redis, redis_url, exits)
 
 
 async def keep_calling(pool: LimiterPool, limiter: Limiter, lasting: float, callers: int, **more: object) -> None:
@@ -116,9 +158,7 @@ async def keep_calling(pool: LimiterPool, limiter: Limiter, lasting: float, call
 
     tasks = [asyncio.create_task(caller()) for _ in range(callers)]
     await asyncio.sleep(lasting)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await cancelled(tasks)
 
 
 async def failures(pool: LimiterPool, limiter: Limiter, count: int, error: Exception = DOWN) -> list[BaseException]:
@@ -127,6 +167,24 @@ async def failures(pool: LimiterPool, limiter: Limiter, count: int, error: Excep
         for _ in range(count)
         for result in await asyncio.gather(pool.call(limiter, error=error), return_exceptions=True)
     ]
+
+
+async def cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def slot_requests(count: int, kind: CallKind = CallKind.INGEST, tokens: int = 10) -> list[SlotRequest]:
+    return [SlotRequest(uuid4().hex, "acme", tokens, tokens, kind) for _ in range(count)]
+
+
+async def full_script(redis: Redis, rates: Rates, **options: object) -> LimiterScript:
+    """Return the script of a new provider whose buckets are full; at first a bucket is empty."""
+    script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, **options))
+    await script([], [], [], {})
+    await age_limits(redis, timedelta(minutes=1))
+    return script
 
 
 async def use(limiter: Limiter, name: str = "llm requests"):
@@ -139,7 +197,7 @@ async def test_calls_use_limit_without_exceeding_any_window(pool):
     for _ in range(3):  # a busy machine makes fewer calls for a while, but never too many
         pool.arrivals.clear()
         await asyncio.gather(*(keep_calling(pool, process, 4, callers=30) for process in processes))
-        assert pool.fullest(SHORT.seconds) <= 150
+        assert fullest(pool.arrivals, SHORT.seconds) <= 150
         steady.append(sum(0.5 < at - pool.arrivals[0] <= 3.5 for at in pool.arrivals))
         if steady[-1] >= 0.7 * 300:
             break
@@ -147,33 +205,30 @@ async def test_calls_use_limit_without_exceeding_any_window(pool):
     assert max(steady) >= 0.7 * 300, steady  # concurrently with other tests; an idle machine uses 0.85 and more
 
 
-async def test_flushed_limiter_state_starts_empty(pool, redis_url):
-    rates = Rates(requests=60)  # one a second, and one at once after a pause
-    limiter = await pool.process(rates)
-    await pool.call(limiter)
-    await asyncio.sleep(1.2)
-    async with Redis.from_url(redis_url) as redis:
-        await redis.flushall()
+async def test_flushed_limiter_state_starts_empty(redis):
+    script = await full_script(redis, Rates(requests=60))  # one a second, and one at once after a pause
+    await redis.flushall()
 
-    started = time.monotonic()
-    await pool.call(limiter)
+    reply = await script(slot_requests(1), [], [], {})
 
-    assert time.monotonic() - started > 0.9
+    assert reply.answers == [Wait()]
+    assert reply.wait_seconds == pytest.approx(1, abs=0.1)
 
 
-async def test_unused_tokens_are_returned_and_excess_is_owed(pool):
-    limiter = await pool.process(Rates(tokens=60_000))  # about a thousand a second
+async def test_unused_tokens_are_returned_and_excess_is_owed(redis):
+    script = await full_script(redis, Rates(tokens=60_000))  # about a thousand a second, and half as many at once
 
-    async def calls(count: int, took: int) -> float:
-        started = time.monotonic()
-        for _ in range(count):
-            async with limiter.call("acme", 800, 800) as call:
-                call.took(took, 0)
-        return time.monotonic() - started
+    async def call(took: int) -> None:
+        (grant,) = (await script(slot_requests(1, tokens=800), [], [], {})).answers
+        await script([], [FinishedCall(grant, CallOutcome.OK, took)], [], {})
 
-    assert await calls(20, took=1) < 5  # 32 seconds if they cost the reserved tokens
-    await calls(1, took=3_000)
-    assert await calls(1, took=1) > 1
+    for _ in range(20):  # a call reserves more tokens than the bucket has
+        await call(1)
+    await call(3_000)
+    reply = await script(slot_requests(1), [], [], {})
+
+    assert reply.answers == [Wait()]
+    assert 2 < reply.wait_seconds < 3
 
 
 async def test_call_larger_than_bucket_is_granted(pool):
@@ -200,16 +255,17 @@ async def test_reservation_follows_past_usage(pool):
 async def test_429_pauses_all_workers_for_its_duration(pool):
     first, second = await pool.process(), await pool.process()
     await pool.call(second)
-
-    limited = RateLimited("slow down", retry_after=timedelta(seconds=1.5))
-    limited_at = time.monotonic()
     with pytest.raises(RateLimited):
-        await pool.call(first, error=limited)
-    pool.arrivals.clear()
-    await asyncio.gather(*(pool.call(process) for process in (first, second) * 10))
+        await pool.call(first, error=RateLimited("slow down", retry_after=timedelta(seconds=5)))
+    (_, limited_at) = pool.grants.pop()
+    pool.grants.clear()
 
-    assert min(pool.arrivals) - limited_at >= 1.4
-    assert max(pool.arrivals) - min(pool.arrivals) >= 0.2  # paced: 44 in flight, therefore 44 per second
+    await pool.elapse(4.9)
+    await asyncio.gather(*(pool.call(process) for process in (first, second) * 5))
+
+    times = [at for _, at in pool.grants]
+    assert min(times) - limited_at >= 5
+    assert max(times) - min(times) >= 9 / 45  # paced: 44 in flight, therefore 44 per second
 
 
 async def test_long_pause_returns_work_and_stops_claims(pool):
@@ -226,15 +282,16 @@ async def test_long_pause_returns_work_and_stops_claims(pool):
     assert await second.paused()
 
 
-async def test_repeated_429s_without_retry_time_back_off_exponentially(pool):
-    limiter = await pool.process(timing=QUICK)
+async def test_repeated_429s_without_retry_time_back_off_exponentially(redis):
+    script = await full_script(redis, Rates())
     cooldowns = []
     for _ in range(3):
-        with pytest.raises(RateLimited):
-            await pool.call(limiter, error=RateLimited("slow down"))
-        cooldowns.append((await use(limiter)).cooldown.total_seconds())
+        (grant,) = (await script(slot_requests(1), [], [], {})).answers
+        reply = await script([], [FinishedCall(grant, CallOutcome.LIMITED)], [], {})
+        cooldowns.append(reply.cooldown_seconds)
+        await age_limits(redis, timedelta(seconds=cooldowns[-1] + 1))
 
-    assert cooldowns == [pytest.approx(seconds, abs=0.4 * seconds) for seconds in (0.5, 1, 2)]
+    assert cooldowns == [1, 2, 4]
 
 
 async def test_rejected_provider_key_pauses_all_workers(pool):
@@ -251,13 +308,20 @@ async def test_rejected_provider_key_pauses_all_workers(pool):
 
 async def test_concurrency_grows_with_use_and_shrinks_after_failure(pool):
     limiter = await pool.process(in_flight=4)
-    await keep_calling(pool, limiter, 1.5, callers=40, seconds=0.05)
-    grown = (await use(limiter)).in_flight_limit
-    assert grown >= 16
 
-    late = TimedOut("late", component="llm", answered=True)
-    await asyncio.gather(*(pool.call(limiter, error=late, seconds=0.2) for _ in range(5)), return_exceptions=True)
-    assert (await use(limiter)).in_flight_limit == pytest.approx(0.7 * grown, abs=1.5)
+    async def fill(count: int, error: Exception | None = None) -> int:
+        """Make concurrent calls; return the limit after them."""
+        finish = asyncio.Event()
+        calls = [asyncio.create_task(pool.call(limiter, until=finish, error=error)) for _ in range(count)]
+        await eventually(lambda: _satisfies(use(limiter), lambda u: u.in_flight == count))
+        finish.set()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await eventually(lambda: _satisfies(use(limiter), lambda u: u.in_flight == 0))
+        return (await use(limiter)).in_flight_limit
+
+    assert [await fill(4), await fill(8), await fill(16)] == [8, 16, 32]
+
+    assert await fill(5, TimedOut("late", component="llm", answered=True)) == int(0.7 * 32)
 
 
 async def test_unused_concurrency_limit_does_not_grow(pool):
@@ -268,31 +332,32 @@ async def test_unused_concurrency_limit_does_not_grow(pool):
     assert (await use(limiter)).in_flight_limit == 4
 
 
-async def test_killed_process_frees_its_slots(pool, redis_url):
-    killed, other = [await pool.process(in_flight=2, timing=QUICK) for _ in range(2)]
-    calls = [asyncio.create_task(pool.call(killed, seconds=3600)) for _ in range(2)]
-    await eventually(lambda: _satisfies(use(other), lambda u: u.in_flight == 2))
+async def test_killed_process_frees_its_slots(pool):
+    killed, other = [await pool.process(in_flight=2) for _ in range(2)]
+    calls = [asyncio.create_task(pool.call(killed, until=NEVER)) for _ in range(2)]
+    await eventually(lambda: len(pool.grants) == 2)
     killed._client._task.cancel()  # like a kill: nothing is reported or renewed
     waiting = asyncio.create_task(pool.call(other))
-    await asyncio.sleep(0.3)
+    await eventually(lambda: pool.refusals)
     assert not waiting.done()
 
+    await pool.elapse(Timing().lease.total_seconds())
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await waiting
 
-    for call in calls:
-        call.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
+    await cancelled(calls)
 
 
 async def test_call_longer_than_lease_keeps_its_slot(pool):
-    limiter, other = [await pool.process(in_flight=1, timing=QUICK) for _ in range(2)]
-    call = asyncio.create_task(pool.call(limiter, seconds=3600))
-    await asyncio.sleep(2)
+    limiter, other = [await pool.process(in_flight=1) for _ in range(2)]
+    call = asyncio.create_task(pool.call(limiter, until=NEVER))
+    await eventually(lambda: pool.grants)
+    for _ in range(4):  # together longer than a lease
+        await pool.elapse(Timing().lease.total_seconds() / 3)
+        assert await limiter._client.refresh(TIMEOUT_SECONDS)  # a pass, which renews the call
 
     assert (await use(other)).in_flight == 1
-    call.cancel()
-    await asyncio.gather(call, return_exceptions=True)
+    await cancelled([call])
     await eventually(lambda: _satisfies(use(other), lambda u: u.in_flight == 0))
 
 
@@ -329,11 +394,11 @@ async def test_ten_failures_open_breaker_without_using_attempts(pool):
 
 
 async def test_breaker_is_closed_by_single_neutral_call(pool):
-    first, second = [await pool.process(timing=QUICK) for _ in range(2)]
+    first, second = [await pool.process() for _ in range(2)]
     await failures(pool, first, 10)
     pool.arrivals.clear()
     pool.probe_error = DOWN
-    await asyncio.sleep(0.45)
+    await pool.elapse(2)
     assert not await first.paused()
 
     still_down = await asyncio.gather(*(pool.call(p) for p in (first, second) * 5), return_exceptions=True)
@@ -342,20 +407,22 @@ async def test_breaker_is_closed_by_single_neutral_call(pool):
     assert (await use(first)).breaker == "open"
 
     pool.probe_error = None
-    await asyncio.sleep(0.85)  # twice as long
+    await pool.elapse(3)
+    assert (await use(first)).breaker == "open"  # twice as long
+    await pool.elapse(1)
     await asyncio.gather(*(pool.call(p) for p in (first, second) * 5))
     assert (pool.probes, len(pool.arrivals)) == (2, 10)
     assert (await use(second)).breaker == "closed"
 
 
-async def test_breaker_metric_resets_when_state_is_outdated(pool, monkeypatch):
+async def test_breaker_metric_resets_when_state_is_outdated(pool):
     limiter = await pool.process()
     await failures(pool, limiter, 10)
     shown = {"component": "llm", "provider": pool.provider}
 
     assert metrics.REGISTRY.get_sample_value("foreask_breaker_state", shown) == Breaker.OPEN
 
-    monkeypatch.setattr("shared.providers.limiter.client._STATE_SECONDS", 0.0)
+    await pool.elapse(91)
     assert metrics.REGISTRY.get_sample_value("foreask_breaker_state", shown) == Breaker.CLOSED
 
 
@@ -364,30 +431,31 @@ async def test_provider_rejections_do_not_open_breaker(pool, error):
     limiter = await pool.process()
     await failures(pool, limiter, 9)
     await failures(pool, limiter, 1, error)
+    await pool.elapse(10)  # calls are no longer paced after a 429
     await failures(pool, limiter, 9)
 
     assert (await use(limiter)).breaker == "closed"
 
 
 async def test_tenant_limit_does_not_block_other_tenants(pool):
-    limiter = await pool.process(Rates(), tenants={"slow": Rates(requests=60)})
+    limiter = await pool.process(Rates(), tenants={"slow": Rates(requests=60)})  # one call a second
     slow = [asyncio.create_task(pool.call(limiter, tenant="slow")) for _ in range(50)]
-    await asyncio.sleep(0.1)
-    started = time.monotonic()
+    await eventually(lambda: pool.refusals)
     await asyncio.gather(*(pool.call(limiter, tenant="acme") for _ in range(50)))
-    assert time.monotonic() - started < 30  # the other tenant's fifty calls take fifty seconds
+    assert not all(task.done() for task in slow)
 
-    await asyncio.sleep(2)
-    done, took = sum(task.done() for task in slow), time.monotonic() - started
+    for count in (1, 2):
+        await pool.elapse(10)
+        await eventually(lambda count=count: sum(task.done() for task in slow) >= count)
     limiter.stop()
     await asyncio.gather(*slow, return_exceptions=True)
-    assert 1 <= done <= took + 2
+    assert fullest([at for tenant, at in pool.grants if tenant == "slow"], 0.9) == 1
 
 
 async def test_single_call_overtakes_another_tenants_thousand_calls(pool):
     limiter = await pool.process(Rates(requests=1200))  # twenty a second
     many = [asyncio.create_task(pool.call(limiter, tenant="many")) for _ in range(1000)]
-    await asyncio.sleep(0.3)
+    await eventually(lambda: pool.refusals)
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await pool.call(limiter, tenant="few")
@@ -397,82 +465,75 @@ async def test_single_call_overtakes_another_tenants_thousand_calls(pool):
     await asyncio.gather(*many, return_exceptions=True)
 
 
-def slot_requests(count: int, kind: CallKind = CallKind.INGEST) -> list[SlotRequest]:
-    return [SlotRequest(uuid4().hex, "acme", 10, 10, kind) for _ in range(count)]
-
-
 @pytest.mark.parametrize(
     ("rates", "granted"),
-    [(Rates(requests=2400), 36), (Rates(requests=100_000, tokens=120_000), 46), (Rates(), 3)],
+    [(Rates(requests=2400), 36), (Rates(requests=100_000, tokens=120_000), 45), (Rates(), 3)],
     ids=["requests", "tokens", "in flight"],
 )
-async def test_ingest_reserves_share_of_limit_for_queries(redis_url, rates, granted):
-    async with Redis.from_url(redis_url) as redis:
-        script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
-        await script([], [], [], {})
-        await asyncio.sleep(1.1 if rates.declared else 0)  # a new bucket is empty
-        *ingest, query = (await script([*slot_requests(60), *slot_requests(1, CallKind.QUERY)], [], [], {})).answers
+async def test_ingest_reserves_share_of_limit_for_queries(redis, rates, granted):
+    script = await full_script(redis, rates, query_share=0.1)
 
-    assert sum(isinstance(answer, Grant) for answer in ingest) == pytest.approx(granted, abs=2 * (granted > 3))
+    *ingest, query = (await script([*slot_requests(60), *slot_requests(1, CallKind.QUERY)], [], [], {})).answers
+
+    assert sum(isinstance(answer, Grant) for answer in ingest) == granted
     assert (type(ingest[-1]), type(query)) == (Wait, Grant)
 
 
 @pytest.mark.parametrize("tenants", [{}, {"acme": Rates(requests=60).buckets()}], ids=["provider", "tenant"])
-async def test_waiting_query_blocks_ingest_calls(redis_url, tenants):
+async def test_waiting_query_blocks_ingest_calls(redis, tenants):
     rates = Rates() if tenants else Rates(requests=60)  # a bucket of one has no share for queries
-    async with Redis.from_url(redis_url) as redis:
-        script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
-        waits = (await script(slot_requests(1, CallKind.QUERY), [], [], tenants)).answers
-        await asyncio.sleep(1.1)
-        answers = [
-            (await script(slot_requests(1, kind), [], [], tenants)).answers[0]
-            for kind in (CallKind.INGEST, CallKind.QUERY)
-        ]
+    script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
+    waits = (await script(slot_requests(1, CallKind.QUERY), [], [], tenants)).answers
+    await age_limits(redis, timedelta(seconds=1.1))
+    answers = [
+        (await script(slot_requests(1, kind), [], [], tenants)).answers[0] for kind in (CallKind.INGEST, CallKind.QUERY)
+    ]
 
     assert [type(answer) for answer in [*waits, *answers]] == [Wait, Wait, Grant]
 
 
 async def test_query_precedes_ingest_of_same_process(pool):
     limiter = await pool.process(in_flight=4, query_share=0.1)
-    load = [asyncio.create_task(pool.call(limiter, seconds=3600)) for _ in range(50)]
+    load = [asyncio.create_task(pool.call(limiter, until=NEVER)) for _ in range(50)]
     await eventually(lambda: len(pool.arrivals) == 3)
     await pool.call(limiter, max_wait=QUERY)  # it fails if no slot becomes free
-    for task in load:
-        task.cancel()
-    await asyncio.gather(*load, return_exceptions=True)
+    await cancelled(load)
 
     assert len(pool.arrivals) == 4  # three calls of the ingest and the query
 
 
-async def test_windows_stay_within_limit_with_queries_and_ingest(pool):
-    rates = Rates(requests=150, window=SHORT)
-    processes = [await pool.process(rates, query_share=0.1) for _ in range(3)]
-    max_wait = ({}, {}, {"max_wait": QUERY})
+async def test_windows_stay_within_limit_with_queries_and_ingest(redis):
+    script = await full_script(redis, Rates(requests=150, window=SHORT), query_share=0.1)
+    step, times, kinds = 0.02, [], set()
+    for number in range(200):  # four seconds
+        requests = [*slot_requests(1, CallKind.QUERY), *slot_requests(20)]
+        granted = [answer for answer in (await script(requests, [], [], {})).answers if isinstance(answer, Grant)]
+        await script([], [FinishedCall(grant, CallOutcome.OK) for grant in granted], [], {})
+        times += [grant.at / 1000 + number * step for grant in granted]
+        kinds |= {grant.kind for grant in granted}
+        await age_limits(redis, timedelta(seconds=step))
 
-    await asyncio.gather(
-        *(
-            keep_calling(pool, process, 1.8, callers=20, **more)
-            for process, more in zip(processes, max_wait, strict=True)
-        )
-    )
+    assert 0.9 * 150 <= fullest(times, SHORT.seconds) <= 150
+    assert kinds == {CallKind.INGEST, CallKind.QUERY}
 
-    assert pool.fullest(SHORT.seconds) <= 150
+
+# Waits little for a grant, and long for the broker.
+IMPATIENT = replace(QUERY, at_most=timedelta(seconds=0.05), broker=timedelta(seconds=TIMEOUT_SECONDS))
 
 
 async def test_query_over_tenant_limit_raises_tenant_limited(pool):
     limiter = await pool.process(tenants={"acme": Rates(requests=1)})
-    short = replace(QUERY, at_most=timedelta(seconds=0.3))
     with pytest.raises(TenantLimited) as caught:
-        await pool.call(limiter, max_wait=short)
+        await pool.call(limiter, max_wait=IMPATIENT)
 
     assert caught.value.retry_after > timedelta(seconds=30)
-    await pool.call(limiter, tenant="other", max_wait=short)
+    await pool.call(limiter, tenant="other", max_wait=IMPATIENT)
 
 
 async def test_stopping_process_ends_waits_without_using_attempts(pool):
     limiter = await pool.process(Rates(requests=1))
     waiting = [asyncio.create_task(pool.call(limiter)) for _ in range(5)]
-    await asyncio.sleep(0.2)
+    await eventually(lambda: pool.refusals)
 
     limiter.stop()
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -485,16 +546,18 @@ async def test_stopping_process_ends_waits_without_using_attempts(pool):
         await pool.call(limiter)
 
 
-async def test_missing_broker_delays_work_but_not_queries(pool, monkeypatch):
-    monkeypatch.setattr("shared.providers.limiter.client._UNAVAILABLE_SECONDS", 0.5)
+async def test_missing_broker_delays_work_but_not_queries(pool):
     limiter = await pool.process(Rates(requests=60), url="redis://127.0.0.1:1")
 
-    await pool.call(limiter, max_wait=QUERY)
+    await pool.call(limiter, max_wait=replace(QUERY, broker=timedelta(seconds=0.05)))
     assert len(pool.arrivals) == 1
     assert await limiter.paused()
+    waiting = asyncio.create_task(pool.call(limiter))
+    await eventually(lambda: limiter._client.waiting)
+    await pool.elapse(5)
     async with asyncio.timeout(TIMEOUT_SECONDS):
         with pytest.raises(Unavailable) as caught:
-            await pool.call(limiter)
+            await waiting
 
     assert (caught.value.component, caught.value.burns_attempt) == ("broker", False)
     assert len(pool.arrivals) == 1
@@ -504,33 +567,32 @@ async def test_query_waits_at_most_five_seconds_for_limit(pool):
     limiter = await pool.process(Rates(requests=1))
     async with asyncio.timeout(TIMEOUT_SECONDS):
         with pytest.raises(RateLimited) as caught:
-            await pool.call(limiter, max_wait=replace(QUERY, at_most=QUERY.at_most / 10))
+            await pool.call(limiter, max_wait=IMPATIENT)
 
     assert QUERY.at_most == timedelta(seconds=5)
     assert caught.value.retry_after >= timedelta(seconds=1)
     assert pool.arrivals == []
 
 
-async def test_limits_apply_with_full_broker(pool, redis_url):
-    async with Redis.from_url(redis_url) as redis:
-        await redis.config_set("maxmemory", 1)
-        try:
-            limiter = await pool.process(Rates(requests=60))
-            await keep_calling(pool, limiter, 2.5, callers=5)
-        finally:
-            await redis.config_set("maxmemory", 0)
+async def test_limits_apply_with_full_broker(redis):
+    await redis.config_set("maxmemory", 1)
+    try:
+        script = LimiterScript(redis, Terms(uuid4().hex, Rates(requests=60).buckets(), 4, 30))
+        waiting = await script(slot_requests(5), [], [], {})
+        await age_limits(redis, timedelta(seconds=1.1))
+        later = await script(slot_requests(5), [], [], {})
+    finally:
+        await redis.config_set("maxmemory", 0)
 
-    assert 1 <= len(pool.arrivals) <= 4
+    assert [len([a for a in reply.answers if isinstance(a, Grant)]) for reply in (waiting, later)] == [0, 1]
 
 
 async def test_cancelled_caller_frees_its_slot(pool):
     limiter = await pool.process(in_flight=3)
     for _ in range(5):
-        calls = [asyncio.create_task(pool.call(limiter, seconds=0.01)) for _ in range(20)]
-        await asyncio.sleep(0.005)
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+        calls = [asyncio.create_task(pool.call(limiter)) for _ in range(20)]
+        await asyncio.sleep(0.005)  # some calls wait, some run, and some have ended
+        await cancelled(calls)
 
     await eventually(lambda: _satisfies(use(limiter), lambda u: u.in_flight == 0))
     await pool.call(limiter)
@@ -556,6 +618,7 @@ class FlexPool:
         self.script = script
         self.served: list[Grant] = []
         self.refused = 0
+        self.reply: LimiterReply | None = None  # to the last end of calls
 
     async def start(self, count: int, capacity: int) -> int:
         """Request calls; return the number of granted ones."""
@@ -568,18 +631,18 @@ class FlexPool:
         return len(granted)
 
     async def end(self, grants: list[Grant], outcome: CallOutcome = CallOutcome.OK) -> None:
-        await self.script([], [FinishedCall(grant, outcome, 0) for grant in grants], [], {})
+        self.reply = await self.script([], [FinishedCall(grant, outcome, 0) for grant in grants], [], {})
+
+    async def elapse(self, seconds: float) -> None:
+        await age_limits(self.script._redis, timedelta(seconds=seconds))
 
 
 @pytest.fixture
-async def flex(redis_url) -> AsyncIterator[FlexPool]:
-    async with Redis.from_url(redis_url) as redis:
-        timing = Timing(cooldown=timedelta(milliseconds=100))
-        rates = Rates(requests=10**7)  # its bucket does not limit these calls
-        script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 64, 30, timing))
-        await script([], [], [], {})
-        await asyncio.sleep(0.2)  # a new bucket is empty
-        yield FlexPool(script)
+async def flex(redis) -> FlexPool:
+    script = LimiterScript(redis, Terms(uuid4().hex, Rates(requests=10**7).buckets(), 64, 30))
+    await script([], [], [], {})
+    await age_limits(redis, timedelta(minutes=1))  # a new bucket is empty; a full one does not limit these calls
+    return FlexPool(script)
 
 
 async def test_flex_calls_in_flight_follow_capacity(flex):
@@ -612,38 +675,28 @@ async def test_waiting_flex_calls_delay_no_other_call(flex):
 async def test_flex_calls_of_dead_process_are_forgotten(flex):
     await flex.start(64, capacity=64)
     assert await flex.start(1, capacity=100) == 0
-    lease = flex.script._terms.timing.lease
 
-    for key in ("flight", "flex"):  # as if the leases had passed
-        names = await flex.script._redis.zrange(flex.script.key(key), 0, -1)
-        await flex.script._redis.zadd(flex.script.key(key), dict.fromkeys(names, 1.0))
-    assert lease > timedelta()
+    await flex.elapse(Timing().lease.total_seconds())
     assert await flex.start(1, capacity=100) == 1
 
 
 async def test_refused_flex_pauses_grow_until_one_succeeds(flex):
     pauses = []
-    for _ in range(200):
-        if await flex.start(1, capacity=0):
-            reply = await flex.script([], [], [], {})
-            if reply.flex_wait_seconds:
-                pauses.append(reply.flex_wait_seconds)
-        if len(pauses) == 4:
-            break
-        await asyncio.sleep(pauses[-1] + 0.002 if pauses else 0)
+    while len(pauses) < 4:
+        if await flex.start(1, capacity=0) and flex.reply.flex_wait_seconds:
+            pauses.append(flex.reply.flex_wait_seconds)
+            await flex.elapse(pauses[-1])
 
-    assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6], abs=0.05)
-    assert reply.flex_dry_seconds > 1.0
-    assert (reply.breaker, reply.cooldown_seconds) == (Breaker.CLOSED, 0.0)
-    await asyncio.sleep(pauses[-1])
+    assert pauses == [2, 4, 8, 16]
+    assert flex.reply.flex_dry_seconds > 10
+    assert (flex.reply.breaker, flex.reply.cooldown_seconds) == (Breaker.CLOSED, 0.0)
     assert await flex.start(2, capacity=1) == 1
     await flex.end(flex.served)
-    reply = await flex.script([], [], [], {})
-    assert (reply.flex_wait_seconds, reply.flex_dry_seconds) == (0.0, 0.0)
+    assert (flex.reply.flex_wait_seconds, flex.reply.flex_dry_seconds) == (0.0, 0.0)
 
 
 async def test_refused_flex_calls_pause_only_flex(pool):
-    limiter = await pool.process(in_flight=1, timing=replace(QUICK, cooldown=timedelta(seconds=20)))
+    limiter = await pool.process(in_flight=1, timing=Timing(cooldown=timedelta(seconds=20)))
     refusals = await failures(pool, limiter, 1)  # an error of the provider counts for the breaker
     with pytest.raises(NoCapacity) as refused:
         await pool.call(limiter, error=FULL, max_wait=FLEX)
@@ -669,14 +722,12 @@ async def test_long_flex_calls_do_not_delay_other_ingest(pool):
         await pool.call(limiter, error=FULL, max_wait=FLEX)  # the limit is now one call
     await pool.call(limiter, max_wait=FLEX)
     # more than a process requests at once
-    long = [asyncio.create_task(pool.call(limiter, seconds=60, max_wait=FLEX)) for _ in range(100)]
-    await asyncio.sleep(0.3)
+    long = [asyncio.create_task(pool.call(limiter, until=NEVER, max_wait=FLEX)) for _ in range(100)]
+    await eventually(lambda: pool.refusals)
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await pool.call(limiter)
 
     assert not any(task.done() for task in long)
     limiter.stop()
-    for task in long:
-        task.cancel()
-    await asyncio.gather(*long, return_exceptions=True)
+    await cancelled(long)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from shared.ledger.postgres.database import Database
 
 # The broker's values above 10^12 are times in milliseconds. The members of its sorted sets expire at their scores.
-_AGE = """
+_AGE = """#!lua flags=allow-oom
 for _, key in ipairs(redis.call('KEYS', 'foreask:*')) do
   local kind = redis.call('TYPE', key).ok
   if kind == 'hash' then

@@ -89,6 +89,7 @@ class LimiterClient:
         component: the provider, for messages.
         lease_seconds: time for which the script counts a call as in flight without renewal.
         provider: label that distinguishes providers of a component in metrics.
+        now: clock in monotonic seconds.
     """
 
     def __init__(
@@ -97,8 +98,11 @@ class LimiterClient:
         tenant_buckets: Callable[[str], tuple[Bucket, Bucket] | None],
         component: str,
         lease_seconds: float,
+        *,
         provider: str = "",
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._now = now
         self._renew_seconds = lease_seconds / 3
         self._script = script
         self._tenant_buckets = tenant_buckets
@@ -143,7 +147,7 @@ class LimiterClient:
         """
         if self._closed is not None:
             raise self._closed()
-        now = time.monotonic()
+        now = self._now()
         request = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens, kind)
         waiter = _Waiter(request, asyncio.get_running_loop().create_future(), now)
         self._lines.setdefault((tenant, kind), _Line(kind)).waiters.append(waiter)
@@ -160,14 +164,14 @@ class LimiterClient:
         self._ended.append((ended, None))
         self._granted_calls.discard(ended.grant.id)
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
-        self._hurry(time.monotonic() + (0 if freed else _LINGER_SECONDS))
+        self._hurry(self._now() + (0 if freed else _LINGER_SECONDS))
 
     async def end_badly(self, ended: FinishedCall, timeout_seconds: float) -> LimiterReply | None:
         """Report a failed call, and return the script's reply; None if it does not arrive in time."""
         reported: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
         self._ended.append((ended, reported))
         self._granted_calls.discard(ended.grant.id)
-        self._hurry(time.monotonic())
+        self._hurry(self._now())
         await asyncio.wait([reported], timeout=timeout_seconds)
         return reported.result() if reported.done() else None
 
@@ -175,7 +179,7 @@ class LimiterClient:
         """Read the state again; return whether the broker answered in time."""
         peek: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._peeks.append(peek)
-        self._hurry(time.monotonic())
+        self._hurry(self._now())
         await asyncio.wait([peek], timeout=timeout_seconds)
         if peek.done():
             return True
@@ -193,8 +197,8 @@ class LimiterClient:
         """Report the finished calls, within a short timeout, and stop."""
         if self._task is None:
             return
-        deadline = time.monotonic() + timeout_seconds
-        while self._ended and self._unavailable_since is None and time.monotonic() < deadline:
+        deadline = self._now() + timeout_seconds
+        while self._ended and self._unavailable_since is None and self._now() < deadline:
             await self.refresh(timeout_seconds)
         # A client that is cancelled while it connects may treat that as a failure and try again.
         self._ending = True
@@ -227,14 +231,14 @@ class LimiterClient:
             await asyncio.sleep(_QUIET_SECONDS)
 
     async def _until_due(self) -> None:
-        while not self._ending and (pause := self._due_at - time.monotonic()) > 0:
+        while not self._ending and (pause := self._due_at - self._now()) > 0:
             self._wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), timeout=None if pause == float("inf") else pause)
         self._due_at = float("inf")
 
     def _batch(self) -> _Batch:
-        now = time.monotonic()
+        now = self._now()
         renew: list[str] = []
         if now >= self._renew_at:
             renew, self._renew_at = list(self._granted_calls), now + self._renew_seconds
@@ -268,7 +272,7 @@ class LimiterClient:
         return {tenant: buckets for tenant in tenants if (buckets := self._tenant_buckets(tenant)) is not None}
 
     def _apply(self, batch: _Batch, reply: LimiterReply) -> None:
-        now = time.monotonic()
+        now = self._now()
         if self._unavailable_since is not None:
             log.info("limiter.restored", component=self._component)
             self._unavailable_since = None
@@ -300,7 +304,7 @@ class LimiterClient:
     def _shown(self) -> float:
         """Return the breaker state for metrics; closed if this process has no recent state, because nothing waits."""
         reply = self.reply
-        if reply is None or time.monotonic() - self.replied_at > _STATE_SECONDS:
+        if reply is None or self._now() - self.replied_at > _STATE_SECONDS:
             return Breaker.CLOSED
         return reply.breaker
 
@@ -349,7 +353,7 @@ class LimiterClient:
 
     async def _on_broker_lost(self, batch: _Batch, error: Exception) -> None:
         """Keep the reports of finished calls; no call starts while the broker is unavailable."""
-        now = time.monotonic()
+        now = self._now()
         if self._unavailable_since is None:
             log.warning("limiter.lost", component=self._component, kind=type(error).__name__)
             self._unavailable_since = now

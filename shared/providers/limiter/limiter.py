@@ -131,10 +131,18 @@ class Limiter:
         redis: connection to the shared state; not closed here.
         limits: the limits.
         probe: makes a tiny neutral call, to check whether a failed provider has recovered.
+        now: clock in monotonic seconds.
     """
 
-    def __init__(self, redis: Redis, limits: ProviderLimits, probe: Callable[[], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        limits: ProviderLimits,
+        probe: Callable[[], Awaitable[object]],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._redis = redis
+        self._now = now
         self._limits = limits
         self._waited = LIMITER_SECONDS.labels(limits.component)
         self._probe = probe
@@ -155,6 +163,7 @@ class Limiter:
             limits.component,
             limits.timing.lease.total_seconds(),
             provider=limits.provider,
+            now=now,
         )
 
     @asynccontextmanager
@@ -195,23 +204,21 @@ class Limiter:
 
     async def paused(self, kind: CallKind = CallKind.INGEST) -> bool:
         """Return whether work claimed now could not start: the provider is paused, or the broker does not answer."""
-        if time.monotonic() - self._client.replied_at > _CACHE_SECONDS and not await self._client.refresh(
-            _REFRESH_SECONDS
-        ):
+        if self._now() - self._client.replied_at > _CACHE_SECONDS and not await self._client.refresh(_REFRESH_SECONDS):
             return True
         reply = self._client.reply
         assert reply is not None
         left = max(reply.pause_seconds, reply.cooldown_seconds - _PAUSING_COOLDOWN_SECONDS)
         if kind is CallKind.FLEX:
             left = max(left, reply.flex_wait_seconds - _PAUSING_COOLDOWN_SECONDS)
-        return self._client.replied_at + left > time.monotonic()
+        return self._client.replied_at + left > self._now()
 
     def has_no_flex(self, least: timedelta) -> bool:
         """Return whether the provider has refused all calls in the tier flex for this time, and none may start now."""
         reply = self._client.reply
         if reply is None or reply.flex_dry_seconds < least.total_seconds():
             return False
-        return self._client.replied_at + reply.flex_wait_seconds > time.monotonic()
+        return self._client.replied_at + reply.flex_wait_seconds > self._now()
 
     def capacity(self, calls: int) -> int:
         """Return the number of further calls to claim now: calls that the declared rate allows within seconds."""
@@ -253,7 +260,7 @@ class Limiter:
         acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens, max_wait.kind)
         if max_wait.at_most is None:
             return await acquiring
-        started = time.monotonic()
+        started = self._now()
         waiting = asyncio.ensure_future(acquiring)
         try:
             if max_wait.broker is not None:
@@ -261,7 +268,7 @@ class Limiter:
                 if not reached and not waiting.done():
                     log.warning("limiter.bypassed", component=self._limits.component, tenant=tenant)
                     return None
-            await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (time.monotonic() - started))
+            await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (self._now() - started))
             if not waiting.done():
                 raise self._too_late(tenant, max_wait.kind)
             return await waiting
