@@ -88,6 +88,7 @@ async def test_cancelled_gate_stops_without_report(services, settings, build, mo
         yield
 
     monkeypatch.setattr(Gate, "run", never)
+    monkeypatch.setattr("shared.maintenance.runs.runner._EXTEND_SECONDS", 0.02)
     async with serving(settings, services) as client, running(services) as runner:
         following = asyncio.create_task(client.post(GATE, json={}))
         await eventually(lambda: runner.claimed == 1)

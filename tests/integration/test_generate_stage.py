@@ -22,6 +22,11 @@ KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year r
 PROMPT = "{count} {title} {headings} {text}"
 
 
+def limited():
+    """Return the error of a provider whose limits are used up for a moment: without it, the limiter waits a second."""
+    return RateLimited("429", retry_after=timedelta(milliseconds=1))
+
+
 class InterruptedModel:
     """A model whose nth call fails or never finishes."""
 
@@ -131,7 +136,7 @@ async def test_chunks_with_equal_keys_are_paid_once(services, library, provider)
 async def test_interrupted_reply_repair_resumes_with_paid_reply(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     chunk = await one_chunk(services, library)
-    interrupted = InterruptedModel(services.generator.model, 2, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 2, limited())
 
     outcome = await generate(replace(services.generator, model=interrupted), chunk)
     await services.ledger.work.settle_generated([outcome])
@@ -202,7 +207,7 @@ async def test_edit_between_calls_reuses_paid_replies(services, library, provide
 async def test_late_replies_are_kept_for_unchanged_content(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await make_searchable(services)
-    interrupted = InterruptedModel(services.generator.model, 3, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 3, limited())
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1, {})
     outcome = await stage.work(chunk, lambda: None)
@@ -221,7 +226,7 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, pr
 
 async def test_expired_paid_replies_are_deleted(services, library, per_question_generator):
     chunk = await one_chunk(services, library)
-    interrupted = InterruptedModel(services.generator.model, 3, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 3, limited())
     await services.ledger.work.settle_generated(
         [await generate(replace(per_question_generator, model=interrupted), chunk)]
     )
@@ -274,7 +279,7 @@ async def test_billed_refusal_is_counted(services, library):
 
 async def test_replies_to_another_prompt_are_not_reused(services, library, provider, per_question_generator):
     chunk = await one_chunk(services, library)
-    interrupted = InterruptedModel(services.generator.model, 2, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 2, limited())
     outcome = await generate(replace(per_question_generator, model=interrupted), chunk)
     await services.ledger.work.settle_generated([outcome])
 

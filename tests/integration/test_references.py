@@ -114,7 +114,7 @@ async def test_file_changed_before_parsing_arrives_without_sync(client, services
 async def test_deleted_file_fails_reindex_and_keeps_answers(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
-    await worker.work("parse", "index")
+    await worker.work()
     (folder / "leave.md").unlink()
     live = await document(services)
 

@@ -215,7 +215,8 @@ async def test_run_claimed_during_stop_is_released(services):
     assert (await shown(services, run)).state == "queued"
 
 
-async def test_deleted_run_stops_its_worker(services, provider):
+async def test_deleted_run_stops_its_worker(services, provider, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.runs.runner._EXTEND_SECONDS", 0.02)
     run = await queue(services)
     provider.script(embedding_latency_seconds=30)
     async with running(services) as runner:
