@@ -45,9 +45,9 @@ test-all: $(VENV)/.dev ## run all tests, as before a merge; failed tests run aga
 
 PAGE_TESTS =
 
-page-test: $(VENV)/.page ## test the page in a real browser (Debian's package chromium); PAGE_TESTS="-m 'not slow'" runs the fast tests
+page-test: $(VENV)/.page ## test the page in a real browser (Debian's package chromium), and its logic in Node; PAGE_TESTS="-m 'not slow'" runs the fast tests
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "Chromium is missing: install your system's package, such as Debian's 'chromium'."; exit 1; }
-	$(IN) -m tests.support.twice tests/page --numprocesses 2 --dist loadfile --no-loadscope-reorder --budget $(PAGE_TESTS)
+	$(IN) -m tests.support.twice tests/page tests/unit/test_page_logic.py --numprocesses 2 --dist loadfile --no-loadscope-reorder --budget $(PAGE_TESTS)
 
 check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, and prose
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose --new

@@ -1,0 +1,76 @@
+// The screen Work: the bottleneck in words, and its announcements to screen readers.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { drawn, elements, openPage, pass, stopClock, textOf } from "./browser.mjs";
+
+const STAGE = { in_flight: 0, due: 3, later: 0, oldest_seconds: 40 };
+const STATUS = {
+  stages: { parse: STAGE, read: { ...STAGE, due: 0 }, generate: STAGE, index: STAGE }, documents: { ready: 1 }, limits: [], budgets: [], usage: [],
+  pace: { cause: "working", sentence: "3 calls are running.", workers: { read: 0 }, down: [] },
+};
+const NO_WORKER = { ...STATUS.pace, cause: "no_worker", sentence: "No generate worker is alive, and 3 chunks wait." };
+const BROKER = { ...STATUS.pace, cause: "part_down", sentence: "The broker does not answer.", down: ["broker"] };
+
+/** Open the screen; `screen.status` is the API's status. */
+async function openWork(status, languages = ["en"]) {
+  const screen = { status: { ...STATUS, ...status } };
+  const load = openPage({
+    languages, path: "/work",
+    replies: (path) => (path === "/v1/status" ? screen.status : path === "/v1/me" ? { may: ["read", "manage"] } : { items: [] }),
+  });
+  Object.assign(screen, await load("routes/work.js"));
+  await screen.load();
+  return screen;
+}
+
+const sentence = ({ html }) => textOf(elements(html, "p").find((each) => each.includes('class="pace"')));
+const spoken = ({ html }) => textOf(elements(html, "p").find((each) => each.includes('role="status"')));
+
+test("bottleneck is the sentence of the server", async () => {
+  for (const pace of [STATUS.pace, NO_WORKER, BROKER]) {
+    const screen = await openWork({ pace });
+    assert.equal(sentence(drawn(screen.view())), pace.sentence);
+    screen.unload();
+  }
+});
+
+test("another language names the cause first", async () => {
+  const screen = await openWork({ pace: NO_WORKER }, ["de"]);
+  assert.equal(sentence(drawn(screen.view())), `Für einen Teil der Arbeit läuft kein Worker. ${NO_WORKER.sentence}`);
+  screen.unload();
+});
+
+test("limits are unknown without the broker", async () => {
+  const screen = await openWork({ pace: BROKER, limits: null });
+  assert.match(drawn(screen.view()).text, /Unknown: the broker is unavailable\./);
+  screen.unload();
+});
+
+test("budget names its unit, period and state", async () => {
+  const budget = { collection: "elsewhere", job_id: null, unit: "tokens", period: "month", limit: 2_000_000, spent: 1, reserved: 0, exhausted: false };
+  const screen = await openWork({ budgets: [budget, { ...budget, collection: null, unit: "money", limit: 5, exhausted: true }] });
+  const { text } = drawn(screen.view());
+  assert.match(text, /elsewhere 1 0 2,000,000 tokens a month available/);
+  assert.match(text, /everything \$1\.00 \$0\.00 \$5\.00 a month used up/);
+  screen.unload();
+});
+
+test("bottleneck is announced once in five seconds", async (t) => {
+  stopClock(t, "2026-10-01T08:00:00Z");
+  const screen = await openWork({});
+  assert.equal(spoken(drawn(screen.view())), STATUS.pace.sentence);
+  screen.status.pace = { ...STATUS.pace, sentence: "2 calls are running." }; // the same cause
+  for (let seconds = 0; seconds < 8; seconds += 2) await pass(t, 2000);
+  assert.equal(spoken(drawn(screen.view())), STATUS.pace.sentence);
+  screen.status.pace = NO_WORKER;
+  await pass(t, 2000);
+  assert.equal(spoken(drawn(screen.view())), NO_WORKER.sentence);
+  screen.status.pace = BROKER;
+  await pass(t, 2000);
+  await pass(t, 2000);
+  assert.equal(spoken(drawn(screen.view())), NO_WORKER.sentence);
+  await pass(t, 2000);
+  assert.equal(spoken(drawn(screen.view())), BROKER.sentence);
+  screen.unload();
+});
