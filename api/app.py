@@ -172,7 +172,7 @@ def create(settings: Settings, services: ApiServices | None = None, shutdown: Sh
 
     Args:
         settings: settings of the process.
-        services: dependencies of the routes, closed by the caller. None: the lifespan creates and closes its own.
+        services: dependencies of the routes, started and closed by the caller. None: the lifespan makes its own.
         shutdown: set by the server when it stops; None: a new one.
 
     Raises:
@@ -215,8 +215,9 @@ async def _lifespan(
         traces.exporting("api", settings.grace),
     ):
         state = app.state.api = _state(settings, services, shutdown)
-        await services.database.warm(_CONNECTIONS)
-        services.wakeups.start()
+        if given is None:
+            await services.database.warm(_CONNECTIONS)
+            services.wakeups.start()
         yield
         await mcp.aclose()
         await state.query_log.aclose()
