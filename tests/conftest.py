@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tests.support.emptying import empty, prepare
 from tests.support.engines import named_servers, require_one_process
 from tests.support.forkserver import ForkServer
 from tests.support.objects import S3, serving_s3
+from tests.support.remembered import Remembered
 
 # Groups of the fault suite by file, so that no process still runs a long group at the end. Other files are one group.
 FAULT_GROUPS = {
@@ -39,6 +40,7 @@ FAULT_GROUPS = {
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
 QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
+Once = Callable[..., Awaitable[Any]]
 pytest_plugins = ["tests.support.isolated_home", "tests.support.costs"]
 
 
@@ -142,6 +144,29 @@ async def services(session_services: AllServices) -> AllServices:
     """Services over a ledger without rows, a broker without keys and a folder without uploads."""
     await empty(session_services)
     return session_services
+
+
+@pytest.fixture(scope="session")
+async def remembered(session_services: AllServices) -> AsyncIterator[Remembered]:
+    remembered = Remembered(session_services)
+    yield remembered
+    await remembered.aclose()
+
+
+@pytest.fixture
+async def once(services: AllServices, remembered: Remembered, provider: ScriptedProvider) -> Once:
+    """Return a function that builds a state of the empty engines once per process, and restores it for other tests.
+
+    `await once(build, *arguments)` must precede other changes of the engines. `build(services, *arguments)` is a
+    function of a module, and the broker's keys and the provider's counts are reset after it.
+    """
+
+    async def state(build: Callable[..., Awaitable[Any]], *arguments: Hashable) -> Any:
+        value = await remembered.state(build, *arguments)
+        provider.restore()
+        return value
+
+    return state
 
 
 @pytest.fixture(scope="session")

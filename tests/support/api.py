@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create
+from shared.domain.documents import Document
 from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
@@ -25,6 +26,7 @@ from shared.ingest.read.stage import read_stage
 from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
+from tests.conftest import Library
 from tests.support.waiting import TIMEOUT_SECONDS
 
 # Of a client of plain HTTP: loading certificates takes longer than many tests.
@@ -113,6 +115,17 @@ async def work(services: AllServices, *stages: str) -> None:
     }
     for stage in stages or ("parse", "index", "generate", "index"):
         assert not await _Drain(replace(made[stage](), linger=timedelta()), limits, asyncio.Event()).run()
+
+
+async def ready(services: AllServices, *documents: tuple[str, str], tenant: str = "default") -> list[Document]:
+    """Index documents, pairs of a text and an external id, and return them as they were submitted.
+
+    `await once(ready, ("The harbour opens at six.", "a.md"))` does this once per process.
+    """
+    library = Library(services, tenant)
+    submitted = [await library.add(text, external_id) for text, external_id in documents]
+    await work(services)
+    return submitted
 
 
 @asynccontextmanager

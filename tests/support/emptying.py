@@ -19,7 +19,7 @@ from tests.support.transitions import refuse_unknown_transitions
 
 PREFIX = f"test-{uuid4().hex}"  # of this process's collections in Qdrant, which other processes may share
 _COUNTS = ("tallies", "tally_changes", "spent_changes")  # triggers write to them when rows are deleted
-_KEPT = ("deployment",)
+KEPT_TABLES = ("deployment",)
 # Most tables are empty, and looking takes less than an empty deletion. TRUNCATE makes new files for each table and
 # index. PostgreSQL keeps the plans of a function's statements.
 _EMPTY = "IF EXISTS (SELECT FROM {table}) THEN DELETE FROM {table}; END IF;"
@@ -33,7 +33,7 @@ async def prepare(database: Database) -> None:
     await migrate(database.engine)
     await refuse_unknown_transitions(database)
     async with database.begin() as connection:
-        tables = [name for name in await columns(connection) if name not in (*_COUNTS, *_KEPT)]
+        tables = [name for name in await columns(connection) if name not in (*_COUNTS, *KEPT_TABLES)]
         statements = " ".join(_EMPTY.format(table=table) for table in (*tables, *_COUNTS))
         await connection.exec_driver_sql("CREATE SCHEMA IF NOT EXISTS testing")
         await connection.exec_driver_sql(_FUNCTION.format(statements=statements))
