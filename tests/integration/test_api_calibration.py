@@ -10,21 +10,22 @@ from api.schemas.calibration import CalibrationView
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import RetrieveReply
 from cli.main import run
+from tests.conftest import Library
 from tests.support.api import serving, work
 
 
-@pytest.fixture
-async def indexed(client, services, provider):
+async def misleading(services):
     """Index twelve documents with misleading texts: each text uses the words of another document's question."""
     for number in range(12):
-        other = (number + 1) % 12
-        body = {
-            "text": f"# Gauge\n\nWhere does vessel{other} moor overnight? Nobody says. Entry {number}.",
-            "external_id": f"{number}.md",
-            "questions": [f"Where does vessel{number} moor overnight?"],
-        }
-        (await client.post("/v1/documents", json=body)).raise_for_status()
+        text = f"# Gauge\n\nWhere does vessel{(number + 1) % 12} moor overnight? Nobody says. Entry {number}."
+        questions = [f"Where does vessel{number} moor overnight?"]
+        await Library(services).add(text, f"{number}.md", questions=questions)
     await work(services)
+
+
+@pytest.fixture
+async def indexed(once):
+    await once(misleading)
 
 
 # Worded like the misleading text, and too dissimilar to any question for the questions alone to determine the result.
@@ -72,13 +73,10 @@ async def test_invalid_labels_are_rejected(client, indexed):
 
 async def test_calibration_without_labels_uses_generated_questions(client, indexed, services):
     assert (await calibrate(client, None)).status_code == 422
+    library = Library(services)
     for number in range(12, 30):  # a calibration without labels needs 30 chunks
-        body = {
-            "text": f"# Gauge\n\nThe log of buoy{number} has entry {number}.",
-            "external_id": f"{number}.md",
-            "questions": [f"Which entry has the log of buoy{number}?"],
-        }
-        (await client.post("/v1/documents", json=body)).raise_for_status()
+        questions = [f"Which entry has the log of buoy{number}?"]
+        await library.add(f"# Gauge\n\nThe log of buoy{number} has entry {number}.", questions=questions)
     await work(services)
 
     reply = await client.post("/v1/collections/default/calibration", json={})

@@ -77,14 +77,13 @@ async def test_prefer_wait_answers_when_document_is_searchable(client, services)
     assert (again.status_code, again.json()["state"]) == (200, "searchable")
 
 
-@pytest.mark.parametrize(
-    ("prefer", "applied"), [("wait=0", "wait=0"), ("wait", None), ("wait=-1", None), ("return=minimal", None)]
-)
-async def test_zero_or_invalid_wait_preference_answers_at_once(client, prefer, applied):
-    reply = await client.post("/v1/documents", json=JSON, headers={"prefer": prefer})
+async def test_zero_or_invalid_wait_preference_answers_at_once(client):
+    for prefer, applied in (("wait=0", "wait=0"), ("wait", None), ("wait=-1", None), ("return=minimal", None)):
+        sent = JSON | {"external_id": prefer}
+        reply = await client.post("/v1/documents", json=sent, headers={"prefer": prefer})
 
-    assert (reply.status_code, reply.json()["state"]) == (202, "queued")
-    assert reply.headers.get("preference-applied") == applied
+        assert (reply.status_code, reply.json()["state"]) == (202, "queued"), prefer
+        assert reply.headers.get("preference-applied") == applied, prefer
 
 
 async def test_form_fields_are_stored_with_document(client):
@@ -115,9 +114,9 @@ async def test_unchanged_upload_returns_existing_document(client, services, sett
     assert wakes == ["parse"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+async def test_any_changed_field_starts_next_version(client, services, settings):
+    first = await submit(client)
+    changes = (
         {"text": "other"},
         {"title": "Leave"},
         {"metadata": {"year": 2026}},
@@ -125,18 +124,16 @@ async def test_unchanged_upload_returns_existing_document(client, services, sett
         {"questions": ["How long?"]},
         {"filename": "b.html", "external_id": "a.md"},
         {"media_type": "text/html"},
-    ],
-)
-async def test_any_changed_field_starts_next_version(client, services, settings, change):
-    first = await submit(client)
-    reply = await client.post("/v1/documents", json=JSON | change)
+    )
+    for version, change in enumerate(changes, 2):
+        reply = await client.post("/v1/documents", json=JSON | change)
 
-    changed = DocumentView.model_validate_json(reply.content)
-    assert reply.status_code == 202
-    assert (changed.id, changed.version) == (first.id, 2)
+        changed = DocumentView.model_validate_json(reply.content)
+        assert reply.status_code == 202, change
+        assert (changed.id, changed.version) == (first.id, version), change
     await services.cleaner.clean()
     rows, files = await left_behind(services, settings)
-    assert (rows, len(files)) == (1, 1)  # the obsolete upload was deleted
+    assert (rows, len(files)) == (1, 1)  # the obsolete uploads were deleted
 
 
 async def test_document_without_name_is_named_by_content_hash(client):
@@ -183,19 +180,18 @@ BAD_JSON = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "status", "field"), BAD_JSON)
-async def test_rejected_json_stores_no_row_and_no_file(*, services, settings, provider, wakes, request_, status, field):
+async def test_rejected_json_stores_no_row_and_no_file(services, settings, wakes):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     headers = {"content-type": "application/json"}
     async with calling(settings.model_copy(update=limits), services) as client:
-        reply = await client.post("/v1/documents", headers=headers, **request_)
+        for request_, status, field in BAD_JSON:
+            reply = await client.post("/v1/documents", headers=headers, **request_)
 
-    problem = ProblemDetails.model_validate_json(reply.content)
-    assert (reply.status_code, problem.status) == (status, status), reply.text
-    assert problem.field == field
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert await left_behind(services, settings) == (0, [])
-    assert wakes == []
+            problem, named = ProblemDetails.model_validate_json(reply.content), str(request_)[:100]
+            assert (reply.status_code, problem.status) == (status, status), (named, reply.text)
+            assert problem.field == field, named
+            assert reply.headers["content-type"] == "application/problem+json", named
+            assert (*await left_behind(services, settings), *wakes) == (0, []), named
 
 
 def form(**fields):
@@ -230,45 +226,44 @@ BAD_FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "status", "field"), BAD_FORMS)
-async def test_rejected_form_stores_no_row_and_no_file(*, services, settings, provider, wakes, request_, status, field):
+async def test_rejected_form_stores_no_row_and_no_file(services, settings, wakes):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     async with calling(settings.model_copy(update=limits), services) as client:
-        reply = await client.post("/v1/documents", **request_)
+        for request_, status, field in BAD_FORMS:
+            reply = await client.post("/v1/documents", **request_)
 
-    problem = ProblemDetails.model_validate_json(reply.content)
-    assert (reply.status_code, problem.field) == (status, field), reply.text
-    assert await left_behind(services, settings) == (0, [])
-    assert wakes == []
+            problem, named = ProblemDetails.model_validate_json(reply.content), str(request_)[:100]
+            assert (reply.status_code, problem.field) == (status, field), (named, reply.text)
+            assert (*await left_behind(services, settings), *wakes) == (0, []), named
 
 
-@pytest.mark.parametrize("request_", [{"json": JSON}, {"files": FORM}])
-async def test_upload_without_ledger_fails_and_stores_no_file(client, services, settings, monkeypatch, request_):
+async def test_upload_without_ledger_fails_and_stores_no_file(client, services, settings, monkeypatch):
     async def unavailable(*_, **__):
         raise Unavailable("the ledger is unavailable", component="ledger")
 
     monkeypatch.setattr(Documents, "submit_many", unavailable)
-    reply = await client.post("/v1/documents", **request_)
+    for request_ in ({"json": JSON}, {"files": FORM}):
+        reply = await client.post("/v1/documents", **request_)
 
-    assert reply.status_code == 503
-    assert reply.headers["retry-after"]
-    assert ProblemDetails.model_validate_json(reply.content).component == "ledger"
-    assert await left_behind(services, settings) == (0, [])
+        assert reply.status_code == 503, request_
+        assert reply.headers["retry-after"]
+        assert ProblemDetails.model_validate_json(reply.content).component == "ledger"
+        assert await left_behind(services, settings) == (0, []), request_
 
 
-@pytest.mark.parametrize("content", ["a", "x" * 3_000_000])
-@pytest.mark.parametrize("form", [True, False])
-async def test_upload_to_full_disk_fails_and_stores_nothing(*, client, services, settings, monkeypatch, content, form):
+async def test_upload_to_full_disk_fails_and_stores_nothing(client, services, settings, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("shared.storage.folder.os.fsync", full)
-    request_ = {"files": {"file": ("a", content.encode())}} if form else {"json": {"text": content}}
-    reply = await client.post("/v1/documents", **request_)
+    for content in ("a", "x" * 3_000_000):
+        for request_ in ({"files": {"file": ("a", content.encode())}}, {"json": {"text": content}}):
+            reply = await client.post("/v1/documents", **request_)
 
-    assert reply.status_code == 503
-    assert "No space left" in reply.json()["detail"]
-    assert await left_behind(services, settings) == (0, [])
+            named = (*request_, len(content))
+            assert reply.status_code == 503, named
+            assert "No space left" in reply.json()["detail"], named
+            assert await left_behind(services, settings) == (0, []), named
 
 
 async def test_uncertain_commit_keeps_uploaded_file(client, services, settings, monkeypatch):
@@ -468,40 +463,40 @@ async def stored_bytes(client):
     '"cache-control": "private"',
     means="a browser stores an original that is erased later",
 )
-@pytest.mark.parametrize(
-    ("sent", "start", "end"),
-    [
+async def test_range_of_original_is_sent_alone(client):
+    address = await stored_bytes(client)
+    for sent, start, end in (
         ("bytes=0-99", 0, 100),
         ("bytes=1048570-2097160", 1_048_570, 2_097_161),
         (f"bytes={FULL - 5}-", FULL - 5, FULL),
         ("bytes=-7", FULL - 7, FULL),
         (f"bytes=0-{FULL * 2}", 0, FULL),
         (f"bytes=-{FULL * 2}", 0, FULL),
-    ],
-)
-async def test_range_of_original_is_sent_alone(client, sent, start, end):
-    reply = await client.get(await stored_bytes(client), headers={"range": sent})
+    ):
+        reply = await client.get(address, headers={"range": sent})
 
-    assert (reply.status_code, reply.content == BYTES[start:end]) == (206, True)
-    assert reply.headers["content-range"] == f"bytes {start}-{end - 1}/{FULL}"
-    assert reply.headers["content-length"] == str(end - start)
-    assert reply.headers["content-disposition"].startswith("attachment")
-    assert reply.headers["content-security-policy"].startswith("sandbox")
-    assert reply.headers["x-content-type-options"] == "nosniff"
-    assert reply.headers["cache-control"] == "private, no-store"
+        assert (reply.status_code, reply.content == BYTES[start:end]) == (206, True), sent
+        assert reply.headers["content-range"] == f"bytes {start}-{end - 1}/{FULL}", sent
+        assert reply.headers["content-length"] == str(end - start), sent
+        assert reply.headers["content-disposition"].startswith("attachment"), sent
+        assert reply.headers["content-security-policy"].startswith("sandbox"), sent
+        assert reply.headers["x-content-type-options"] == "nosniff", sent
+        assert reply.headers["cache-control"] == "private, no-store", sent
 
 
-@pytest.mark.parametrize("sent", ["bytes=0-1,4-5", "bytes=9-3", "bytes=-", "lines=0-4", "bytes=a-b"])
-async def test_unsupported_range_of_original_is_ignored(client, sent):
-    reply = await client.get(await stored_bytes(client), headers={"range": sent})
-    assert (reply.status_code, reply.content == BYTES, reply.headers["accept-ranges"]) == (200, True, "bytes")
+async def test_unsupported_range_of_original_is_ignored(client):
+    address = await stored_bytes(client)
+    for sent in ("bytes=0-1,4-5", "bytes=9-3", "bytes=-", "lines=0-4", "bytes=a-b"):
+        reply = await client.get(address, headers={"range": sent})
+        assert (reply.status_code, reply.content == BYTES, reply.headers["accept-ranges"]) == (200, True, "bytes"), sent
 
 
-@pytest.mark.parametrize("sent", [f"bytes={FULL}-", "bytes=-0"])
-async def test_range_after_end_of_original_is_rejected(client, sent):
-    reply = await client.get(await stored_bytes(client), headers={"range": sent})
-    assert (reply.status_code, reply.headers["content-range"]) == (416, f"bytes */{FULL}")
-    assert reply.json()["type"].endswith("no-such-range")
+async def test_range_after_end_of_original_is_rejected(client):
+    address = await stored_bytes(client)
+    for sent in (f"bytes={FULL}-", "bytes=-0"):
+        reply = await client.get(address, headers={"range": sent})
+        assert (reply.status_code, reply.headers["content-range"]) == (416, f"bytes */{FULL}"), sent
+        assert reply.json()["type"].endswith("no-such-range"), sent
 
 
 @guards(
@@ -608,16 +603,22 @@ async def test_document_list_is_paged_and_filtered(client, services):
     assert await listed(id=ids, collection="b") == {"d3", "d4"}
 
 
-@pytest.fixture
-async def varied_documents(client, services):
+async def varied(services):
     """Upload five documents, then change one and fail another."""
-    for name, title in (("b.md", "Leave policy"), ("trip 2019.md", None), ("c.md", "Ärzte"), ("d.pdf", "\u5e74\u5047")):
-        await submit(client, filename=name, title=title, collection="one")
-    await submit(client, filename="a.txt", external_id="z_9", title="Trips", collection="two", metadata={"a": 1})
+    titles = {"b.md": "Leave policy", "trip 2019.md": None, "c.md": "Ärzte", "d.pdf": "\u5e74\u5047"}
+    async with calling(services.settings, services) as client:
+        for name, title in titles.items():
+            await submit(client, filename=name, title=title, collection="one")
+        await submit(client, filename="a.txt", external_id="z_9", title="Trips", collection="two", metadata={"a": 1})
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET updated_at = now() WHERE external_id = 'c.md'")
         for state in ("parsing", "failed"):
             await connection.exec_driver_sql(f"UPDATE documents SET state = '{state}' WHERE external_id = 'd.pdf'")
+
+
+@pytest.fixture
+async def varied_documents(once):
+    await once(varied)
 
 
 async def names_of(client, **parameters):
@@ -631,23 +632,21 @@ async def names_of(client, **parameters):
             return names
 
 
-@pytest.mark.parametrize(
-    ("sort", "order"),
-    [
-        ("newest", ["z_9", "d.pdf", "c.md", "trip 2019.md", "b.md"]),
-        ("updated", ["c.md", "z_9", "d.pdf", "trip 2019.md", "b.md"]),
-        ("name", ["b.md", "c.md", "d.pdf", "trip 2019.md", "z_9"]),
-        ("state", ["d.pdf", "z_9", "c.md", "trip 2019.md", "b.md"]),
-    ],
-)
-async def test_every_sort_order_pages_without_gaps_or_repeats(*, client, varied_documents, sort, order, monkeypatch):
+async def test_every_sort_order_pages_without_gaps_or_repeats(client, varied_documents, monkeypatch):
     monkeypatch.setattr(
         "shared.ledger.documents.listing._CHECKED", 2
     )  # only two of five documents are checked; the others are found by the word index
-    for limit in (1, 2, 9):
-        assert await names_of(client, sort=sort, limit=limit) == order
-        for q, names in (("md", {"b.md", "c.md", "trip 2019.md"}), ("t", {"z_9", "trip 2019.md"})):
-            assert await names_of(client, sort=sort, limit=limit, q=q) == [name for name in order if name in names]
+    for sort, order in {
+        "newest": ["z_9", "d.pdf", "c.md", "trip 2019.md", "b.md"],
+        "updated": ["c.md", "z_9", "d.pdf", "trip 2019.md", "b.md"],
+        "name": ["b.md", "c.md", "d.pdf", "trip 2019.md", "z_9"],
+        "state": ["d.pdf", "z_9", "c.md", "trip 2019.md", "b.md"],
+    }.items():
+        for limit in (1, 2, 9):
+            assert await names_of(client, sort=sort, limit=limit) == order, (sort, limit)
+            for q, names in (("md", {"b.md", "c.md", "trip 2019.md"}), ("t", {"z_9", "trip 2019.md"})):
+                found = await names_of(client, sort=sort, limit=limit, q=q)
+                assert found == [name for name in order if name in names], (sort, limit, q)
 
 
 async def test_document_list_is_searchable_by_title_and_name(client, varied_documents):
@@ -676,49 +675,49 @@ async def test_list_omits_metadata_and_binds_cursor_to_order(client, varied_docu
     assert (other.status_code, other.json()["field"]) == (400, "cursor")
 
 
-@pytest.mark.parametrize(
-    ("parameters", "status"),
-    [
-        ({"limit": 0}, 422),
-        ({"state": "ready,"}, 422),
-        ({"state": "deleting"}, 422),
-        ({"sort": "size"}, 422),
-        ({"q": ""}, 422),
-        ({"q": "a\0"}, 422),
-        ({"limit": 201}, 422),
-        ({"limit": "many"}, 422),
-        ({"state": "lost"}, 422),
-        ({"collection": "No"}, 422),
-        ({"id": "no"}, 422),
-        ({"id": [str(UUID(int=n)) for n in range(101)]}, 422),
-        ({"external_id": "\0"}, 422),
-        ({"cursor": "x"}, 400),
-        ({"cursor": "ü"}, 400),
-        ({"cursor": base64.urlsafe_b64encode(b'["2026-01-01"]').decode()}, 400),
-        ({"cursor": base64.urlsafe_b64encode(b'["2026-01-01", "00000000-0000-0000-0000-000000000000"]').decode()}, 400),
-        (
-            {"cursor": base64.urlsafe_b64encode(b'["0001-01-01T00:00+14:00", "' + b"0" * 32 + b'"]').decode()},
-            400,
-        ),
-        ({"cursor": base64.urlsafe_b64encode(b"[" * 600).decode()}, 400),
-        ({"cursor": "A" * 2_000}, 422),
-    ],
-)
-async def test_invalid_list_parameters_are_rejected_by_name(client, parameters, status):
-    reply = await client.get("/v1/documents", params=parameters)
-
-    assert reply.status_code == status, reply.text
-    assert reply.json()["field"].partition(".")[0] == next(iter(parameters))
+INVALID_PARAMETERS = [
+    ({"limit": 0}, 422),
+    ({"state": "ready,"}, 422),
+    ({"state": "deleting"}, 422),
+    ({"sort": "size"}, 422),
+    ({"q": ""}, 422),
+    ({"q": "a\0"}, 422),
+    ({"limit": 201}, 422),
+    ({"limit": "many"}, 422),
+    ({"state": "lost"}, 422),
+    ({"collection": "No"}, 422),
+    ({"id": "no"}, 422),
+    ({"id": [str(UUID(int=n)) for n in range(101)]}, 422),
+    ({"external_id": "\0"}, 422),
+    ({"cursor": "x"}, 400),
+    ({"cursor": "ü"}, 400),
+    ({"cursor": base64.urlsafe_b64encode(b'["2026-01-01"]').decode()}, 400),
+    ({"cursor": base64.urlsafe_b64encode(b'["2026-01-01", "00000000-0000-0000-0000-000000000000"]').decode()}, 400),
+    (
+        {"cursor": base64.urlsafe_b64encode(b'["0001-01-01T00:00+14:00", "' + b"0" * 32 + b'"]').decode()},
+        400,
+    ),
+    ({"cursor": base64.urlsafe_b64encode(b"[" * 600).decode()}, 400),
+    ({"cursor": "A" * 2_000}, 422),
+]
 
 
-@pytest.mark.parametrize("key", [b"[1.5]", b"[-1]", b"[99999999999999]", b'["1"]', b"[true]", b"{}", b"1", b"[]"])
-async def test_forged_chunk_cursor_is_rejected(client, key):
+async def test_invalid_list_parameters_are_rejected_by_name(client):
+    for parameters, status in INVALID_PARAMETERS:
+        reply = await client.get("/v1/documents", params=parameters)
+
+        assert reply.status_code == status, (parameters, reply.text)
+        assert reply.json()["field"].partition(".")[0] == next(iter(parameters)), parameters
+
+
+async def test_forged_chunk_cursor_is_rejected(client):
     accepted = await submit(client)
-    cursor = base64.urlsafe_b64encode(key).decode()
+    for key in (b"[1.5]", b"[-1]", b"[99999999999999]", b'["1"]', b"[true]", b"{}", b"1", b"[]"):
+        cursor = base64.urlsafe_b64encode(key).decode()
 
-    reply = await client.get(f"/v1/documents/{accepted.id}/chunks", params={"cursor": cursor})
+        reply = await client.get(f"/v1/documents/{accepted.id}/chunks", params={"cursor": cursor})
 
-    assert reply.status_code == 400, reply.text
+        assert reply.status_code == 400, (key, reply.text)
 
 
 async def test_deleted_document_is_invisible_at_once(client):

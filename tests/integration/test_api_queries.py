@@ -14,7 +14,7 @@ from shared.domain.errors import BadReply, Unavailable
 from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.fusion import fuse
-from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work
+from tests.support.api import as_tenant, calling, events_of, ready, serving, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
@@ -22,17 +22,21 @@ PAY = {"text": "# Pay\n\nSalaries are paid on the last working day.", "filename"
 QUESTION = {"question": "How many days of leave has everybody?"}
 
 
-@pytest.fixture
-async def indexed(client, services, provider):
-    """Index two documents, reset the provider's counters, and return the ids by filename."""
+async def leave_and_pay(services):
+    """Index two documents, and return the ids by filename."""
     ids = {}
-    for body, year in ((LEAVE, 2025), (PAY, 2026)):
-        metadata = {"year": year, "tags": [body["filename"][0]], "at": f"{year}-05-01T00:00:00Z"}
-        reply = await client.post("/v1/documents", json=body | {"metadata": metadata, "title": "T" + str(year)})
-        ids[body["filename"]] = reply.json()["id"]
+    async with calling(services.settings, services) as client:
+        for body, year in ((LEAVE, 2025), (PAY, 2026)):
+            metadata = {"year": year, "tags": [body["filename"][0]], "at": f"{year}-05-01T00:00:00Z"}
+            reply = await client.post("/v1/documents", json=body | {"metadata": metadata, "title": "T" + str(year)})
+            ids[body["filename"]] = reply.json()["id"]
     await work(services)
-    provider.reset()
     return ids
+
+
+@pytest.fixture
+async def indexed(once):
+    return await once(leave_and_pay)
 
 
 async def retrieve(client, **change):
@@ -200,11 +204,8 @@ async def test_streamed_answer_equals_unstreamed_answer(client, indexed):
     assert done | {"metadata": None} == whole | {"metadata": None}
 
 
-async def test_extractive_answer_is_marked_and_calls_no_model(services, settings, provider):
+async def test_extractive_answer_is_marked_and_calls_no_model(indexed, settings, provider):
     async with calling(settings.model_copy(update={"answering": "extractive"})) as client:
-        await client.post("/v1/documents", json=LEAVE)
-        await work(services)
-        provider.reset()
         answered = QueryReply.model_validate_json((await client.post("/v1/query", json=QUESTION)).content)
 
     assert answered.form == "extractive"
@@ -229,34 +230,32 @@ HANDBOOK = {
 }
 
 
-@pytest.mark.parametrize(
-    ("language", "question"),
-    [
-        ("de", "Wie viele Tage Urlaub hat jeder Angestellte im Jahr?"),
-        ("zh", "每位员工每年有三十天的假期，对吗？"),
-        ("ar", "كم يوما من الإجازة لكل موظف في السنة؟"),
-    ],
-)
-async def test_quotes_are_complete_sentences_in_every_language(services, settings, language, question):
+@pytest.fixture
+async def handbook(once):
+    """Index a document in each language; its external id is the language."""
+    texts = {language: ("" if language == "zh" else " ").join(sentences) for language, sentences in HANDBOOK.items()}
+    await once(ready, *((text, language) for language, text in texts.items()))
+
+
+async def test_quotes_are_complete_sentences_in_every_language(settings, handbook):
+    questions = {
+        "de": "Wie viele Tage Urlaub hat jeder Angestellte im Jahr?",
+        "zh": "每位员工每年有三十天的假期，对吗？",
+        "ar": "كم يوما من الإجازة لكل موظف في السنة؟",
+    }
     async with calling(settings.model_copy(update={"answering": "extractive"})) as client:
-        for each, sentences in HANDBOOK.items():
-            text = ("" if each == "zh" else " ").join(sentences)
-            await client.post("/v1/documents", json={"text": text, "filename": f"{each}.md"})
-        await work(services)
-        answered = QueryReply.model_validate_json((await client.post("/v1/query", json={"question": question})).content)
+        for language, question in questions.items():
+            reply = await client.post("/v1/query", json={"question": question})
+            answered = QueryReply.model_validate_json(reply.content)
 
-    quotes = [line[2 : line.rindex(" [")] for line in answered.answer.splitlines() if line.startswith("> ")]
-    assert HANDBOOK[language][0] in quotes
-    assert set(quotes) <= {sentence for sentences in HANDBOOK.values() for sentence in sentences}
-    supporting = [each.text[start:end] for each in answered.citations for start, end in each.sentences]
-    assert sorted(supporting) == sorted(quotes)
+            quotes = [line[2 : line.rindex(" [")] for line in answered.answer.splitlines() if line.startswith("> ")]
+            assert HANDBOOK[language][0] in quotes, language
+            assert set(quotes) <= {sentence for sentences in HANDBOOK.values() for sentence in sentences}, language
+            supporting = [each.text[start:end] for each in answered.citations for start, end in each.sentences]
+            assert sorted(supporting) == sorted(quotes), language
 
 
-async def test_answer_cites_document_in_question_language(client, services):
-    for each, sentences in HANDBOOK.items():
-        text = ("" if each == "zh" else " ").join(sentences)
-        await client.post("/v1/documents", json={"text": text, "filename": f"{each}.md", "external_id": each})
-    await work(services)
+async def test_answer_cites_document_in_question_language(client, handbook):
     questions = {
         "de": "Wie viele Tage Urlaub hat jeder Angestellte?",
         "zh": "每位员工有几天假期？",
@@ -316,45 +315,45 @@ async def test_disconnected_client_stops_answer_generation(services, settings, p
             await ended.wait()
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"top_k": 0}, "top_k"),
-        ({"top_k": 10**9}, "top_k"),
-        ({"top_k": "1"}, "top_k"),
-        ({"filter": []}, "filter"),
-        ({"filter": {"a": {}}}, "filter.a"),
-        ({"filter": {"a": {"near": 1}}}, "filter.a"),
-        ({"filter": {"a": {"any": []}}}, "filter.a"),
-        ({"filter": {"a": {"any": [1, "a"]}}}, "filter.a"),
-        ({"filter": {"a": {"any": [{"b": 1}]}}}, "filter.a"),
-        ({"filter": {"a": {"gte": 1, "lt": "2025"}}}, "filter.a"),
-        ({"filter": {"a": {"gte": "yesterday"}}}, "filter.a"),
-        ({"filter": {"a": {"gte": True}}}, "filter.a"),
-        ({"filter": {"a": {"text": " "}}}, "filter.a"),
-        ({"filter": {"a": [[[[[[1]]]]]]}}, "filter.a"),
-        ({"filter": {"a": 2**63}}, "filter"),
-        ({"filter": {"a": {"any": [2**63]}}}, "filter"),
-        ({"filter": {str(n): 1 for n in range(65)}}, "filter"),
-        ({"document_ids": ["x"]}, "document_ids.0"),
-        ({"min_score": 7}, "min_score"),
-        ({"channels": ["colour"]}, "channels.0"),
-        ({"channels": []}, "channels"),
-        ({"fusion": "sum"}, "fusion"),
-        ({"weights": {"text": -1}}, "weights.text"),
-        ({"diversity": 2}, "diversity"),
-        ({"question": " "}, "question"),
-        ({"question": "a\0b"}, None),
-        ({"collection": "No"}, "collection"),
-        ({"temperature": 0}, "temperature"),
-    ],
-)
-async def test_invalid_query_is_rejected_without_provider_calls(client, provider, change, field):
-    for route in ("retrieve", "query"):
-        reply = await client.post(f"/v1/{route}", json=QUESTION | change)
+INVALID_QUERIES = [
+    ({"top_k": 0}, "top_k"),
+    ({"top_k": 10**9}, "top_k"),
+    ({"top_k": "1"}, "top_k"),
+    ({"filter": []}, "filter"),
+    ({"filter": {"a": {}}}, "filter.a"),
+    ({"filter": {"a": {"near": 1}}}, "filter.a"),
+    ({"filter": {"a": {"any": []}}}, "filter.a"),
+    ({"filter": {"a": {"any": [1, "a"]}}}, "filter.a"),
+    ({"filter": {"a": {"any": [{"b": 1}]}}}, "filter.a"),
+    ({"filter": {"a": {"gte": 1, "lt": "2025"}}}, "filter.a"),
+    ({"filter": {"a": {"gte": "yesterday"}}}, "filter.a"),
+    ({"filter": {"a": {"gte": True}}}, "filter.a"),
+    ({"filter": {"a": {"text": " "}}}, "filter.a"),
+    ({"filter": {"a": [[[[[[1]]]]]]}}, "filter.a"),
+    ({"filter": {"a": 2**63}}, "filter"),
+    ({"filter": {"a": {"any": [2**63]}}}, "filter"),
+    ({"filter": {str(n): 1 for n in range(65)}}, "filter"),
+    ({"document_ids": ["x"]}, "document_ids.0"),
+    ({"min_score": 7}, "min_score"),
+    ({"channels": ["colour"]}, "channels.0"),
+    ({"channels": []}, "channels"),
+    ({"fusion": "sum"}, "fusion"),
+    ({"weights": {"text": -1}}, "weights.text"),
+    ({"diversity": 2}, "diversity"),
+    ({"question": " "}, "question"),
+    ({"question": "a\0b"}, None),
+    ({"collection": "No"}, "collection"),
+    ({"temperature": 0}, "temperature"),
+]
 
-        assert reply.status_code == 422, reply.text
-        assert ProblemDetails.model_validate_json(reply.content).field == field
+
+async def test_invalid_query_is_rejected_without_provider_calls(client, provider):
+    for change, field in INVALID_QUERIES:
+        for route in ("retrieve", "query"):
+            reply = await client.post(f"/v1/{route}", json=QUESTION | change)
+
+            assert reply.status_code == 422, (change, reply.text)
+            assert ProblemDetails.model_validate_json(reply.content).field == field, change
     assert provider.stats()["embeddings"] == provider.stats()["calls"] == 0
 
 

@@ -21,6 +21,7 @@ from shared.query.retrieve.scale import scale_of
 from shared.vectors.filters import visible_points
 from shared.vectors.groups import group
 from shared.vectors.points import Point
+from tests.conftest import Library
 from tests.support.api import work
 from tests.support.planted import guards
 from tests.support.provider import Script, ScriptedEndpoints
@@ -42,22 +43,27 @@ def question_of(number):
     return f"Where did ship{number} of the register lay in the harbour?"
 
 
-@pytest.fixture
-def grow(services, library, provider, monkeypatch):
-    """Return a function that indexes a document with chunks of the given numbers, each with one question."""
+async def grown(services, start, stop):
+    """Index a document with chunks of the given numbers, each with one question."""
+    await services.ledger.collections.ensure(
+        "default",
+        "default",
+        embedding_model="scripted-embedding",
+        options=CollectionOptions(chunk_max_chars=200, chunk_overlap_chars=0),
+    )
+    sections = [f"# Berth {number}\n\n{text_of(number)}" for number in range(start, stop)]
+    questions = [question_of(number) for number in range(start, stop)]
+    await Library(services).add("\n\n".join(sections), questions=questions)
+    await work(services)
 
+
+@pytest.fixture
+def grow(services, once, monkeypatch):
+    """Return a function that indexes chunks of the given numbers; the chunks from 0 are the first change of a test."""
     monkeypatch.setattr(calibrator, "_MIN_CHUNKS", FEW)
 
     async def grow(start, stop):
-        await services.ledger.collections.ensure(
-            "default",
-            "default",
-            embedding_model="scripted-embedding",
-            options=CollectionOptions(chunk_max_chars=200, chunk_overlap_chars=0),
-        )
-        sections = [f"# Berth {number}\n\n{text_of(number)}" for number in range(start, stop)]
-        await library.add("\n\n".join(sections), questions=[question_of(number) for number in range(start, stop)])
-        await work(services)
+        await (grown(services, start, stop) if start else once(grown, start, stop))
         await make_due(services)
 
     return grow
@@ -109,10 +115,12 @@ async def test_grown_collection_is_calibrated_once(services, library, provider, 
 
 
 async def test_failing_calibration_does_not_stop_other_calibrations(services, library, grow):
+    await grow(0, FEW)
     await services.ledger.collections.ensure("default", "odd", embedding_model="scripted-embedding")
     async with services.database.begin() as connection:  # a value that no release writes
-        await connection.exec_driver_sql("UPDATE collections SET calibration = '[1]' WHERE name = 'odd'")
-    await grow(0, FEW)
+        await connection.exec_driver_sql(
+            "UPDATE collections SET calibration = '[1]', calibration_due_at = now() WHERE name = 'odd'"
+        )
 
     await calibrate_due(services)
 

@@ -14,7 +14,7 @@ from shared.maintenance.verification import Verification
 from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, ready, with_keys, work
 from tests.support.qdrant import qdrant_client
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
@@ -26,14 +26,10 @@ USER_QUESTION = (
 
 
 @pytest.fixture
-async def indexed(client, services, provider):
-    """Index two documents, reset the provider's counters, and return the ids by filename."""
-    ids = {}
-    for body in (LEAVE, PAY):
-        ids[body["filename"]] = (await client.post("/v1/documents", json=body)).json()["id"]
-    await work(services)
-    provider.reset()
-    return ids
+async def indexed(once):
+    """Index two documents, and return the ids by filename."""
+    documents = await once(ready, *((body["text"], body["filename"]) for body in (LEAVE, PAY)))
+    return {document.external_id: str(document.id) for document in documents}
 
 
 async def ask(client, question=USER_QUESTION, **more):
@@ -263,13 +259,11 @@ LONG_PAY = "Salaries are paid on the last working day. " * 30
 
 
 @pytest.fixture
-async def two_chunks(client, services):
+async def two_chunks(client, once):
     """Index a document of two chunks and return its id."""
-    body = {"text": TWO.format(leave=LONG_LEAVE, pay=LONG_PAY), "external_id": "both.md"}
-    document_id = (await client.post("/v1/documents", json=body)).json()["id"]
-    await work(services)
-    assert len((await client.get(f"/v1/documents/{document_id}/chunks")).json()["items"]) == 2
-    return document_id
+    (document,) = await once(ready, (TWO.format(leave=LONG_LEAVE, pay=LONG_PAY), "both.md"))
+    assert len((await client.get(f"/v1/documents/{document.id}/chunks")).json()["items"]) == 2
+    return str(document.id)
 
 
 async def edit(client, **parts):

@@ -26,14 +26,19 @@ async def client(services, keyed, provider):
         yield client
 
 
-@pytest.fixture
-async def chunks(client, services):
+async def indexed(services):
     """Index two documents, and return the ids of their chunks by external id."""
-    for body in (LEAVE, PAY):
-        assert (await client.post("/v1/documents", json=body, headers=EDITOR)).status_code == 202
-    await work(services)
-    _, found = await ask(client, EDITOR, "Which leave is there?")
+    async with calling(with_keys(services.settings), services) as client:
+        for body in (LEAVE, PAY):
+            assert (await client.post("/v1/documents", json=body, headers=EDITOR)).status_code == 202
+        await work(services)
+        _, found = await ask(client, EDITOR, "Which leave is there?")
     return {name: chunk.chunk_id for name, chunk in found.items()}
+
+
+@pytest.fixture
+async def chunks(once):
+    return await once(indexed)
 
 
 async def key(client, name, *scopes, **more):
