@@ -19,7 +19,7 @@ from shared.ledger.documents.listing import Wanted
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.query.retrieve import Query
 from tests.conftest import Library
-from tests.support.api import work
+from tests.support.api import ready, work
 from tests.support.counters import DIFFERENCES
 from tests.support.planted import guards
 
@@ -43,6 +43,14 @@ async def filled(services, **options):
     while await services.ledger.builds.fill():
         pass
     return await services.ledger.builds.get(*NAME, build.number)
+
+
+async def copied(services, *documents):
+    """Index documents, copy them to a second build, and return the documents and the build."""
+    submitted = await ready(services, *documents)
+    build = await filled(services)
+    await work(services)
+    return submitted, build
 
 
 async def rows_of(services, build):
@@ -87,11 +95,8 @@ async def test_build_is_filled_from_live_build(services, library, provider):
     assert {d.id for d in documents} == {row[1] for row in await rows_of(services, build)}
 
 
-async def test_tenants_see_only_the_live_build(services, library, provider):
-    document = await library.add("A text.", "a.md")
-    await work(services)
-    await filled(services)
-    await work(services)
+async def test_tenants_see_only_the_live_build(services, once):
+    (document,), _ = await once(copied, ("A text.", "a.md"))
     ledger = services.ledger
 
     assert [d.id for d in await ledger.documents.page("default")] == [document.id]
@@ -332,11 +337,8 @@ async def test_changes_during_fill_reach_build(services, library, monkeypatch, r
     assert await equals_live(services, await services.ledger.builds.get(*NAME, build.number))
 
 
-async def test_upload_is_kept_while_any_build_uses_it(services, library, provider):
-    await library.add("A text.", "a.md")
-    await work(services)
-    build = await filled(services)
-    await work(services)
+async def test_upload_is_kept_while_any_build_uses_it(services, once):
+    _, build = await once(copied, ("A text.", "a.md"))
     ((upload,),) = await run(services, "SELECT DISTINCT upload FROM document_versions")
 
     await run(
@@ -385,9 +387,8 @@ async def searched(services, library, question, **more):
     return (await services.retriever.retrieve(collection, Query(question, **more))).chunks
 
 
-async def test_switch_keeps_document_ids(services, library, provider):
-    document = await library.add("The harbour opens at seven.", "a.md")
-    await work(services)
+async def test_switch_keeps_document_ids(services, library, once):
+    (document,) = await once(ready, ("The harbour opens at seven.", "a.md"))
     (before,) = await searched(services, library, "When does the harbour open?")
     build = await filled(services, questions_per_chunk=3)
     await work(services)
@@ -454,10 +455,9 @@ async def test_rollback_contains_later_changes(services, library, provider):
     case="True",
 )
 @pytest.mark.parametrize("parsed", [True, False])
-async def test_switch_to_lagging_build_loses_no_edit(services, library, provider, parsed):
+async def test_switch_to_lagging_build_loses_no_edit(services, library, parsed, once):
     """The new build must first show the visible version; only the previous build contains the edit."""
-    await library.add("The harbour opens at seven.", "a.md")
-    await finish_work(services)
+    await once(ready, ("The harbour opens at seven.", "a.md"))
     build = await filled(services)
     if parsed:
         await work(services, "parse")
@@ -567,12 +567,9 @@ async def test_options_changed_during_switch_apply_to_live_build(services, libra
     assert [b.options.questions_per_chunk for b in await services.ledger.builds.list(*NAME)] == [None, 7]
 
 
-async def test_reindex_during_switch_applies_to_live_build(services, library, provider):
-    await library.add("A text.", "a.md")
-    await work(services)
+async def test_reindex_during_switch_applies_to_live_build(services, once):
+    _, build = await once(copied, ("A text.", "a.md"))
     old = await services.ledger.collections.get(*NAME)
-    build = await filled(services)
-    await work(services)
     await services.ledger.builds.switch(*NAME, build.number)
 
     assert (await services.ledger.documents.reindex(old)).documents == 1
@@ -699,11 +696,8 @@ async def test_live_build_cannot_be_dropped(services, library):
         await services.ledger.builds.drop(*NAME, 1)
 
 
-async def test_former_live_build_is_dropped_after_a_minute(services, library, provider):
-    await library.add("A text.", "a.md")
-    await work(services)
-    build = await filled(services)
-    await work(services)
+async def test_former_live_build_is_dropped_after_a_minute(services, library, once):
+    _, build = await once(copied, ("A text.", "a.md"))
     await services.ledger.builds.switch(*NAME, build.number)
     before = await services.ledger.builds.drop(*NAME, 1)
 
@@ -719,9 +713,8 @@ async def test_former_live_build_is_dropped_after_a_minute(services, library, pr
     assert [b.number for b in await services.ledger.builds.list(*NAME)] == [2]
 
 
-async def test_late_points_of_dropped_build_are_deleted(services, library, provider):
-    await library.add("A text.", "a.md")
-    await work(services)
+async def test_late_points_of_dropped_build_are_deleted(services, once):
+    await once(ready, ("A text.", "a.md"))
     build = await filled(services)
     await work(services, "parse")
     late = await services.ledger.work.claim_to_index(10)
@@ -736,9 +729,8 @@ async def test_late_points_of_dropped_build_are_deleted(services, library, provi
     assert await services.index.count_points(build.location) == 0
 
 
-async def test_dropped_build_costs_stay_with_collection(services, library, provider):
-    await library.add("A text.", "a.md")
-    await work(services)
+async def test_dropped_build_costs_stay_with_collection(services, once):
+    await once(ready, ("A text.", "a.md"))
     before = await services.ledger.costs.sums("default")
     build = await filled(services, questions_per_chunk=2)
     await work(services)
@@ -787,12 +779,9 @@ async def questions_of(services, build):
     return await run(services, statement, id=build.id)
 
 
-async def test_accepted_question_is_mirrored_and_retracted_in_both(services, library, provider):
-    await library.add(SECTIONS, "a.md")
-    await work(services)
+async def test_accepted_question_is_mirrored_and_retracted_in_both(services, provider, once):
+    _, build = await once(copied, (SECTIONS, "a.md"))
     live = await services.ledger.collections.get(*NAME)
-    build = await filled(services)
-    await work(services)
     (chunk,) = await chunk_ids(services, live, "Everybody")
     (other,) = await chunk_ids(services, build, "Everybody")
     embedded = provider.stats()["embedded_inputs"]
@@ -812,9 +801,8 @@ async def test_accepted_question_is_mirrored_and_retracted_in_both(services, lib
     assert await questions_of(services, live) == await questions_of(services, build) == []
 
 
-async def test_build_with_other_chunks_maps_question_by_overlap(services, library, provider):
-    await library.add(SECTIONS, "a.md")
-    await work(services)
+async def test_build_with_other_chunks_maps_question_by_overlap(services, provider, once):
+    await once(ready, (SECTIONS, "a.md"))
     live = await services.ledger.collections.get(*NAME)
     (chunk,) = await chunk_ids(services, live, "Everybody")
     await accepted(services, live, chunk)
@@ -832,12 +820,9 @@ async def test_build_with_other_chunks_maps_question_by_overlap(services, librar
     assert provider.stats()["calls"] == 0
 
 
-async def test_feedback_on_previous_build_reaches_live_one(services, library, provider):
-    await library.add(SECTIONS, "a.md")
-    await work(services)
+async def test_feedback_on_previous_build_reaches_live_one(services, once):
+    _, build = await once(copied, (SECTIONS, "a.md"))
     before = await services.ledger.collections.get(*NAME)
-    build = await filled(services)
-    await work(services)
     (chunk,) = await chunk_ids(services, before, "Salaries")
     await services.ledger.builds.switch(*NAME, build.number)
 
@@ -850,9 +835,8 @@ async def test_feedback_on_previous_build_reaches_live_one(services, library, pr
     assert shown.document_id in [d.id for d in await services.ledger.documents.page("default")]
 
 
-async def test_accepted_questions_reach_build_created_later(services, library):
-    await library.add(SECTIONS, "a.md")
-    await work(services)
+async def test_accepted_questions_reach_build_created_later(services, once):
+    await once(ready, (SECTIONS, "a.md"))
     before = await services.ledger.collections.get(*NAME)
     build = await filled(services)
     (chunk,) = await chunk_ids(services, before, "Everybody")
@@ -867,9 +851,8 @@ async def test_accepted_questions_reach_build_created_later(services, library):
     assert await questions_of(services, before) == [(chunk, USER_QUESTION, "indexed")]
 
 
-async def test_question_rejected_by_model_is_not_retried_forever(services, library, provider):
-    await library.add(SECTIONS, "a.md")
-    await work(services)
+async def test_question_rejected_by_model_is_not_retried_forever(services, once):
+    await once(ready, (SECTIONS, "a.md"))
     live = await services.ledger.collections.get(*NAME)
     (chunk,) = await chunk_ids(services, live, "Everybody")
     await accepted(services, live, chunk)
@@ -926,9 +909,8 @@ async def test_failures_in_build_are_retried_with_document(services, library, pr
 
 
 @pytest.mark.parametrize("parsed", [True, False], ids=["before the copy", "after the copy"])
-async def test_failed_edit_keeps_build_equal_to_live(services, library, provider, parsed):
-    document = await library.add("The harbour opens at seven.", "a.md")
-    await finish_work(services)
+async def test_failed_edit_keeps_build_equal_to_live(services, library, parsed, once):
+    (document,) = await once(ready, ("The harbour opens at seven.", "a.md"))
     await library.add(UNREADABLE_PDF, "a.md")
     if parsed:
         await finish_work(services)
@@ -942,9 +924,8 @@ async def test_failed_edit_keeps_build_equal_to_live(services, library, provider
     assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
 
 
-async def test_switch_before_parsing_keeps_visible_version(services, library, provider):
-    await library.add("The harbour opens at seven.", "a.md")
-    await finish_work(services)
+async def test_switch_before_parsing_keeps_visible_version(services, library, once):
+    await once(ready, ("The harbour opens at seven.", "a.md"))
     build = await filled(services)
     await library.add(UNREADABLE_PDF, "a.md")
     await finish_work(services)
@@ -954,9 +935,8 @@ async def test_switch_before_parsing_keeps_visible_version(services, library, pr
     assert (await services.ledger.builds.progress(build)).documents == {"failed": 1}
 
 
-async def test_document_unreadable_in_build_reaches_final_state(services, library, provider, monkeypatch):
-    await library.add("The harbour opens at seven.", "a.md")
-    await finish_work(services)
+async def test_document_unreadable_in_build_reaches_final_state(services, library, monkeypatch, once):
+    await once(ready, ("The harbour opens at seven.", "a.md"))
     build = await filled(services)
     await library.add(UNREADABLE_PDF, "a.md")
     await run(

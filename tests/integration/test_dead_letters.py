@@ -1,5 +1,7 @@
 """Dead letters over HTTP: listed with reasons, retried without repeated costs, or discarded."""
 
+import pytest
+
 from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
 from api.schemas.problems import ProblemDetails
 from shared.ledger.documents.dead_letters import Choice
@@ -45,27 +47,42 @@ async def index_until_dead(services):
         await connection.exec_driver_sql(f"UPDATE collections SET index_name = '{index_name}'")
 
 
-async def paid_but_dead(client, services):
+async def paid_but_dead(services):
     """Return the id of a document whose questions are paid and whose chunks are all dead."""
-    document_id = await submit(client, SECTIONS, "paid.md")
-    await work(services, "parse", "index", "generate")
-    await index_until_dead(services)
-    shown = await document(client, document_id)
+    async with calling(services.settings, services) as client:
+        document_id = await submit(client, SECTIONS, "paid.md")
+        await work(services, "parse", "index", "generate")
+        await index_until_dead(services)
+        shown = await document(client, document_id)
     assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", shown["chunks"]["total"])
     return document_id
 
 
-async def failed_and_degraded(client, services, provider):
+@pytest.fixture
+async def paid(once):
+    return await once(paid_but_dead)
+
+
+async def failed_and_degraded(services):
     """Return the ids of a failed document and of a document with a dead chunk."""
-    provider.script(malformed_containing="lighthouse")
-    failed = await submit(client, BROKEN_PDF, "a.pdf", "papers")
-    degraded = await submit(client, KEEPER, "b.md", "novels")
+    async with calling(services.settings, services) as client:
+        failed = await submit(client, BROKEN_PDF, "a.pdf", "papers")
+        degraded = await submit(client, KEEPER, "b.md", "novels")
     await work(services)
     return failed, degraded
 
 
-async def test_dead_documents_and_chunks_are_listed_and_filtered(client, services, provider):
-    failed, degraded = await failed_and_degraded(client, services, provider)
+@pytest.fixture
+async def both_dead(provider, once):
+    """Return the ids of a failed document and of a document with a dead chunk; the provider continues to fail."""
+    provider.script(malformed_containing="lighthouse")
+    ids = await once(failed_and_degraded)
+    provider.script(malformed_containing="lighthouse")
+    return ids
+
+
+async def test_dead_documents_and_chunks_are_listed_and_filtered(client, both_dead):
+    failed, degraded = both_dead
 
     both = await letters(client)
 
@@ -116,9 +133,7 @@ async def test_dead_letters_are_counted_by_reason(client, services, provider):
     assert narrowed == [second]
 
 
-async def test_dead_letter_lists_attempts(client, services, provider):
-    await failed_and_degraded(client, services, provider)
-
+async def test_dead_letter_lists_attempts(client, both_dead):
     for letter in await letters(client):
         reply = await client.get(f"/v1/dead/{letter.id}")
         shown = DeadLetterHistory.model_validate_json(reply.content)
@@ -126,21 +141,18 @@ async def test_dead_letter_lists_attempts(client, services, provider):
         assert shown.attempts == shown.history[-1].attempt == len(shown.history)
 
 
-async def test_retry_of_paid_chunks_calls_no_model(client, services, provider, wakes):
-    paid = await paid_but_dead(client, services)
-    calls = provider.stats()["calls"]
-    assert calls >= 2
+async def test_retry_of_paid_chunks_calls_no_model(client, services, provider, wakes, paid):
     wakes.clear()
 
     resolved = await resolve(client, "retry")
-    assert resolved == {"documents": 0, "pages": 0, "chunks": calls, "in_work": 0}
+    assert resolved == {"documents": 0, "pages": 0, "chunks": 2, "in_work": 0}
     assert set(wakes) == {"generate", "index"}
     await work(services)
 
     shown = await document(client, paid)
-    assert (shown["state"], shown["chunks"]["indexed"]) == ("ready", calls)
+    assert (shown["state"], shown["chunks"]["indexed"]) == ("ready", 2)
     assert shown["questions"] > 0
-    assert provider.stats()["calls"] == calls
+    assert provider.stats()["calls"] == 0
     assert await letters(client) == []
 
 
@@ -158,8 +170,8 @@ async def test_retry_with_given_questions_calls_no_model(client, services, provi
     assert provider.stats()["calls"] == 0
 
 
-async def test_retry_is_limited_by_its_filter(client, services, provider, wakes):
-    failed, degraded = await failed_and_degraded(client, services, provider)
+async def test_retry_is_limited_by_its_filter(client, wakes, both_dead):
+    failed, degraded = both_dead
     (chunk,) = await letters(client, collection="novels")
     wakes.clear()
 
@@ -179,8 +191,7 @@ async def test_retry_is_limited_by_its_filter(client, services, provider, wakes)
     assert (await document(client, degraded))["state"] == "searchable"
 
 
-async def test_retry_by_letter_id_retries_one_chunk(client, services, provider):
-    paid = await paid_but_dead(client, services)
+async def test_retry_by_letter_id_retries_one_chunk(client, services, paid):
     first, *others = await letters(client)
 
     assert (await resolve(client, "retry", letter_id=str(first.id)))["chunks"] == 1
@@ -215,13 +226,12 @@ async def test_retry_of_everything_runs_in_batches(client, services, provider, m
     assert await resolve(client, "retry", all=True) == {"documents": 5, "pages": 0, "chunks": 5, "in_work": 0}
 
 
-async def test_chunks_of_running_document_are_not_retried(client, services, provider):
-    document_id = await paid_but_dead(client, services)
+async def test_chunks_of_running_document_are_not_retried(client, paid):
     first, *others = await letters(client)
     await resolve(client, "retry", letter_id=str(first.id))
 
     for action in ("retry", "discard"):
-        assert await resolve(client, action, document_id=document_id) == {
+        assert await resolve(client, action, document_id=paid) == {
             "documents": 0,
             "pages": 0,
             "chunks": 0,
@@ -229,45 +239,40 @@ async def test_chunks_of_running_document_are_not_retried(client, services, prov
         }
 
 
-async def test_discarding_last_dead_chunk_makes_document_ready(client, services, provider):
-    document_id = await paid_but_dead(client, services)
+async def test_discarding_last_dead_chunk_makes_document_ready(client, paid):
     first, *others = await letters(client)
 
     assert (await resolve(client, "discard", letter_id=str(first.id)))["chunks"] == 1
-    assert (await document(client, document_id))["state"] == "degraded"
-    assert (await resolve(client, "discard", document_id=document_id))["chunks"] == len(others)
+    assert (await document(client, paid))["state"] == "degraded"
+    assert (await resolve(client, "discard", document_id=paid))["chunks"] == len(others)
 
-    shown = await document(client, document_id)
+    shown = await document(client, paid)
     assert shown["state"] == "ready"
     assert (shown["chunks"]["dead"], shown["chunks"]["discarded"]) == (0, 1 + len(others))
-    assert {c["state"] for c in (await client.get(f"/v1/documents/{document_id}/chunks")).json()["items"]} == {
-        "discarded"
-    }
+    assert {c["state"] for c in (await client.get(f"/v1/documents/{paid}/chunks")).json()["items"]} == {"discarded"}
     assert await letters(client) == []
 
 
-async def test_document_with_discarded_chunk_finishes_as_ready(client, services, provider):
-    document_id = await paid_but_dead(client, services)
+async def test_document_with_discarded_chunk_finishes_as_ready(client, services, paid):
     first, *_ = await letters(client)
     await resolve(client, "discard", letter_id=str(first.id))
-    await resolve(client, "retry", document_id=document_id)
+    await resolve(client, "retry", document_id=paid)
     await work(services)
 
-    shown = await document(client, document_id)
+    shown = await document(client, paid)
     assert (shown["state"], shown["chunks"]["discarded"]) == ("ready", 1)
 
 
-async def test_discarded_chunk_is_found_by_its_text(client, services, provider):
-    _, degraded = await failed_and_degraded(client, services, provider)
+async def test_discarded_chunk_is_found_by_its_text(client, both_dead):
+    _, degraded = both_dead
     await resolve(client, "discard", document_id=degraded)
 
     found = (await client.post("/v1/retrieve", json={"question": "keeper", "collection": "novels"})).json()
     assert [chunk["text"] for chunk in found["chunks"]] == [KEEPER]
 
 
-async def test_discarded_unsearchable_document_is_deleted(client, services, provider):
-
-    failed, _ = await failed_and_degraded(client, services, provider)
+async def test_discarded_unsearchable_document_is_deleted(client, services, both_dead):
+    failed, _ = both_dead
 
     assert (await resolve(client, "discard", letter_id=failed))["documents"] == 1
     assert (await client.get(f"/v1/documents/{failed}")).status_code == 404
@@ -296,8 +301,8 @@ async def test_discarded_document_reverts_to_live_version(client, services, prov
     assert (again.status_code, again.json()["version"]) == (202, 3)  # a late writer may still use version 2
 
 
-async def test_discard_of_everything_requires_explicit_all(client, services, provider):
-    _, degraded = await failed_and_degraded(client, services, provider)
+async def test_discard_of_everything_requires_explicit_all(client, both_dead):
+    _, degraded = both_dead
 
     refused = await client.post("/v1/dead/discard", json={})
 

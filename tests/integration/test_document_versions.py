@@ -1,8 +1,9 @@
 """Document versions: a failed edit does not change the live version, and uploads are kept while needed."""
 
+import pytest
 from sqlalchemy import text
 
-from tests.support.api import left_behind, work
+from tests.support.api import calling, left_behind, work
 from tests.support.qdrant import qdrant_client
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
@@ -40,15 +41,21 @@ async def count_uploads(services, settings):
     return len((await left_behind(services, settings))[1])
 
 
-async def live_then_broken(client, services):
+async def live_then_broken(services):
     """Return the id of a document with a live version and a later version that failed to parse."""
-    document_id = await submit(client, LIVE)
-    await work(services)
-    assert await submit(client, BROKEN) == document_id
-    await work(services)
-    await services.cleaner.clean()
-    assert (await document(client, document_id))["state"] == "failed"
+    async with calling(services.settings, services) as client:
+        document_id = await submit(client, LIVE)
+        await work(services)
+        assert await submit(client, BROKEN) == document_id
+        await work(services)
+        await services.cleaner.clean()
+        assert (await document(client, document_id))["state"] == "failed"
     return document_id
+
+
+@pytest.fixture
+async def failed_edit(once):
+    return await once(live_then_broken)
 
 
 async def discard(client, document_id):
@@ -56,13 +63,12 @@ async def discard(client, document_id):
     assert reply.json() == {"documents": 1, "pages": 0, "chunks": 0, "in_work": 0}
 
 
-async def test_discarded_failed_edit_restores_live_version(client, services, settings, provider):
-    document_id = await live_then_broken(client, services)
-    assert (await document(client, document_id))["metadata"] == {"department": "legal"}
+async def test_discarded_failed_edit_restores_live_version(client, services, settings, failed_edit):
+    assert (await document(client, failed_edit))["metadata"] == {"department": "legal"}
 
-    await discard(client, document_id)
+    await discard(client, failed_edit)
 
-    shown = await document(client, document_id)
+    shown = await document(client, failed_edit)
     assert (shown["state"], shown["filename"], shown["title"]) == ("ready", "a.md", "Leave")
     assert shown["metadata"] == {"department": "hr"}
     assert await departments(services) == {"hr"}
@@ -70,49 +76,45 @@ async def test_discarded_failed_edit_restores_live_version(client, services, set
     assert await count_uploads(services, settings) == 1
 
 
-async def test_reindex_after_discarded_edit_uses_live_content(client, services, provider):
-    document_id = await live_then_broken(client, services)
-    await discard(client, document_id)
+async def test_reindex_after_discarded_edit_uses_live_content(client, services, failed_edit):
+    await discard(client, failed_edit)
 
     assert (await client.post("/v1/collections/default/reindex")).json()["documents"] == 1
     await work(services)
     await services.cleaner.clean()
 
-    shown = await document(client, document_id)
+    shown = await document(client, failed_edit)
     assert (shown["state"], shown["error"], shown["live_version"]) == ("ready", None, 3)
     assert await departments(services) == {"hr"}
 
 
-async def test_reindex_uses_newest_undiscarded_content(client, services, provider):
-    document_id = await live_then_broken(client, services)
+async def test_reindex_uses_newest_undiscarded_content(client, services, failed_edit):
 
     assert (await client.post("/v1/collections/default/reindex")).json()["documents"] == 1
     await work(services)
 
-    shown = await document(client, document_id)
+    shown = await document(client, failed_edit)
     assert (shown["state"], shown["version"], shown["filename"]) == ("failed", 3, "b.pdf")
     assert await departments(services) == {"hr"}
 
 
-async def test_resubmitting_live_content_after_failure_starts_new_version(client, services, settings, provider):
-    document_id = await live_then_broken(client, services)
-    calls = provider.stats()["calls"]
-
-    assert await submit(client, LIVE) == document_id
+async def test_resubmitting_live_content_after_failure_starts_new_version(
+    client, services, settings, provider, failed_edit
+):
+    assert await submit(client, LIVE) == failed_edit
     await work(services)
     await services.cleaner.clean()
 
-    shown = await document(client, document_id)
+    shown = await document(client, failed_edit)
     assert (shown["state"], shown["live_version"], shown["title"]) == ("ready", 3, "Leave")
-    assert provider.stats()["calls"] == calls
+    assert provider.stats()["calls"] == 0
     assert await count_uploads(services, settings) == 1
 
 
-async def test_resubmitting_live_content_after_discard_changes_nothing(client, services, provider):
-    document_id = await live_then_broken(client, services)
-    await discard(client, document_id)
+async def test_resubmitting_live_content_after_discard_changes_nothing(client, services, failed_edit):
+    await discard(client, failed_edit)
 
-    assert await submit(client, LIVE, status=200) == document_id
+    assert await submit(client, LIVE, status=200) == failed_edit
 
 
 async def test_rewritten_live_chunk_keeps_its_fields_during_edit(client, services, provider):
@@ -129,8 +131,7 @@ async def test_rewritten_live_chunk_keeps_its_fields_during_edit(client, service
     assert await departments(services) == {"hr"}
 
 
-async def test_uploads_are_kept_while_a_version_needs_them(client, services, settings, provider):
-    document_id = await live_then_broken(client, services)
+async def test_uploads_are_kept_while_a_version_needs_them(client, services, settings, failed_edit):
     assert await count_uploads(services, settings) == 2
 
     await submit(client, LIVE | {"text": PILOT})  # replaces the failed edit
@@ -139,7 +140,7 @@ async def test_uploads_are_kept_while_a_version_needs_them(client, services, set
 
     await work(services)
     await services.cleaner.clean()
-    assert (await document(client, document_id))["live_version"] == 3
+    assert (await document(client, failed_edit))["live_version"] == 3
     assert await count_uploads(services, settings) == 1
 
     await client.post("/v1/collections/default/reindex")  # two versions use the same upload
@@ -147,10 +148,10 @@ async def test_uploads_are_kept_while_a_version_needs_them(client, services, set
     assert await count_uploads(services, settings) == 1
     await work(services)
     await services.cleaner.clean()
-    assert (await document(client, document_id))["live_version"] == 4
+    assert (await document(client, failed_edit))["live_version"] == 4
     assert await count_uploads(services, settings) == 1
 
-    await client.delete(f"/v1/documents/{document_id}")
+    await client.delete(f"/v1/documents/{failed_edit}")
     for _ in range(2):
         await services.cleaner.clean()
     assert await left_behind(services, settings) == (0, [])
