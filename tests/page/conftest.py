@@ -17,10 +17,11 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from embedded.ports import free_port
 from tests.support.deployment import Deployment, ScriptedProvider
 from tests.support.forkserver import ForkServer
+from tests.support.waiting import TIMEOUT_SECONDS
 
 INSECURE = "insecure.example"  # a name of this computer that browsers do not trust, so that pages lack some functions
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-TIMEOUT = 120_000  # milliseconds; ends a test whose condition never holds; the page is usually much faster
+TIMEOUT = round(TIMEOUT_SECONDS * 500)  # milliseconds; ends a test whose condition never holds
 expect.set_options(timeout=TIMEOUT)
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> javascript:alert(3) ${alert(4)}"
 LEAVE = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.support.waiting import TIMEOUT_SECONDS
+
 # Some guarantees can be checked only after a wait: until a connection counts as dead, a transaction has been open for
 # too long, or a minute of a provider's limit has passed. A short run uses about a sixth of the product's defaults.
 SHORT_TIMEOUTS = {
@@ -98,8 +100,8 @@ SCALES = {
         minute_seconds=SHORT_TIMEOUTS["limit_window"],
         minute_used=0.5,  # a limit divided among the workers allows 0.25; other tests can take a second of ten
         outage_seconds=2,
-        recovery_seconds=120,
-        timeout_seconds=240,
+        recovery_seconds=TIMEOUT_SECONDS / 2,
+        timeout_seconds=TIMEOUT_SECONDS,
     ),
     "full": Scale(
         documents=200,

@@ -145,14 +145,17 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the copies of the tree keep theirs
     bugs = chosen(declared(), options.names, changed_files(options.changed) if options.changed else None)
+    if not bugs and not options.changed:
+        parser.error(f"no bug has one of the names {options.names}")
     progress = Progress(bugs)
     unfit = {bug: "; ".join(reasons) for bug in bugs if (reasons := bug.misfits())}
     for bug, reasons in unfit.items():
         progress.report(bug, Result.NOT_RUN, reasons)
     jobs = Jobs(groups(bug for bug in bugs if bug not in unfit), progress)
     try:
-        with tempfile.TemporaryDirectory(prefix="planted-", dir=parent(), ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(prefix="bug-", dir=parent(), ignore_cleanup_errors=True) as folder:
             jobs.run(options.jobs, Path(folder))
     except KeyboardInterrupt:
         print("interrupted")

@@ -20,11 +20,18 @@ from xml.etree import ElementTree as ET
 from tests.support.forkserver import Forked, ForkServer
 from tests.support.isolated_home import FOLDER
 from tests.support.planted.bugs import Bug
+from tests.support.planted.engines import Engines
 from tests.support.planted.trees import Tree, copy_working_tree
+from tests.support.waiting import TIMEOUT
 
 _MIN_SECONDS = 300.0  # time limit of a test, if it takes less without the bug
 _TIMES_SLOWER = 5  # a test with a bug may take this multiple of its time without the bug
+# Many bugs are caught because a condition never holds. A test with a bug waits for it that long, and in addition twice
+# its time without the bug, instead of minutes.
+_CONDITION_SECONDS = 30.0
 _STOP_SECONDS = 30.0  # time in which an interrupted test stops its engines
+# Folders whose tests use the engines of the fixture `stack`. The others start deployments, or need no engine.
+_SHARING = ("tests/contract/", "tests/integration/", "tests/properties/")
 _RAN = (0, 1)  # exit codes of pytest: all tests passed, or some failed
 # Errors of a planted text that is not valid code: they would fail any test.
 _INVALID = ("SyntaxError", "IndentationError", "NameError", "ImportError", "ModuleNotFoundError")
@@ -77,12 +84,17 @@ class Group:
     histories: int | None = None
 
     @property
+    def shares_engines(self) -> bool:
+        """Whether the tests use only the engines of the fixture `stack`, or none."""
+        return self.bugs[0].test.startswith(_SHARING)
+
+    @property
     def tests(self) -> list[str]:
         return list(dict.fromkeys(bug.test for bug in self.bugs))
 
 
 class Runner:
-    """Runs tests in a copy of the working tree, one run at a time; a context manager that stops its fork server.
+    """Runs tests in a copy of the working tree, one run at a time; a context manager that stops its processes.
 
     A fork server imports the libraries once, and each run imports the modules of the tree.
 
@@ -95,6 +107,7 @@ class Runner:
         self._tree = Tree(folder / "tree")
         copy_working_tree(self._tree.folder)
         self._server = ForkServer(self._tree.folder, imports="tests.support.planted.libraries")
+        self._engines = Engines(folder, self._server)
         self._numbers = count()
         self._running: Forked | None = None
         self._is_interrupted = False
@@ -104,19 +117,32 @@ class Runner:
 
         The tests run first without a bug: a test that fails then proves nothing, so its bugs are not planted.
         """
-        sound = self.run(group.tests, group.histories, _MIN_SECONDS * len(group.tests))
+        servers = self._engines.variables() if group.shares_engines else {}
+        sound = self.run(group.tests, group.histories, _MIN_SECONDS * len(group.tests), servers)
         for bug in group.bugs:
             name = bug.test.rpartition("::")[2]
             if reason := failure_without_bug(name, sound):
                 yield bug, Result.NOT_RUN, reason, 0.0
                 continue
             before = sum(seconds for test, seconds in sound.times.items() if _is_of(test, name))
+            # Engines that run already do not have the bug.
+            servers = self._engines.variables() if group.shares_engines and not bug.file.startswith("embedded/") else {}
+            timeout = {TIMEOUT: str(_CONDITION_SECONDS + 2 * before)}
             with self._tree.planted(bug):
-                done = self.run([bug.test], bug.histories, max(_MIN_SECONDS, _TIMES_SLOWER * before))
+                limit = max(_MIN_SECONDS, _TIMES_SLOWER * before)
+                done = self.run([bug.test], bug.histories, limit, servers | timeout)
             yield bug, *judged(done), done.seconds
 
-    def run(self, tests: Sequence[str], histories: int | None, limit_seconds: float) -> Run:
+    def run(
+        self, tests: Sequence[str], histories: int | None, limit_seconds: float, variables: Mapping[str, str]
+    ) -> Run:
         """Run tests in the copy as it is.
+
+        Args:
+            tests: node ids.
+            histories: number of random histories, if not the default.
+            limit_seconds: the run is interrupted after this time.
+            variables: additions to the environment.
 
         Raises:
             Interrupted: `interrupt` was called.
@@ -130,15 +156,18 @@ class Runner:
         if histories:
             command += ["--histories", str(histories)]
         # A bug's failing examples must not be repeated with the next bug.
-        environment = os.environ | {FOLDER: str(folder), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")}
+        # The path of a browser's socket has at most 107 characters, so the tests' folder is not in this one.
+        own = {FOLDER: str(self._folder.parent), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis")}
         started = time.monotonic()
-        self._running = self._server.launch(command, environment, log)
+        self._running = self._server.launch(command, os.environ | own | variables, log)
         timed_out = not _exits_within(self._running, 0 if self._is_interrupted else limit_seconds)
         if self._is_interrupted:
             raise Interrupted
         seconds = time.monotonic() - started
         text = log.read_text(errors="replace")
         trouble = "" if self._running.returncode in _RAN else _end_of(text)
+        if trouble or timed_out:
+            self._engines.stop()  # the run may not have emptied them
         if report.exists():
             failures, times, errors = read_report(report.read_text())
             done = Run(seconds, failures, times, trouble or next(iter(errors.values()), ""), timed_out)
@@ -157,6 +186,7 @@ class Runner:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._engines.stop()
         self._server.close()
 
 
