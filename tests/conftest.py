@@ -6,6 +6,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import uuid4
 
@@ -48,6 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", choices=("short", "full", "soak"), default="short", help="size of the fault suite")
     parser.addoption("--histories", type=int, help="number of random histories; by default as --faults says")
     parser.addoption("--seed", type=int, default=7, help="seed of the fault suite")
+    # Not pytest-randomly, which also resets the seeds of random numbers, and is active unless it is disabled.
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of a file, in random order")
     parser.addoption("--previous-release", help="folder or git reference of the release that is updated to this one")
 
 
@@ -69,12 +72,29 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests, and order the suites, longest first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark slow tests, and order the suites, longest first, or shuffle them."""
     for item in items:
         if not SLOW.isdisjoint((item.nodeid.partition("::")[0], item.nodeid.partition("[")[0], item.nodeid)):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: SUITES.index(_suite(item)))
+    if (seed := config.option.shuffle) is None:
+        items.sort(key=lambda item: SUITES.index(_suite(item)))
+    else:
+        items[:] = _shuffled(items, Random(seed))
+
+
+def _shuffled(items: Sequence[pytest.Item], random: Random) -> Iterator[pytest.Item]:
+    """Yield the tests of one file after the other, both in random order."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    for tests in random.sample(list(files.values()), len(files)):
+        yield from random.sample(tests, len(tests))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.option.shuffle is not None:
+        terminalreporter.write_line(f"shuffled: --shuffle {config.option.shuffle}")
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist's scheduler is not typed
