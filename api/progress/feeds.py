@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,10 +63,16 @@ class ProgressFeed:
 
     Args:
         read_status: returns the tenant's open work, which is sent as `status` while there is any; None: it is not sent.
+        now: clock in monotonic seconds.
     """
 
     def __init__(
-        self, tenant: str, documents: Documents, settings: Settings, read_status: ReadStatus | None = None
+        self,
+        tenant: str,
+        documents: Documents,
+        settings: Settings,
+        read_status: ReadStatus | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.listeners = 0
         self._read_status = read_status
@@ -73,8 +80,9 @@ class ProgressFeed:
         self._tenant = tenant
         self._documents = documents
         self._settings = settings
+        self._now = now
         self._seen_at: datetime | None = None  # by PostgreSQL's clock
-        self._read_at = self._whole_at = -_CACHE_SECONDS  # by this process's
+        self._read_at = self._whole_at = -math.inf  # by this process's
         self._counts: dict[str, int] = {}
         self._number = 0
         self._events: dict[UUID | str, _Event] = {}  # the latest of each document and of each kind, in order of number
@@ -92,10 +100,10 @@ class ProgressFeed:
             The number for the next call, and the encoded events; empty if there are none.
         """
         async with self._lock:
-            is_new = after is None and time.monotonic() - self._whole_at >= _CACHE_SECONDS
-            if is_new or time.monotonic() - self._read_at >= _CACHE_SECONDS:
+            is_new = after is None and self._now() - self._whole_at >= _CACHE_SECONDS
+            if is_new or self._now() - self._read_at >= _CACHE_SECONDS:
                 await self._read(None if is_new else self._seen_at)
-                self._read_at = time.monotonic()
+                self._read_at = self._now()
         pieces = []
         for sent in reversed(self._events.values()):
             if after is not None and sent.number <= after:
@@ -135,7 +143,7 @@ class ProgressFeed:
             return  # these changes are read when the ledger is available again
         self._seen_at = changes.at
         if since is None:
-            self._whole_at = time.monotonic()
+            self._whole_at = self._now()
         more = {"more": True} if changes.more else {}
         self._add("progress", event("progress", {"documents": self._counts} | more))
         self._forget({document.id for document in changes.documents}, whole=since is None)
@@ -190,12 +198,19 @@ class ProgressFeed:
 
 
 class ProgressFeeds:
-    """The feeds of all tenants with listeners."""
+    """The feeds of all tenants with listeners; for the arguments see `ProgressFeed`."""
 
-    def __init__(self, documents: Documents, settings: Settings, read_status: ReadStatus | None = None) -> None:
+    def __init__(
+        self,
+        documents: Documents,
+        settings: Settings,
+        read_status: ReadStatus | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._documents = documents
         self._settings = settings
         self._read_status = read_status
+        self._now = now
         self._feeds: dict[str, ProgressFeed] = {}
 
     def require_room(self, tenant: str) -> None:
@@ -213,7 +228,8 @@ class ProgressFeeds:
     @contextmanager
     def joined(self, tenant: str) -> Iterator[ProgressFeed]:
         """Listen to a tenant's feed within the block; the last listener closes it."""
-        feed = self._feeds.setdefault(tenant, ProgressFeed(tenant, self._documents, self._settings, self._read_status))
+        new = ProgressFeed(tenant, self._documents, self._settings, self._read_status, self._now)
+        feed = self._feeds.setdefault(tenant, new)
         feed.listeners += 1
         try:
             yield feed
