@@ -1,4 +1,4 @@
-"""Limits of headers and connections, tested with a server on loopback."""
+"""Limits of headers and connections, tested with a server on loopback, and their times without one."""
 
 import asyncio
 import json
@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvicorn
+from uvicorn.server import ServerState
 
 from api.http import protocol
-from api.http.protocol import MAX_HEADER_BYTES, MAX_HEADERS, BoundedProtocol
+from api.http.protocol import HEADER_SECONDS, MAX_HEADER_BYTES, MAX_HEADERS, BoundedProtocol
+from tests.support.clock import in_virtual_time
 from tests.support.planted import guards
 
 START = b"GET / HTTP/1.1\r\nhost: x\r\n"
@@ -28,7 +30,7 @@ async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100")]})
         await send({"type": "http.response.body", "body": b"started", "more_body": True})
     if scope["path"] == "/slow":
-        await asyncio.sleep(2 * protocol.HEADER_SECONDS)
+        await asyncio.sleep(2 * HEADER_SECONDS)
     size, more = 0, True
     while more:
         message = await receive()
@@ -41,7 +43,7 @@ async def app(scope, receive, send):
 
 
 @asynccontextmanager
-async def connections():
+async def serving():
     """Start a server, and yield a function that opens a connection to it."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedProtocol, lifespan="off", log_config=None))
     running = asyncio.create_task(server.serve())
@@ -55,9 +57,16 @@ async def connections():
         await running
 
 
-async def replies_to(*pieces, then_close=True):
+@pytest.fixture(scope="module")
+async def connect():
+    """Return a function that opens a connection to a server that no test changes."""
+    async with serving() as connect:
+        yield connect
+
+
+async def replies_to(connect, *pieces, then_close=True):
     """Send the pieces over one connection, and return everything that the server sends until it closes."""
-    async with connections() as connect, asyncio.timeout(60):
+    async with asyncio.timeout(60):
         reader, writer = await connect()
         try:
             for piece in pieces:
@@ -90,17 +99,17 @@ async def replies_to(*pieces, then_close=True):
     ],
     ids=["many", "long", "long in pieces", "long URL", "long trailer", "many trailers", "long chunk extension"],
 )
-async def test_large_headers_are_refused(pieces):
+async def test_large_headers_are_refused(connect, pieces):
     try:
-        reply = await replies_to(*pieces, then_close=False)
+        reply = await replies_to(connect, *pieces, then_close=False)
     except ConnectionError:  # the server closed while the client was sending
         return
 
     assert reply.startswith(TOO_LARGE) or not reply  # nothing, if the application had the request already
 
 
-async def test_refusal_names_the_limits():
-    reply = await replies_to(START + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n", then_close=False)
+async def test_refusal_names_the_limits(connect):
+    reply = await replies_to(connect, START + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n", then_close=False)
 
     head, _, body = reply.partition(b"\r\n\r\n")
     assert head.startswith(TOO_LARGE)
@@ -110,65 +119,98 @@ async def test_refusal_names_the_limits():
     )
 
 
-async def test_large_headers_never_reach_the_application():
+async def test_large_headers_never_reach_the_application(connect):
     served.clear()
 
     with suppress(ConnectionError):
-        await replies_to(START + b"a: b\r\n" * 1_000_000 + b"\r\n", then_close=False)
+        await replies_to(connect, START + b"a: b\r\n" * 1_000_000 + b"\r\n", then_close=False)
 
     assert not served
 
 
-async def test_headers_within_the_limits_are_served():
+async def test_headers_within_the_limits_are_served(connect):
     longest = b"a: " + b"b" * (MAX_HEADER_BYTES - 1_000) + b"\r\n"
 
-    reply = await replies_to(START + longest + b"\r\n", START + b"a: b\r\n" * (MAX_HEADERS - 1) + b"\r\n")
+    reply = await replies_to(connect, START + longest + b"\r\n", START + b"a: b\r\n" * (MAX_HEADERS - 1) + b"\r\n")
 
     assert reply.count(OK) == 3
 
 
-async def test_requests_of_a_connection_are_counted_separately():
-    reply = await replies_to(*[START + b"a: " + b"b" * 30_000 + b"\r\n\r\n"] * 10)
+async def test_requests_of_a_connection_are_counted_separately(connect):
+    reply = await replies_to(connect, *[START + b"a: " + b"b" * 30_000 + b"\r\n\r\n"] * 10)
 
     assert reply.count(OK) == 11
 
 
-async def test_large_body_is_not_counted_as_headers():
+async def test_large_body_is_not_counted_as_headers(connect):
     request = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
 
-    reply = await replies_to(request, *[b"b" * 100_000] * 10)
+    reply = await replies_to(connect, request, *[b"b" * 100_000] * 10)
 
     assert b"1000000" in reply
 
 
-async def test_slow_headers_end_the_connection(monkeypatch):
-    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.2)
+class Connection(asyncio.Transport):
+    """A connection without a socket, to a server in virtual time."""
 
-    assert (await replies_to(START, then_close=False)).startswith(b"HTTP/1.1 408")
-    assert (await replies_to(then_close=False)).startswith(b"HTTP/1.1 408")
-    second = await replies_to(START + b"\r\n", START, then_close=False)
-    assert second.startswith(OK)
-    assert b"HTTP/1.1 408" in second
+    def __init__(self):
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        config = uvicorn.Config(app, http=BoundedProtocol, lifespan="off", log_config=None)
+        self._protocol = BoundedProtocol(config, ServerState(), {}, self._loop)
+        self._protocol.connection_made(self)
+        self.sent = b""
+        self.closed_at = None
+
+    def receive(self, data):
+        self._protocol.data_received(data)
+
+    def write(self, data):
+        self.sent += data
+
+    def is_closing(self):
+        return self.closed_at is not None
+
+    def close(self):
+        if self.closed_at is None:
+            self.closed_at = self._loop.time()
+            self._loop.call_soon(self._protocol.connection_lost, None)
 
 
-async def test_empty_lines_after_a_request_end_the_connection(monkeypatch):
-    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.5)
-    async with connections() as connect, asyncio.timeout(60):
-        reader, writer = await connect()
-        writer.write(START + b"\r\n")
-        assert (await reader.readuntil(b"\r\n\r\n0")).startswith(OK)
-        writer.write(b"\r\n")
+@pytest.mark.parametrize("piece", [b"", START])
+@in_virtual_time
+async def test_slow_headers_end_the_connection(piece):
+    connection = Connection()
+    await asyncio.sleep(1)
+    connection.receive(piece)
+    await asyncio.sleep(HEADER_SECONDS)
 
-        assert (await reader.read()).startswith(b"HTTP/1.1 408")
-        writer.close()
+    assert connection.closed_at == HEADER_SECONDS
+    assert connection.sent.startswith(b"HTTP/1.1 408")
 
 
-async def test_slow_response_is_not_a_slow_header(monkeypatch):
-    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.5)
+@pytest.mark.parametrize("rest", [START, b"\r\n"], ids=["slow headers", "an empty line"])
+@in_virtual_time
+async def test_slow_second_request_ends_the_connection(rest):
+    connection = Connection()
+    connection.receive(START + b"\r\n")
+    await asyncio.sleep(1)
+    connection.receive(rest)
+    await asyncio.sleep(HEADER_SECONDS)
 
-    reply = await replies_to(b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", then_close=False)
+    assert connection.closed_at == 1 + HEADER_SECONDS
+    assert connection.sent.startswith(OK)
+    assert b"HTTP/1.1 408" in connection.sent
 
-    assert reply.startswith(OK)
+
+@in_virtual_time
+async def test_slow_response_is_not_a_slow_header():
+    connection = Connection()
+    connection.receive(b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    await asyncio.sleep(3 * HEADER_SECONDS)
+
+    assert connection.sent.startswith(OK)
+    assert connection.closed_at == 2 * HEADER_SECONDS
 
 
 @guards(
@@ -177,8 +219,8 @@ async def test_slow_response_is_not_a_slow_header(monkeypatch):
     "        if True:",
     means="the refusal of a request is written into a response",
 )
-async def test_refusal_is_not_written_into_a_response():
-    async with connections() as connect, asyncio.timeout(60):
+async def test_refusal_is_not_written_into_a_response(connect):
+    async with asyncio.timeout(60):
         reader, writer = await connect()
         writer.write(CHUNKED.replace(b"POST / ", b"POST /early "))
         started = await reader.readuntil(b"started")
@@ -196,7 +238,7 @@ def test_connection_limit_reserves_files_for_engines_and_uploads():
 
 async def test_connections_beyond_the_limit_are_refused(monkeypatch):
     monkeypatch.setattr(protocol, "max_connections", lambda: 2)
-    async with connections() as connect, asyncio.timeout(60):
+    async with serving() as connect, asyncio.timeout(60):
         held = [await connect() for _ in range(2)]
         reader, refused = await connect()
 
