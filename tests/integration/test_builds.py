@@ -22,6 +22,7 @@ from tests.conftest import Library
 from tests.support.api import ready, work
 from tests.support.counters import DIFFERENCES
 from tests.support.planted import guards
+from tests.support.waiting import eventually, until_blocked
 
 NAME = ("default", "default")
 
@@ -238,7 +239,7 @@ async def test_concurrent_upload_reaches_new_build(services, library):
             {"upload": new.upload},
         )
         starting = asyncio.create_task(filled(services))
-        await asyncio.sleep(0.2)
+        await until_blocked(services.database)
         assert not starting.done()
     build = await starting
 
@@ -246,12 +247,12 @@ async def test_concurrent_upload_reaches_new_build(services, library):
     assert len(await rows_of(services, build)) == 2
 
 
-async def blocked(services, statement, action, **parameters):
-    """Run an action that must wait for the locks of a statement's transaction; return the action's result."""
+async def blocked(services, statement, action, sessions=1):
+    """Run an action until this many of its sessions wait for the locks of a statement; return the action's result."""
     async with services.database.begin() as connection:
-        await connection.execute(text(statement), parameters)
+        await connection.execute(text(statement))
         task = asyncio.create_task(action())
-        await asyncio.sleep(0.2)
+        await until_blocked(services.database, sessions)
         assert not task.done()
     return await task
 
@@ -262,12 +263,12 @@ async def test_upload_waiting_for_build_start_reaches_build(services, library):
 
     async def upload_during_start():
         starting = asyncio.create_task(started(services))
-        await asyncio.sleep(0.05)
+        await until_blocked(services.database)
         submission = await services.ledger.documents.submit(new)
         assert submission.accepted
         return await starting
 
-    build = await blocked(services, "SELECT 1 FROM collections FOR UPDATE", upload_during_start)
+    build = await blocked(services, "SELECT 1 FROM collections FOR UPDATE", upload_during_start, sessions=2)
 
     assert [row[0] for row in await rows_of(services, build)] == ["b.md"]
 
@@ -289,7 +290,7 @@ async def test_deletion_during_fill_removes_document_from_build(services, librar
             services.ledger.builds.fill(), services.ledger.documents.delete("default", document.id)
         )
 
-    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", fill_and_delete)
+    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", fill_and_delete, sessions=2)
 
     assert await equals_live(services, await services.ledger.builds.get(*NAME, build.number))
     assert await rows_of(services, build) == []
@@ -306,9 +307,9 @@ async def test_deletion_waits_for_document_copy(services, library):
     async with services.database.engine.connect() as connection:
         await connection.execute(text(conflicting_row), {"id": build.id})
         filling = asyncio.create_task(services.ledger.builds.fill())
-        await asyncio.sleep(0.2)
+        await until_blocked(services.database)
         deleting = asyncio.create_task(services.ledger.documents.delete("default", document.id))
-        await asyncio.sleep(0.2)
+        await until_blocked(services.database, 2)
         assert not filling.done()
         assert not deleting.done()
         await connection.rollback()
@@ -493,13 +494,6 @@ async def test_concurrent_switches_result_in_one_live_build(services, library):
     assert sorted(states) == ["following", "following", "live"]
 
 
-async def waiting(services, count):
-    """Wait until `count` transactions wait for locks."""
-    statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    while (await run(services, statement))[0][0] < count:
-        await asyncio.sleep(0.01)
-
-
 async def test_queued_switches_do_not_deadlock(services, library):
     """The first switch waited for a build that is no longer live; it must not hold a lock that the second one needs."""
     await library.add("A text.", "a.md")
@@ -513,12 +507,14 @@ async def test_queued_switches_do_not_deadlock(services, library):
         )
         await third.execute(text("UPDATE collections SET build_state = 'live' WHERE build = 3"))
         first = asyncio.create_task(switch(builds, *NAME, 1))
-        await waiting(services, 1)
+        await until_blocked(services.database)
+        pid = (await upload.execute(text("SELECT pg_backend_pid()"))).scalar_one()
         await upload.execute(text("SELECT 1 FROM collections WHERE build = 1 FOR KEY SHARE"))
         await third.commit()
-        await asyncio.sleep(0.1)
+        waits_for_upload = f"SELECT 1 FROM pg_stat_activity WHERE {pid} = ANY(pg_blocking_pids(pid))"
+        await eventually(lambda: run(services, waits_for_upload))
         second = asyncio.create_task(switch(builds, *NAME, 2))
-        await waiting(services, 2)
+        await until_blocked(services.database, 2)
         await upload.rollback()
     await asyncio.gather(first, second)
 
@@ -537,15 +533,14 @@ async def test_queued_switches_do_not_deadlock(services, library):
 async def test_old_build_live_time_ends_after_switch_locks(services, library):
     await library.add("A text.", "a.md")
     build = await filled(services)
-    ((before,),) = await run(services, "SELECT clock_timestamp()")
+    async with services.database.begin() as connection:
+        await connection.execute(text("SELECT 1 FROM collections FOR KEY SHARE"))
+        switching = asyncio.create_task(services.ledger.builds.switch(*NAME, build.number))
+        await until_blocked(services.database)
+        ((blocked_at,),) = await run(services, "SELECT clock_timestamp()")
+    await switching
 
-    await blocked(
-        services,
-        "SELECT 1 FROM collections FOR KEY SHARE",
-        lambda: services.ledger.builds.switch(*NAME, build.number),
-    )
-
-    assert (await services.ledger.builds.get(*NAME, 1)).live_until - before > timedelta(seconds=0.15)
+    assert (await services.ledger.builds.get(*NAME, 1)).live_until > blocked_at
 
 
 async def test_options_changed_during_switch_apply_to_live_build(services, library):
@@ -554,14 +549,14 @@ async def test_options_changed_during_switch_apply_to_live_build(services, libra
 
     async def change_during_switch():
         switching = asyncio.create_task(services.ledger.builds.switch(*NAME, build.number))
-        await waiting(services, 1)
+        await until_blocked(services.database)
         changed = await services.ledger.collections.ensure(
             *NAME, embedding_model=build.embedding_model, options=CollectionOptions(questions_per_chunk=7)
         )
         await switching
         return changed
 
-    changed = await blocked(services, "SELECT 1 FROM collections FOR KEY SHARE", change_during_switch)
+    changed = await blocked(services, "SELECT 1 FROM collections FOR KEY SHARE", change_during_switch, sessions=2)
 
     assert (changed.id, changed.options.questions_per_chunk) == (build.id, 7)
     assert [b.options.questions_per_chunk for b in await services.ledger.builds.list(*NAME)] == [None, 7]

@@ -228,20 +228,21 @@ async def test_deferred_work_is_not_due(services):
 
 @contextlib.asynccontextmanager
 async def worker_over(settings):
-    """Yield a worker with short leases and its own connections."""
+    """Yield a worker with its own connections."""
     database = Database(settings.database_url.get_secret_value())
     try:
-        yield Work(database, worker="w", lease=timedelta(seconds=0.5))
+        yield Work(database, worker="w", lease=timedelta(seconds=30))
     finally:
         await database.aclose()
 
 
-async def retry_until_available(action, pause):
+async def retry_until_available(action, failed):
     while True:
         try:
             return await action()
         except Transient:
-            await asyncio.sleep(pause)
+            failed.set()
+            await asyncio.sleep(0.01)
 
 
 async def test_settlements_precede_claims_after_outage(services, settings):
@@ -256,9 +257,12 @@ async def test_settlements_precede_claims_after_outage(services, settings):
         assert await claim(other, 3) == []
 
         link.change(Fault(mode="cut"))
-        settling = asyncio.create_task(retry_until_available(lambda: paying.settle_generated(paid), 0.5))
-        claiming = asyncio.create_task(retry_until_available(lambda: claim(other, 3), 0.01))
-        await asyncio.sleep(0.8)  # the leases have expired
+        not_settled, not_claimed = asyncio.Event(), asyncio.Event()
+        settling = asyncio.create_task(retry_until_available(lambda: paying.settle_generated(paid), not_settled))
+        claiming = asyncio.create_task(retry_until_available(lambda: claim(other, 3), not_claimed))
+        await not_settled.wait()
+        await not_claimed.wait()
+        await end_leases(services)
         link.change(Fault())
 
         assert await claiming == []

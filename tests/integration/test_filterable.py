@@ -21,6 +21,7 @@ from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of
 from tests.support.api import work
 from tests.support.qdrant import qdrant_client
+from tests.support.waiting import until_blocked
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 FIELDS = (
@@ -400,7 +401,7 @@ async def test_declaration_waits_for_running_document_write(services, library):
     async with services.database.begin() as connection:
         await _write(connection, [await library.new("The text.")])
         declaring = asyncio.create_task(declare(services, ("year", "integer")))
-        await asyncio.sleep(0.2)
+        await until_blocked(services.database)
         assert not declaring.done()
 
     with pytest.raises(Conflict):

@@ -15,8 +15,9 @@ from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate, generate_stage
-from tests.integration.test_ledger import index_texts, wait_for_lock
+from tests.integration.test_ledger import index_texts
 from tests.support.api import work
+from tests.support.waiting import until_blocked
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
 PROMPT = "{count} {title} {headings} {text}"
@@ -356,7 +357,7 @@ async def test_claim_skips_content_claimed_by_other_worker(services, library):
             )
         )
         claiming = asyncio.create_task(services.ledger.work.claim_to_generate(10))
-        await wait_for_lock(services)
+        await until_blocked(services.database)
 
     assert [chunk.content.text for chunk in (await claiming).chunks] == ["Another text, which is not claimed."]
 

@@ -21,8 +21,11 @@ from shared.ledger import Work
 from shared.ledger.documents import submission
 from shared.ledger.documents.listing import ListPosition
 from shared.ledger.postgres.database import Collided
+from tests.support.elapsed import age_rows
 from tests.support.planted import guards
-from tests.support.waiting import TIMEOUT_SECONDS
+from tests.support.waiting import TIMEOUT_SECONDS, until_blocked
+
+SHORT = timedelta(seconds=10)  # a lease; the usual one is longer
 
 NOW = timedelta()
 
@@ -114,10 +117,10 @@ async def test_expired_claim_is_rejected_after_next_claim(services, library):
 
 async def test_extended_lease_is_not_due(services, library):
     await library.add("text")
-    short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
+    short = Work(services.database, worker="short", lease=SHORT)
     (claimed,) = await short.claim_documents(1)
     await services.ledger.work.extend("documents", [claimed.lease])
-    await asyncio.sleep(0.3)
+    await age_rows(services.database, "documents.due_at", SHORT)
 
     assert await short.claim_documents(1) == []
 
@@ -131,13 +134,13 @@ async def test_extended_lease_is_not_due(services, library):
 async def test_extension_does_not_wait_for_locked_rows(services, library):
     for name in ("a.md", "b.md"):
         await library.add(f"text of {name}", name)
-    short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
+    short = Work(services.database, worker="short", lease=SHORT)
     locked, free = [document.lease for document in await short.claim_documents(2)]
     async with services.database.begin() as settling:  # a settlement, which may then need the other row
         await settling.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": locked.id})
         async with asyncio.timeout(TIMEOUT_SECONDS):
             extension = await services.ledger.work.extend("documents", [locked, free])
-    await asyncio.sleep(0.3)
+    await age_rows(services.database, "documents.due_at", SHORT)
 
     assert extension == LeaseExtension({free.token}, locked={locked.token})
     assert [document.lease.id for document in await short.claim_documents(2)] == [locked.id]
@@ -152,13 +155,13 @@ async def test_extension_does_not_wait_for_locked_rows(services, library):
 async def test_slices_of_large_document_extend_its_lease(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 2)
     await library.add("text")
-    short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
+    short = Work(services.database, worker="short", lease=SHORT)
     (claimed,) = await short.claim_documents(1)
     chunks = [new_chunk(f"chunk {number}", number) for number in range(3)]
 
     with pytest.raises(Permanent):  # by the last slice
         await services.ledger.work.settle_parsed([ParseOutcome(claimed, "\ud800", "text/plain", chunks)])
-    await asyncio.sleep(0.3)
+    await age_rows(services.database, "documents.due_at", SHORT)
 
     assert await short.claim_documents(1) == []
 
@@ -271,12 +274,11 @@ async def test_retry_is_due_at_ledger_time(services, library):
     await parsed(services, library, "chunk")
     work = services.ledger.work
     (claimed,) = await claim_to_generate(work)
-    await work.settle_generated(
-        [FailedAttempt(claimed.lease, Retry(after=timedelta(seconds=0.3), reason="unavailable"))]
-    )
+    await work.settle_generated([FailedAttempt(claimed.lease, Retry(after=timedelta(minutes=5), reason="unavailable"))])
 
+    await age_rows(services.database, "chunks.due_at", timedelta(minutes=4))
     assert await claim_to_generate(work) == []
-    await asyncio.sleep(0.4)
+    await age_rows(services.database, "chunks.due_at", timedelta(minutes=1))
     (again,) = await claim_to_generate(work)
     assert again.attempts == 1
 
@@ -431,7 +433,7 @@ async def test_resubmission_during_deletion_creates_new_document(services, libra
     async with services.database.begin() as connection:
         await connection.execute(text("SELECT 1 FROM documents FOR UPDATE"))
         adding = asyncio.create_task(library.add("two", "a.md"))
-        await wait_for_lock(services)
+        await until_blocked(services.database)
         await connection.execute(text("UPDATE documents SET state = 'deleting'"))
 
     assert (await adding).id != document.id
@@ -454,9 +456,9 @@ async def test_batch_documents_are_locked_in_name_order(services, library, exist
     async with services.database.begin() as connection:
         await lock(connection, "a")
         writing = asyncio.create_task(services.ledger.documents.submit_many(theirs))
-        await wait_for_lock(services)
-        async with asyncio.timeout(0.5):  # PostgreSQL checks for deadlocks after one second
-            await lock(connection, "b")
+        await until_blocked(services.database)
+        await connection.execute(text("SET LOCAL lock_timeout = '0.1s'"))  # deadlocks are checked after a second
+        await lock(connection, "b")
 
     assert [(each.accepted, each.document.external_id, each.document.version) for each in await writing] == [
         (True, "b", 2),
@@ -470,15 +472,6 @@ async def test_uploads_in_use_are_found_among_many_names(services, library):
 
     others = (f"{number:032x}" for number in range(40_000))
     assert await services.ledger.documents.stored_in_use([stored, *others]) == {stored}
-
-
-async def wait_for_lock(services):
-    waiting = text("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-    while True:
-        async with services.database.begin() as connection:
-            if (await connection.execute(waiting)).all():
-                return
-        await asyncio.sleep(0.02)
 
 
 async def test_stale_index_settlement_is_not_recorded(services, library):
@@ -550,12 +543,12 @@ async def test_deleted_documents_name_is_reusable(services, library):
 async def test_deleted_document_is_swept_again_after_leases(services, library):
     document = await library.add("one", "a")
     await services.ledger.documents.delete("default", document.id)
-    work = Work(services.database, worker="w", lease=timedelta(seconds=0.1))
+    work = Work(services.database, worker="w", lease=SHORT)
     await work.purge_versions()
     await work.finish_deletion(await work.deletable())
 
     assert await work.due_sweeps() == []
-    await asyncio.sleep(0.3)
+    await age_rows(services.database, "sweeps.due_at", 2 * SHORT)
     (sweep,) = await work.due_sweeps()
     assert (sweep.document_id, sweep.below_version) == (document.id, 2)
     await work.settle_sweeps([sweep])

@@ -86,7 +86,7 @@ class LimiterPool:
         return limiter
 
     async def elapse(self, seconds: float) -> None:
-        """Let time pass for the processes and the broker."""
+        """Move the time of the processes and of the broker forward."""
         self._elapsed += seconds
         await age_limits(self._redis, timedelta(seconds=seconds))
         for limiter in self._limiters:

@@ -17,7 +17,7 @@ _MOST_SECONDS = 1_000  # of virtual time: in a test that hangs, timers may repea
 
 
 class ManualClock:
-    """A clock in seconds that stands still until the test moves it."""
+    """A clock in seconds that only the test moves."""
 
     now = 0.0
 

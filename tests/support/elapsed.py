@@ -1,4 +1,4 @@
-"""Lets time pass for the engines: stored times move into the past, so that no test waits for their clocks."""
+"""Moves the times that engines store into the past, so that no test waits for their clocks."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ end
 
 
 async def age_limits(redis: Redis, by: timedelta) -> None:
-    """Let time pass for the limits of providers and tenants, of which the broker stores the times."""
+    """Move the times of the limits of providers and tenants into the past."""
     await redis.eval(_AGE, 0, by / timedelta(milliseconds=1))
 
 
 async def age_rows(database: Database, column: str, by: timedelta) -> None:
-    """Let time pass for a column of times, named as in `chunks.due_at`."""
+    """Move a column of times into the past; its name is like `chunks.due_at`."""
     table, _, name = column.partition(".")
     async with database.begin() as connection:
         await connection.execute(text(f"UPDATE {table} SET {name} = {name} - CAST(:by AS interval)"), {"by": by})

@@ -8,6 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
+from sqlalchemy import text
+
+from shared.ledger.postgres.database import Database
+
 TIMEOUT = "TEST_TIMEOUT"  # environment variable with another value of the next line
 # Ends a test whose condition never holds; long enough for a busy machine.
 TIMEOUT_SECONDS = float(os.environ.get(TIMEOUT, "240"))
@@ -38,6 +42,16 @@ def wait_until(condition: Callable[[], object], failure: str = "", *, timeout: f
     while not condition():
         assert time.monotonic() < deadline, failure or f"the condition was still false after {timeout:g} s"
         time.sleep(_POLL_SECONDS)
+
+
+async def until_blocked(database: Database, sessions: int = 1) -> None:
+    """Wait until this many sessions wait for locks of others."""
+    waiting = text("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+
+    async def are_blocked() -> bool:
+        return len(await database.rows(waiting)) >= sessions
+
+    await eventually(are_blocked, f"fewer than {sessions} sessions wait for locks")
 
 
 async def _value(result: object | Awaitable[object]) -> object:
