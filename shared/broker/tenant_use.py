@@ -6,6 +6,7 @@ It fails open: while the broker is unavailable, or has lost its counts, requests
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -74,9 +75,15 @@ class Taken:
 
 
 class TenantUse:
-    """The counts of all tenants; nothing is counted while the broker is unavailable."""
+    """The counts of all tenants; nothing is counted while the broker is unavailable.
 
-    def __init__(self, redis_url: str) -> None:
+    Args:
+        redis_url: URL of the broker.
+        now: clock in monotonic seconds.
+    """
+
+    def __init__(self, redis_url: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._redis = Redis.from_url(
             redis_url,
             socket_timeout=_TIMEOUT_SECONDS,
@@ -103,7 +110,7 @@ class TenantUse:
         granted, left, wait, full = reply
         taken = Taken(bool(granted), left, timedelta(milliseconds=wait), timedelta(milliseconds=full))
         if not taken.granted:
-            self._empty[owner] = time.monotonic(), taken
+            self._empty[owner] = self._now(), taken
         return taken
 
     async def add_upload(self, tenant: str, size_bytes: int, most: int) -> bool:
@@ -128,19 +135,19 @@ class TenantUse:
         if tenant not in self._empty:
             return None
         since, refused = self._empty[tenant]
-        elapsed = timedelta(seconds=time.monotonic() - since)
+        elapsed = timedelta(seconds=self._now() - since)
         if elapsed >= min(refused.wait, timedelta(seconds=_EMPTY_SECONDS)):
             del self._empty[tenant]
             return None
         return replace(refused, wait=refused.wait - elapsed, full=refused.full - elapsed)
 
     async def _run(self, script: Any, key: str, *values: float | str) -> Any:
-        if time.monotonic() < self._unavailable_until:
+        if self._now() < self._unavailable_until:
             return None
         try:
             return await script(keys=[key], args=values)
         except (RedisError, OSError) as error:
-            self._unavailable_until = time.monotonic() + _UNAVAILABLE_SECONDS
+            self._unavailable_until = self._now() + _UNAVAILABLE_SECONDS
             log.warning("tenant_use.uncounted", kind=type(error).__name__)
             return None
 

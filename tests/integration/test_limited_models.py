@@ -22,13 +22,20 @@ from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedE
 from shared.providers.limiter.script import Timing
 from shared.providers.provider import Provider
 from tests.support.api import work
-from tests.support.waiting import eventually
+from tests.support.elapsed import age_limits
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 
 @pytest.fixture
 async def exits():
     async with AsyncExitStack() as exits:
         yield exits
+
+
+@pytest.fixture
+async def redis(stack):
+    async with Redis.from_url(stack.settings.redis_url.get_secret_value()) as redis:
+        yield redis
 
 
 @pytest.fixture
@@ -82,12 +89,17 @@ async def test_calls_use_declared_limit_without_429(pool, provider):
     assert most_calls() <= LIMIT
 
 
+async def is_free(limiter: Limiter) -> bool:
+    """Return whether no call is in flight."""
+    return (await limiter.usage("acme"))[0].in_flight == 0
+
+
 async def test_stream_counts_and_reports_its_tokens(pool, provider):
     chat, limiter = pool(Rates(tokens=600_000))
     model = LimitedChat(chat, limiter, "acme")
 
     pieces = [piece async for piece in model.stream(question(1))]
-    await asyncio.sleep(0.2)
+    await eventually(lambda: is_free(limiter))
 
     took = next(piece for piece in pieces if isinstance(piece, Usage))
     uses = {use.name: use for use in await limiter.usage("acme")}
@@ -99,14 +111,15 @@ async def test_abandoned_stream_releases_its_slot(pool):
     chat, limiter = pool(Rates())
     stream = LimitedChat(chat, limiter, "acme").stream(question(1))
     await anext(stream)
+    assert not await is_free(limiter)
+
     await stream.aclose()
-    await asyncio.sleep(0.2)
 
-    assert (await limiter.usage("acme"))[0].in_flight == 0
+    await eventually(lambda: is_free(limiter))
 
 
-async def test_breaker_probe_is_a_neutral_call(pool, provider):
-    chat, limiter = pool(Rates(), timing=Timing(open=timedelta(seconds=0.2)))
+async def test_breaker_probe_is_a_neutral_call(pool, provider, redis):
+    chat, limiter = pool(Rates())
     model = LimitedChat(chat, limiter, "acme")
     provider.script(down=True)
     for number in range(10):
@@ -114,7 +127,7 @@ async def test_breaker_probe_is_a_neutral_call(pool, provider):
             await model.complete(question(number))
     provider.script(down=False)
     provider.reset()
-    await asyncio.sleep(0.25)
+    await age_limits(redis, Timing().open)
 
     await model.complete(question(77))
 
@@ -134,7 +147,7 @@ async def test_vector_size_request_counts_toward_limit(pool, provider):
     assert (await limiter.usage(""))[0].used == 2 == provider.stats()["embeddings"]
 
 
-async def test_unavailable_provider_is_paused_after_few_attempts(services, library, provider):
+async def test_unavailable_provider_is_paused_after_few_attempts(services, library, provider, redis):
     sections = (f"# Part {n}\n\n" + " ".join(f"word{n}x{w}" for w in range(60)) for n in range(40))
     await library.add("\n\n".join(sections))
     await work(services, "parse", "index")
@@ -151,7 +164,8 @@ async def test_unavailable_provider_is_paused_after_few_attempts(services, libra
     assert attempts <= 9
 
     provider.script(down=False)
-    await asyncio.sleep(2.1)
+    await age_limits(redis, Timing().open)
+    assert await services.limiters.llm._client.refresh(TIMEOUT_SECONDS)
     await work(services, "generate")
     async with services.database.begin() as connection:
         generated = (

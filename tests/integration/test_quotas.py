@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections import Counter
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import orjson
@@ -12,14 +13,21 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from api.http import request_body
-from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
 from shared.settings import TenantLimits
 from tests.support.api import as_tenant, calling, left_behind, serving, with_keys
+from tests.support.clock import ManualClock
+from tests.support.elapsed import age_limits
 from tests.support.waiting import TIMEOUT_SECONDS
 
 ALICE, BOB = as_tenant("alice"), as_tenant("bob")
 JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture
+async def redis(settings):
+    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+        yield redis
 
 
 @pytest.fixture
@@ -38,46 +46,49 @@ def document(text="A text.", **fields):
     return {"json": {"text": text, **fields}}
 
 
-async def test_tenant_rate_is_enforced_across_processes(services, limited):
-    limits = {"requests_per_second": 5, "burst": 3}
-    async with limited(services, **limits) as client, limited(services, **limits) as other:
+async def test_tenant_rate_is_enforced_across_processes(services, settings, limited, redis):
+    limits = {"requests_per_second": 0.01, "burst": 3}
+    use = TenantUse(settings.redis_url.get_secret_value())
+    another_process = replace(services, tenant_use=use)
+    async with (
+        aclosing(use),
+        limited(services, **limits) as client,
+        limited(another_process, **limits) as other,
+    ):
         with capture_logs() as logs:
             replies = [await process.get("/v1/documents", headers=ALICE) for process in (client, other, client, other)]
         unlimited = await client.get("/v1/documents", headers=BOB)
-        await asyncio.sleep(0.25)
+        await age_limits(redis, timedelta(seconds=100))
         later = await client.get("/v1/documents", headers=ALICE)
 
     assert [reply.status_code for reply in replies] == [200, 200, 200, 429]
     assert [reply.headers["ratelimit"].split(";t=")[0] for reply in replies] == [
         f'"requests";r={n}' for n in (2, 1, 0, 0)
     ]
-    assert {reply.headers["ratelimit-policy"] for reply in replies} == {'"requests";q=3;w=1'}
-    assert (replies[-1].headers["retry-after"], replies[-1].json()["type"]) == (
-        "1",
-        "urn:foreask:problem:too-many-requests",
-    )
+    assert {reply.headers["ratelimit-policy"] for reply in replies} == {'"requests";q=3;w=300'}
+    assert 90 < int(replies[-1].headers["retry-after"]) <= 100
+    assert replies[-1].json()["type"] == "urn:foreask:problem:too-many-requests"
     assert (unlimited.status_code, "ratelimit" in unlimited.headers, later.status_code) == (200, False, 200)
     assert "request.failed" not in {entry["event"] for entry in logs}  # this is not a server error
 
 
-async def test_empty_bucket_is_cached_until_refill_or_expiry(settings, services, monkeypatch):
+async def test_empty_bucket_is_cached_until_refill_or_expiry(settings, services, redis):
     del services  # requested because it empties the engines
-    url = settings.redis_url.get_secret_value()
-    use = TenantUse(url)
-    async with Redis.from_url(url) as redis:
-        taken = [await use.take_request("alice", 5, 1) for _ in range(2)]
-        await redis.delete("foreask:use:alice:requests")  # the bucket is full again for a new request
-        taken.append(await use.take_request("alice", 5, 1))
-        await asyncio.sleep(0.2)
-        taken += [await use.take_request("alice", rate, 1) for rate in (5, 0.01)]
-        monkeypatch.setattr(tenant_use, "_EMPTY_SECONDS", 0.05)
-        await redis.delete("foreask:use:alice:requests")
-        await asyncio.sleep(0.05)
+    clock = ManualClock()
+    use = TenantUse(settings.redis_url.get_secret_value(), clock)
+    taken = [await use.take_request("alice", 1.25, 1) for _ in range(2)]
+    await redis.delete("foreask:use:alice:requests")  # the bucket is full again for a new request
+    for seconds, rate in ((0.1, 1.25), (0.7, 1.25), (0, 0.01)):  # a token takes 0.8 s
+        clock.now += seconds
+        taken.append(await use.take_request("alice", rate, 1))
+    await redis.delete("foreask:use:alice:requests")
+    for seconds in (0.9, 0.1):
+        clock.now += seconds
         taken.append(await use.take_request("alice", 0.01, 1))
     await use.aclose()
 
-    assert [each.granted for each in taken] == [True, False, False, True, False, True]
-    assert timedelta() < taken[2].wait < taken[1].wait
+    assert [each.granted for each in taken] == [True, False, False, True, False, False, True]
+    assert taken[1].wait - taken[2].wait == timedelta(seconds=0.1)
 
 
 async def test_requests_are_not_counted_during_broker_outage():
