@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -51,11 +51,12 @@ def run(data_dir: Path, console: Console) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """The client, the console and the start time (monotonic clock) of a demo."""
+    """The client, the console, the start time (monotonic clock) and the pauses of a demo."""
 
     client: CliClient
     console: Console
     started: float
+    sleep: Callable[[float], None] = time.sleep
 
     def ask(self, question: str) -> Answer:
         self.console.print(f"\n[bold]? {question}[/bold]", highlight=False)
@@ -104,7 +105,7 @@ def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
             for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
         was_stored = any(document.state in SEARCHABLE for document in _some(batch, FIRST).documents.values())
-        for count in follow(show.client, batch, "searchable"):
+        for count in follow(show.client, batch, "searchable", show.sleep):
             meter.show(count)
             if _is_reached(batch, FIRST, "searchable"):
                 break
@@ -119,7 +120,7 @@ def _follow(show: Show, batch: UploadBatch) -> None:
     """Show progress until the urgent documents are ready, or a timeout, and all documents are searchable."""
     started = time.monotonic()
     with Meter(show.console) as meter:
-        for _ in follow(show.client, batch):
+        for _ in follow(show.client, batch, sleep=show.sleep):
             meter.show(_some(batch, URGENT).count())
             enough = _is_reached(batch, URGENT, "ready") or time.monotonic() - started > GENERATION_SECONDS
             if enough and not any(batch.is_pending(name, "searchable") for name in batch.documents):

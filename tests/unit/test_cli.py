@@ -216,18 +216,17 @@ class DemoServer:
         yield Event(name="done", data=reply)
 
 
-def demo_output(server, folder, monkeypatch):
-    monkeypatch.setattr("time.sleep", lambda _: None)
+def demo_output(server, folder):
     out = io.StringIO()
     console = Console(file=out, width=200)
-    demo._show(demo.Show(server, console, time.monotonic()), folder)
+    demo._show(demo.Show(server, console, time.monotonic(), sleep=lambda _: None), folder)
     return out.getvalue()
 
 
-def test_demo_queries_before_and_after_question_generation(tmp_path, monkeypatch):
+def test_demo_queries_before_and_after_question_generation(tmp_path):
     server = DemoServer("queued", "searchable", "searchable", "ready")
 
-    shown = demo_output(server, tmp_path, monkeypatch)
+    shown = demo_output(server, tmp_path)
 
     first, *others = demo.QUESTIONS
     assert server.questions == [(first, "searchable"), *((question, "ready") for question in (first, *others))]
@@ -258,10 +257,10 @@ class StaggeredServer(DemoServer):
         yield Event(name="done", data=replies.answer(form="extractive"))
 
 
-def test_demo_waits_for_questions_of_answering_documents(tmp_path, monkeypatch):
+def test_demo_waits_for_questions_of_answering_documents(tmp_path):
     server = StaggeredServer()
 
-    shown = demo_output(server, tmp_path, monkeypatch)
+    shown = demo_output(server, tmp_path)
 
     first, *others = demo.QUESTIONS
     assert [question for question, _ in server.questions] == [first, first, *others]
@@ -275,29 +274,29 @@ def test_demo_continues_after_generation_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "GENERATION_SECONDS", -1.0)
     server = StaggeredServer()
 
-    shown = demo_output(server, tmp_path, monkeypatch)
+    shown = demo_output(server, tmp_path)
 
     first, *others = demo.QUESTIONS
     assert [question for question, _ in server.questions] == [first, first, *others]  # its own questions are generated
     assert "This machine is slow or busy" in shown
 
 
-def test_demo_skips_waiting_if_everything_is_indexed(tmp_path, monkeypatch):
+def test_demo_skips_waiting_if_everything_is_indexed(tmp_path):
     server = DemoServer("searchable")
 
-    shown = demo_output(server, tmp_path, monkeypatch)
+    shown = demo_output(server, tmp_path)
 
     assert [question for question, _ in server.questions] == list(demo.QUESTIONS)
     assert f"{len(demo_documents.write(tmp_path))} documents wait for more questions" in shown
 
 
-def test_demo_does_not_wait_for_changed_documentation(tmp_path, monkeypatch):
+def test_demo_does_not_wait_for_changed_documentation(tmp_path):
     class WithChange(DemoServer):
         def upload(self, path, *, external_id, **options):
             stored = super().upload(path, external_id=external_id, **options)
             return stored if external_id.startswith("packages/") else stored.model_copy(update={"state": "queued"})
 
-    shown = demo_output(WithChange("searchable"), tmp_path, monkeypatch)
+    shown = demo_output(WithChange("searchable"), tmp_path)
 
     assert shown.count("? " + demo.QUESTIONS[0]) == 1
 
