@@ -13,7 +13,7 @@ from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
 from shared.storage.uploads import stored_in
 from tests.support.api import as_tenant, calling, left_behind, serving, with_keys, work
-from tests.support.waiting import TIMEOUT_SECONDS
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 NDJSON = {"content-type": "application/x-ndjson"}
 
@@ -238,11 +238,12 @@ async def test_disconnect_during_batch_keeps_complete_groups(services, settings,
     async with serving(settings, services) as client:
         with pytest.raises(ConnectionAbortedError):
             await client.post("/v1/documents:batch", content=body(), headers=NDJSON)
-        for _ in range(100):
-            rows, files = await left_behind(services, settings)
-            if rows >= 4:
-                break
-            await asyncio.sleep(0.02)
+
+        async def are_stored():
+            return (await left_behind(services, settings))[0] >= 4
+
+        await eventually(are_stored)
+        rows, files = await left_behind(services, settings)
 
     assert sent.is_set()
     assert (rows, len(files)) == (4, 2)
