@@ -189,16 +189,21 @@ async def test_slow_headers_end_the_connection(piece):
     assert connection.sent.startswith(b"HTTP/1.1 408")
 
 
-@pytest.mark.parametrize("rest", [START, b"\r\n"], ids=["slow headers", "an empty line"])
+@pytest.mark.parametrize(
+    ("after", "rest"),
+    [(1, START), (0, START), (1, b"\r\n")],
+    ids=["slow headers", "slow headers before the reply", "an empty line"],
+)
 @in_virtual_time
-async def test_slow_second_request_ends_the_connection(rest):
+async def test_slow_second_request_ends_the_connection(after, rest):
     connection = Connection()
     connection.receive(START + b"\r\n")
-    await asyncio.sleep(1)
+    if after:
+        await asyncio.sleep(after)
     connection.receive(rest)
     await asyncio.sleep(HEADER_SECONDS)
 
-    assert connection.closed_at == 1 + HEADER_SECONDS
+    assert connection.closed_at == after + HEADER_SECONDS
     assert connection.sent.startswith(OK)
     assert b"HTTP/1.1 408" in connection.sent
 
