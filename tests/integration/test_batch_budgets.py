@@ -12,6 +12,7 @@ from tests.integration.test_batch_lane import (
     TERMS,
     _all_generated,
     lane,
+    loaded,
     prepared,
     rows,
     unprobed,
@@ -23,7 +24,7 @@ from tests.integration.test_budgets import amounts, billed, set_budget
 from tests.support.api import work
 from tests.support.waiting import eventually
 
-__all__ = ["lane", "unprobed"]
+__all__ = ["lane", "loaded", "unprobed"]
 
 PLENTY = 1_000_000
 
@@ -44,16 +45,15 @@ async def is_idle(services, lane):
     return not await services.ledger.batches.due()
 
 
-async def test_line_reserves_until_its_bill(services, library, provider, lane):
+async def test_line_reserves_until_its_bill(services, loaded):
     await set_budget(services, PLENTY)
-    await prepared(services, library)
-    await until(services, waiting(lane), "tenant IS NOT NULL", "planning")
+    await until(services, waiting(loaded), "tenant IS NOT NULL", "planning")
     planned = await amounts(services)
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
-    await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
+    await until(services, unpolled(loaded), "tenant IS NOT NULL", "running")
     running = await amounts(services)
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
-    await until(services, lane)
+    await until(services, loaded)
 
     assert planned == running
     assert planned[0] == 0
@@ -82,15 +82,14 @@ async def test_lines_that_fit_are_planned_and_others_wait(services, library, pro
     assert not await services.ledger.batches.due()
 
 
-async def test_exhausted_budget_starts_no_batch_until_raised(services, library, provider, lane):
+async def test_exhausted_budget_starts_no_batch_until_raised(services, provider, loaded):
     await set_budget(services, 10)
-    await prepared(services, library)
-    await eventually(lambda: is_idle(services, lane))
+    await eventually(lambda: is_idle(services, loaded))
     tried = await rows(services, "SELECT lines FROM batches WHERE tenant IS NOT NULL")
     states = {document.state for document in await services.ledger.documents.page("default")}
 
     await set_budget(services, PLENTY)
-    await eventually(lambda: _all_generated(services, lane))
+    await eventually(lambda: _all_generated(services, loaded))
 
     assert set(tried) <= {(0,)}
     assert states == {DocumentState.SEARCHABLE}
@@ -98,23 +97,21 @@ async def test_exhausted_budget_starts_no_batch_until_raised(services, library, 
     assert await amounts(services) == (await billed(services), 0)
 
 
-async def test_exhausted_collection_starts_no_batches(services, library, provider, lane):
+async def test_exhausted_collection_starts_no_batches(services, loaded):
     await set_budget(services, 10, collection="default")
-    await prepared(services, library)
-    await eventually(lambda: is_idle(services, lane))
+    await eventually(lambda: is_idle(services, loaded))
 
     assert await rows(services, "SELECT DISTINCT lines FROM batches WHERE tenant IS NOT NULL") in ([], [(0,)])
     assert await amounts(services) == (0, 0)
 
 
-async def test_dropped_line_releases_its_reservation(services, library, provider, lane):
+async def test_dropped_line_releases_its_reservation(services, provider, loaded):
     await set_budget(services, PLENTY)
-    await prepared(services, library)
-    await until(services, waiting(lane), "tenant IS NOT NULL", "planning")
+    await until(services, waiting(loaded), "tenant IS NOT NULL", "planning")
     document = (await services.ledger.documents.page("default"))[0]
     await services.ledger.documents.delete("default", document.id)
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
-    await until(services, lane)
+    await until(services, loaded)
 
     assert provider.batch_stats("number")["lines"] == 2
     assert await amounts(services) == (await billed(services), 0)
@@ -140,24 +137,22 @@ async def test_yielded_line_is_billed_a_day_later(services, library, provider, l
     assert await amounts(services) == (await billed(services), 0)
 
 
-async def test_unknown_results_cost_their_reservation(services, library, provider, lane):
+async def test_unknown_results_cost_their_reservation(services, provider, loaded):
     await set_budget(services, PLENTY)
-    await prepared(services, library)
-    await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
+    await until(services, unpolled(loaded), "tenant IS NOT NULL", "running")
     _, held = await amounts(services)
     old = "UPDATE batches SET provider = 'elsewhere', due_at = now(), created_at = now() - CAST(:age AS interval)"
     await rows(services, f"{old} WHERE tenant IS NOT NULL", age=timedelta(days=8))
-    await work_on(replace(lane, terms=replace(TERMS, enabled=False)))
+    await work_on(replace(loaded, terms=replace(TERMS, enabled=False)))
 
     assert await amounts(services) == (held, 0)
 
 
 @pytest.mark.parametrize("fault", ["share_expired", "share_missing"])
-async def test_unfinished_lines_cost_nothing(services, library, provider, lane, fault):
+async def test_unfinished_lines_cost_nothing(services, provider, loaded, fault):
     await set_budget(services, PLENTY)
     provider.batch_script(**{fault: 1})
-    await prepared(services, library)
-    await until(services, lane)
+    await until(services, loaded)
 
     assert await billed(services) == 0
     assert await amounts(services) == (0, 0)

@@ -20,6 +20,7 @@ from shared.ingest.generate.stage import generate
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.work import Work
 from shared.services.ingest import price
+from tests.conftest import Library
 from tests.integration.test_erasure import finished, make_all_due
 from tests.support.api import calling, work
 from tests.support.planted import guards
@@ -47,10 +48,26 @@ def unprobed(services, provider):
     return replace(services.batch_lane, terms=TERMS)
 
 
+async def pass_probe(services):
+    await until(services, replace(services.batch_lane, terms=TERMS), "tenant IS NULL", "done")
+
+
 @pytest.fixture
-async def lane(services, unprobed):
+async def lane(unprobed, once):
     """The lane over a provider that has passed the probe."""
-    await until(services, unprobed, "tenant IS NULL", "done")
+    await once(pass_probe)
+    return unprobed
+
+
+async def pass_probe_and_load(services):
+    await pass_probe(services)
+    await prepared(services, Library(services))
+
+
+@pytest.fixture
+async def loaded(unprobed, once):
+    """The lane over a provider that has passed the probe, with three documents to generate questions for."""
+    await once(pass_probe_and_load)
     return unprobed
 
 
@@ -133,8 +150,7 @@ async def test_chunks_are_generated_by_batch(services, library, provider, unprob
     assert await rows(services, "SELECT * FROM batch_lines") == []
 
 
-async def test_live_workers_ignore_batch_lane(services, library, lane):
-    await prepared(services, library)
+async def test_live_workers_ignore_batch_lane(services, loaded):
 
     assert await services.ledger.work.due() == []
     assert (await services.ledger.work.claim_to_generate(10)).chunks == []
@@ -149,10 +165,9 @@ async def test_live_workers_ignore_batch_lane(services, library, lane):
     case="share_malformed",
 )
 @pytest.mark.parametrize("fault", ["share_malformed", "share_truncated"])
-async def test_useless_reply_is_repaired_without_second_payment(services, library, provider, lane, fault):
+async def test_useless_reply_is_repaired_without_second_payment(services, provider, loaded, fault):
     provider.batch_script(**{fault: 1})
-    await prepared(services, library)
-    await until(services, lane)
+    await until(services, loaded)
     assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
     assert await rows(services, "SELECT jsonb_array_length(replies) FROM paid_replies") == [(1,)] * 3
 
@@ -164,10 +179,9 @@ async def test_useless_reply_is_repaired_without_second_payment(services, librar
     assert await spent(services) == billed(provider)
 
 
-async def test_refused_line_is_dead_letter_with_text(services, library, provider, lane):
+async def test_refused_line_is_dead_letter_with_text(services, provider, loaded):
     provider.batch_script(refused_containing="number 1 ")
-    await prepared(services, library)
-    await until(services, lane)
+    await until(services, loaded)
     await work(services, "index")
 
     dead = [chunk.error for chunk in await chunks(services, "state, error") if chunk.state == "dead"]
@@ -179,10 +193,9 @@ async def test_refused_line_is_dead_letter_with_text(services, library, provider
 
 
 @pytest.mark.parametrize("fault", ["share_expired", "share_missing", "share_overloaded", "share_zero"])
-async def test_unfinished_line_is_sent_twice_then_live(services, library, provider, lane, fault):
+async def test_unfinished_line_is_sent_twice_then_live(services, provider, loaded, fault):
     provider.batch_script(**{fault: 1})
-    await prepared(services, library)
-    await eventually(lambda: _in_lane(services, lane, BULK))
+    await eventually(lambda: _in_lane(services, loaded, BULK))
     assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
     assert await rows(services, "SELECT lines FROM batches WHERE tenant IS NOT NULL") == [(3,), (3,)]
     await work(services, "generate", "index")
@@ -215,13 +228,12 @@ async def test_mixed_results_are_booked_to_the_token(services, library, provider
     assert all("answered 400" in chunk.error for chunk in refused)
 
 
-async def test_few_chunks_are_generated_live(services, library, provider, lane):
-    lane = replace(lane, terms=replace(TERMS, min_lines=4))
-    await prepared(services, library)
+async def test_few_chunks_are_generated_live(services, provider, loaded):
+    lane = replace(loaded, terms=replace(TERMS, min_lines=4))
     await until(services, lane)
 
     assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
-    assert provider.batch_stats()["creates"] == 1  # the probe
+    assert provider.batch_stats()["creates"] == 0
 
 
 async def test_full_batch_is_followed_by_another(services, library, provider, lane):
@@ -242,13 +254,12 @@ async def _all_generated(services, lane):
 # --- submission ---
 
 
-async def test_lost_reply_of_create_is_adopted(services, library, provider, lane):
+async def test_lost_reply_of_create_is_adopted(services, provider, loaded):
     provider.batch_script(lost_creates=1, lost_uploads=0.5)
-    await prepared(services, library)
-    await until(services, lane)
+    await until(services, loaded)
 
     stats = provider.batch_stats("number")
-    assert (stats["creates"], stats["create_calls"], stats["second_batches"], stats["lines_twice"]) == (2, 2, 0, 0)
+    assert (stats["creates"], stats["create_calls"], stats["second_batches"], stats["lines_twice"]) == (1, 1, 0, 0)
 
 
 @guards(
@@ -257,24 +268,23 @@ async def test_lost_reply_of_create_is_adopted(services, library, provider, lane
     "batch.since_tried < timedelta():",
     means="a create is repeated before the list must show the batch",
 )
-async def test_create_is_repeated_only_after_list_lag(services, library, provider, lane):
-    lane = replace(lane, terms=replace(TERMS, list_lag=HOUR))
+async def test_create_is_repeated_only_after_list_lag(services, provider, loaded):
+    lane = replace(loaded, terms=replace(TERMS, list_lag=HOUR))
     provider.batch_script(cut_creates=1)
-    await prepared(services, library)
     await until(services, lane, "tried_at IS NOT NULL", "creating")
     provider.batch_script(cut_creates=0)
     for minutes in (1, 59):
         tried = "UPDATE batches SET due_at = now(), tried_at = now() - CAST(:age AS interval)"
         await rows(services, tried, age=timedelta(minutes=minutes))
         await work_on(lane)
-    assert provider.batch_stats()["create_calls"] == 2
+    assert provider.batch_stats()["create_calls"] == 1
 
     first_file = (await rows(services, "SELECT file_id FROM batches WHERE tenant IS NOT NULL"))[0].file_id
     await rows(services, "UPDATE batches SET due_at = now(), tried_at = now() - interval '61 minutes'")
     await until(services, lane)
 
     stats = provider.batch_stats("number")
-    assert (stats["create_calls"], stats["second_batches"], stats["lines_twice"]) == (3, 0, 0)
+    assert (stats["create_calls"], stats["second_batches"], stats["lines_twice"]) == (2, 0, 0)
     assert (await rows(services, "SELECT file_id FROM batches WHERE tenant IS NOT NULL"))[0].file_id != first_file
 
 
@@ -284,10 +294,9 @@ async def test_create_is_repeated_only_after_list_lag(services, library, provide
     "pass",
     means="a delayed create of a lost claim succeeds",
 )
-async def test_delayed_create_of_lost_claim_makes_no_batch(services, library, provider, lane):
-    lane = replace(lane, terms=replace(TERMS, list_lag=HOUR))
+async def test_delayed_create_of_lost_claim_makes_no_batch(services, provider, loaded):
+    lane = replace(loaded, terms=replace(TERMS, list_lag=HOUR))
     provider.batch_script(cut_creates=1)
-    await prepared(services, library)
     await until(services, lane, "tried_at IS NOT NULL", "creating")
     (stale,) = await rows(services, "SELECT id, file_id FROM batches WHERE tenant IS NOT NULL")
     provider.batch_script(cut_creates=0)
@@ -299,23 +308,22 @@ async def test_delayed_create_of_lost_claim_makes_no_batch(services, library, pr
     assert provider.batch_stats()["second_batches"] == 0
 
 
-async def test_nothing_is_created_without_complete_list(services, library, provider, lane):
+async def test_nothing_is_created_without_complete_list(services, provider, loaded):
     for number in range(150):
-        file_id = await lane.api.upload("other.jsonl", _other(number))
-        await lane.api.create(file_id, f"another-{number}")
+        file_id = await loaded.api.upload("other.jsonl", _other(number))
+        await loaded.api.create(file_id, f"another-{number}")
     made = provider.batch_stats()["creates"]
     provider.batch_script(list_fails=True)
-    await prepared(services, library)
     await rows(services, "UPDATE batches SET created_at = created_at - interval '1 day'")
-    await until(services, lane, "tenant IS NOT NULL", "creating")
+    await until(services, loaded, "tenant IS NOT NULL", "creating")
     await rows(services, "UPDATE batches SET created_at = created_at - interval '1 day' WHERE state = 'creating'")
     for _round in range(5):
         await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'creating'")
-        await work_on(lane)
+        await work_on(loaded)
     assert provider.batch_stats()["creates"] == made
 
     provider.batch_script(list_fails=False)
-    await until(services, lane)
+    await until(services, loaded)
     assert provider.batch_stats()["creates"] == made + 1
 
 
@@ -353,9 +361,8 @@ async def _all_done(services, lane):
     return {row.state for row in await rows(services, "SELECT state FROM batches")} == {"done"}
 
 
-async def test_stale_claim_changes_nothing(services, library, lane):
-    lane = replace(lane, terms=replace(TERMS, poll=HOUR))
-    await prepared(services, library)
+async def test_stale_claim_changes_nothing(services, loaded):
+    lane = replace(loaded, terms=replace(TERMS, poll=HOUR))
     await until(services, lane, "tenant IS NOT NULL", "running")
     await rows(services, "UPDATE batches SET due_at = now()")
     stale = await services.ledger.batches.claim(lane.provider)
@@ -382,9 +389,8 @@ async def test_stale_claim_changes_nothing(services, library, lane):
             await change
 
 
-async def test_prompt_changed_after_planning_drops_line(services, library, provider, lane):
-    lane = replace(lane, terms=replace(TERMS, wait=HOUR))
-    await prepared(services, library)
+async def test_prompt_changed_after_planning_drops_line(services, provider, loaded):
+    lane = replace(loaded, terms=replace(TERMS, wait=HOUR))
     await until(services, lane, "tenant IS NOT NULL", "planning")
     other = replace(lane, lines=replace(lane.lines, model="another-model"), terms=TERMS)
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
@@ -462,13 +468,12 @@ async def test_cut_collection_resumes_at_committed_line(services, library, provi
     assert await spent(services) == billed(provider)
 
 
-async def test_finish_is_repeated_after_files_were_deleted(services, library, provider, lane, monkeypatch):
-    await prepared(services, library)
+async def test_finish_is_repeated_after_files_were_deleted(services, provider, loaded, monkeypatch):
 
     async def killed(self, batch, error):
         raise LeaseLost
 
-    lane = replace(lane, terms=replace(TERMS, poll=HOUR))
+    lane = replace(loaded, terms=replace(TERMS, poll=HOUR))
     await until(services, lane, "tenant IS NOT NULL", "running")
     await rows(services, "UPDATE batches SET due_at = now()")
     with monkeypatch.context() as patch:
@@ -556,9 +561,8 @@ async def test_edit_during_batch_waits_unless_interactive(services, library, pro
     assert await rows(services, "SELECT * FROM abandoned_calls") == []
 
 
-async def test_line_of_deleted_document_is_not_sent(services, library, provider, lane):
-    lane = replace(lane, terms=replace(TERMS, wait=HOUR))
-    await prepared(services, library)
+async def test_line_of_deleted_document_is_not_sent(services, provider, loaded):
+    lane = replace(loaded, terms=replace(TERMS, wait=HOUR))
     await until(services, lane, "tenant IS NOT NULL", "planning")
     document = (await services.ledger.documents.page("default"))[0]
     await services.ledger.documents.delete("default", document.id)
@@ -577,10 +581,9 @@ async def test_line_of_deleted_document_is_not_sent(services, library, provider,
     case="tenant",
 )
 @pytest.mark.parametrize("scope", ["collection", "tenant", "document"])
-async def test_erasure_cancels_batch_and_restores_nothing(services, library, provider, lane, scope):
+async def test_erasure_cancels_batch_and_restores_nothing(services, provider, loaded, scope):
     provider.batch_script(stuck=True, done_share=1)
-    await prepared(services, library, 3)
-    await until(services, lane, "tenant IS NOT NULL", "running")
+    await until(services, loaded, "tenant IS NOT NULL", "running")
     erasures, document = services.ledger.erasures, (await services.ledger.documents.page("default"))[0]
     if scope == "document":
         erasure = await erasures.start_document(document.id)
@@ -591,7 +594,7 @@ async def test_erasure_cancels_batch_and_restores_nothing(services, library, pro
         await services.cleaner.clean()
         await make_all_due(services)
     assert (await erasures.get(erasure.id)).finished_at is None  # the provider still has the texts
-    await until(services, lane, "tenant IS NOT NULL", "done")
+    await until(services, loaded, "tenant IS NOT NULL", "done")
     await finished(services, erasure)
 
     assert provider.batch_stats()["files"] == 0
@@ -667,50 +670,45 @@ async def test_probe_waits_until_list_is_complete(services, provider, library, u
     assert probe == Probe(BatchState.DONE, None)
 
 
-async def test_disabled_lane_leaves_chunks_to_live_workers(services, library, provider, lane):
-    await prepared(services, library)
-    await work_on(replace(lane, terms=replace(TERMS, enabled=False)))
+async def test_disabled_lane_leaves_chunks_to_live_workers(services, provider, loaded):
+    await work_on(replace(loaded, terms=replace(TERMS, enabled=False)))
     await work(services, "generate", "index")
 
     assert await states(services) == {DocumentState.READY}
-    assert provider.batch_stats()["creates"] == 1  # the probe
+    assert provider.batch_stats()["creates"] == 0
 
 
-async def test_disabled_lane_still_collects_its_batches(services, library, provider, lane):
-    await prepared(services, library)
-    await until(services, replace(lane, terms=replace(TERMS, poll=HOUR)), "tenant IS NOT NULL", "running")
+async def test_disabled_lane_still_collects_its_batches(services, loaded):
+    await until(services, replace(loaded, terms=replace(TERMS, poll=HOUR)), "tenant IS NOT NULL", "running")
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
-    await until(services, replace(lane, terms=replace(TERMS, enabled=False)))
+    await until(services, replace(loaded, terms=replace(TERMS, enabled=False)))
 
     assert {chunk.state for chunk in await chunks(services)} == {"generated"}
 
 
-async def test_planned_batch_of_former_provider_is_planned_again(services, library, provider, lane):
-    await prepared(services, library)
-    await until(services, replace(lane, terms=replace(TERMS, wait=HOUR)), "tenant IS NOT NULL", "planning")
+async def test_planned_batch_of_former_provider_is_planned_again(services, provider, loaded):
+    await until(services, replace(loaded, terms=replace(TERMS, wait=HOUR)), "tenant IS NOT NULL", "planning")
     await rows(services, "UPDATE batches SET provider = 'elsewhere', due_at = now() WHERE state = 'planning'")
-    await eventually(lambda: _all_generated(services, lane))
+    await eventually(lambda: _all_generated(services, loaded))
 
     ended = await rows(
         services, "SELECT provider, state, settled FROM batches WHERE tenant IS NOT NULL ORDER BY created_at"
     )
-    assert ended == [("elsewhere", "failed", 3), (lane.provider, "done", 3)]
+    assert ended == [("elsewhere", "failed", 3), (loaded.provider, "done", 3)]
 
 
 @pytest.mark.parametrize(("age", "state"), [("6 days", "running"), ("8 days", "failed")])
-async def test_running_batch_of_former_provider_is_abandoned_late(services, library, lane, age, state):
-    await prepared(services, library)
-    await until(services, replace(lane, terms=replace(TERMS, poll=HOUR)), "tenant IS NOT NULL", "running")
+async def test_running_batch_of_former_provider_is_abandoned_late(services, loaded, age, state):
+    await until(services, replace(loaded, terms=replace(TERMS, poll=HOUR)), "tenant IS NOT NULL", "running")
     moved = "provider = 'elsewhere', due_at = now(), created_at = now() - CAST(CAST(:age AS text) AS interval)"
     await rows(services, f"UPDATE batches SET {moved} WHERE tenant IS NOT NULL", age=age)
-    await work_on(replace(lane, terms=replace(TERMS, enabled=False)))
+    await work_on(replace(loaded, terms=replace(TERMS, enabled=False)))
 
     assert await rows(services, "SELECT state FROM batches WHERE tenant IS NOT NULL") == [(state,)]
 
 
-async def test_old_batches_are_forgotten(services, library, lane):
-    await prepared(services, library)
-    await until(services, lane)
+async def test_old_batches_are_forgotten(services, loaded):
+    await until(services, loaded)
     await services.ledger.batches.forget(HOUR)
     assert len(await rows(services, "SELECT 1 FROM batches")) == 2
     await services.ledger.batches.forget(timedelta())

@@ -18,7 +18,7 @@ from shared.ledger.model.lanes import lane_of
 from shared.ledger.work.work import Work
 from shared.process import metrics
 from shared.settings import ApiKey
-from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
+from tests.support.api import KEYS, as_tenant, calling, searchable, serving, with_keys, work
 from tests.support.pages import commands_of, foreask_with_background
 from tests.support.planted import guards
 from tests.support.waiting import eventually
@@ -65,10 +65,9 @@ async def billed(services):
     return row[0]
 
 
-async def chunks_to_generate(services, library, count):
-    for number, words in enumerate(TEXTS[:count]):
-        await library.add(words, f"{number}.md")
-    await work(services, "parse", "index")
+def documents(count):
+    """Return the texts and external ids of documents with one chunk each."""
+    return [(words, f"{number}.md") for number, words in enumerate(TEXTS[:count])]
 
 
 async def claim(services, limit=10, **more):
@@ -97,9 +96,9 @@ async def highest(services, library):
     return held
 
 
-async def test_settlement_replaces_reservation_by_bill(services, library, provider):
+async def test_settlement_replaces_reservation_by_bill(services, once):
+    await once(searchable, *documents(3))
     await set_budget(services, 100_000)
-    await chunks_to_generate(services, library, 3)
     chunks = await claim(services)
     reserved = await amounts(services)
     outcomes = [await generate(services.generator, chunk) for chunk in chunks]
@@ -119,8 +118,8 @@ async def test_settlement_replaces_reservation_by_bill(services, library, provid
     "WHERE false",
     means="a claim does not check whether its calls fit in a budget",
 )
-async def test_claim_takes_chunks_that_fit_and_releases_others(services, library, provider):
-    await chunks_to_generate(services, library, 6)
+async def test_claim_takes_chunks_that_fit_and_releases_others(services, library, once):
+    await once(searchable, *documents(6))
     one = await highest(services, library)
     await set_budget(services, 3 * one + one // 2)
     claimed = await claim(services)
@@ -139,9 +138,9 @@ async def test_claim_takes_chunks_that_fit_and_releases_others(services, library
     "ORDER BY b.id",
     means="two claims read a budget at the same time",
 )
-async def test_racing_claims_share_last_amount(services, library, provider):
+async def test_racing_claims_share_last_amount(services, library, once):
     """Both claims wait for the budget's row, so that each has read the amounts before the other changes them."""
-    await chunks_to_generate(services, library, 6)
+    await once(searchable, *documents(6))
     one = await highest(services, library)
     await set_budget(services, one + one // 2)
     workers = [with_terms(services, worker=f"w{number}") for number in range(2)]
@@ -155,8 +154,8 @@ async def test_racing_claims_share_last_amount(services, library, provider):
     assert (await amounts(services))[1] <= one + one // 2
 
 
-async def test_exhausted_budget_defers_questions_until_raised(services, settings, library, provider, wakes):
-    await chunks_to_generate(services, library, 3)
+async def test_exhausted_budget_defers_questions_until_raised(*, services, settings, library, provider, wakes, once):
+    await once(searchable, *documents(3))
     one = await highest(services, library)
     async with calling(settings, services) as client:
         body = {"period": "total", "unit": "tokens", "limit": one - 1}
@@ -183,9 +182,9 @@ async def test_exhausted_budget_defers_questions_until_raised(services, settings
     assert after["documents"] == {"ready": 3}
 
 
-async def test_exhausted_collection_leaves_others_working(services, library, provider):
+async def test_exhausted_collection_leaves_others_working(services, library, once):
+    await once(searchable, *documents(3))
     await set_budget(services, 1, collection="default")
-    await chunks_to_generate(services, library, 3)
     other = replace(await library.new(TEXTS[4], "o.md"), collection=await library.collection("other"))
     document = (await services.ledger.documents.submit(other)).document
     await work(services, "parse", "index")
@@ -194,8 +193,8 @@ async def test_exhausted_collection_leaves_others_working(services, library, pro
     assert [chunk.document_id for chunk in await claim(services)] == [document.id]
 
 
-async def test_exhausted_budget_writes_no_chunks(services, library, provider):
-    await chunks_to_generate(services, library, 3)
+async def test_exhausted_budget_writes_no_chunks(services, once):
+    await once(searchable, *documents(3))
     await set_budget(services, 5)
     versions = "SELECT array_agg(xmin::text ORDER BY id) FROM chunks"
     await claim(services)
@@ -210,9 +209,9 @@ async def test_exhausted_budget_writes_no_chunks(services, library, provider):
     assert await sql(services, versions) != before
 
 
-async def test_released_claim_costs_nothing_unless_it_called(services, library, provider):
+async def test_released_claim_costs_nothing_unless_it_called(services, once):
+    await once(searchable, *documents(2))
     await set_budget(services, 100_000)
-    await chunks_to_generate(services, library, 2)
     idle, calling_ = await claim(services)
     _, held = await amounts(services)
     release = generate_stage(services.generator).release
@@ -225,9 +224,9 @@ async def test_released_claim_costs_nothing_unless_it_called(services, library, 
 
 
 @pytest.mark.parametrize("script", [{"share_500": 1.0}, {"status": 429}])
-async def test_refused_call_costs_nothing(services, library, provider, script):
+async def test_refused_call_costs_nothing(services, provider, script, once):
+    await once(searchable, *documents(1))
     await set_budget(services, 100_000)
-    await chunks_to_generate(services, library, 1)
     (chunk,) = await claim(services)
     provider.script(**script)
     outcome = await generate(services.generator, chunk)
@@ -237,12 +236,12 @@ async def test_refused_call_costs_nothing(services, library, provider, script):
     assert await amounts(services) == (0, 0)
 
 
-async def test_call_without_reply_costs_its_reservation(services, library, provider, monkeypatch):
+async def test_call_without_reply_costs_its_reservation(services, provider, monkeypatch, once):
     async def late(*_):
         raise TimedOut("the llm provider did not answer in time", component="llm", answered=True)
 
+    await once(searchable, *documents(1))
     await set_budget(services, 100_000)
-    await chunks_to_generate(services, library, 1)
     (chunk,) = await claim(services)
     _, held = await amounts(services)
     monkeypatch.setattr("shared.providers.chat.OpenAIChat.complete", late)
@@ -257,9 +256,9 @@ async def test_call_without_reply_costs_its_reservation(services, library, provi
     "spent = {budget_spent:b}",
     means="the reservation of a killed worker is freed although its call may be billed",
 )
-async def test_expired_lease_costs_its_reservation_until_its_bill(services, library, provider):
+async def test_expired_lease_costs_its_reservation_until_its_bill(services, provider, once):
+    await once(searchable, *documents(1))
     await set_budget(services, 100_000)
-    await chunks_to_generate(services, library, 1)
     (slow,) = await claim(services)
     _, held = await amounts(services)
     outcome = await generate(services.generator, slow)
@@ -280,8 +279,8 @@ async def test_expired_lease_costs_its_reservation_until_its_bill(services, libr
     assert provider.stats()["calls"] == 2
 
 
-async def test_repair_reserves_its_call_or_waits(services, library, provider):
-    await chunks_to_generate(services, library, 1)
+async def test_repair_reserves_its_call_or_waits(services, library, provider, once):
+    await once(searchable, *documents(1))
     one = await highest(services, library)
     budget = await set_budget(services, one + 50)
     provider.script(malformed_containing="mill")
@@ -325,8 +324,8 @@ async def test_chunks_of_deleted_documents_release_their_reservations(services, 
     assert await amounts(services) == (await billed(services), 0)
 
 
-async def test_budget_starts_again_with_its_period(services, library, provider):
-    await chunks_to_generate(services, library, 2)
+async def test_budget_starts_again_with_its_period(services, library, once):
+    await once(searchable, *documents(2))
     one = await highest(services, library)
     await set_budget(services, one + 10, period=Period.DAY)
     (chunk,) = await claim(services, 1)
@@ -345,8 +344,8 @@ async def test_budget_starts_again_with_its_period(services, library, provider):
     assert after.spent + today.spent == await billed(services)
 
 
-async def test_new_budget_counts_costs_of_its_period(services, library, provider):
-    await chunks_to_generate(services, library, 2)
+async def test_new_budget_counts_costs_of_its_period(services, once):
+    await once(searchable, *documents(2))
     await work(services)
     spent = await billed(services)
     with pytest.raises(Conflict, match=f"has spent {spent:,} tokens"):
@@ -358,11 +357,11 @@ async def test_new_budget_counts_costs_of_its_period(services, library, provider
         await services.ledger.budgets.delete("bob", budgets[0].id, SetBy.TENANT)
 
 
-async def test_money_budget_counts_calls_and_embeddings(services, settings, library, provider):
+async def test_money_budget_counts_calls_and_embeddings(services, settings, provider):
     terms = BudgetTerms(lambda _: {}, lambda kind, usage, *_: (usage.prompt_tokens + usage.completion_tokens) * 1_000)
     budgets, generator = Budgets(services.database, terms), with_terms(services, terms)
     await budgets.set(NewBudget("default", None, None, Period.TOTAL, BudgetUnit.MONEY, SetBy.OPERATOR, BILLIONTHS))
-    await chunks_to_generate(services, library, 2)
+    await searchable(services, *documents(2))
     costs = type(services.ledger.costs)(services.database, terms)
     while await costs.fold():
         pass
@@ -375,8 +374,8 @@ async def test_money_budget_counts_calls_and_embeddings(services, settings, libr
     assert await amounts(services) == (embedded + await billed(services) * 1_000, 0)
 
 
-async def test_money_budget_without_price_claims_nothing(services, library, provider):
-    await chunks_to_generate(services, library, 1)
+async def test_money_budget_without_price_claims_nothing(services, once):
+    await once(searchable, *documents(1))
     await set_budget(services, BILLIONTHS, BudgetUnit.MONEY)
     assert not await _claim(with_terms(services), 10)
 
@@ -384,11 +383,11 @@ async def test_money_budget_without_price_claims_nothing(services, library, prov
     assert "price of the language model is unknown" in budget.notice
 
 
-async def test_settings_limit_is_kept_in_the_ledger(services, library, provider):
+async def test_settings_limit_is_kept_in_the_ledger(services, library, once):
     limits = {BudgetUnit.TOKENS: 10**6}
     terms = BudgetTerms(lambda tenant: limits if tenant == "default" else {}, lambda *_: None)
     budgets, generator = Budgets(services.database, terms), with_terms(services, terms)
-    await chunks_to_generate(services, library, 3)
+    await once(searchable, *documents(3))
     await work(services, "generate")
     spent = await billed(services)
     await library.add("Another text about the lighthouse and its keeper.", "x.md")
@@ -446,9 +445,9 @@ async def test_impossible_budget_is_rejected(services, settings, fields, status,
     assert (reply.status_code, says in reply.text) == (status, True), reply.text
 
 
-async def test_limit_below_reserved_amount_is_rejected(services, settings, library, provider):
+async def test_limit_below_reserved_amount_is_rejected(services, settings, once):
+    await once(searchable, *documents(1))
     await set_budget(services, 100_000)
-    await chunks_to_generate(services, library, 1)
     await claim(services)
     _, held = await amounts(services)
     async with calling(settings, services) as client:
@@ -460,10 +459,10 @@ async def test_limit_below_reserved_amount_is_rejected(services, settings, libra
     assert f"reserved {held:,} tokens" in refused.json()["detail"]
 
 
-async def test_erased_collection_and_tenant_have_no_budgets(services, library, provider):
+async def test_erased_collection_and_tenant_have_no_budgets(services, library, once):
+    await once(searchable, *documents(1))
     await set_budget(services, 10**6, collection="default")
     await set_budget(services, 10**6)
-    await chunks_to_generate(services, library, 1)
     (chunk,) = await claim(services)
     outcome = await generate(services.generator, chunk)
 
@@ -486,9 +485,9 @@ async def test_erased_collection_and_tenant_have_no_budgets(services, library, p
     assert await sql(services, "SELECT 1 FROM budgets UNION ALL SELECT 1 FROM budget_holds") == []
 
 
-async def test_budget_of_job_limits_only_its_documents(services, library, provider):
+async def test_budget_of_job_limits_only_its_documents(services, once):
     job_id, values = uuid4(), "gen_random_uuid(), 'load', 'running'"
-    await chunks_to_generate(services, library, 2)
+    await once(searchable, *documents(2))
     await sql(
         services,
         "INSERT INTO jobs (id, tenant, number, collection, collection_id, kind, state)"

@@ -59,11 +59,23 @@ async def calling(settings: Settings, services: AllServices | None = None) -> As
             yield client
 
 
+class _Server(uvicorn.Server):
+    """A server that stops when it is told to, instead of checking this ten times per second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ending = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)  # prepares the headers of replies
+        await self.ending.wait()
+
+
 @asynccontextmanager
 async def serving(settings: Settings, services: AllServices | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of the application on a real server."""
     app = application(settings, services)
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(app, port=0, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=2)
     )
     server.capture_signals = nullcontext  # type: ignore[method-assign]  # they are pytest's
@@ -80,7 +92,7 @@ async def serving(settings: Settings, services: AllServices | None = None) -> As
             yield client
     finally:
         app.state.api.shutdown.stopping = True
-        server.should_exit = True
+        server.ending.set()
         await task
 
 
@@ -122,9 +134,16 @@ async def ready(services: AllServices, *documents: tuple[str, str], tenant: str 
 
     `await once(ready, ("The harbour opens at six.", "a.md"))` does this once per process.
     """
+    submitted = await searchable(services, *documents, tenant=tenant)
+    await work(services, "generate", "index")
+    return submitted
+
+
+async def searchable(services: AllServices, *documents: tuple[str, str], tenant: str = "default") -> list[Document]:
+    """Index the texts of documents like `ready`, whose questions are not generated yet."""
     library = Library(services, tenant)
     submitted = [await library.add(text, external_id) for text, external_id in documents]
-    await work(services)
+    await work(services, "parse", "index")
     return submitted
 
 
