@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.api import calling, events_of, work
+from tests.support.api import calling, events_of, ready
 from tests.support.planted import guards
 
 PAY = {"text": "# Pay\n\nThe salary is paid on the last Friday of the month.", "external_id": "pay.md"}
@@ -13,10 +13,8 @@ FOLLOW_UP = {
 
 
 @pytest.fixture
-async def indexed(client, services, provider):
-    await client.post("/v1/documents", json=PAY)
-    await work(services)
-    provider.reset()
+async def indexed(once):
+    await once(ready, (PAY["text"], PAY["external_id"]))
 
 
 async def test_follow_up_is_searched_as_standalone_question(client, indexed, provider):
@@ -67,21 +65,18 @@ async def test_extractive_server_ignores_history(client, indexed, settings, prov
     assert provider.stats()["calls"] == 0
 
 
-@pytest.mark.parametrize(
-    "history",
-    [
+async def test_invalid_history_is_rejected_before_a_call(client, indexed, provider):
+    for history in (
         [{"role": "system", "content": "Be brief."}],
         [{"role": "user", "content": ""}],
         [{"role": "user", "content": "x" * 100_001}],
         [{"role": "user", "content": "x"}] * 101,
         "How is the pay?",
-    ],
-)
-async def test_invalid_history_is_rejected_before_a_call(client, indexed, provider, history):
-    reply = await client.post("/v1/query", json=FOLLOW_UP | {"history": history})
+    ):
+        reply = await client.post("/v1/query", json=FOLLOW_UP | {"history": history})
 
-    assert reply.status_code == 422
-    assert provider.stats()["calls"] == 0
+        assert reply.status_code == 422, str(history)[:100]
+        assert provider.stats()["calls"] == 0, str(history)[:100]
 
 
 async def test_history_is_rejected_by_other_routes(client, indexed):
@@ -98,11 +93,9 @@ async def test_history_is_rejected_by_other_routes(client, indexed):
     "    usage = Usage()",
     means="a model is called for a conversation whose query is invalid",
 )
-@pytest.mark.parametrize(
-    "wrong", [{"top_k": 999_999}, {"filter": {"team": {"unknown": 1}}}, {"collection": "misspelled"}]
-)
-async def test_invalid_query_of_conversation_calls_no_model(client, indexed, provider, wrong):
-    reply = await client.post("/v1/query", json=FOLLOW_UP | wrong)
+async def test_invalid_query_of_conversation_calls_no_model(client, indexed, provider):
+    for wrong in ({"top_k": 999_999}, {"filter": {"team": {"unknown": 1}}}, {"collection": "misspelled"}):
+        reply = await client.post("/v1/query", json=FOLLOW_UP | wrong)
 
-    assert reply.status_code == (200 if "collection" in wrong else 422)
-    assert provider.stats()["calls"] == 0
+        assert reply.status_code == (200 if "collection" in wrong else 422), wrong
+        assert provider.stats()["calls"] == 0, wrong

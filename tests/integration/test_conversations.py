@@ -1,7 +1,6 @@
 """Conversations are stored for their key alone, and deleted by age, with their key and with the data that they cite."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -20,14 +19,22 @@ NOW = datetime.now(UTC)
 ALICE = Owner("alice", "local")
 
 
-@asynccontextmanager
-async def storing(settings, services, **more):
-    """Yield a client of an API with keys that stores conversations, after the indexing of a document of alice."""
-    changed = with_keys(settings).model_copy(update={"conversation_days": 30, **more})
-    async with calling(changed, services) as client:
+async def indexed(services):
+    """Index a document of alice."""
+    async with calling(with_keys(services.settings), services) as client:
         await client.post("/v1/documents", json=LEAVE, headers=as_tenant("alice"))
-        await work(services)
-        yield client
+    await work(services)
+
+
+@pytest.fixture
+async def storing(services, settings, once):
+    """Return a function that calls an API with keys that stores conversations; alice has a document."""
+    await once(indexed)
+
+    def storing(**more):
+        return calling(with_keys(settings).model_copy(update={"conversation_days": 30, **more}), services)
+
+    return storing
 
 
 def turn(document_id=None, **more):
@@ -104,8 +111,8 @@ async def forget(services, days=30):
     await services.ledger.conversations.forget(timedelta(days=days))
 
 
-async def test_stored_conversation_is_returned_unchanged(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_stored_conversation_is_returned_unchanged(storing):
+    async with storing() as client:
         body = conversation(turn(await document_of(client)), turn(question="And Pay \u20ac?"))
 
         reply = await put(client, body)
@@ -130,10 +137,10 @@ async def test_stored_conversation_is_returned_unchanged(services, settings, pro
     '"local"',
     means="keys of the settings share the conversations of their tenant",
 )
-async def test_each_key_sees_only_own_conversations(services, settings, provider):
+async def test_each_key_sees_only_own_conversations(settings, storing):
     another = "another-0123456789abcdef0123456789"
     keyed = (*with_keys(settings).api_keys, ApiKey.parse(f"alice:{another}"))
-    async with storing(settings, services, api_keys=keyed) as client:
+    async with storing(api_keys=keyed) as client:
         _, first = await key_of(client, "alice", "first")
         _, second = await key_of(client, "alice", "second")
         await client.post("/v1/documents", json=LEAVE, headers=as_tenant("bob"))
@@ -156,8 +163,8 @@ async def test_each_key_sees_only_own_conversations(services, settings, provider
         ]
 
 
-async def test_key_without_ask_scope_is_refused(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_key_without_ask_scope_is_refused(storing):
+    async with storing() as client:
         _, reader = await key_of(client, "alice", "reader", "read")
 
         assert (await client.get("/v1/conversations", headers=reader)).status_code == 403
@@ -166,8 +173,8 @@ async def test_key_without_ask_scope_is_refused(services, settings, provider):
         assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["conversation_days"] == 30
 
 
-async def test_stored_owner_reveals_no_key(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_stored_owner_reveals_no_key(services, settings, storing):
+    async with storing() as client:
         await put(client)
         key = as_tenant("alice")["authorization"].removeprefix("Bearer ")
         ((owner,),) = await run(services, "SELECT owner FROM conversations")
@@ -192,8 +199,8 @@ async def test_without_keys_there_is_one_owner(services, settings, library, prov
     "if (days := days_of(caller, settings)) < 0:",
     means="the server stores conversations although the operator does not allow it",
 )
-async def test_conversations_are_not_stored_by_default(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_conversations_are_not_stored_by_default(services, settings, storing):
+    async with storing() as client:
         await put(client)
     async with calling(with_keys(settings), services) as client:
         replies = [
@@ -217,8 +224,8 @@ async def test_conversations_are_not_stored_by_default(services, settings, provi
     "WHERE true",
     means="an outdated conversation replaces a later one",
 )
-async def test_later_change_wins_in_any_order(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_later_change_wins_in_any_order(storing):
+    async with storing() as client:
         early, late = NOW - timedelta(hours=2), NOW - timedelta(hours=1)
         await put(client, conversation(name="late", at=late))
 
@@ -237,8 +244,8 @@ async def test_later_change_wins_in_any_order(services, settings, provider):
     "CAST(:changed_at AS timestamptz))",
     means="a browser with a clock ahead changes its conversation for ever",
 )
-async def test_clock_ahead_does_not_win_for_ever(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_clock_ahead_does_not_win_for_ever(storing):
+    async with storing() as client:
         ahead = await put(client, conversation(name="ahead", at=NOW + timedelta(days=400)))
 
         assert datetime.fromisoformat(ahead.json()["changed_at"]) <= datetime.now(UTC)
@@ -252,8 +259,8 @@ async def test_clock_ahead_does_not_win_for_ever(services, settings, provider):
     "bool(",
     means="a key stores any number of conversations",
 )
-async def test_oldest_conversation_above_hundred_is_deleted(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_oldest_conversation_above_hundred_is_deleted(storing):
+    async with storing() as client:
         _, other = await key_of(client, "alice", "other")
         await put(client, conversation_id="of-other", headers=other)
         await asyncio.gather(
@@ -272,22 +279,18 @@ async def test_oldest_conversation_above_hundred_is_deleted(services, settings, 
         assert await names(client, other) == ["Leave"]
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        (conversation(turn(answer="x" * 256 * 1024)), 413),
-        (conversation(turn(passages=["The text of a passage."])), 422),
-        (conversation(turn(collection="No Name")), 422),
-        (conversation(turn(answer="\0")), 422),
-        (conversation() | {"turns": []}, 422),
-        (conversation() | {"changed_at": "2026-10-01T09:30:00"}, 422),
-        (conversation(at=datetime(1970, 1, 1, tzinfo=UTC)), 422),
-    ],
-    ids=["too large", "passages", "collection", "NUL", "empty", "no time zone", "too old"],
-)
-async def test_invalid_conversation_is_rejected(services, settings, provider, body, status):
-    async with storing(settings, services) as client:
-        assert (await put(client, body)).status_code == status
+async def test_invalid_conversation_is_rejected(services, storing):
+    async with storing() as client:
+        for name, body, status in (
+            ("too large", conversation(turn(answer="x" * 256 * 1024)), 413),
+            ("passages", conversation(turn(passages=["The text of a passage."])), 422),
+            ("collection", conversation(turn(collection="No Name")), 422),
+            ("NUL", conversation(turn(answer="\0")), 422),
+            ("empty", conversation() | {"turns": []}, 422),
+            ("no time zone", conversation() | {"changed_at": "2026-10-01T09:30:00"}, 422),
+            ("too old", conversation(at=datetime(1970, 1, 1, tzinfo=UTC)), 422),
+        ):
+            assert (await put(client, body)).status_code == status, name
         assert (await put(client, conversation_id="a%20b")).status_code == 422
         cursor = await client.get("/v1/conversations", params={"cursor": "e30"}, headers=as_tenant("alice"))
         assert cursor.status_code == 400
@@ -300,8 +303,8 @@ async def test_invalid_conversation_is_rejected(services, settings, provider, bo
     " AND CAST(:age AS interval) IS NOT NULL AND NOT",
     means="an expired conversation is listed until it is deleted",
 )
-async def test_conversation_expires_after_its_last_change(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_conversation_expires_after_its_last_change(services, storing):
+    async with storing() as client:
         await put(client, conversation(at=NOW - timedelta(days=90)), "moved")  # stored now
         await put(client, conversation_id="old")
         await run(services, "UPDATE conversations SET stored_at = now() - interval '31 days' WHERE id = 'old'")
@@ -319,8 +322,8 @@ async def test_conversation_expires_after_its_last_change(services, settings, pr
     case="revoke",
 )
 @pytest.mark.parametrize("end", ["revoke", "expire", "remove"])
-async def test_ended_key_loses_its_conversations(services, settings, provider, end):
-    async with storing(settings, services) as client:
+async def test_ended_key_loses_its_conversations(services, settings, end, storing):
+    async with storing() as client:
         ended, first = await key_of(client, "alice", "first")
         _, second = await key_of(client, "alice", "second")
         for name, headers in {"ended": first, "valid": second, "settings": as_tenant("alice")}.items():
@@ -354,8 +357,8 @@ async def test_ended_key_loses_its_conversations(services, settings, provider, e
     case="passage",
 )
 @pytest.mark.parametrize("cited", ["source", "passage"])
-async def test_erased_document_deletes_citing_conversations(services, settings, provider, cited):
-    async with storing(settings, services) as client:
+async def test_erased_document_deletes_citing_conversations(services, cited, storing):
+    async with storing() as client:
         other = {"text": "# Pay\n\nEverybody is paid on Friday.", "external_id": "pay.md"}
         await client.post("/v1/documents", json=other, headers=as_tenant("alice"))
         await work(services)
@@ -382,8 +385,8 @@ async def test_erased_document_deletes_citing_conversations(services, settings, 
     "false",
     means="a new collection revives the conversations of an erased one",
 )
-async def test_erased_collection_deletes_its_conversations(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_erased_collection_deletes_its_conversations(services, storing):
+    async with storing() as client:
         body = LEAVE | {"collection": "handbook"}
         await client.post("/v1/documents", json=body, headers=as_tenant("alice"))
         await work(services)
@@ -397,15 +400,15 @@ async def test_erased_collection_deletes_its_conversations(services, settings, p
 
         assert await rows(services) == ["other"]
         assert (await put(client, cited, "late")).status_code == 409
-    async with storing(settings, services) as client:  # without the cache of collections
+    async with storing() as client:  # without the cache of collections
         await client.post("/v1/documents", json=body, headers=as_tenant("alice"))  # a document with another id
         assert (await put(client, cited, "late")).status_code == 409
         fresh = conversation(turn(await document_of(client, collection="handbook"), collection="handbook"))
         assert (await put(client, fresh, "fresh")).status_code == 200
 
 
-async def test_erased_tenant_loses_its_conversations(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_erased_tenant_loses_its_conversations(services, storing):
+    async with storing() as client:
         await client.post("/v1/documents", json=LEAVE, headers=as_tenant("bob"))
         await put(client, conversation_id="of-alice")
         await put(client, conversation_id="of-bob", headers=as_tenant("bob"))
@@ -414,13 +417,14 @@ async def test_erased_tenant_loses_its_conversations(services, settings, provide
         await finished(services, await services.ledger.erasures.start("alice"))
 
         assert await rows(services) == ["of-bob"]
-    async with storing(settings, services) as client:  # without the cache of collections
+    async with storing() as client:  # without the cache of collections
+        await client.post("/v1/documents", json=LEAVE, headers=as_tenant("alice"))
         assert (await put(client)).status_code == 200
         assert (await put(client, stale, "stale")).status_code == 409
 
 
-async def test_deleted_document_leaves_conversations(services, settings, provider):
-    async with storing(settings, services) as client:
+async def test_deleted_document_leaves_conversations(services, storing):
+    async with storing() as client:
         leave = await document_of(client)
         await put(client, conversation(turn(leave)), "citing")
         await client.delete(f"/v1/documents/{leave}", headers=as_tenant("alice"))
@@ -430,9 +434,9 @@ async def test_deleted_document_leaves_conversations(services, settings, provide
         assert await rows(services) == ["again", "citing"]
 
 
-async def test_scheduler_deletes_conversations_that_erasure_missed(services, settings, provider):
+async def test_scheduler_deletes_conversations_that_erasure_missed(services, storing):
     """The previous release does not know the table; a conversation may be stored while its data is erased."""
-    async with storing(settings, services) as client:
+    async with storing() as client:
         leave = await document_of(client)
         await finished(services, await services.ledger.erasures.start_document(leave, "alice"))
         insert = """
@@ -452,9 +456,9 @@ async def test_scheduler_deletes_conversations_that_erasure_missed(services, set
         assert client
 
 
-async def test_texts_of_conversations_are_not_logged(services, settings, provider, capsys, caplog):
+async def test_texts_of_conversations_are_not_logged(services, capsys, caplog, storing):
     phrase = "wherefore-the-salary"
-    async with storing(settings, services) as client:
+    async with storing() as client:
         for body in (
             conversation(turn(question=phrase, answer=phrase), name=phrase),
             conversation(turn(question=phrase, collection="missing"), name=phrase),

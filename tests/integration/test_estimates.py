@@ -6,6 +6,7 @@ import pytest
 
 from shared.domain.collections import CollectionOptions
 from shared.ingest.costs.estimator import PlannedLoad, SampleText
+from tests.conftest import Library
 from tests.support.api import work
 
 PARAGRAPHS = """\
@@ -38,14 +39,20 @@ async def spent(services, kind="generate"):
     )
 
 
-@pytest.fixture
-async def collection(services, library, provider):
+async def nine_documents(services):
     """Index nine documents of one to four sections, two of them with the same text."""
-    provider.script(questions=0)
+    library = Library(services)
     for n, town in enumerate(TOWNS):
         await library.add(text_of(town, 1 + n // 2), f"{town}.md")
     await library.add(text_of(TOWNS[3], 2), "copy.md")
     await work(services)
+
+
+@pytest.fixture
+async def collection(library, provider, once):
+    provider.script(questions=0)
+    await once(nine_documents)
+    provider.script(questions=0)
     return await library.collection()
 
 

@@ -11,7 +11,8 @@ from sqlalchemy import text
 from shared.domain.collections import CollectionOptions, Weights
 from shared.domain.runs import RunKind
 from shared.ledger.feedback.evaluations import EvaluationRequest
-from tests.support.api import serving, work
+from tests.conftest import Library
+from tests.support.api import calling, work
 from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
 from tests.support.waiting import eventually
 
@@ -20,12 +21,17 @@ RUNS = "/v1/collections/default/evaluations"
 EXPECTED_NDCG = (1 + 0.63093 + 0 + 1 / 1.63093 + 1 + 0.5) / 6  # nDCG@10 of the questions alone
 
 
-@pytest.fixture
-async def labelled(services, library):
-    """Index a collection and return questions labelled with its documents."""
+async def indexed(services):
+    library = Library(services)
     for number, words in enumerate(TEXTS):
         await library.add(words, f"p{number}", questions=list(QUESTIONS.get(f"p{number}", ())))
     await work(services)
+
+
+@pytest.fixture
+async def labelled(once):
+    """Index a collection and return questions labelled with its documents."""
+    await once(indexed)
     passages = {f"p{number}" for number in range(len(TEXTS))}
     answers: dict[str, list[str]] = {}
     for query, passage, _ in QRELS:
@@ -53,7 +59,7 @@ async def _has_ended(api, run):
 
 
 async def test_labelled_set_is_stored_used_and_deleted(settings, services, labelled):
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         written = await api.put(SET, json={"questions": labelled})
         assert written.status_code == 200, written.text
         assert (await api.get(SET)).json() == written.json()
@@ -95,7 +101,7 @@ async def test_labelled_set_is_stored_used_and_deleted(settings, services, label
 async def test_posted_questions_are_added_or_relabelled(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
     path = f"{SET}/questions"
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         await api.post(path, json={"questions": [{"question": "Where?", "external_ids": ["a"]}]})
         await api.post(path, json={"questions": [{"question": "When?", "external_ids": ["b"]}]})
         stored = (await api.post(path, json={"questions": [{"question": "Where?", "external_ids": ["c"]}]})).json()
@@ -108,7 +114,7 @@ async def test_posted_questions_are_added_or_relabelled(settings, services, libr
 async def test_duplicate_questions_merge_their_labels(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
     twice = [{"question": "Where?", "external_ids": names} for names in (["a"], ["b", "a"])]
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         (once,) = (await api.put(SET, json={"questions": twice})).json()["questions"]
         assert once["external_ids"] == ["a", "b"]
         stored = await api.post(f"{SET}/questions", json={"questions": [{"question": "When?", "external_ids": ["c"]}]})
@@ -118,7 +124,7 @@ async def test_duplicate_questions_merge_their_labels(settings, services, librar
 async def test_labelled_set_refuses_mixed_labels_and_excess_size(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
     path = f"{SET}/questions"
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         await api.put(SET, json={"questions": [{"question": "Where?", "chunk_ids": [str(uuid4())]}]})
         other = await api.post(path, json={"questions": [{"question": "When?", "external_ids": ["b"]}]})
         assert other.status_code == 409
@@ -133,7 +139,7 @@ async def test_labelled_set_refuses_mixed_labels_and_excess_size(settings, servi
 
 
 async def test_labels_without_documents_are_reported(settings, services, labelled, provider):
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         some = [{"question": labelled[0]["question"], "external_ids": [*labelled[0]["external_ids"], "no such"]}]
         run = await finished(api, (await api.post(RUNS, json={"questions": some, "strategies": ["text"]})).json())
         names = len(some[0]["external_ids"])
@@ -156,7 +162,7 @@ async def test_single_channel_scores_ignore_calibrated_weights(settings, service
     equal, chosen = Weights(), Weights(questions=0, text=1, bm25=0)
     request = {"questions": labelled, "strategies": ["default", "questions", "text", "text+bm25 rrf"]}
     tables = []
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         for weights in (equal, chosen):
             calibration = {"weights": asdict(weights), "source": "labelled"}
             async with services.database.begin() as connection:
@@ -196,31 +202,31 @@ async def test_old_evaluations_are_deleted_but_open_ones_kept(services, library,
 LABELLED = {"question": "a", "external_ids": ["herons"]}
 
 
-@pytest.mark.parametrize(
-    ("body", "refusal"),
-    [
-        ({}, (422, "Send a labelled_set of the collection, or questions.")),
-        ({"labelled_set": "none"}, (404, "The collection 'default' has no labelled set 'none'.")),
-        ({"questions": [LABELLED], "strategies": ["bm42"]}, (422, "There is no strategy bm42")),
-        ({"questions": [LABELLED], "strategies": ["text"], "baseline": "bm25"}, (422, "The baseline bm25 is not")),
-        (
-            {"questions": [LABELLED], "strategies": ["questions joined", "text"], "baseline": "questions joined"},
-            (422, "The baseline questions joined is not"),
-        ),
-        ({"questions": [LABELLED | {"external_ids": ["x"]}]}, (409, "The collection has none of the labelled docum")),
-        ({"questions": [LABELLED, {"question": "b", "chunk_ids": [str(uuid4())]}]}, (422, "Label all questions by")),
-    ],
-)
-async def test_invalid_evaluation_is_refused_with_reason(settings, services, library, body, refusal):
+REFUSALS = [
+    ({}, (422, "Send a labelled_set of the collection, or questions.")),
+    ({"labelled_set": "none"}, (404, "The collection 'default' has no labelled set 'none'.")),
+    ({"questions": [LABELLED], "strategies": ["bm42"]}, (422, "There is no strategy bm42")),
+    ({"questions": [LABELLED], "strategies": ["text"], "baseline": "bm25"}, (422, "The baseline bm25 is not")),
+    (
+        {"questions": [LABELLED], "strategies": ["questions joined", "text"], "baseline": "questions joined"},
+        (422, "The baseline questions joined is not"),
+    ),
+    ({"questions": [LABELLED | {"external_ids": ["x"]}]}, (409, "The collection has none of the labelled docum")),
+    ({"questions": [LABELLED, {"question": "b", "chunk_ids": [str(uuid4())]}]}, (422, "Label all questions by")),
+]
+
+
+async def test_invalid_evaluation_is_refused_with_reason(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
-    async with serving(settings, services) as api:
-        refused = await api.post(RUNS, json=body)
-    assert refused.status_code == refusal[0]
-    assert refused.json()["detail"].startswith(refusal[1])
+    async with calling(settings, services) as api:
+        for body, (status, reason) in REFUSALS:
+            refused = await api.post(RUNS, json=body)
+            assert refused.status_code == status, body
+            assert refused.json()["detail"].startswith(reason), body
 
 
 async def test_failed_run_has_reason(settings, services, labelled, provider):
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         provider.script(refuse_containing=labelled[0]["question"])
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
         run = await finished(api, started)
@@ -229,7 +235,7 @@ async def test_failed_run_has_reason(settings, services, labelled, provider):
 
 
 async def test_run_waits_for_unavailable_provider(settings, services, labelled, provider):
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         provider.script(down=True)
         before = provider.stats()["embeddings"]
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["questions"]})).json()
@@ -242,7 +248,7 @@ async def test_run_waits_for_unavailable_provider(settings, services, labelled, 
 
 
 async def test_lease_is_extended_during_long_search(settings, services, labelled, provider, runner):
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         provider.script(embedding_latency_seconds=5)
         await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})
         await eventually(lambda: runner.claimed == 1)
@@ -259,7 +265,7 @@ async def _is_leased(services):
 
 
 async def test_run_over_replaced_build_fails(settings, services, labelled, provider, runner):
-    async with serving(settings, services) as api:
+    async with calling(settings, services) as api:
         provider.script(embedding_latency_seconds=0.5)
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
         await eventually(lambda: runner.claimed == 1)
