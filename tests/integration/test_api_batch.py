@@ -119,36 +119,38 @@ async def test_duplicate_external_ids_in_batch_last_wins(client):
     assert len({result.document.id for result in answers}) == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "status", "field", "named"),
-    [
-        (b"{\n", 400, None, None),
-        (b"[]\n", 422, None, None),
-        (b'{"text": "a", "text2": "b"}\n', 422, "text2", None),
-        ({"external_id": "x"}, 422, None, "x"),
-        ({"external_id": "x", "text": "a", "content_base64": "YQ=="}, 422, None, "x"),
-        ({"external_id": "x", "text": " "}, 422, "text", "x"),
-        ({"external_id": "x", "content_base64": "???"}, 422, "content_base64", "x"),
-        ({"external_id": "x", "text": "a", "filename": "."}, 422, "filename", "x"),
-        ({"external_id": "x", "text": "a", "collection": "other"}, 422, "collection", "x"),
-        ({"external_id": "x", "text": "a\x00"}, 422, None, None),
-        ({"external_id": "x", "text": "a" * 2_001}, 413, None, "x"),
-        ({"external_id": "x", "text": "a" * 5_000}, 413, None, None),
-        ({"external_id": "x", "text": "a", "metadata": {"year": "next"}}, 422, "metadata.year", "x"),
-    ],
-)
-async def test_rejected_line_does_not_stop_batch(*, services, settings, provider, line, status, field, named):
+REJECTED_LINES = [
+    (b"{\n", 400, None, None),
+    (b"[]\n", 422, None, None),
+    (b'{"text": "a", "text2": "b"}\n', 422, "text2", None),
+    ({"external_id": "x"}, 422, None, "x"),
+    ({"external_id": "x", "text": "a", "content_base64": "YQ=="}, 422, None, "x"),
+    ({"external_id": "x", "text": " "}, 422, "text", "x"),
+    ({"external_id": "x", "content_base64": "???"}, 422, "content_base64", "x"),
+    ({"external_id": "x", "text": "a", "filename": "."}, 422, "filename", "x"),
+    ({"external_id": "x", "text": "a", "collection": "other"}, 422, "collection", "x"),
+    ({"external_id": "x", "text": "a\x00"}, 422, None, None),
+    ({"external_id": "x", "text": "a" * 2_001}, 413, None, "x"),
+    ({"external_id": "x", "text": "a" * 5_000}, 413, None, None),
+    ({"external_id": "x", "text": "a", "metadata": {"year": "next"}}, 422, "metadata.year", "x"),
+]
+
+
+async def test_rejected_line_does_not_stop_batch(services, settings):
     small = settings.model_copy(update={"max_upload_bytes": 2_000, "max_json_bytes": 4_000})
     async with calling(small, services) as client:
         await client.put("/v1/collections/faq", json={"filterable": {"year": "integer"}})
-        answers = await submit_batch(client, *texts(1), line, b"\n", b"  \n", {"text": "last"}, collection="faq")
+        for number, (line, status, field, named) in enumerate(REJECTED_LINES):
+            first, last = ({"external_id": f"{each} {number}", "text": each} for each in ("first", "last"))
+            answers = await submit_batch(client, first, line, b"\n", b"  \n", last, collection="faq")
 
-    assert [(result.line, result.status) for result in answers] == [(1, 202), (2, status), (5, 202)]
-    refused = answers[1].error
-    assert (refused.status, refused.field) == (status, field)
-    assert refused.detail.endswith(".")
-    assert answers[1].external_id == named
-    assert len((await left_behind(services, settings))[1]) == 1
+            case = str(line)[:100]
+            assert [(result.line, result.status) for result in answers] == [(1, 202), (2, status), (5, 202)], case
+            refused = answers[1].error
+            assert (refused.status, refused.field) == (status, field), case
+            assert refused.detail.endswith("."), case
+            assert answers[1].external_id == named, case
+            assert len((await left_behind(services, settings))[1]) == number + 1, case
 
 
 async def test_invalid_batch_request_is_rejected(client, settings, services):
