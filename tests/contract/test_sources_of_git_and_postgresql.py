@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import pairwise
+from uuid import uuid4
 
 import pytest
 
@@ -15,17 +16,53 @@ from tests.support.planted import guards
 KEYS = ["B", "a-b", "a.md", "a/b", "a/c/d", "a0", "b", "z", "ä", "\ufffd", "\U0001f600"]
 
 
-@pytest.fixture(params=["folder", "partial clone", "complete clone", "table", "query", "version column"])
-async def corpus(request, tmp_path):
-    if "clone" in request.param or request.param == "folder":
-        folder = GitFolder(tmp_path / "corpus.git", partial=request.param == "partial clone")
-        with GitServer(tmp_path).running() as server:
-            yield GitCorpus(folder, None if request.param == "folder" else server)
-        return
-    settings = request.getfixturevalue("settings")
-    async with database(settings.database_url.get_secret_value()) as (url, owner):
-        options = {"query": "SELECT key, body FROM article; "} if request.param == "query" else {"table": "article"}
-        yield TableCorpus(url, owner, **options | ({"version": "body"} if request.param == "version column" else {}))
+KINDS = ["folder", "partial clone", "complete clone", "table", "query", "version column"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("repositories")
+    with GitServer(folder).running() as server:
+        server.folder = folder
+        yield server
+
+
+@pytest.fixture(scope="module")
+async def tables(settings):
+    async with database(settings.database_url.get_secret_value()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def host(kind, request):
+    """The server of repositories, or the database."""
+    return request.getfixturevalue("server" if is_git(kind) else "tables")
+
+
+def is_git(kind):
+    return kind == "folder" or "clone" in kind
+
+
+async def made(kind, host, name):
+    """Return an empty corpus: a repository or a table with this name."""
+    if is_git(kind):
+        folder = GitFolder(host.folder / f"{name}-{uuid4().hex}.git", partial=kind == "partial clone")
+        return GitCorpus(folder, None if kind == "folder" else host)
+    url, owner = host
+    options = {"query": f"SELECT key, body FROM {name}; "} if kind == "query" else {"table": name}
+    corpus = TableCorpus(url, owner, name, **options | ({"version": "body"} if kind == "version column" else {}))
+    await corpus.create()
+    return corpus
+
+
+@pytest.fixture
+async def corpus(kind, host):
+    return await made(kind, host, "article")
 
 
 @pytest.fixture
@@ -41,59 +78,48 @@ async def open_source(corpus):
         await source.aclose()
 
 
+@pytest.fixture(scope="module")
+async def library(kind, host):
+    """A source of all `KEYS`, which tests only read: a clone costs more than most of them."""
+    corpus = await made(kind, host, "library")
+    await corpus.write({key: text_of(key) for key in reversed(KEYS)})
+    source = corpus.source()
+    yield source
+    await source.aclose()
+
+
 def text_of(key):
     return f"The text of {key}. " * 200  # more than a small file, which a partial clone contains
 
 
-async def test_listing_follows_order_of_key_bytes(corpus, open_source):
-    await corpus.write({key: text_of(key) for key in reversed(KEYS)})
-
-    entries = await listed(open_source())
+async def test_listing_follows_order_of_key_bytes(library):
+    entries = await listed(library)
 
     assert [entry.key for entry in entries] == KEYS
     assert all(one.key.encode() < two.key.encode() for one, two in pairwise(entries))
     assert all(entry.refused is None for entry in entries)
 
 
-async def test_listing_resumes_after_any_key(corpus, open_source):
-    await corpus.write({key: text_of(key) for key in KEYS})
-    source = open_source()
-
+async def test_listing_resumes_after_any_key(library):
     for after in ("A", *KEYS, "a", "a/", "a/c", "a/c/", "a/z", "\U0010ffff"):
-        assert [e.key for e in await listed(source, after)] == [k for k in KEYS if k.encode() > after.encode()]
+        assert [e.key for e in await listed(library, after)] == [k for k in KEYS if k.encode() > after.encode()]
 
 
-async def test_long_listing_is_complete(corpus, open_source):
-    keys = [f"{number // 50:03}/{number:05}" for number in range(2_500)]
-    await corpus.write(dict.fromkeys(keys, "The harbour opens at six."))
-
-    assert [entry.key for entry in await listed(open_source())] == keys
-
-
-async def test_found_entry_equals_listed_one(corpus, open_source):
-    await corpus.write({key: text_of(key) for key in KEYS})
-    source = open_source()
-
-    for entry in await listed(source):
-        assert await source.find(entry.key) == entry
+async def test_found_entry_equals_listed_one(library):
+    for entry in await listed(library):
+        assert await library.find(entry.key) == entry
 
 
 @pytest.mark.parametrize("key", ["a", "a/", "/a/b", "a//b", "c", "a/b/c", "", "a\0", "x" * 2_000, "\udcff"])
-async def test_missing_key_is_reported(corpus, open_source, key):
-    await corpus.write({key: text_of(key) for key in KEYS})
-    source = open_source()
-
-    assert await source.find(key) is None
+async def test_missing_key_is_reported(library, key):
+    assert await library.find(key) is None
     with pytest.raises(NotFound):
-        await source.fetch(Entry(key, "1"), max_bytes=10_000)
+        await library.fetch(Entry(key, "1"), max_bytes=10_000)
 
 
-async def test_fetched_content_has_listed_version(corpus, open_source):
-    await corpus.write({key: text_of(key) for key in KEYS})
-    source = open_source()
-
-    for entry in await listed(source):
-        item = await source.fetch(entry, max_bytes=100_000)
+async def test_fetched_content_has_listed_version(library):
+    for entry in await listed(library):
+        item = await library.fetch(entry, max_bytes=100_000)
         assert item.content.decode() == text_of(entry.key)
         assert item.version == entry.version
         assert entry.size_bytes in (None, len(item.content))
@@ -156,7 +182,8 @@ async def test_disappeared_corpus_is_error_not_empty(corpus, open_source):
 
 
 async def test_abandoned_listing_leaves_source_usable(corpus, open_source):
-    await corpus.write(dict.fromkeys((f"{number:05}" for number in range(1_500)), "The harbour opens at six."))
+    keys = [f"{number // 50:03}/{number:05}" for number in range(1_500)]  # more than are read at once
+    await corpus.write(dict.fromkeys(keys, "The harbour opens at six."))
     source = open_source()
 
     async for entry in source.entries():
@@ -164,7 +191,7 @@ async def test_abandoned_listing_leaves_source_usable(corpus, open_source):
         break
 
     assert item.content == b"The harbour opens at six."
-    assert len(await listed(source)) == 1_500
+    assert [entry.key for entry in await listed(source)] == keys
 
 
 async def test_cancelled_listing_leaves_source_usable(corpus, open_source):

@@ -20,7 +20,6 @@ from shared.sources.source import Entry, Source
 from tests.support.git_server import GitFolder, GitServer
 
 READER, PASSWORD = "reader", "a password: of/the?reader"
-_TABLE = f"CREATE TABLE article (key text PRIMARY KEY, body text); GRANT SELECT ON article TO {READER};"
 
 
 async def listed(source: Source, after: str = "") -> list[Entry]:
@@ -76,28 +75,34 @@ class GitCorpus(Corpus):
 
 
 class TableCorpus(Corpus):
-    """The table `article` of a database, which the role `reader` may only read.
+    """A table of a database, which the role `reader` may only read.
 
     Args:
         url: URL of the database.
         owner: connection of its owner.
+        name: its name.
         options: options that select the table.
     """
 
-    def __init__(self, url: str, owner: asyncpg.Connection, **options: Any) -> None:
+    def __init__(self, url: str, owner: asyncpg.Connection, name: str = "article", **options: Any) -> None:
         self.url = url
         self.owner = owner
+        self.name = name
         self.options: dict[str, Any] = {"id": "key", "text": "body", "sslmode": "disable"} | options
 
+    async def create(self) -> None:
+        """Create the table, and replace an existing one."""
+        await self.owner.execute(f"DROP TABLE IF EXISTS {self.name}; {_table(self.name)}")
+
     async def write(self, texts: dict[str, str]) -> None:
-        statement = "INSERT INTO article VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET body = excluded.body"
+        statement = f"INSERT INTO {self.name} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET body = excluded.body"
         await self.owner.executemany(statement, list(texts.items()))
 
     async def remove(self, key: str) -> None:
-        await self.owner.execute("DELETE FROM article WHERE key = $1", key)
+        await self.owner.execute(f"DELETE FROM {self.name} WHERE key = $1", key)
 
     async def disappear(self) -> None:
-        await self.owner.execute("DROP TABLE article")
+        await self.owner.execute(f"DROP TABLE {self.name}")
 
     def source(self, secret: dict[str, str] | None = None, **options: Any) -> PostgresSource:
         parts = urlsplit(self.url)
@@ -119,7 +124,7 @@ async def database(url: str) -> AsyncIterator[tuple[str, asyncpg.Connection]]:
         await owner.execute(f"""
             DROP ROLE IF EXISTS {READER};
             CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}';
-            {_TABLE}
+            {_table("article")}
         """)
         yield other, owner
     finally:
@@ -140,5 +145,9 @@ async def renew(owner: asyncpg.Connection) -> None:
         END $$;
         CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC;
         ALTER ROLE {READER} RESET ALL;
-        {_TABLE}
+        {_table("article")}
     """)
+
+
+def _table(name: str) -> str:
+    return f"CREATE TABLE {name} (key text PRIMARY KEY, body text); GRANT SELECT ON {name} TO {READER};"
