@@ -58,7 +58,8 @@ CLASSES = {"ingest": "flow", "query": "flow"} | dict.fromkeys(
 def arrows(root: Path = ROOT) -> set[tuple[str, str]]:
     """Return pairs of components: the first imports the second."""
     found = set()
-    for path in sorted(root.rglob("*.py")):
+    packages = [path for name in (*COMPONENTS, "shared") if (path := root / name).is_dir()]
+    for path in sorted(path for package in packages for path in package.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
         component = _component(parts)
         if component:

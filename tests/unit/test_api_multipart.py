@@ -14,6 +14,7 @@ from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
 from shared.storage.folder import UploadFolder
 
+SETTINGS = Settings(_env_file=None)
 CONTENT = b"line\r\n--edg but not the edge\r\n--ed\r\n-\r\r\n" + bytes(range(256)) * 3
 
 
@@ -40,7 +41,7 @@ def request_of(body, size=None, content_type="multipart/form-data; boundary=edge
     named = {"content-type": content_type} | {k.replace("_", "-"): v for k, v in headers.items()}
     headers = [(k.encode(), v.encode()) for k, v in named.items()]
     scope = {"type": "http", "method": "POST", "headers": headers, "state": {}}
-    body = scope["state"]["body"] = RequestBody(scope, receive, send=None, settings=Settings(_env_file=None))
+    body = scope["state"]["body"] = RequestBody(scope, receive, send=None, settings=SETTINGS)
     return Request(scope, body.receive)
 
 
@@ -66,7 +67,7 @@ def stored(tmp_path):
 async def read(uploads, body, size=None, **more):
     limits = {k: more.pop(k) for k in list(more) if k.startswith("max_")}
     async with UploadGuard(uploads) as guard:
-        return await read_form(request_of(body, size, **more), guard, Settings(_env_file=None, **limits))
+        return await read_form(request_of(body, size, **more), guard, SETTINGS.model_copy(update=limits))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000, None])

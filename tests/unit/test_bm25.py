@@ -140,6 +140,6 @@ def test_query_length_is_independent_of_languages():
 
 @pytest.mark.parametrize("pattern", ["a", "a-", "_", "1.", "क", "字", "@", "é", "a/1"])
 def test_document_vector_time_is_linear_in_length(pattern):
-    started = time.perf_counter()
-    document_vector(pattern * 200_000, "de")
-    assert time.perf_counter() - started < 10
+    started = time.process_time()
+    document_vector(pattern * 100_000, "de")
+    assert time.process_time() - started < 5

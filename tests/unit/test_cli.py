@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import typer
 from foreask_client import DeadLetter, Document, Event
 from foreask_client.models import DeadReason
 from rich.console import Console
@@ -30,10 +31,12 @@ from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
 from tests.support import replies
 
+BUILT = typer.main.get_command(main.app)  # each call of `main.app` builds all commands, which takes 50 ms
 NOWHERE = "http://127.0.0.1:9"  # discard: the port is closed
 
 
 def foreask(capsys, monkeypatch, *arguments):
+    monkeypatch.setattr(main, "app", BUILT)
     monkeypatch.setattr(sys, "argv", ["foreask", *arguments])
     with pytest.raises(SystemExit) as ended:
         main.run()
@@ -53,10 +56,7 @@ COMMANDS = [
         "declare",
         "documents",
         "dead",
-        "accepted",
         "gaps",
-        "verify",
-        "eval",
     ),
     *("accepted", "verify", "eval", "worker", "scheduler", "api", "schema", "keys", "audit"),
 ]

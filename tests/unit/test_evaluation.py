@@ -148,7 +148,7 @@ def test_interval_contains_mean_with_expected_width():
 
 
 def test_blockwise_resampling_gives_expected_interval():
-    values = np.random.default_rng(1).random(20_000)
+    values = np.random.default_rng(1).random(5_000)
     estimate = interval(list(values))
     error = 1.96 * values.std() / np.sqrt(len(values))
     assert (estimate.low, estimate.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=error / 5)

@@ -101,10 +101,10 @@ def test_spans_are_in_order_trimmed_and_bounded(text):
 
 @pytest.mark.parametrize("pattern", [". ", "a", "(", "> ", "|", "\n", "a.b.", "!)", "- ", "```\n", "1. ", "= "])
 def test_splitting_time_is_linear_in_length(pattern):
-    started = time.perf_counter()
-    for _ in sentences(pattern * 200_000):
+    started = time.process_time()
+    for _ in sentences(pattern * 100_000):
         pass
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 5
 
 
 def test_thai_is_split_into_phrases():

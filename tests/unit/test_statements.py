@@ -11,6 +11,9 @@ from shared.ledger.postgres import statements
 
 LEDGER = Path(shared.ledger.__file__).parent
 FILES = [path for path in sorted(LEDGER.rglob("*.sql")) if "migrations" not in path.parts]
+MODULES = {path: path.read_text() for path in LEDGER.rglob("*.py")}
+# The statements that other modules use, by the names of their modules.
+USED = set(re.findall(r"\b(\w+)\.SQL\.(\w+)", "\n".join(MODULES.values())))
 # Files that are not loaded as `SQL` of the module of the same name: the module, and the object that has the statements.
 HOLDERS = {
     "run_phases": ("run_claims", "phases"),
@@ -66,7 +69,6 @@ def test_unknown_statement_is_named(tmp_path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_code_uses_exactly_the_stored_statements(path):
     module, holder = HOLDERS.get(path.stem, (path.stem, "SQL"))
-    used = set(re.findall(rf"(?<![\w.]){holder}\.(\w+)", path.with_name(f"{module}.py").read_text()))
-    for other in LEDGER.rglob("*.py"):
-        used |= set(re.findall(rf"\b{module}\.SQL\.(\w+)", other.read_text()))
+    used = set(re.findall(rf"(?<![\w.]){holder}\.(\w+)", MODULES[path.with_name(f"{module}.py")]))
+    used |= {name for other, name in USED if other == module}
     assert used == set(re.findall(r"^-- name: (\w+)$", path.read_text(), re.MULTILINE))

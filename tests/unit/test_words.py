@@ -99,9 +99,9 @@ def test_reader_understands_templates_in_templates():
 
 
 def test_document_has_one_untranslated_sentence():
-    words = re.findall(r">([^<>{}]*[a-z][^<>{}]*)<", (WEB / "index.html").read_text())
+    texts = re.findall(r">([^<>{}]+)<", (WEB / "index.html").read_text())
 
-    assert words == [
+    assert [text for text in texts if re.search("[a-z]", text)] == [
         "foreask",
         "foreask",
         "This page needs JavaScript. All of its content is also available from the API.",
