@@ -38,6 +38,7 @@ FAULT_GROUPS = {
     "test_two_releases": "faults of releases",  # has its own deployment
     "test_chart_pods": "faults of pods",  # likewise
 }
+FORKING = ("tests/integration/test_api_service.py",)  # files whose fast tests start processes by `forks`
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
 QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
@@ -101,11 +102,13 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist's scheduler is
     """Runs the tests of a group in one process, which shares their fixtures.
 
     A file is a group. The fault suite has `FAULT_GROUPS`, and one if only its fast tests run: each group starts a
-    deployment.
+    deployment. `FORKING` belongs to that one, because a fork server takes seconds of processor time to start.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if self.config.option.markexpr and file in FORKING:
+            return "faults"
         if file.startswith("tests/faults/"):
             return "faults" if self.config.option.markexpr else FAULT_GROUPS.get(Path(file).stem, "faults")
         return file

@@ -71,13 +71,13 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="package")
 def fleet(
-    provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory, scale: Scale
+    provider_process: ScriptedProvider, forks: ForkServer, tmp_path_factory: pytest.TempPathFactory, scale: Scale
 ) -> Iterator[Fleet]:
     """A deployment that scenarios share, one at a time, because each start takes seconds of processor time."""
     tuning = {**SETTINGS["tuning"], **scale.tuning, "lease": scale.lease_seconds}
     settings = provider_process.settings(**SETTINGS | {"tuning": tuning})
     folder = tmp_path_factory.mktemp("fleet")
-    with ForkServer() as server, Fleet(settings, folder, launch=server.launch) as fleet:
+    with Fleet(settings, folder, launch=forks.launch) as fleet:
         yield fleet
 
 

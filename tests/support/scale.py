@@ -79,9 +79,9 @@ class Scale:
 SCALES = {
     "short": Scale(
         documents=20,
-        storm_documents=60,
+        storm_documents=30,
         storm_kills=4,
-        storm_latency_seconds=0.3,
+        storm_latency_seconds=0.6,
         flood_documents=24,
         flood_in_flight=4,
         limited_workers=4,
