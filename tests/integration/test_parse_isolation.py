@@ -24,7 +24,7 @@ from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.protocol import LENGTH
 from shared.ingest.parse.sandbox import MORE_THREADS, ParsingSandbox
 from shared.services import build
-from tests.support.parser_replies import MISSING, SOUND, changed, document_reply, messages_of
+from tests.support.parser_replies import SOUND, changed, document_reply, messages_of
 from tests.support.pictures import picture, saved
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -294,7 +294,10 @@ async def test_landlock_without_seccomp_protects_files_ports_and_parent(taken_ov
 
 
 async def test_compromised_reader_of_pages_reaches_nothing(taken_over, upload, attempts):
-    assert await taken_over.tries_reading(attempts) == refused(attempts)
+    memory = {"fill the memory": f"bytearray({2**30})"}
+    results = await taken_over.tries_reading(attempts | memory)
+
+    assert results == refused(attempts) | {"fill the memory": ["", ""]}  # the message of a MemoryError
     assert [path.name for path in upload.parent.iterdir()] == [upload.name]
     assert upload.read_text() == "theirs"
 
@@ -311,19 +314,12 @@ async def test_reader_without_seccomp_reaches_no_file(taken_over, upload, attemp
     assert upload.read_text() == "theirs"
 
 
-async def test_compromised_reader_of_pages_cannot_fill_memory(taken_over):
-    results = await taken_over.tries_reading({"fill the memory": f"bytearray({2**30})"})
-
-    assert results == {"fill the memory": ["", ""]}  # the message of a MemoryError
-
-
-@pytest.mark.parametrize("kind", ["a document", "a longer text than allowed"])
-async def test_forged_reply_of_reader_fails_only_its_page(taken_over, kind):
+async def test_forged_reply_of_reader_fails_only_its_page(taken_over):
+    """Its text is longer than allowed; other wrong values are cases of `tests/unit/test_parse_replies.py`."""
     longer = orjson.loads(HEAD) | {"outcome": "text", "document": None, "parts": 0, "text": ["a" * 100_001, 1, 90.0]}
-    messages = [HEAD, PART] if kind == "a document" else [orjson.dumps(longer)]
 
     with pytest.raises(Unreadable, match=r"page 1 crashed the parser \(invalid reply\)"):
-        await taken_over.tries_reading({"answer": writing(framed(messages))})
+        await taken_over.tries_reading({"answer": writing(framed([orjson.dumps(longer)]))})
 
 
 async def test_unconfined_reader_can_read_uploads(taken_over, upload):
@@ -341,11 +337,12 @@ async def test_child_without_confinement_can_read_uploads_and_fork(taken_over, u
 
 
 async def test_child_ignoring_signals_dies_at_time_limit(taken_over):
-    endless = "[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGXCPU)]\nwhile True: pass"
+    numbers = "(signal.SIGTERM, signal.SIGXCPU)"
+    endless = f"[signal.signal(number, signal.SIG_IGN) for number in {numbers}]\nthreading.Event().wait()"
     before = children_of(os.getpid())
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        with pytest.raises(Unreadable, match="the file took longer than 1 s to read"):
-            await taken_over.tries({"go on": endless}, timeout=timedelta(seconds=1))
+        with pytest.raises(Unreadable, match=r"the file took longer than 0\.3 s to read"):
+            await taken_over.tries({"go on": endless}, timeout=timedelta(seconds=0.3))
 
     assert children_of(os.getpid()) <= before
 
@@ -406,17 +403,10 @@ def test_closed_worker_memory_is_unreadable_for_same_user(protection, read):
     assert done.stdout.split() == read
 
 
+# Other wrong values are cases of `tests/unit/test_parse_replies.py`.
 FORGED = {
     "no JSON": [b"{"],
-    "another value": [b"[]"],
-    "parts without a document": [b'{"parts": 0}'],
-    "a number for a text": messages_of(changed(("document", 4, 0, 0), 1)),
-    "a NUL": messages_of(changed(("document", 4, 0, 0), "\0")),
-    "a position without a question": messages_of(changed(("document", 3), [7])),
-    "an object for a language": messages_of(changed(("document", 4, 0, 6), {"a": 1})),
     "a span beyond the text": messages_of(changed(("document", 4, 0, 1), [10**10, 10**10 + 1])),
-    "a text in the state": messages_of(changed(("resident_bytes",), "many")),
-    "no state": messages_of(changed(("native_files",), MISSING)),
 }
 INVALID = r"the file crashed the parser \(invalid reply\)"
 
@@ -429,11 +419,6 @@ def writing(data: bytes) -> str:
 
 def framed(messages: Sequence[bytes]) -> bytes:
     return b"".join(LENGTH.pack(len(message)) + message for message in messages)
-
-
-async def test_valid_reply_of_compromised_child_is_accepted(taken_over):
-    """Each forged reply differs from this reply in one value."""
-    assert await taken_over.parsed({"answer": writing(framed(messages_of(document_reply())))}) == SOUND
 
 
 @pytest.mark.parametrize("messages", FORGED.values(), ids=FORGED)
@@ -450,7 +435,6 @@ HEAD, PART = messages_of(document_reply())
 TOO_LARGE = {
     "a first message of 65,537 bytes": LENGTH.pack(65_537),
     "a part of 2,000,001 bytes": framed([HEAD]) + LENGTH.pack(2_000_001),
-    "the largest message": LENGTH.pack(2**64 - 1),
 }
 
 
@@ -509,7 +493,7 @@ async def test_idle_child_with_too_many_threads_is_killed(taken_over):
     on_signal = f"signal.signal(signal.SIGUSR1, lambda *_: [{start} for _ in range({MORE_THREADS} + 1)])"
     async with ParsingSandbox() as sandbox:
         code = f"{SMALL_STACKS}\n{on_signal}\n{writing(framed(messages_of(document_reply())))}"
-        assert await taken_over.parsed_in(sandbox, {"answer": code}) == SOUND
+        assert await taken_over.parsed_in(sandbox, {"answer": code}) == SOUND  # forged replies differ in one value
 
         (idle,) = sandbox._idle
         os.kill(idle._process.pid, signal.SIGUSR1)

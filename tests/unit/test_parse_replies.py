@@ -213,7 +213,7 @@ def test_error_names_invalid_value_without_quoting_it():
     assert str(caught.value) == "0.6: string_pattern_mismatch"
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b'{"parts": 0}'])
 def test_message_without_reply_is_invalid(body):
     head, *_ = messages_of(document_reply())
     with pytest.raises(InvalidReply):
