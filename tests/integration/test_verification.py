@@ -23,17 +23,20 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.runs.verifications import Verifications
 from shared.maintenance.runs.verifying import Verifying
 from shared.maintenance.verification import Verification
+from tests.conftest import Library
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
+from tests.support.emptying import Shared, empty
 from tests.support.qdrant import qdrant_client
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
-NAMES = ("alpha", "beta", "gamma")
+DOCUMENTS = 3
+NAMES = ("alpha", "beta")  # chunks of a document
 
 NOTHING = {"missing": 0, "stale": 0, "orphaned": 0}
 
 
 def text(edition):
-    """Return a text of three chunks that are unique to this edition."""
+    """Return a text of two chunks that are unique to this edition."""
     return "\n\n".join(f"# {name}\n\n" + f"{name} is about the {name} of the bay in {edition}. " * 30 for name in NAMES)
 
 
@@ -77,17 +80,56 @@ class IndexedCollection:
         return findings, comparison.so_far
 
 
-@pytest.fixture
-async def indexed(services, library, provider):
-    """Index five documents, one in its second version, and reset the provider's counters."""
-    for number in range(5):
+async def fill(services):
+    """Index some documents, one in its second version; return the points and rows of which others are findings."""
+    library = Library(services)
+    for number in range(DOCUMENTS):
         await library.add(text(number), f"{number}.md")
     await work(services)
     await library.add(text("a second edition"), "0.md")
     await work(services)
     await forget_sweeps(services)
+    return await content(IndexedCollection(services, await library.collection()))
+
+
+async def content(indexed):
+    """Return what a test must leave for the next one: what queries see, the documents, and the paid questions."""
+    statement = """SELECT external_id, version, live_version, state, NULL FROM documents
+                   UNION ALL SELECT encode(content_key, 'hex'), 0, 0, '', questions::text FROM completions ORDER BY 1"""
+    async with indexed.services.database.begin() as connection:
+        rows = (await connection.exec_driver_sql(statement)).all()
+    return visible_state(await indexed.points()), rows
+
+
+INDEXED = Shared(fill, emptied=("verifications", "runs", "sweeps"))
+
+
+@pytest.fixture
+async def stored(session_services):
+    return await INDEXED.of(session_services)
+
+
+@pytest.fixture
+def services(session_services, stored):
+    """Return services over the documents."""
+    return session_services
+
+
+@pytest.fixture
+async def emptied(session_services):
+    """Return services without a document."""
+    await empty(session_services)
+    return session_services
+
+
+@pytest.fixture
+async def indexed(services, stored, library, provider):
+    """Return the indexed collection; a test that does not repair it makes the next one index it again."""
     provider.reset()
-    return IndexedCollection(services, await library.collection())
+    indexed = IndexedCollection(services, await library.collection())
+    yield indexed
+    if await content(indexed) != stored:
+        Shared.stored = None
 
 
 async def forget_sweeps(services):
@@ -116,7 +158,7 @@ async def repair_and_compare(indexed, before, provider):
     await work(indexed.services)
     assert visible_state(await indexed.points()) == visible_state(before)
     assert provider.stats()["calls"] == 0
-    assert await indexed.verify() == ([], VerificationCounts(5, len(before), 0, 0, 0, 0))
+    assert await indexed.verify() == ([], VerificationCounts(DOCUMENTS, len(before), 0, 0, 0, 0))
     return findings
 
 
@@ -134,7 +176,7 @@ async def test_undamaged_index_has_no_findings(indexed):
     findings, verified = await indexed.verify()
 
     assert findings == []
-    assert (verified.documents, verified.points) == (5, len(await indexed.points()))
+    assert (verified.documents, verified.points) == (DOCUMENTS, len(await indexed.points()))
 
 
 @pytest.mark.parametrize("lost", ["chunk", "question", "document", "everything"])
@@ -222,7 +264,7 @@ async def test_random_damage_is_reported_and_repaired(indexed, provider, seed):
     draw = random.Random(seed)
     before = await indexed.points()
     expected = set()
-    for identity in draw.sample(sorted(before), 25):
+    for identity in draw.sample(sorted(before), 15):
         record = before[identity]
         match draw.choice(["lose", "hide", "age", "copy"]):
             case "lose":
@@ -263,7 +305,8 @@ async def test_unpaid_questions_are_reported_without_calls(indexed, provider):
     findings, verified = await indexed.verify(repair=True)
 
     assert verified.unrepaired == len(findings) == len(chunk_points(before))
-    assert Counter(d.state for d in await indexed.services.ledger.documents.page("default")) == {DocumentState.READY: 5}
+    documents = await indexed.services.ledger.documents.page("default")
+    assert [document.state for document in documents] == [DocumentState.READY] * DOCUMENTS
     assert provider.stats()["calls"] == 0
 
 
@@ -287,7 +330,7 @@ async def test_unfinished_documents_are_neither_reported_nor_changed(indexed, li
 async def test_concurrent_ingest_is_never_a_finding(indexed, library):
     async def ingest():
         for round_ in range(3):
-            for number in range(4):
+            for number in range(DOCUMENTS):
                 await library.add(text(f"{round_} {number}"), f"{number}.md")
             await library.add(text(f"new {round_}"), f"new-{round_}.md")
             await work(indexed.services)
@@ -319,7 +362,7 @@ async def test_document_edited_during_verification_is_skipped(indexed, library, 
     findings, _ = await indexed.verify(repair=True)
 
     assert edited[0].id not in {finding.document_id for finding in findings}
-    assert len({finding.document_id for finding in findings}) == 4
+    assert len({finding.document_id for finding in findings}) == DOCUMENTS - 1
 
 
 async def test_points_awaiting_sweep_are_not_findings(indexed, library):
@@ -336,7 +379,8 @@ async def test_points_awaiting_sweep_are_not_findings(indexed, library):
     assert (await indexed.verify())[0] == []
 
 
-async def test_missing_text_points_of_dead_chunks_are_accepted(services, library, provider):
+async def test_missing_text_points_of_dead_chunks_are_accepted(emptied, provider):
+    services, library = emptied, Library(emptied)
     provider.script(malformed_containing="lighthouse")
     await library.add("The lighthouse keeper lives alone on the northern cliff all year.", "a.md")
     await work(services)
@@ -359,7 +403,7 @@ async def test_verification_route_returns_object_or_event_stream(indexed, settin
         address = "/v1/collections/default/verify"
         summary = (await client.post(address, json={})).json()
         assert {finding["point_id"] for finding in summary.pop("findings")} == set(removed)
-        assert summary == {"documents": 5, "points": len(before) - 3} | NOTHING | {"missing": 3, "repaired": 0}
+        assert summary == {"documents": DOCUMENTS, "points": len(before) - 3} | NOTHING | {"missing": 3, "repaired": 0}
         assert wakes == ["runs"]
 
         accept = {"accept": "text/event-stream"}
@@ -385,11 +429,9 @@ async def test_findings_in_reply_are_limited(indexed, settings, monkeypatch, rep
     assert (len(summary["findings"]), summary["missing"]) == (2, len(before))
 
 
-@pytest.mark.usefixtures("runner")
-async def test_tenants_cannot_verify_each_others_collections(services, settings, library, provider):
-    async with calling(with_keys(settings), services) as client:
-        body = {"text": "The tide of the harbour.", "filename": "a.md", "collection": "mine"}
-        await client.post("/v1/documents", json=body, headers=as_tenant("alice"))
+async def test_tenants_cannot_verify_each_others_collections(emptied, settings, provider):
+    async with calling(with_keys(settings), emptied) as client, running(emptied):
+        (await client.put("/v1/collections/mine", json={}, headers=as_tenant("alice"))).raise_for_status()
         address = "/v1/collections/mine/verify"
 
         assert (await client.post(address, json={}, headers=as_tenant("alice"))).status_code == 200
@@ -419,10 +461,7 @@ async def test_interrupted_verification_resumes(indexed, monkeypatch):
 
 
 @pytest.mark.usefixtures("runner")
-async def test_verification_resumes_from_cursor_over_http(services, settings, library, provider, monkeypatch):
-    for number in range(3):
-        await library.add(text(number), f"{number}.md")
-    await work(services)
+async def test_verification_resumes_from_cursor_over_http(indexed, settings, monkeypatch):
     address, accept = "/v1/collections/default/verify", {"accept": "text/event-stream"}
     shown, page = asyncio.Event(), Audit.page
 
@@ -431,7 +470,7 @@ async def test_verification_resumes_from_cursor_over_http(services, settings, li
         return await page(*arguments, **named)
 
     monkeypatch.setattr(Audit, "page", later)
-    async with serving(settings, services) as client:
+    async with serving(settings, indexed.services) as client:
         whole = []
         async with client.stream("POST", address, json={}, headers=accept) as response:
             async for name, data in events_of(response):
@@ -495,7 +534,7 @@ async def lose_leases(services):
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("repair", [False, True])
 async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, monkeypatch, repair, after):
-    for name, size in (("_POINTS", 30), ("_CHUNKS", 2), ("_DOCUMENTS", 3)):
+    for name, size in (("_POINTS", 10), ("_CHUNKS", 2), ("_DOCUMENTS", 2)):
         monkeypatch.setattr(f"shared.maintenance.verification.{name}", size)
     before, services = await indexed.points(), indexed.services
     whole = sorted(before)
@@ -611,7 +650,7 @@ async def test_verification_continues_without_client_and_api(indexed, settings, 
     assert stopped.json()["detail"].startswith("This server stops. The run continues")
     async with serving(settings, indexed.services) as client, running(indexed.services):
         await eventually(lambda: _state_is(client, "done"))
-        assert (await client.get(ADDRESS)).json()["documents"] == 5
+        assert (await client.get(ADDRESS)).json()["documents"] == DOCUMENTS
     assert await _rows(indexed.services) == 1
 
 
@@ -656,7 +695,7 @@ async def test_verification_survives_outage_of_qdrant(indexed, settings, provide
     monkeypatch.setattr(indexed.services.index, "scroll_points", scroll)
     async with calling(settings, indexed.services) as client, running(indexed.services):
         reply = await client.post(ADDRESS, json={})
-    assert (reply.status_code, reply.json()["documents"]) == (200, 5)
+    assert (reply.status_code, reply.json()["documents"]) == (200, DOCUMENTS)
     assert next(failures, None) is None
 
 
