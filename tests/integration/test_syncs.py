@@ -1,6 +1,8 @@
 """Syncs bring the documents of a source up to date, and delete only documents that two complete listings lacked."""
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
@@ -9,10 +11,12 @@ from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, N
 from shared.domain.jobs import JobState, PauseReason
 from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceChanges
+from shared.maintenance.syncing.merge import PartLimits
+from shared.maintenance.syncing.merge import shown as shown_key
 from shared.maintenance.syncing.quota import UploadLimits
 from tests.support.api import work
 from tests.support.planted import guards
-from tests.support.sources import Corpus, SyncedCorpus, make_older
+from tests.support.sources import LIMITS, Corpus, SyncedCorpus, make_older
 from tests.support.waiting import eventually
 
 
@@ -35,7 +39,6 @@ async def execute(services, statement, **parameters):
 
 
 async def job_of(services, sync):
-    await work(services)
     await services.ledger.jobs.settle()
     return await services.ledger.jobs.get("default", sync.id)
 
@@ -51,18 +54,19 @@ async def test_new_entries_become_documents(services, synced, corpus):
     assert sync.phase == RunPhase.DONE, sync.error
     assert (sync.counts.seen, sync.counts.created) == (2, 2)
     assert await synced.documents() == {"a.txt", "b/c.txt"}
+    await work(services)
     assert (await job_of(services, sync)).state == JobState.DONE
 
 
 async def test_unchanged_entries_write_no_row(services, synced, corpus):
-    corpus.put(*map(str, range(10)))
+    corpus.put(*map(str, range(5)))
     await synced.sync()
     written = (await execute(services, "SELECT key, xmin::text FROM source_items ORDER BY key")).all()
     corpus.fetched.clear()
 
     sync = await synced.sync()
 
-    assert sync.counts.unchanged == sync.counts.seen == 10
+    assert sync.counts.unchanged == sync.counts.seen == 5
     assert (await execute(services, "SELECT key, xmin::text FROM source_items ORDER BY key")).all() == written
     assert corpus.fetched == []
 
@@ -116,30 +120,32 @@ async def test_listing_out_of_order_fails_and_deletes_nothing(synced, corpus):
     assert sync.error == "The listing of the source is not in order: 'b' follows 'c'. Nothing was deleted."
 
 
-@pytest.mark.parametrize(
-    ("key", "reason"),
-    [
-        ("nul\0", "Its key contains the character NUL."),
-        ("surrogate\ud800", "Its key is not valid UTF-8."),
-        ("ü" * 600, "Its key has not 1 to 1,024 bytes."),
-        ("denied", "It is locked."),
-        ("empty", "It is empty."),
-        ("large", "It has 20,000 bytes; a document has at most 10,000."),
-        ("broken", "It is damaged."),
-        ("huge", "It is huge."),
-    ],
-)
-async def test_refused_entry_is_listed_and_others_continue(services, synced, corpus, key, reason):
-    corpus.put("a", key, "z", text="The harbour opens at six.")
+REFUSED = {
+    "nul\0": "Its key contains the character NUL.",
+    "surrogate\ud800": "Its key is not valid UTF-8.",
+    "ü" * 600: "Its key has not 1 to 1,024 bytes.",
+    "denied": "It is locked.",
+    "empty": "It is empty.",
+    "large": "It has 20,000 bytes; a document has at most 10,000.",
+    "broken": "It is damaged.",
+    "huge": "It is huge.",
+}
+
+
+async def test_refused_entries_are_listed_and_others_continue(services, synced, corpus):
+    corpus.put("a", *REFUSED, "z", text="The harbour opens at six.")
     corpus.refused["denied"] = "It is locked."
     corpus.failing = {"broken": Unreadable("It is damaged."), "huge": TooLarge("It is huge.")}
-    corpus.texts |= {each: content for each, content in {"empty": "", "large": "x" * 20_000}.items() if each == key}
+    corpus.texts |= {"empty": "", "large": "x" * 20_000}
 
     sync = await synced.sync()
 
-    assert [entry.reason for entry in sync.refused] == [reason]
-    assert (sync.counts.refused, sync.counts.created) == (1, 2)
+    assert {entry.key: entry.reason for entry in sync.refused} == {
+        shown_key(key): reason for key, reason in REFUSED.items()
+    }
+    assert (sync.counts.refused, sync.counts.created) == (len(REFUSED), 2)
     assert await synced.documents() == {"a", "z"}
+    await work(services)
     assert (await job_of(services, sync)).state == JobState.DONE_WITH_ERRORS
 
 
@@ -148,7 +154,7 @@ async def test_refused_entry_keeps_its_document(services, synced, corpus):
     await synced.sync()
     corpus.put("a", text="Changed.")
     corpus.failing["a"] = Unreadable("It is damaged.")
-    for _ in range(3):
+    for _ in range(2):
         assert (await synced.sync()).counts.refused == 1
         await make_older(services)
 
@@ -176,9 +182,13 @@ async def test_failing_source_is_retried(synced, corpus):
     assert sync.counts.created == sync.counts.seen == 10
 
 
+WITHOUT_RETRIES = replace(LIMITS, timeout=timedelta(0))
+
+
 async def test_failed_listing_fails_job_and_next_sync_starts(services, synced, corpus):
-    corpus.put(*map(str, range(10)))
+    corpus.put("a")
     corpus.fails_after = 0
+    synced.limits = WITHOUT_RETRIES
 
     failed = await synced.sync()
 
@@ -186,13 +196,14 @@ async def test_failed_listing_fails_job_and_next_sync_starts(services, synced, c
     job = await job_of(services, failed)
     assert (job.state, job.error) == (JobState.FAILED, "the corpus does not answer")
     corpus.restore()
-    assert (await synced.sync()).counts.created == 10
+    assert (await synced.sync()).counts.created == 1
     assert corpus.closed == 2
 
 
 async def test_sync_starts_while_earlier_documents_are_processed(services, synced, corpus):
     corpus.put("a")
     corpus.fails_after = 1
+    synced.limits = WITHOUT_RETRIES
     failed = await synced.sync()
     assert failed.phase == RunPhase.FAILED
     corpus.restore()
@@ -314,6 +325,7 @@ async def test_cancelled_job_stops_its_listing(services, synced, corpus):
     cancelled = await synced.work(sync)
 
     assert cancelled.phase == RunPhase.CANCELLED
+    await work(services)
     assert (await job_of(services, sync)).state == JobState.CANCELLED
     corpus.restore()
     assert (await synced.sync()).phase == RunPhase.DONE
@@ -387,8 +399,15 @@ async def test_entry_larger_than_a_day_is_refused(synced, corpus):
 # --- deletion ---
 
 
-async def lacking(services, synced, corpus, number, *, of=30):
-    """Sync a corpus, remove some entries, and sync twice with hours between; return the last sync."""
+IN_ONE_PART = replace(LIMITS, page=100, part=PartLimits())
+
+
+async def lacking(services, synced, corpus, number, *, of=12, limits=IN_ONE_PART):
+    """Sync a corpus, remove some entries, and sync twice with hours between; return the last sync.
+
+    Ten deletions, or a tenth, need no approval.
+    """
+    synced.limits = limits
     corpus.put(*(f"{n:03}" for n in range(of)))
     await synced.sync()
     await make_older(services)
@@ -399,12 +418,12 @@ async def lacking(services, synced, corpus, number, *, of=30):
 
 
 async def test_entry_lacking_in_two_listings_is_deleted(services, synced, corpus):
-    sync = await lacking(services, synced, corpus, 3)
+    sync = await lacking(services, synced, corpus, 3, limits=LIMITS)
 
     assert (sync.counts.missing, sync.counts.deleted, sync.counts.withheld) == (3, 3, 0)
-    assert len(await synced.documents()) == 27
+    assert len(await synced.documents()) == 9
     (items,) = (await execute(services, "SELECT count(*) FROM source_items")).one()
-    assert items == 27
+    assert items == 9
 
 
 async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus):
@@ -412,7 +431,7 @@ async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus)
     await synced.sync()
     await make_older(services)
     corpus.remove("a")
-    for _ in range(3):
+    for _ in range(2):
         assert (await synced.sync()).counts.deleted == 0
     assert await synced.documents() == {"a", "b"}
 
@@ -429,6 +448,7 @@ async def test_failed_listing_does_not_count_as_complete(services, synced, corpu
     await make_older(services)
     corpus.remove("a")
     corpus.fails_after = 6
+    synced.limits = WITHOUT_RETRIES
     failed = await synced.sync()
     assert (failed.phase, failed.counts.missing) == (RunPhase.FAILED, 1)
     await make_older(services)
@@ -489,7 +509,7 @@ async def test_many_deletions_wait_for_approval(services, synced, corpus):
     job = await job_of(services, sync)
     assert (job.state, job.pause_reason) == (JobState.PAUSED, PauseReason.APPROVAL)
     withheld = await services.ledger.syncs.withheld("default", "docs")
-    assert (withheld.job_id, withheld.deletions, withheld.items) == (sync.id, 11, 31)
+    assert (withheld.job_id, withheld.deletions, withheld.items) == (sync.id, 11, 13)
     assert list(withheld.keys) == [f"{n:03}" for n in range(11)]
 
 
@@ -498,6 +518,7 @@ async def test_documents_are_processed_while_deletions_wait(services, synced, co
     corpus.put("new")
     await make_older(services)
     sync = await synced.sync()
+    await work(services)
 
     job = await job_of(services, sync)
 
@@ -511,7 +532,7 @@ async def test_approved_deletions_are_carried_out(services, synced, corpus):
     done = await synced.work(again)
 
     assert (again.id, done.counts.deleted, done.counts.withheld) == (sync.id, 11, 0)
-    assert len(await synced.documents()) == 19
+    assert len(await synced.documents()) == 1
     assert (await job_of(services, sync)).state == JobState.DONE
     with pytest.raises(Conflict, match="No deletions of the source 'docs' wait for approval"):
         await services.ledger.syncs.approve("default", "docs", deletions=11)
@@ -541,7 +562,7 @@ async def test_resumed_job_ends_without_deletions(services, synced, corpus):
     await services.ledger.jobs.resume("default", sync.id)
 
     assert (await job_of(services, sync)).state == JobState.DONE
-    assert len(await synced.documents()) == 30
+    assert len(await synced.documents()) == 12
 
 
 async def test_next_sync_replaces_job_that_waits_for_approval(services, synced, corpus):
@@ -573,7 +594,7 @@ async def test_share_of_source_bounds_deletions(services, corpus):
     synced = SyncedCorpus(services, corpus)
     await synced.add(max_delete_share=0.5)
 
-    assert (await lacking(services, synced, corpus, 15)).counts.deleted == 15
+    assert (await lacking(services, synced, corpus, 11, of=22)).counts.deleted == 11
 
 
 async def test_deletion_in_slices_continues_after_lost_worker(services, synced, corpus, monkeypatch):
@@ -619,7 +640,7 @@ async def test_edited_document_stays_until_source_changes(services, synced, corp
 
 
 async def test_edited_document_is_deleted_with_its_entry(services, synced, corpus, library):
-    corpus.put(*(f"{n:03}" for n in range(30)))
+    corpus.put("000")
     await synced.sync()
     await library.add("Edited by a user.", "docs/000")
 
@@ -742,26 +763,23 @@ async def test_changed_options_of_filled_source_need_confirmation(services, sync
     assert (await sources.change("default", "docs", SourceChanges(schedule=""))).schedule is None
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
+async def test_invalid_source_is_rejected(subtests, services, library):
+    collection = await library.collection()
+
+    async def add(**values):
+        new = NewSource(**{"name": "docs", "kind": "folder", "uri": "/docs", **values})
+        await services.ledger.sources.add(collection, new)
+
+    for values, sentence in (
         ({"name": "A/b"}, "The name of a source has"),
         ({"uri": " "}, "The address of a source has"),
         ({"max_delete_share": 2.0}, "The share of deletions"),
         ({"schedule": "often"}, "is not a cron expression"),
         ({"schedule": "0 0 31 2 *"}, "Bad day-of-month"),
         ({"time_zone": "Mars/Base"}, "There is no time zone 'Mars/Base'"),
-    ],
-)
-async def test_invalid_source_is_rejected(services, library, values, sentence):
-    collection = await library.collection()
-
-    async def add():
-        new = NewSource(**{"name": "docs", "kind": "folder", "uri": "/docs", **values})
-        await services.ledger.sources.add(collection, new)
-
-    with pytest.raises(InvalidInput, match=sentence):
-        await add()
+    ):
+        with subtests.test(sentence), pytest.raises(InvalidInput, match=sentence):
+            await add(**values)
 
 
 async def test_second_source_of_a_name_conflicts(services, synced):

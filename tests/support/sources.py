@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 # Small pages and parts, so that few entries reach each boundary.
 LIMITS = SyncLimits(
-    max_bytes=10_000, timeout=timedelta(seconds=0.5), pause=timedelta(seconds=0.2), page=4, part=PartLimits(fetched=3)
+    max_bytes=10_000, timeout=timedelta(seconds=0.5), pause=timedelta(seconds=0.05), page=4, part=PartLimits(fetched=3)
 )
 
 
@@ -156,7 +156,7 @@ class SyncedCorpus:
     async def work(self, sync: SyncState) -> SyncState:
         """Do the run of a sync."""
         async with self.running() as runner:
-            await eventually(lambda: runner.claimed == 0)
+            await eventually(lambda: runner.claimed == 0, poll_seconds=0.002)
         return await self.services.ledger.syncs.get(self.tenant, sync.id)
 
     @asynccontextmanager
