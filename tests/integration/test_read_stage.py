@@ -37,7 +37,7 @@ from tests.support.waiting import eventually
 from workers.scheduler import NO_READER, explain_waiting_pages
 
 HARBOUR, MARKET = "The harbour opens at six.", "The market closes at noon."
-EVERYTHING = ("parse", "read", "parse", "index", "generate", "index")
+EVERYTHING = ("parse", "read", "parse", "index")  # of documents with their own questions
 
 
 @pytest.fixture
@@ -56,8 +56,9 @@ async def run(services, statement, **parameters):
         return [tuple(row) for row in result] if result.returns_rows else []
 
 
-async def submitted(services, *pages, tenant="default", name="scan.pdf", **options):
-    return await Library(services, tenant).add(scan(*pages), name, **options)
+async def submitted(services, *pages, tenant="default", name="scan.pdf", questions=(), **options):
+    """Submit a scan, whose chunks get no generated questions unless `questions` is None."""
+    return await Library(services, tenant).add(scan(*pages), name, questions=questions, **options)
 
 
 async def shown(services, document, tenant="default"):
@@ -92,7 +93,7 @@ def outcome(page, words="A word."):
 
 
 async def test_scan_is_searchable_by_texts_of_pages(scanned, reader):
-    document = await submitted(scanned, HARBOUR, MARKET)
+    document = await submitted(scanned, HARBOUR, MARKET, questions=None)
     await work(scanned, "parse")
     waiting = await shown(scanned, document)
     await work(scanned, "read", "parse", "index", "generate", "index")
@@ -119,8 +120,8 @@ async def test_blank_page_is_read_and_not_dead(scanned):
     means="a model asks questions about misread words",
 )
 async def test_uncertain_text_asks_no_questions(scanned, provider):
-    document = await submitted(scanned, HARBOUR, f"{MARKET} {FAINT}")
-    await work(scanned, *EVERYTHING)
+    document = await submitted(scanned, HARBOUR, f"{MARKET} {FAINT}", questions=None)
+    await work(scanned, *EVERYTHING, "generate", "index")
 
     assert (await shown(scanned, document)).state is DocumentState.READY
     assert await texts_of(scanned, document) == [HARBOUR, f"{MARKET} {FAINT}"]
@@ -128,8 +129,8 @@ async def test_uncertain_text_asks_no_questions(scanned, provider):
 
 
 async def test_document_without_scans_has_no_pages(scanned):
-    document = await Library(scanned).add(HARBOUR)
-    await work(scanned, "parse", "index", "generate", "index")
+    document = await Library(scanned).add(HARBOUR, questions=())
+    await work(scanned, "parse", "index")
 
     assert (await shown(scanned, document)).progress.pages == 0
     assert await run(scanned, "SELECT 1 FROM pages") == []
@@ -214,7 +215,7 @@ async def test_transient_failure_is_repeated(scanned, reader):
     reader.before = fail_once
     await work(scanned, "read")
     await run(scanned, "UPDATE pages SET due_at = now()")
-    await work(scanned, "read", "parse", "index", "generate", "index")
+    await work(scanned, "read", "parse", "index")
 
     assert (await shown(scanned, document)).state is DocumentState.READY
     assert reader.reads.total() == 2
@@ -237,7 +238,7 @@ async def test_missing_language_data_fails_the_document(scanned):
 
 async def test_picture_is_read_by_the_engine(services, provider):
     """The one test with the real engine: its wiring, not its quality."""
-    new = await Library(services).new("", "notice.png")
+    new = await Library(services).new("", "notice.png", questions=())
     upload = await services.uploads.store_bytes(picture("The harbour opens", "at six."), max_bytes=1_000_000)
     new = replace(new, upload=upload.name, filename="notice.png", media_type="image/png", content_hash=upload.sha256)
     document = (await services.ledger.documents.submit(new)).document
@@ -254,7 +255,7 @@ async def test_reindex_reads_no_page(scanned, reader):
     document = await submitted(scanned, HARBOUR, MARKET)
     await work(scanned, *EVERYTHING)
     await scanned.ledger.documents.reindex(await Library(scanned).collection())
-    await work(scanned, "parse", "parse", "index", "generate", "index")
+    await work(scanned, "parse", "parse", "index")
 
     again = await shown(scanned, document)
     assert (again.version, again.state, again.progress.pages_read) == (2, DocumentState.READY, 2)
@@ -265,7 +266,7 @@ async def test_build_finds_texts_of_pages(scanned, reader):
     await submitted(scanned, HARBOUR, MARKET)
     await work(scanned, *EVERYTHING)
     await filled(scanned, chunk_max_chars=500)
-    await work(scanned, "parse", "parse", "index", "generate", "index")
+    await work(scanned, "parse", "parse", "index")
 
     rows = "SELECT d.state, count(*) FROM documents d JOIN pages p ON p.document_id = d.id GROUP BY d.id, d.state"
     assert await run(scanned, rows) == [("ready", 2), ("ready", 2)]
@@ -276,7 +277,7 @@ async def test_same_file_under_other_name_reads_nothing(scanned, reader):
     await submitted(scanned, HARBOUR, name="a.pdf")
     await work(scanned, *EVERYTHING)
     again = await submitted(scanned, HARBOUR, name="b.pdf")
-    await work(scanned, "parse", "parse", "index", "generate", "index")
+    await work(scanned, "parse", "parse", "index")
 
     assert (await shown(scanned, again)).state is DocumentState.READY
     assert reader.reads.total() == 1
@@ -304,7 +305,7 @@ async def test_text_that_appears_after_parsing_is_found(scanned, reader):
     document = await pages_due(scanned, "default", HARBOUR)
     insert = "INSERT INTO page_texts (key, tenant, text, words, confidence) SELECT key, tenant, :text, 5, 90 FROM pages"
     await run(scanned, insert, text=MARKET)
-    await work(scanned, "read", "parse", "index", "generate", "index")
+    await work(scanned, "read", "parse", "index")
 
     assert await texts_of(scanned, document) == [MARKET]
     assert reader.reads.total() == 0
@@ -471,7 +472,7 @@ async def test_page_that_kills_workers_is_suspected_then_dead(scanned):
         (suspect,) = await pages.claim(1, suspects=True)
         assert suspect.number == 2
         await end_leases(scanned)
-    await work(scanned, "read", "parse", "index", "generate", "index")
+    await work(scanned, "read", "parse", "index")
 
     degraded = await shown(scanned, document)
     assert (degraded.state, degraded.progress.pages_unread) == (DocumentState.DEGRADED, 1)
@@ -516,11 +517,11 @@ async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
 
 async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):
     """A drain is stopped while it reads: finished pages stay read, and the others are claimed by the next drain."""
-    document = await pages_due(scanned, "default", *numbered(40))
+    document = await pages_due(scanned, "default", *numbered(24))
     stopping = asyncio.Event()
 
     async def slow(_):
-        if reader.reads.total() > 20:
+        if reader.reads.total() > 8:
             stopping.set()
             await asyncio.Event().wait()
 
@@ -528,10 +529,10 @@ async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(minutes=1), grace=timedelta(milliseconds=50))
     await Drain(read_stage(scanned.reader), limits, stopping).run()
     reader.before = lambda _: None
-    await work(scanned, "read", "parse", "index", "generate", "index")
+    await work(scanned, "read", "parse", "index")
 
     assert (await shown(scanned, document)).state is DocumentState.READY
-    assert reader.reads.total() <= 40 + scanned.reader.slots
+    assert reader.reads.total() <= 24 + scanned.reader.slots
 
 
 # OCR is turned off, or data is removed, while pages wait
@@ -541,7 +542,7 @@ async def test_texts_are_used_after_ocr_is_off(scanned):
     document = await submitted(scanned, HARBOUR, SMEARED)
     await work(scanned, "parse", "read")
     without = replace(scanned, parser=replace(scanned.parser, ocr=None))
-    await work(without, "parse", "index", "generate", "index")
+    await work(without, "parse", "index")
 
     degraded = await shown(scanned, document)
     assert (degraded.state, degraded.progress.pages_unread) == (DocumentState.DEGRADED, 1)
@@ -587,7 +588,7 @@ async def test_pages_of_missing_languages_wait_for_others(scanned):
     waiting = await shown(scanned, document)
     assert (waiting.state, waiting.progress.pages_unread) == (DocumentState.READING, 0)
     assert "a read worker with the data of their languages" in waiting.error
-    await work(scanned, "read", "parse", "index", "generate", "index")
+    await work(scanned, "read", "parse", "index")
     ready = await shown(scanned, document)
     assert (ready.state, ready.progress.pages_read, ready.error) == (DocumentState.READY, 2, None)
 

@@ -168,13 +168,14 @@ async def test_scheduler_stops_when_another_is_elected(services, elections):
 
 
 async def test_concurrent_cleanup_keeps_index_consistent(services, library, provider):
-    documents = [await library.add(f"A text about harbour number {number}.", f"{number}.md") for number in range(8)]
-    await work(services)
+    text = "A text about harbour number {}."
+    documents = [await library.add(text.format(number), f"{number}.md", questions=["Where?"]) for number in range(8)]
+    await work(services, "parse", "index")
     for number in range(3):
-        await library.add(f"Other words about harbour number {number}.", f"{number}.md")
+        await library.add(f"Other words about harbour number {number}.", f"{number}.md", questions=["Where?"])
     for document in documents[5:]:
         await services.ledger.documents.delete("default", document.id)
-    await work(services)
+    await work(services, "parse", "index")
 
     await asyncio.gather(*(services.cleaner.clean() for _ in range(4)))
     await services.cleaner.clean()
@@ -186,9 +187,9 @@ async def test_concurrent_cleanup_keeps_index_consistent(services, library, prov
 async def test_work_rejected_by_qdrant_is_queued_last(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     other = Library(services, "other")
-    refused = [await library.add(f"Refused text {number}.") for number in range(4)]
-    (good,) = [await other.add("A good text.")]
-    await work(services)
+    refused = [await library.add(f"Refused text {number}.", questions=[]) for number in range(4)]
+    good = await other.add("A good text.", questions=[])
+    await work(services, "parse", "index")
     collection = await library.collection()
     await run(services, f"UPDATE collections SET index_name = 'no/such/path' WHERE id = '{collection.id}'")
     for document in refused:
@@ -206,7 +207,7 @@ async def test_sweeps_rejected_by_qdrant_are_queued_last(services, library, prov
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     other = Library(services, "other")
     await other.add("A good text.", "a.md", questions=["Which?"])
-    await work(services)
+    await work(services, "parse", "index")
     await Library(services, "failing").collection()
     await run(services, "UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'failing'")
     await run(
@@ -231,9 +232,9 @@ async def test_sweeps_rejected_by_qdrant_are_queued_last(services, library, prov
 
 async def test_full_step_reports_more_work(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
-    for number in range(3):
-        document = await library.add(f"Text number {number}.")
-        await work(services)
+    documents = [await library.add(f"Text number {number}.", questions=[]) for number in range(3)]
+    await work(services, "parse", "index")
+    for document in documents:
         await services.ledger.documents.delete("default", document.id)
     await services.cleaner.purge_versions()
 
@@ -261,8 +262,8 @@ async def test_running_documents_are_checked_in_slices(services, library, monkey
 
 async def retract_question(services, library):
     """Index a document and retract its accepted question; the question's points are not removed yet."""
-    await library.add("Everybody has thirty days of leave a year.", "l.md")
-    await work(services)
+    await library.add("Everybody has thirty days of leave a year.", "l.md", questions=[])
+    await work(services, "parse", "index")
     await run(
         services,
         """INSERT INTO accepted_questions (id, tenant, collection_id, document_id, chunk_id, question, state)

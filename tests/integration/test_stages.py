@@ -21,7 +21,7 @@ from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point
 from tests.conftest import Library
 from tests.support.api import work
-from tests.support.provider import Script, ScriptedEndpoints
+from tests.support.provider import DIMENSIONS, Script, ScriptedEndpoints
 from tests.support.qdrant import qdrant_client
 
 HARBOUR = "The harbour opens at seven in the morning for all ships."
@@ -29,6 +29,10 @@ TWO_SECTIONS = "\n\n".join(
     f"# {name}\n\n" + " ".join(f"{name}{number} is about {name} number {number}." for number in range(20))
     for name in ("alpha", "beta")
 )
+
+
+# A document with its own questions needs no generation.
+OWN_QUESTIONS = ["What is about alpha number?", "When does the harbour open?"]
 
 
 async def points(services, library, **payload):
@@ -121,9 +125,9 @@ async def test_edit_pays_only_changed_chunk_and_replaces_it(services, library, p
 
 async def edit_of_dead_worker(services, library):
     """Return the chunk of a document's edit that is in Qdrant, but whose worker died before settling."""
-    await library.add(HARBOUR, "a.md")
-    await work(services)
-    await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
+    await library.add(HARBOUR, "a.md", questions=OWN_QUESTIONS)
+    await work(services, "parse", "index")
+    await library.add("The harbour opens at nine in the morning for all boats.", "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse")
     (chunk,) = await services.ledger.work.claim_to_index(10)
     await index_batch(services.indexer, [chunk])
@@ -142,10 +146,10 @@ async def test_query_sees_old_version_until_new_is_complete(services, library, p
 
 
 async def test_chunk_in_two_versions_returns_newest_once(services, library, provider):
-    await library.add(TWO_SECTIONS, "a.md", metadata={"edition": 1})
-    await work(services)
-    await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2})
-    await work(services, "parse", "generate")
+    await library.add(TWO_SECTIONS, "a.md", metadata={"edition": 1}, questions=OWN_QUESTIONS)
+    await work(services, "parse", "index")
+    await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2}, questions=OWN_QUESTIONS)
+    await work(services, "parse")
     await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     collection = await library.collection()
     stored = await points(services, library)
@@ -161,14 +165,14 @@ async def test_chunk_in_two_versions_returns_newest_once(services, library, prov
 
 
 async def test_chunk_replaced_during_read_is_not_lost(services, library, provider, monkeypatch):
-    await library.add(TWO_SECTIONS, "a.md")
-    await work(services)
+    await library.add(TWO_SECTIONS, "a.md", questions=[])
+    await work(services, "parse", "index")
     collection = await library.collection()
     read = services.index.chunk_payloads
 
     async def late(*arguments):
         await services.ledger.documents.reindex(collection)
-        await work(services)
+        await work(services, "parse", "index")
         return await read(*arguments)
 
     monkeypatch.setattr(services.index, "chunk_payloads", late)
@@ -179,8 +183,8 @@ async def test_chunk_replaced_during_read_is_not_lost(services, library, provide
 
 
 async def test_query_sends_two_requests_and_reads_by_id(services, library, provider, monkeypatch):
-    await library.add(TWO_SECTIONS, "a.md")
-    await work(services)
+    await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
+    await work(services, "parse", "index")
     collection, stored = await library.collection(), await points(services, library)
     query = Query(next(payload["question"] for payload in stored.values() if "question" in payload))
     assert (await services.retriever.retrieve(collection, query)).chunks  # now the collection's size is cached
@@ -204,10 +208,10 @@ async def test_query_sends_two_requests_and_reads_by_id(services, library, provi
 
 
 async def test_concurrent_queries_are_embedded_in_one_request(services, library, provider):
-    await library.add(TWO_SECTIONS, "a.md")
-    await work(services)
+    await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
+    await work(services, "parse", "index")
     collection = await library.collection()
-    questions = [Query(f"What is about {name} number {number}?") for name in ("alpha", "beta") for number in range(8)]
+    questions = [Query(f"What is about {name} number {number}?") for name in ("alpha", "beta") for number in range(4)]
     alone = [(await services.retriever.retrieve(collection, question)).chunks for question in questions]
     services.retriever._vectors._remembered.clear()
     provider.reset()
@@ -216,7 +220,7 @@ async def test_concurrent_queries_are_embedded_in_one_request(services, library,
 
     assert [retrieval.chunks for retrieval in together] == alone
     stats = provider.stats()
-    assert (stats["embedded_inputs"], stats["embeddings"]) == (16, 1)
+    assert (stats["embedded_inputs"], stats["embeddings"]) == (8, 1)
 
 
 async def test_hidden_chunk_is_not_readable_by_id(services, library, provider):
@@ -232,11 +236,11 @@ async def test_hidden_chunk_is_not_readable_by_id(services, library, provider):
 
 
 async def test_late_writer_of_old_version_restores_nothing(services, library, provider):
-    await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "index", "generate")
+    await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
+    await work(services, "parse")
     slow = await services.ledger.work.claim_to_index(10)
-    await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
-    await work(services)
+    await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md", questions=OWN_QUESTIONS)
+    await work(services, "parse", "index")
     after = await points(services, library)
 
     outcomes = await index_batch(services.indexer, slow)
@@ -247,8 +251,8 @@ async def test_late_writer_of_old_version_restores_nothing(services, library, pr
 
 
 async def test_late_writer_hides_no_visible_points(services, library, provider):
-    await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "index", "generate")
+    await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
+    await work(services, "parse")
     slow = await services.ledger.work.claim_to_index(10)
     await services.ledger.work.release("chunks", [chunk.lease for chunk in slow])
     await work(services, "index")
@@ -263,13 +267,11 @@ async def test_late_writer_hides_no_visible_points(services, library, provider):
 
 async def test_collection_rejected_by_qdrant_does_not_block_others(services, library, provider):
     other = Library(services, "other")
-    documents = [
-        await library_.add("The harbour opens at seven in the morning.", "a.md") for library_ in (library, other)
-    ]
-    await work(services)
+    documents = [await library_.add(HARBOUR, "a.md", questions=OWN_QUESTIONS) for library_ in (library, other)]
+    await work(services, "parse", "index")
     for library_ in (library, other):
-        await library_.add("The harbour opens at nine in the morning.", "a.md", questions=["When does it open?"])
-    deleted = await other.add("This one is deleted.")
+        await library_.add("The harbour opens at nine in the morning.", "a.md", questions=OWN_QUESTIONS)
+    deleted = await other.add("This one is deleted.", questions=[])
     await work(services, "parse")
     chunks = await services.ledger.work.claim_to_index(10)
     outcomes = [await index_batch(services.indexer, [chunk]) for chunk in chunks]
@@ -304,14 +306,13 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
 
 
 async def test_upsert_does_not_replace_point_of_later_claim(services, library):
-    await services.index.ensure_collection("fencing", 3)
-    identity = str(uuid4())
-    vector = {"dense": np.array([1, 0, 0], dtype=np.float32)}
+    name, identity = (await library.collection()).index_name, str(uuid4())
+    vector = {"dense": np.eye(1, DIMENSIONS, dtype=np.float32)[0]}
 
     async def written(token):
         payload = {"version": 2, "token": token, "tenant": "t"}
-        await services.index.upsert("fencing", [Point(identity, vector, payload)])
-        (stored,) = await qdrant_client(services).retrieve("fencing", [identity])
+        await services.index.upsert(name, [Point(identity, vector, payload)])
+        (stored,) = await qdrant_client(services).retrieve(name, [identity])
         return stored.payload["token"]
 
     assert await written(5) == 5
@@ -321,9 +322,9 @@ async def test_upsert_does_not_replace_point_of_later_claim(services, library):
 
 
 async def test_points_and_upload_of_deleted_document_are_deleted(services, library, provider):
-    document = await library.add(TWO_SECTIONS)
-    await library.add("Something else that stays where it is.", "b.md")
-    await work(services)
+    document = await library.add(TWO_SECTIONS, questions=OWN_QUESTIONS)
+    await library.add("Something else that stays where it is.", "b.md", questions=[])
+    await work(services, "parse", "index")
     await services.ledger.documents.delete("default", document.id)
     await services.cleaner.clean()  # like the scheduler does later
 
@@ -402,8 +403,8 @@ async def test_document_that_kills_workers_becomes_dead_letter(services, library
 
 
 async def test_search_never_crosses_tenants(services, library, provider):
-    await library.add("The secret of the first tenant is a blue key.")
-    await work(services)
+    await library.add("The secret of the first tenant is a blue key.", questions=[])
+    await work(services, "parse", "index")
     mine = await library.collection()
     foreign = type(mine)(
         mine.id, "other", mine.name, mine.options, mine.embedding_model, mine.index_name, mine.created_at

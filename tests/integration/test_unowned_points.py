@@ -22,8 +22,9 @@ async def location(services, provider):
         The location of bob's points, in the same Qdrant collection.
     """
     for tenant in ("alice", "bob"):
-        await Library(services, tenant).add("# Harbour\n\nThe harbour opens at six.", "a.md")
-    await work(services)
+        library = Library(services, tenant)
+        await library.add("# Harbour\n\nThe harbour opens at six.", "a.md", questions=["When does the harbour open?"])
+    await work(services, "parse", "index")
     await run(services, "DELETE FROM collections WHERE tenant = 'alice'")
     return (await services.ledger.collections.get("bob", "default")).location
 

@@ -40,8 +40,10 @@ from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
-LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
-EMPTY = {"content_base64": base64.b64encode(b"%PDF-1.4\nrubbish").decode(), "filename": "empty.pdf"}
+# A transaction that waits for a lock looks for a deadlock after one second by default.
+FIND_DEADLOCKS_SOON = text("SET LOCAL deadlock_timeout = '20ms'")
+LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md", "questions": []}
+EMPTY = {"content_base64": base64.b64encode(b" \n").decode(), "filename": "empty.txt"}
 
 
 @dataclass
@@ -157,7 +159,7 @@ class RaisingSender(Sender):
 async def test_failing_message_does_not_delay_other_messages(open_client, services, receiver):
     hooks = [await make(open_client, f"{receiver.url}?{name}", events=["document.ready"]) for name in ("odd", "even")]
     await open_client.post("/v1/documents", json=LEAVE)
-    await work(services)
+    await work(services, "parse", "index")
     await services.ledger.work.find_ended()
     sender = RaisingSender(private=True, timeout=timedelta(seconds=5))
 
@@ -175,7 +177,7 @@ async def test_finished_document_sends_signed_message(open_client, services, del
     taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
     await open_client.post("/v1/documents", json=EMPTY)
     assert not await deliverer.deliver()
-    await work(services)
+    await work(services, "parse", "index")
     await services.ledger.work.find_ended()
     await open_client.delete(f"/v1/documents/{taken['id']}")
 
@@ -194,10 +196,10 @@ async def test_finished_document_sends_signed_message(open_client, services, del
             assert headers["content-type"] == "application/json"
     assert sorted(received_events[hook["secret"]]) == [
         ("document.deleted", "leave.md"),
-        ("document.failed", "empty.pdf"),
+        ("document.failed", "empty.txt"),
         ("document.ready", "leave.md"),
     ]
-    assert received_events[failures["secret"]] == [("document.failed", "empty.pdf")]
+    assert received_events[failures["secret"]] == [("document.failed", "empty.txt")]
     deliveries = await delivered_to(open_client, hook)
     assert {(d["state"], d["status"], d["attempts"]) for d in deliveries} == {("delivered", 204, 1)}
     assert {headers["webhook-id"] for headers, _ in receiver.received} >= {d["message_id"] for d in deliveries}
@@ -277,6 +279,7 @@ async def test_webhook_is_deleted_during_settlement(open_client, services, deliv
     statement = "UPDATE {} SET created_at = created_at"
 
     async with services.database.engine.connect() as settling:
+        await settling.execute(FIND_DEADLOCKS_SOON)
         await settling.execute(text(statement.format("webhook_deliveries")))
         deleting = asyncio.create_task(services.ledger.webhooks.delete("default", UUID(hook["id"])))
         await eventually(partial(is_waiting, services))
@@ -296,6 +299,7 @@ async def test_result_is_recorded_despite_deadlock(open_client, services, delive
     statement = "UPDATE {} SET created_at = created_at"
 
     async with services.database.engine.connect() as other:
+        await other.execute(FIND_DEADLOCKS_SOON)
         await other.execute(text(statement.format("webhooks")))
         settling = asyncio.create_task(hooks.settle(due.delivery, DeliveryAttempt(error="refused")))
         await eventually(partial(is_waiting, services))
@@ -314,7 +318,7 @@ async def is_waiting(services):
 
 async def test_webhook_is_disabled_after_410_or_long_failure(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
-    for name in ("a.pdf", "b.pdf"):
+    for name in ("a.txt", "b.txt"):
         await open_client.post("/v1/documents", json=EMPTY | {"filename": name})
     await work(services, "parse")
     receiver.status = 500
@@ -507,14 +511,14 @@ async def test_connection_uses_checked_address(services, deliverer, receiver, ce
 async def test_builds_and_erasures_send_messages_without_erased_names(open_client, services):
     hook = await make(open_client, "http://127.0.0.1:9/")
     taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
-    await work(services)
+    await work(services, "parse", "index")
     model = services.settings.embedding_model
     started = await services.ledger.builds.start(
         "default", "default", options=CollectionOptions(), embedding_model=model
     )
     while await services.ledger.builds.fill():
         pass
-    await work(services)
+    await work(services, "parse", "index")
     events = [(delivery["type"], delivery["data"]) for delivery in await delivered_to(open_client, hook)]
     assert [name for name, _ in events] == ["build.filled", "document.ready"]  # only of the live build
     assert events[0][1] == {"collection": "default", "build": started.number}
@@ -540,7 +544,7 @@ async def test_jobs_send_messages_when_paused_and_ended(open_client, services):
     await open_client.post("/v1/documents", json=LEAVE | {"job": job})
     for action in ("close", "pause", "resume"):
         assert (await open_client.post(f"/v1/jobs/{job}/{action}")).status_code == 200
-    await work(services)
+    await work(services, "parse", "index")
     await services.ledger.jobs.settle()
 
     ended, paused = [(each["type"], each["data"]) for each in await delivered_to(open_client, hook)]
