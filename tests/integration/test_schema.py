@@ -149,19 +149,27 @@ def test_long_locking_migration_is_detected(tmp_path, upgrade, found):
     )
 
 
-@pytest.fixture
-async def ledger(services):
-    """Yield a separate ledger with this code's schema."""
-    async with empty_database(services) as database:
+@pytest.fixture(scope="module")
+async def migrated(session_services):
+    """Yield the name of a database with this code's schema: a copy takes a third of the time of the migrations."""
+    async with empty_database(session_services) as database:
         await schema.migrate(database.engine)
+        await database.aclose()  # PostgreSQL copies no database that has connections
+        yield database.engine.url.database
+
+
+@pytest.fixture
+async def ledger(services, migrated):
+    """Yield a separate ledger with this code's schema."""
+    async with empty_database(services, migrated) as database:
         yield database
 
 
 @asynccontextmanager
-async def empty_database(services):
+async def empty_database(services, template="template1"):
     name, url = f"upgraded_{uuid4().hex}", services.settings.database_url.get_secret_value()
     connection = await asyncpg.connect(url)
-    await connection.execute(f"CREATE DATABASE {name}")
+    await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
     database = Database(f"{url.rpartition('/')[0]}/{name}", timeout=None)
     try:
         yield database

@@ -40,10 +40,15 @@ def allowed(settings, server):
     )
 
 
-@pytest.fixture
-async def worker(services, allowed):
+@pytest.fixture(scope="module")
+async def sandbox():
     async with ParsingSandbox() as sandbox:
-        yield ParseWorker(services, allowed, partial(web_of, allowed, sandbox, services.ledger.notes))
+        yield sandbox
+
+
+@pytest.fixture
+def worker(services, allowed, sandbox):
+    return ParseWorker(services, allowed, partial(web_of, allowed, sandbox, services.ledger.notes))
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ async def test_table_is_synced_with_its_secret(client, worker, settings, server)
 
 
 async def test_second_crawl_downloads_only_pages_without_tags(client, worker, allowed):
-    async with serving_site(Site(pages=10)) as site:
+    async with serving_site(Site(pages=4)) as site:
         allowed.source_roots["*"] = (site.url,)
         options = {"exclude": ["*calendar*", "*loop*", "*maybe*"]}
         assert await add(client, site.start, options=options) == "crawl"

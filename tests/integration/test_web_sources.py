@@ -36,7 +36,7 @@ async def extractor():
 
 @pytest.fixture
 async def site():
-    async with serving_site(Site(pages=20)) as site:
+    async with serving_site(Site(pages=10)) as site:
         yield site
 
 
@@ -150,9 +150,9 @@ async def test_large_crawl_lists_each_text_once(web, request):
 
 async def test_edited_page_changes_only_its_version(site, web):
     before, _ = await listed(whole(site, web))
-    edited = site.url + site.path(4)
+    edited = site.url + site.path(2)
     source = whole(site, web)
-    site.edited[site.path(4)] += 1
+    site.edited[site.path(2)] += 1
 
     async with closing(source):
         after = {entry.key: entry.version async for entry in source.entries() if not entry.refused}
@@ -161,7 +161,7 @@ async def test_edited_page_changes_only_its_version(site, web):
 
     assert len(set(after.items()) - set(before.items())) == 1
     assert site.number(key) == site.number(edited)
-    assert text_of(4, 1) in item.content.decode()
+    assert text_of(2, 1) in item.content.decode()
     assert item.version == after[key]
 
 
@@ -197,7 +197,7 @@ async def test_page_that_only_looks_existent_is_not_listed(site, web):
 
     assert "/docs/missing.html" in site.requests
     assert "/docs/missing.html" not in paths
-    assert "/docs/copy/12.html" in paths
+    assert "/docs/copy/6.html" in paths
 
 
 async def test_failing_page_keeps_pages_it_links_to(small, web):
@@ -275,7 +275,7 @@ async def test_robots_txt_that_changes_is_obeyed(site, web):
     paths = await paths_of(site, whole(site, web))
 
     assert not [path for path in site.requests if path.startswith("/docs/copy/")]
-    assert "/docs/p/11.html" in paths
+    assert "/docs/p/5.html" in paths
 
 
 @guards(
@@ -308,9 +308,9 @@ async def test_missing_robots_txt_allows_everything(small, web):
     means="a calendar is read without an end",
 )
 async def test_calendar_is_bounded(site, web):
-    paths = await paths_of(site, crawl(site, web, same_pattern=10, pages=5_000))
+    paths = await paths_of(site, crawl(site, web, same_pattern=5, pages=5_000))
 
-    assert len([path for path in paths if "calendar" in path]) == 10
+    assert len([path for path in paths if "calendar" in path]) == 5
 
 
 @guards(
@@ -429,10 +429,10 @@ async def test_unusable_start_fails_with_remedy(small, web):
     means="a server that is down is asked for every page",
 )
 async def test_server_that_fails_in_between_ends_the_run(small, web, memory):
-    add_pages(small, {"/docs/": [f"{number:02}" for number in range(30)]})
-    add_pages(small, {f"/docs/{number:02}": [] for number in range(30)})
+    add_pages(small, {"/docs/": [f"{number:02}" for number in range(20)]})
+    add_pages(small, {f"/docs/{number:02}": [] for number in range(20)})
     await listed(crawl(small, web))
-    small.failing.update(f"/docs/{number:02}" for number in range(5, 30))
+    small.failing.update(f"/docs/{number:02}" for number in range(3, 20))
     written = memory.written
     small.forget()
 
