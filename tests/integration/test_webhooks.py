@@ -40,8 +40,6 @@ from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
-# A transaction that waits for a lock looks for a deadlock after one second by default.
-FIND_DEADLOCKS_SOON = text("SET LOCAL deadlock_timeout = '20ms'")
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md", "questions": []}
 EMPTY = {"content_base64": base64.b64encode(b" \n").decode(), "filename": "empty.txt"}
 
@@ -279,7 +277,6 @@ async def test_webhook_is_deleted_during_settlement(open_client, services, deliv
     statement = "UPDATE {} SET created_at = created_at"
 
     async with services.database.engine.connect() as settling:
-        await settling.execute(FIND_DEADLOCKS_SOON)
         await settling.execute(text(statement.format("webhook_deliveries")))
         deleting = asyncio.create_task(services.ledger.webhooks.delete("default", UUID(hook["id"])))
         await eventually(partial(is_waiting, services))
@@ -299,7 +296,6 @@ async def test_result_is_recorded_despite_deadlock(open_client, services, delive
     statement = "UPDATE {} SET created_at = created_at"
 
     async with services.database.engine.connect() as other:
-        await other.execute(FIND_DEADLOCKS_SOON)
         await other.execute(text(statement.format("webhooks")))
         settling = asyncio.create_task(hooks.settle(due.delivery, DeliveryAttempt(error="refused")))
         await eventually(partial(is_waiting, services))
