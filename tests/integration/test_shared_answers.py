@@ -115,6 +115,8 @@ async def test_colleague_opens_answer_with_its_passages(services, settings, prov
     "shared/ledger/feedback/shared_answers.sql",
     "WHERE id = :id AND tenant = :tenant AND expires_at",
     "WHERE id = :id AND :tenant <> '' AND expires_at",
+    "(CAST(:chunks AS uuid[])) AND d.tenant = :tenant AND l.name",
+    "(CAST(:chunks AS uuid[])) AND :tenant <> '' AND l.name",
     means="a shared answer is opened by another tenant",
 )
 async def test_answer_is_not_found_without_access(services, settings, provider):
