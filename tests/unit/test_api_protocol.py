@@ -156,7 +156,7 @@ class Connection(asyncio.Transport):
     def __init__(self):
         super().__init__()
         self._loop = asyncio.get_running_loop()
-        config = uvicorn.Config(app, http=BoundedProtocol, lifespan="off", log_config=None)
+        config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_keep_alive=75)  # as in `api.server`
         self._protocol = BoundedProtocol(config, ServerState(), {}, self._loop)
         self._protocol.connection_made(self)
         self.sent = b""
