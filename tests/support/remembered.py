@@ -40,13 +40,15 @@ class State:
 class Remembered:
     """Builds a state when a test first needs it, and restores it for others.
 
-    The keys of the broker are not part of a state. A restored row has the times of its first insertion.
+    The keys of the broker are not part of a state. A restored row has the times of its first insertion. On a server
+    whose owner of databases is not a superuser, which triggers need, each test builds its state.
     """
 
     def __init__(self, services: AllServices) -> None:
         self._services = services
         self._states: dict[Hashable, State] = {}
         self._connection: asyncpg.Connection | None = None
+        self._restores = True
 
     async def state(self, build: Callable[..., Awaitable[Any]], *arguments: Hashable) -> Any:
         """Give empty engines the state that `build(services, *arguments)` makes of them, and return its result."""
@@ -54,10 +56,12 @@ class Remembered:
         if state is None:
             value = await build(self._services, *arguments)
             await forget(self._services)
-            self._states[build, arguments] = State(value, await self._save_rows(), await self._points(), self._files())
+            if await self._can_restore():
+                saved = State(value, await self._save_rows(), await self._points(), self._files())
+                self._states[build, arguments] = saved
             return value
-        connection = self._connection = self._connection or await self._connect()
-        await connection.execute(state.restore)
+        assert self._connection is not None
+        await self._connection.execute(state.restore)
         for name, points in state.points.items():
             await self._services.index._write(name, "", {"points": points}, "PUT")
         for path, content in state.uploads.items():
@@ -69,10 +73,15 @@ class Remembered:
         if self._connection is not None:
             await self._connection.close()
 
-    async def _connect(self) -> asyncpg.Connection:
-        url = self._services.settings.database_url
-        assert url is not None
-        return await asyncpg.connect(url.get_secret_value(), server_settings=_WITHOUT_TRIGGERS)
+    async def _can_restore(self) -> bool:
+        if self._connection is None and self._restores:
+            url = self._services.settings.database_url
+            assert url is not None
+            try:
+                self._connection = await asyncpg.connect(url.get_secret_value(), server_settings=_WITHOUT_TRIGGERS)
+            except asyncpg.InsufficientPrivilegeError:
+                self._restores = False
+        return self._restores
 
     async def _save_rows(self) -> str:
         """Copy the rows, and return a statement that inserts the copies."""
