@@ -41,7 +41,8 @@ _QUESTION = "How many days is trip 7?"
 _MAKE_DOCUMENTS = text("""
     INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, lane, state, created_at,
                            updated_at, error)
-    SELECT md5('many/' || n)::uuid, md5('many/' || n)::uuid, tenant, id, 'paper-' || lpad(n::text, 6, '0'), 1, 1,
+    SELECT md5(name || '/' || n)::uuid, md5(name || '/' || n)::uuid, tenant, id, 'paper-' || lpad(n::text, 6, '0'),
+           1, 1,
            CASE WHEN n % 1000 = 0 THEN 'failed' ELSE 'ready' END, now() - n * interval '1 second',
            now() - interval '1 hour' - n * interval '1 second', CASE WHEN n % 1000 = 0 THEN 'no text in it' END
     FROM collections, generate_series(1, :documents) n WHERE name = :collection
@@ -51,7 +52,7 @@ _MAKE_DOCUMENTS = text("""
 _MAKE_VERSIONS = text("""
     INSERT INTO document_versions (document_id, version, filename, title, upload, size_bytes, content_hash)
     SELECT id, 1, external_id || '.md', 'Paper ' || external_id, 'none', 1, decode(md5(external_id), 'hex')
-    FROM documents WHERE external_id LIKE 'paper-%'
+    FROM documents WHERE collection_id = (SELECT id FROM collections WHERE name = :collection)
 """)
 
 # Measure the first paint and the time until the question can be typed.
@@ -119,7 +120,7 @@ async def fill(deployment: Deployment, collection: str, documents: int) -> None:
     database = Database(url.get_secret_value(), timeout=None)
     async with database.engine.begin() as connection:
         await connection.execute(_MAKE_DOCUMENTS, {"documents": documents, "collection": collection})
-        await connection.execute(_MAKE_VERSIONS)
+        await connection.execute(_MAKE_VERSIONS, {"collection": collection})
     await database.aclose()
 
 

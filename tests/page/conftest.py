@@ -2,17 +2,19 @@
 
 import asyncio
 import hashlib
+import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, CDPSession, Page, async_playwright, expect
 
 from embedded.ports import free_port
 from tests.support.deployment import Deployment, ScriptedProvider
@@ -27,6 +29,8 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> javascript:aler
 LEAVE = (
     "# Leave\n\nEverybody has thirty days of leave a year.\n\n## First year\n\nIn the first year leave is pro rata.\n"
 )
+OURS, THEIRS = "key-of-ours-0123456789", "key-of-theirs-0123456789"
+FRESH = "key-of-fresh-0123456789"  # of a tenant without documents
 DOCUMENTS = {
     "leave.md": LEAVE,
     "travel.md": "# Travel\n\nAbroad, the per diem follows the table of the ministry.\n",
@@ -45,7 +49,7 @@ def deployment(
     settings = provider_process.settings(
         webhooks_private=True,
         source_roots={"*": [tmp_path_factory.getbasetemp().as_uri()]},
-        tuning={"sync_deletion_after": 0.01},
+        tuning={"sync_deletion_after": 0.01, "reconcile_every": 0.5},
     )
     roles = ("parse", "generate", "index")
     with Deployment(settings, folder, roles=roles, launch=forks.launch, durable=False) as deployment:
@@ -55,6 +59,14 @@ def deployment(
         deployment.ingest({name: text for name, text in DOCUMENTS.items() if text})
         deployment.wait_until_settled(len(DOCUMENTS) - 1)
         yield deployment
+
+
+def ingest_with_questions(deployment: Deployment, collection: str, texts: Mapping[str, str], question: str) -> None:
+    """Upload texts by their external ids, each with a question about its id, so that no model writes questions."""
+    lines = [{"external_id": name, "text": text, "questions": [question.format(name)]} for name, text in texts.items()]
+    body = {"content": "\n".join(map(json.dumps, lines)), "headers": {"content-type": "application/x-ndjson"}}
+    deployment.client.post("/v1/documents:batch", params={"collection": collection}, **body).raise_for_status()
+    deployment.wait_until_settled(len(lines), collection=collection)
 
 
 @contextmanager
@@ -88,7 +100,51 @@ def api_keys(**keys: str) -> str:
 
 
 @pytest.fixture(scope="session")
-async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+def keyed(deployment: Deployment) -> Iterator[httpx.Client]:
+    """A client of an API with keys of the documents' tenant and of two others."""
+    keys = api_keys(default=OURS, theirs=THEIRS, fresh=FRESH)
+    with another_api(deployment, "keyed", OURS, api_keys=keys, shared_answer_days=7) as client:
+        yield client
+
+
+class SharedBrowser:
+    """Contexts of a browser, which one test after another uses: to start one takes half of a test's processor time.
+
+    A test has its own tab and finds empty stores. The scripts of the page stay in the context's cache, and its renderer
+    in the tab that stays open.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self._free: dict[str, list[tuple[BrowserContext, CDPSession]]] = {}
+
+    @asynccontextmanager
+    async def context(self, base: str, **options: Any) -> AsyncIterator[BrowserContext]:
+        """Lend a context of its own to each caller; it is lent again unless the caller fails."""
+        free = self._free.setdefault(repr(sorted(options.items())), [])
+        context, session = free.pop() if free else await self._open(base, options)
+        stays = context.pages[0]
+        try:
+            yield context
+        except BaseException:
+            await context.close()
+            raise
+        for page in context.pages:
+            if page is not stays:
+                await page.close()
+        await session.send("Storage.clearDataForOrigin", {"origin": base, "storageTypes": "all"})
+        free.append((context, session))
+
+    async def _open(self, base: str, options: dict[str, Any]) -> tuple[BrowserContext, CDPSession]:
+        context = await self.browser.new_context(**options)
+        context.set_default_timeout(TIMEOUT)
+        page = await context.new_page()
+        await page.goto(f"{base}/health/live")
+        return context, await context.new_cdp_session(page)
+
+
+@pytest.fixture(scope="session")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedBrowser]:
     assert CHROMIUM, (
         "Chromium is missing: install Debian's package `chromium`, or put another one on PATH under this name."
     )
@@ -96,10 +152,11 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
     async with async_playwright() as playwright:
         # An animated scroll after a key press would continue after the test's next scroll.
         options = ["--disable-smooth-scrolling", f"--host-resolver-rules=MAP {INSECURE} 127.0.0.1"]
+        options += ["--process-per-site"]  # a tab takes a fifth less without a process of its own
         options += ["--no-sandbox"] if os.getuid() == 0 else []
         environment = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TMPDIR": str(home)}
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=options, env=environment)
-        yield browser
+        yield SharedBrowser(browser)
         await browser.close()
 
 
@@ -118,7 +175,8 @@ class Visit:
 
     async def go(self, path: str) -> None:
         await self.page.goto(self.base + path)
-        await self.page.wait_for_load_state("networkidle" if path in {"/", "/ask"} else "load")
+        if path in {"/", "/ask"}:
+            await expect(self.page.locator(STARTED).first).to_be_visible()
 
     def _on_console(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"} and not any(part in text for part in self.allowed):
@@ -141,24 +199,38 @@ async def drawn(page: Page) -> None:
     await page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
 
 
+STARTED = ".empty, .trouble, .answer, dialog"  # one of them when the start of the Ask screen has been read
+OF_TABS = ("color_scheme", "reduced_motion", "forced_colors")
+
+
 @asynccontextmanager
-async def visiting(browser: Browser, base: str, **options: object) -> AsyncIterator[Visit]:
-    context: BrowserContext = await browser.new_context(**options)  # type: ignore[arg-type]
-    context.set_default_timeout(TIMEOUT)
-    visit = Visit(await context.new_page(), base)
-    try:
+async def visiting(browser: SharedBrowser, base: str, **options: Any) -> AsyncIterator[Visit]:
+    """Open a tab. Its window and its media are its own; another option needs a context of its own."""
+    media = {name: options.pop(name) for name in OF_TABS if name in options}
+    viewport = options.pop("viewport", None)
+    async with browser.context(base, **options) as context:
+        visit = Visit(await context.new_page(), base)
+        if viewport:
+            await visit.page.set_viewport_size(viewport)
+        if media:
+            await visit.page.emulate_media(**media)
         yield visit
         assert visit.faults == []
-    finally:
-        await context.close()
 
 
 @pytest.fixture
-async def visit(browser: Browser, deployment: Deployment) -> AsyncIterator[Visit]:
+async def visit(browser: SharedBrowser, deployment: Deployment) -> AsyncIterator[Visit]:
     async with visiting(
         browser, f"http://127.0.0.1:{deployment.port}", viewport={"width": 1360, "height": 850}
     ) as visit:
         yield visit
+
+
+async def ask(visit: Visit, question: str) -> None:
+    await visit.go("/ask")
+    await visit.page.fill("#question", question)
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.locator(".facts")).to_be_visible()
 
 
 @pytest.fixture

@@ -2,36 +2,11 @@
 
 import re
 
-import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from tests.page.conftest import HOSTILE, until, visiting
-
-SCREENS = (
-    *("/", "/documents", "/questions", "/gaps", "/work", "/jobs", "/sources"),
-    *("/lab/explain", "/lab/try", "/lab/compare", "/api"),
-    *("/keys", "/limits", "/audit"),
-)
-AXE = Axe()
-RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
-
-
-async def ask(visit, question):
-    await visit.go("/ask")
-    await visit.page.fill("#question", question)
-    await visit.page.keyboard.press("Enter")
-    await expect(visit.page.locator(".facts")).to_be_visible()
-
-
-@pytest.mark.parametrize("path", SCREENS)
-async def test_screens_load_without_errors_or_external_requests(visit, path):
-    await visit.go(path)
-    await expect(visit.page.locator("nav a[aria-current=page]")).to_have_count(1)
-    await expect(visit.page.locator("main")).not_to_be_empty()
-    policy = (await visit.page.request.get(visit.base + path)).headers["content-security-policy"]
-    assert "require-trusted-types-for 'script'" in policy
-    assert "unsafe" not in policy
+from bench.page import fill
+from tests.page.conftest import HOSTILE, ask, until
+from tests.page.screens import fits
 
 
 async def test_answer_shows_sources_with_positions(visit):
@@ -42,6 +17,10 @@ async def test_answer_shows_sources_with_positions(visit):
     await expect(page.locator("#source-title")).to_be_focused()
     await expect(page.locator(".detail .marked")).to_contain_text("thirty days of leave")
     await expect(page.locator(".channels tr")).to_have_count(3)
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".detail")).to_have_count(0)
+    await expect(page.locator(".written .cited").first).to_be_focused()
+    await page.keyboard.press("Enter")
     await page.get_by_role("link", name="Open in document").click()
     await expect(page).to_have_url(re.compile(r"/documents/[0-9a-f-]{36}\?chunk="))
     await expect(page.locator(".questions li").first).to_be_visible()
@@ -66,7 +45,7 @@ async def test_untrusted_content_is_shown_as_text(visit, deployment):
     await expect(visit.page.locator(".detail .marked")).to_contain_text(HOSTILE)
     await ask(visit, f"Who wrote {HOSTILE}?")
     await expect(visit.page.locator(".question-title")).to_contain_text(HOSTILE)
-    assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await fits(visit.page)
 
 
 async def test_uploaded_documents_show_their_states(visit, deployment, files):
@@ -152,7 +131,7 @@ async def test_expected_chunk_shows_rank_and_remedy(visit, deployment):
     await expect(nearest).to_contain_text(f"from a user {question}")
     await expect(nearest.locator(".number")).to_have_text("1.00")
     await page.set_viewport_size({"width": 360, "height": 740})
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await fits(page)
 
 
 async def test_unanswered_questions_are_listed(visit):
@@ -170,34 +149,18 @@ async def test_explain_opens_with_question_of_answer(visit):
     await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
 
 
-async def test_escape_closes_passage_and_restores_focus(visit):
-    await ask(visit, "How many days of leave does everybody have?")
-    await visit.page.locator(".written .cited").first.click()
-    await expect(visit.page.locator("#source-title")).to_be_focused()
-    await visit.page.keyboard.press("Escape")
-    await expect(visit.page.locator(".detail")).to_have_count(0)
-    await expect(visit.page.locator(".written .cited").first).to_be_focused()
-
-
 async def test_hidden_tab_catches_up_when_visible(visit, deployment):
     deployment.ingest({"before": "This was there before."}, collection="hidden")
-    deployment.wait_until_settled(1, collection="hidden")
-    opened, ended = [], []
-    visit.page.on("request", lambda each: opened.append(each.url))
-    visit.page.on("requestfailed", lambda each: ended.append(each.url))
-    await visit.go("/documents")
-    await visit.page.locator("main select").first.select_option("hidden")
-    await expect(visit.page.locator(".row")).to_have_count(1)
-    await visit.page.wait_for_timeout(1500)  # wait for the first events, which contain the position in the stream
+    await visit.go("/documents?collection=hidden")
+    await expect(visit.page.locator(".row .state.ready")).to_have_count(1)
+    deployment.ingest({"seen": "This came with an event, which has a position in the stream."}, collection="hidden")
+    await expect(visit.page.locator(".row .state.ready")).to_have_count(2)
     await _hide(visit.page, hidden=True)
     deployment.ingest({"meanwhile": "This came meanwhile."}, collection="hidden")
-    deployment.wait_until_settled(2, collection="hidden")
+    deployment.wait_until_settled(3, collection="hidden")
     for hidden in (False, True, False):
         await _hide(visit.page, hidden=hidden)
-    await expect(visit.page.locator(".row .state.ready")).to_have_count(2)
-    await visit.page.wait_for_timeout(2500)  # longer than the pause before another connection
-    events = visit.base + "/v1/events"
-    assert opened.count(events) - ended.count(events) == 1
+    await expect(visit.page.locator(".row .state.ready")).to_have_count(3)
 
 
 async def _hide(page, *, hidden):
@@ -227,51 +190,24 @@ async def test_same_file_name_in_folders_makes_two_documents(visit, deployment, 
     assert sorted(each["external_id"] for each in documents) == ["first", "notes/a/readme.md", "notes/b/readme.md"]
 
 
-async def test_waiting_uploads_are_never_dropped(visit):
-    await visit.go("/documents")
-    source = await visit.page.evaluate(
-        "new URL('parts/uploads.js', document.querySelector('link[href$=\"/app.js\"]').href).href"
-    )
-    script = """async (source) => {
-        let sent = 0;
-        window.XMLHttpRequest = class extends EventTarget {
-            upload = new EventTarget();
-            status = 202;
-            response = {};
-            open() {}
-            setRequestHeader() {}
-            send() { sent += 1; setTimeout(() => this.dispatchEvent(new Event("load"))); }
-        };
-        const { send } = await import(source);
-        const file = (_, index) => ({ file: new File([""], `${index}`), path: `${index}` });
-        const files = (count) => Array.from({ length: count }, file);
-        send(files(420), {}, 0, () => {});
-        send(files(5), {}, 0, () => {});
-        for (let left = 250; left && sent < 425; left -= 1) await new Promise((resolve) => setTimeout(resolve, 20));
-        return sent;
-    }"""
-    assert await visit.page.evaluate(script, source.replace("app.js", "parts/uploads.js")) == 425
-
-
 async def test_only_visible_rows_are_rendered(visit, deployment):
-    deployment.ingest({f"many-{n:03}": f"Number {n} of many." for n in range(250)}, collection="many")
-    deployment.wait_until_settled(250, collection="many")
+    await fill(deployment, "many", 250)
     await visit.go("/documents")
     await visit.page.locator("main select").first.select_option("many")
     await visit.page.locator("main select").nth(2).select_option("name")
-    await expect(visit.page.locator(".row").first).to_contain_text("many-000")
+    await expect(visit.page.locator(".row").first).to_contain_text("paper-000001")
     await visit.page.locator(".window").focus()
 
     async def last_is_shown():
         await visit.page.keyboard.press("PageDown")
-        return "many-249" in await visit.page.locator(".row").last.inner_text()
+        return "paper-000250" in await visit.page.locator(".row").last.inner_text()
 
     await until(last_is_shown)
     assert await visit.page.locator(".row").count() <= 80
     await visit.page.locator(".row a").last.click()
-    await expect(visit.page.locator(".detail")).to_be_visible()
+    await expect(visit.page.get_by_role("heading", name="Paper paper-")).to_be_visible()
     await visit.page.get_by_role("link", name="Documents").first.click()
-    await expect(visit.page.locator(".row").first).to_contain_text("many-000")
+    await expect(visit.page.locator(".row").first).to_contain_text("paper-000001")
 
 
 async def test_page_works_with_keyboard_only(visit):
@@ -285,72 +221,3 @@ async def test_page_works_with_keyboard_only(visit):
     await keyboard.press("Tab")
     shown = await visit.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert shown != "none"
-
-
-async def test_key_prompt_keeps_typed_text(browser, deployment):
-    """The API of the deployment has no keys, so its replies are changed to require one."""
-    async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
-        visit.allowed = ("401",)
-
-        async def guarded(route):
-            if route.request.headers.get("authorization") == "Bearer right":
-                await route.continue_()
-            else:
-                await route.fulfill(status=401, json={"status": 401, "detail": "no"})
-
-        await visit.go("/ask")
-        await visit.page.fill("#question", "How many days of leave?")
-        await visit.page.route("**/v1/**", guarded)
-        await visit.page.keyboard.press("Enter")
-        for key, reason in (("wrong", "requires an API key"), ("right", "no longer accepts this key")):
-            await expect(visit.page.get_by_role("dialog")).to_contain_text(reason)
-            await visit.page.get_by_role("textbox", name="Key").fill(key)
-            await visit.page.get_by_role("button", name="Continue").click()
-        await expect(visit.page.locator(".facts")).to_be_visible()
-        await expect(visit.page.locator(".question-title")).to_have_text("How many days of leave?")
-        assert "right" not in visit.page.url
-        assert await visit.page.evaluate("localStorage.getItem('foreask.key')") is None
-
-
-async def test_query_only_key_is_offered_only_queries(browser, deployment):
-    async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
-        visit.allowed = ("403",)
-
-        async def guarded(route):
-            path = route.request.url.removeprefix(visit.base)
-            if path == "/v1/me":
-                await route.fulfill(json={"may": ["ask"]})
-            elif path.startswith(("/v1/query", "/v1/models", "/v1/retrieve", "/v1/feedback")):
-                await route.continue_()
-            else:
-                await route.fulfill(status=403, json={"status": 403, "detail": "This needs a key with another scope."})
-
-        await visit.page.route("**/v1/**", guarded)
-        await ask(visit, "How many days of leave does everybody have?")
-        await expect(visit.page.locator(".rail a")).to_have_text(["Ask", "Explain", "API"])
-        await visit.page.locator(".written .cited").first.click()
-        await expect(visit.page.locator(".detail .marked")).to_contain_text("thirty days of leave")
-        assert await visit.page.locator("[role=alert]").count() == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1440])
-async def test_every_screen_is_accessible(browser, deployment, scheme, width):
-    options = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}, "bypass_csp": True}
-    async with visiting(browser, f"http://127.0.0.1:{deployment.port}", **options) as visit:
-        document = deployment.documents()[0]["id"]
-        for path in (*SCREENS, f"/documents/{document}"):
-            await visit.go(path)
-            await expect(visit.page.locator("main")).not_to_be_empty()
-            await _require_accessible(visit, path)
-        await ask(visit, "How many days of leave does everybody have?")
-        await _require_accessible(visit, "an answer")
-        await visit.page.locator(".written .cited").first.click()
-        await _require_accessible(visit, "a source")
-
-
-async def _require_accessible(visit, where):
-    found = await AXE.run(visit.page, options=RULES)
-    violations = [(each["id"], [node["target"] for node in each["nodes"]]) for each in found.response["violations"]]
-    assert violations == [], where
-    assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where

@@ -3,8 +3,8 @@
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import visiting
-from tests.page.test_page_keys import OURS, asked, enter, keyed  # noqa: F401  a fixture
+from tests.page.conftest import OURS, visiting
+from tests.page.test_page_keys import asked, enter
 from tests.support.planted import guards
 
 BLOCKED = """{
@@ -17,7 +17,7 @@ BLOCKED = """{
 
 
 @pytest.fixture
-async def blocked(browser, keyed):  # noqa: F811
+async def blocked(browser, keyed):
     """A tab of a browser that blocks stores."""
     options = {"viewport": {"width": 1440, "height": 900}}
     async with visiting(browser, str(keyed.base_url).rstrip("/"), **options) as visit:
@@ -50,7 +50,7 @@ async def test_key_and_conversation_last_until_page_closes(blocked):
     "if (!navigator.locks)",
     means="the list of documents waits for a lock that the browser denies",
 )
-async def test_documents_update_live_without_stores(blocked, keyed):  # noqa: F811
+async def test_documents_update_live_without_stores(blocked, keyed):
     def upload(name):
         body = {"collection": "blocked", "external_id": name, "filename": name, "text": f"The text of {name}."}
         keyed.post("/v1/documents", json=body).raise_for_status()

@@ -14,19 +14,13 @@ LOCATE = """async (passages) => {
   const { markdown } = await import(folder + "parts/markdown.js");
   const { highlight, wordsOf } = await import(folder + "parts/cited.js");
   const { render } = await import(folder + "vendor/lit-html.js");
-  const box = document.createElement("div");
-  document.body.append(box);
   return passages.map(({ text, sentences, plain }) => {
+    const box = document.body.appendChild(document.createElement("div"));
     if (plain) box.textContent = text; else render(markdown(text), box);
     const { ranges } = highlight(box, text, sentences);
     const drawn = [...CSS.highlights.get("cited")].map((range) => range.toString());
     return { drawn, words: ranges.map(wordsOf) };
   });
-}"""
-FORMAT = """async (seconds) => {
-  const folder = document.querySelector("script[type=module]").src.replace(/[^/]*$/, "");
-  const { duration } = await import(folder + "parts/format.js");
-  return seconds.map(duration);
 }"""
 HIGHLIGHTED = "[...(CSS.highlights.get('cited') ?? [])].map((range) => range.toString()).join('|')"
 
@@ -75,35 +69,34 @@ async def test_cited_sentences_of_ten_formats_are_highlighted(visit, fleet):
         assert [squeezed(text) for text in shown["words"]] == [squeezed(ship.words)], ship.name
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence", "shown"),
-    [
-        ("One is **bold. Two** is not. Three.", "One is **bold.", "One is bold."),
-        ("- [x] Tea is served at four. Not coffee.", "Tea is served at four.", "Tea is served at four."),
-        ("A &lt;tag&gt; opens. AT&amp;T calls.", "AT&amp;T calls.", "AT&T calls."),
-        ("It goes on\nto the next line. End.", "It goes on\nto the next line.", "It goes on to the next line."),
-        ("\U0001f600 Yes. \U0001f600 No.", "\U0001f600 No.", "\U0001f600 No."),
-        ("See ![a map](map.png) here. End.", "See ![a map](map.png) here.", "See Picture: a map here."),
-        ("1. One.\n2. Same words.\n\nSame words.", "Same words.", "Same words."),
-        ("| a | b |\n|---|---|\n| 1 | x \\| y |\n", "| 1 | x \\| y |", "1 x | y"),
-        ("Write to a@example.org. Or call.", "Write to a@example.org.", "Write to a@example.org."),
-    ],
-)
-async def test_markup_does_not_break_highlight(visit, text, sentence, shown):
-    start = text.rindex(sentence) if text.startswith("1.") else text.index(sentence)
-    await visit.go("/ask")
-    for plain in (False, True):
-        passage = {"text": text, "sentences": [[start, start + len(sentence)]], "plain": plain}
-        [found] = await visit.page.evaluate(LOCATE, [passage])
-        expected = sentence if plain else shown
-        assert [" ".join(words.split()) for words in found["words"]] == [" ".join(expected.split())]
+WRITTEN = [
+    ("One is **bold. Two** is not. Three.", "One is **bold.", "One is bold."),
+    ("- [x] Tea is served at four. Not coffee.", "Tea is served at four.", "Tea is served at four."),
+    ("A &lt;tag&gt; opens. AT&amp;T calls.", "AT&amp;T calls.", "AT&T calls."),
+    ("It goes on\nto the next line. End.", "It goes on\nto the next line.", "It goes on to the next line."),
+    ("\U0001f600 Yes. \U0001f600 No.", "\U0001f600 No.", "\U0001f600 No."),
+    ("See ![a map](map.png) here. End.", "See ![a map](map.png) here.", "See Picture: a map here."),
+    ("1. One.\n2. Same words.\n\nSame words.", "Same words.", "Same words."),
+    ("| a | b |\n|---|---|\n| 1 | x \\| y |\n", "| 1 | x \\| y |", "1 x | y"),
+    ("Write to a@example.org. Or call.", "Write to a@example.org.", "Write to a@example.org."),
+]
 
 
-async def test_unlocatable_sentence_highlights_nothing(visit):
+async def test_markup_does_not_break_highlight(visit):
+    passages, expected = [], []
+    for text, sentence, shown in WRITTEN:
+        start = text.rindex(sentence) if text.startswith("1.") else text.index(sentence)
+        for plain in (False, True):
+            passages.append({"text": text, "sentences": [[start, start + len(sentence)]], "plain": plain})
+            expected.append(" ".join((sentence if plain else shown).split()))
     text = "The mark \ufdd0 is no letter. Nor is this."
-    await visit.go("/ask")
-    [found] = await visit.page.evaluate(LOCATE, [{"text": f"**{text}**", "sentences": [[2, 29]]}])
-    assert found == {"drawn": [], "words": []}
+    passages.append({"text": f"**{text}**", "sentences": [[2, 29]]})
+    await visit.go("/documents")
+
+    *located, unlocatable = await visit.page.evaluate(LOCATE, passages)
+
+    assert [[" ".join(words.split()) for words in found["words"]] for found in located] == [[each] for each in expected]
+    assert unlocatable == {"drawn": [], "words": []}
 
 
 async def test_quoted_sentence_is_highlighted_in_source(browser, deployment, fleet, quoting):
@@ -154,9 +147,3 @@ async def test_closest_passages_can_be_opened(browser, deployment, fleet, quotin
         await expect(page.get_by_role("heading", name="Closest passages")).to_be_visible()
         await page.locator(".sources button").first.click()
         await expect(page.locator(".detail .marked")).to_be_visible()
-
-
-async def test_durations_are_shown_as_people_say_them(visit):
-    await visit.go("/ask")
-    shown = await visit.page.evaluate(FORMAT, [0.25, 5, 9.96, 45, 2_550, 5_400, 43_200, 273_600])
-    assert shown == ["250 ms", "5 s", "10 s", "45 s", "43 min", "1 h 30 min", "12 h", "3 d 4 h"]

@@ -5,7 +5,8 @@ import re
 
 from playwright.async_api import expect
 
-from tests.page.test_page import AXE, RULES
+from tests.page.conftest import ingest_with_questions
+from tests.page.screens import fits, require_accessible
 from tests.support.waiting import eventually
 
 # Record each text that the line of the current action shows.
@@ -28,23 +29,19 @@ async def test_collection_screen_shows_contents_and_verification(visit, deployme
     await expect(page.locator(".trouble")).to_contain_text("Fewer than 30 chunks")
     await page.get_by_role("button", name="Verify").click()
     await expect(page.get_by_text("No differences")).to_be_visible()
-    assert (await AXE.run(page, options=RULES)).violations_count == 0
+    await require_accessible(page)
     await page.set_viewport_size({"width": 360, "height": 740})
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await fits(page)
 
 
 async def test_calibrated_collection_fits_a_narrow_window(visit, deployment):
-    lines = [
-        {"external_id": f"{n}", "text": f"Ship {n} left.", "questions": [f"Where is ship {n}?"]} for n in range(32)
-    ]
-    fleet = {"content": "\n".join(map(json.dumps, lines)), "headers": {"content-type": "application/x-ndjson"}}
-    deployment.client.post("/v1/documents:batch", params={"collection": "fleet"}, **fleet).raise_for_status()
-    deployment.wait_until_settled(len(lines), collection="fleet")
+    ships = {f"ship {n}": f"Ship {n} left." for n in range(32)}
+    ingest_with_questions(deployment, "fleet", ships, "Where is {}?")
     deployment.client.post("/v1/collections/fleet/calibration", json={}).raise_for_status()
     await visit.page.set_viewport_size({"width": 360, "height": 740})
     await visit.go("/collections/fleet")
     await expect(visit.page.locator(".compared tr")).not_to_have_count(0)
-    assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await fits(visit.page)
 
 
 async def test_point_count_shows_its_age(visit):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from tests.page.test_page import AXE, RULES, ask
+from tests.page.conftest import ask
+from tests.page.screens import fits, require_accessible
 
 QUESTIONS = [
     {"question": "How many days of leave does everybody have?", "external_ids": ["leave.md"]},
@@ -29,11 +30,11 @@ async def test_evaluation_matches_command_line_and_survives_reload(visit, deploy
     await expect(page.locator(".notice")).to_contain_text("Saved 4 questions from help desk.jsonl as set help-desk.")
     await page.get_by_role("button", name="Run", exact=True).click()
     await expect(page.locator(".compared tbody tr")).to_have_count(4)
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await fits(page)
     await page.reload()
     await expect(page.locator(".compared tbody tr")).to_have_count(4)
     await expect(page.locator(".warning")).to_contain_text("4 questions is too few to detect small differences")
-    assert (await AXE.run(page, options=RULES)).violations_count == 0
+    await require_accessible(page)
 
     address = f"http://127.0.0.1:{deployment.port}"
     wanted = ["--strategies", "default,text,bm25,text+bm25 rrf", "--output", tmp_path / "out", "--url", address]

@@ -1,4 +1,4 @@
-"""Gaps from 500 logged questions: the page groups, assigns, resolves and exports them."""
+"""Gaps from 210 logged questions: the page groups, assigns, resolves and exports them."""
 
 import csv
 import re
@@ -6,10 +6,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import until, visiting
-from tests.page.test_page import _require_accessible
-from tests.page.test_page_charts import shows
-from tests.page.test_page_late import held
+from tests.page.screens import require_accessible
 from tests.support.planted import guards
 
 COLLECTION = "gaps-page"
@@ -26,15 +23,15 @@ SUBJECTS = (
     *("intern contract length wage mentor school", "newsletter photo consent archive intranet gallery"),
 )
 WORDINGS = ("how about {}", "what of {}", "who knows {}", "any rule on {}")
-COUNTS = [6 + 2 * number for number in range(len(SUBJECTS))]  # of the queries of each subject, 500 in total
+COUNTS = [1 + number for number in range(len(SUBJECTS))]  # of the queries of each subject, 210 in total
 
 
 @pytest.fixture(scope="module")
 def logged(deployment):
-    """Log 500 questions about 20 subjects, which the documents do not answer."""
+    """Log 210 questions about 20 subjects, which the documents do not answer."""
     deployment.ingest({"dogs.md": "# Dogs\n\nA dog may come along to the office.\n"}, collection=COLLECTION)
     deployment.wait_until_settled(1, collection=COLLECTION)
-    assert sum(COUNTS) == 500
+    assert sum(COUNTS) == 210
     for subject, times in zip(SUBJECTS, COUNTS, strict=True):
         for number in range(times):
             question = WORDINGS[number % len(WORDINGS)].format(subject)
@@ -52,11 +49,11 @@ async def test_page_shows_assigns_resolves_and_exports_gaps(visit, logged, tmp_p
     await expect(cards).to_have_count(len(SUBJECTS))
     await expect(page.get_by_role("button", name="Open 20")).to_be_visible()
     shown = await page.locator("li.gap .bar-line .number").all_text_contents()
-    assert shown == [f"{times} times" for times in sorted(COUNTS, reverse=True)]
+    assert shown == ["1 time" if times == 1 else f"{times} times" for times in sorted(COUNTS, reverse=True)]
     for card, subject in zip(await cards.all(), reversed(SUBJECTS), strict=True):
         await expect(card.locator("strong")).to_contain_text(subject)
     first = cards.first
-    await expect(first).to_contain_text("44 times in the last 7 days, 0 in the 7 days before")
+    await expect(first).to_contain_text("20 times in the last 7 days, 0 in the 7 days before")
     await first.locator("summary").click()
     await expect(first.locator(".questions li")).to_have_count(4)
     await expect(first.locator("tbody tr")).to_have_count(1)
@@ -109,15 +106,16 @@ async def test_reader_lists_users_questions_of_chunk(visit, deployment):
     await expect(visit.page.get_by_role("heading", name="Questions answered by this chunk")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_gaps_are_accessible_on_small_display(browser, logged, scheme):
-    options = {"color_scheme": scheme, "viewport": {"width": 360, "height": 740}, "bypass_csp": True}
-    async with visiting(browser, f"http://127.0.0.1:{logged.port}", **options) as visit:
-        await visit.go(f"/gaps?collection={COLLECTION}")
-        await visit.page.locator("li.gap summary").first.click()
-        await visit.page.get_by_label("Resolved by").first.fill("dogs")
-        await expect(visit.page.get_by_role("button", name="Dogs")).to_be_visible()
-        await _require_accessible(visit, "gaps")
+async def test_gaps_are_accessible_on_small_display(visit, logged):
+    page = visit.page
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await visit.go(f"/gaps?collection={COLLECTION}")
+    await page.locator("li.gap summary").first.click()
+    await page.get_by_label("Resolved by").first.fill("dogs")
+    await expect(page.get_by_role("button", name="Dogs")).to_be_visible()
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours change at once
+        await require_accessible(page, scheme, only_colours=scheme == "dark")
 
 
 @pytest.fixture(scope="module")
@@ -132,136 +130,6 @@ def many(deployment):
         reply = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()
         assert reply["metadata"]["query_id"]
     return name
-
-
-def reads_of_gaps(page):
-    """Return a list that grows with each request of the page for gaps."""
-    requests = []
-    page.on("request", lambda each: "/gaps?state=" in each.url and requests.append(each.url))
-    return requests
-
-
-@guards(
-    "api/web/routes/gaps.js",
-    "if (now === visit) await restart();",
-    "await restart();",
-    means="late collections start the list of a closed screen",
-)
-async def test_screen_closed_before_list_starts_never_polls(visit, deployment):
-    page = visit.page
-    reads = reads_of_gaps(page)
-    async with held(page, "**/v1/collections?limit=200") as late:
-        await visit.go("/gaps")
-        await late.taken()
-        await page.get_by_role("link", name="API", exact=True).click()
-        await expect(page.locator("h1")).to_have_text("API")
-        await late.release_and_wait()
-        assert reads == []
-
-
-@guards(
-    "api/web/parts/polling.js",
-    "    if (!isOpen) return;\n",
-    "",
-    means="an action of a closed screen starts its polling again",
-)
-async def test_late_change_does_not_poll_closed_screen(visit, many):
-    page = visit.page
-    await visit.go(f"/gaps?collection={many}")
-    card = page.locator("li.gap").first
-    async with held(page, "**/gaps/*", lambda request: request.method == "PATCH") as late:
-        await card.get_by_label("Assigned to").fill("Zoe")
-        await page.keyboard.press("Enter")
-        await late.taken()
-        await page.get_by_role("link", name="API", exact=True).click()
-        await expect(page.locator("h1")).to_have_text("API")
-        reads = reads_of_gaps(page)
-        await late.release_and_wait()
-        await expect(page.locator(".notice")).to_contain_text("Assigned to Zoe.")
-        assert reads == []
-
-
-# Records the time of each request for gaps by the clock of the page.
-RECORD_READS = """{
-    const send = fetch;
-    window.readAt = [];
-    window.fetch = (address, init) => {
-        if (address.includes("/gaps?state=")) readAt.push(performance.now());
-        return send(address, init);
-    };
-}"""
-
-
-@guards(
-    "api/web/routes/gaps.js",
-    "seen.page?.ungrouped && !seen.page.delayed_by",
-    "seen.page?.ungrouped",
-    means="gaps are read every two seconds although nothing can be grouped",
-)
-async def test_delayed_grouping_is_read_every_ten_seconds(visit, deployment, many):
-    gaps = deployment.client.get(f"/v1/collections/{many}/gaps?state=open").raise_for_status().json()
-    delayed = {"ungrouped": 3, "delayed_by": "The budget is used up."}
-
-    async def is_read_twice():
-        return await visit.page.evaluate("readAt.length") > 1
-
-    await visit.page.add_init_script(RECORD_READS)
-    await shows(visit.page, re.compile(r"/gaps\?state="), gaps | delayed)
-    await visit.go(f"/gaps?collection={many}")
-    await expect(visit.page.get_by_text("3 questions still to be grouped")).to_contain_text("The budget is used up.")
-    await until(is_read_twice)
-    first, second, *_ = await visit.page.evaluate("readAt")
-    assert second - first >= 10_000
-
-
-@guards(
-    "api/web/routes/gaps.js",
-    ".toISOString().slice(0, 10) }]",
-    ".toISOString() }]",
-    means="the days of a gap have the dates of the time zone",
-)
-async def test_gap_days_are_utc_in_any_time_zone(browser, deployment, many):
-    gaps = deployment.client.get(f"/v1/collections/{many}/gaps?state=open").raise_for_status().json()
-    gaps["items"] = [each | {"per_day": [0, 2, 5]} for each in gaps["items"]]
-    async with visiting(browser, f"http://127.0.0.1:{deployment.port}", timezone_id="Pacific/Honolulu") as visit:
-        await visit.page.clock.set_fixed_time("2026-10-02T05:00:00Z")  # the evening before in Honolulu
-        await shows(visit.page, re.compile(r"/gaps\?state="), gaps)
-        await visit.go(f"/gaps?collection={many}")
-        card = visit.page.locator("li.gap").first
-        await card.locator("summary").click()
-        await expect(card.locator("tbody th")).to_have_text(["2 Oct", "1 Oct"])
-        await expect(card.locator("tbody td")).to_have_text(["5", "2"])
-
-
-@guards(
-    "api/web/routes/gaps.js",
-    'if (state !== "resolved") return',
-    "if (state) return",
-    means="the page says that a gap is open which stays resolved",
-)
-async def test_reopening_answered_gap_reports_that_it_stays(visit, deployment):
-    name = "gaps-answered"
-    deployment.ingest({"cats.md": "# Cats\n\nA cat may not come along to the office.\n"}, collection=name)
-    (document,) = deployment.wait_until_settled(1, collection=name)
-
-    def ask(min_score):
-        body = {"question": "May a cat come along to the office?", "collection": name, "min_score": min_score}
-        reply = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()
-        assert reply["metadata"]["query_id"]
-        return reply["chunks"]
-
-    assert ask(1.0) == []
-    gaps = f"/v1/collections/{name}/gaps"
-    (gap,) = deployment.client.get(gaps).raise_for_status().json()["items"]
-    deployment.client.patch(f"{gaps}/{gap['id']}", json={"resolved_by": document["id"]}).raise_for_status()
-    assert ask(0.0)
-
-    await visit.go(f"/gaps?collection={name}&show=resolved")
-    card = visit.page.locator("li.gap")
-    await expect(card).to_contain_text("Resolved by cats.md")
-    await card.get_by_role("button", name="Reopen").click()
-    await expect(visit.page.locator(".notice")).to_contain_text("The gap stays resolved. Its questions were answered")
-    await expect(card).to_contain_text("Its questions were answered when they were asked last.")
 
 
 @guards(

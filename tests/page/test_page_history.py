@@ -1,16 +1,12 @@
 """Conversations that the server stores: each browser with the key shows them, and another key never does."""
 
-import asyncio
-import re
-
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import another_api, api_keys, drawn, until, visiting
-from tests.page.test_page import _require_accessible
+from tests.page.conftest import OURS, another_api, api_keys, until, visiting
+from tests.page.screens import require_accessible
 from tests.page.test_page_conversation import follow_up
-from tests.page.test_page_keys import OURS, QUESTION, asked, enter, scoped, with_key
-from tests.support.planted import guards
+from tests.page.test_page_keys import QUESTION, asked, enter, scoped, with_key
 
 LOCAL = "Object.keys(localStorage).filter((name) => name.startsWith('foreask.conversation')).length"
 WIDE = {"viewport": {"width": 1440, "height": 900}}
@@ -105,15 +101,9 @@ async def test_stored_conversation_is_renamed_deleted_and_restored(browser, stor
         await stores(storing, key)
 
 
-@guards(
-    "api/web/parts/conversations.js",
-    "    return read();\n",
-    "    read();\n    return void (days && inBrowser().length && remote.move(usedKey));\n",
-    means="the page moves conversations to the server without a request",
-)
 async def test_browsers_conversations_are_moved_on_request_only(browser, storing, base):
     key = scoped(storing, "moves", "ask", "read")["key"]
-    async with visiting(browser, base, **WIDE, bypass_csp=True) as visit:
+    async with visiting(browser, base, **WIDE) as visit:
         visit.allowed = ("401",)
         page = visit.page
 
@@ -135,7 +125,7 @@ async def test_browsers_conversations_are_moved_on_request_only(browser, storing
         move = page.get_by_role("button", name="Move 1 conversation from this browser to the server")
         await expect(move).to_be_visible()
         await page.keyboard.press("Escape")  # closes the passage
-        await _require_accessible(visit, "a conversation that can be moved")
+        await require_accessible(visit.page, "a conversation that can be moved")
         await move.click()
         await expect(page.locator(".conversations li")).to_have_count(2)
         await expect(move).to_have_count(0)
@@ -143,12 +133,6 @@ async def test_browsers_conversations_are_moved_on_request_only(browser, storing
         assert await page.evaluate(LOCAL) == 0
 
 
-@guards(
-    "api/web/api.js",
-    "if (only !== undefined && only !== usedKey)",
-    "if (only !== undefined && !only)",
-    means="a conversation is stored for the key that replaced its own",
-)
 async def test_revoked_keys_conversation_never_reaches_another_key(browser, storing, base):
     first, second = (scoped(storing, name, "ask", "read") for name in ("revoked", "next"))
     async with visiting(browser, base, **WIDE) as visit:
@@ -178,76 +162,6 @@ async def test_revoked_keys_conversation_never_reaches_another_key(browser, stor
         await stores(storing, second["key"], ["Who decides?"])
 
 
-@guards(
-    "api/web/parts/server-conversations.js",
-    "problem.status >= 500) keep(latest, only);",
-    "problem.status >= 500) void keep;",
-    means="a conversation that the server cannot store is lost",
-)
-async def test_conversation_stays_in_browser_while_server_fails(browser, storing, base):
-    key = scoped(storing, "fails", "ask", "read")["key"]
-    async with visiting(browser, base, **WIDE) as visit:
-        visit.allowed = ("401", "503")
-        page = visit.page
-        move = page.get_by_role("button", name="Move 1 conversation from this browser to the server")
-        problem = {"status": 503, "title": "Unavailable", "detail": "The database is unavailable."}
-        one = "**/v1/conversations/*"
-        await page.route(one, lambda route: route.fulfill(status=503, json=problem))
-        await with_key(visit, "/ask", key)
-        await asked(page)
-        await expect(move).to_be_visible()
-        await expect(page).to_have_url(re.compile("conversation="))
-        await page.reload()
-        await expect(page.locator(".question-title")).to_have_text([QUESTION])
-        assert stored(storing, key) == []
-
-        await page.unroute(one)
-        await follow_up(page, "And in the first year?")
-        await stores(storing, key, [QUESTION, "And in the first year?"])
-        await expect(move).to_have_count(0)
-        assert await page.evaluate(LOCAL) == 0
-
-
-@guards(
-    "api/web/parts/server-conversations.js",
-    "await Promise.allSettled(running);",
-    "await null;",
-    means="a list that is read during a change hides the new conversation",
-)
-async def test_list_read_during_a_change_contains_it(browser, storing, base):
-    key, released = scoped(storing, "slow", "ask", "read")["key"], asyncio.Event()
-    async with visiting(browser, base, **WIDE) as visit:
-        visit.allowed = ("401",)
-        page, rows = visit.page, visit.page.locator(".conversations li")
-
-        async def hold(route):
-            await released.wait()
-            await route.continue_()
-
-        await with_key(visit, "/ask", key)
-        await asked(page)
-        await stores(storing, key, [QUESTION])
-        await page.route("**/v1/conversations/*", hold)
-        await page.get_by_role("button", name=f"Rename {QUESTION}").click()
-        await expect(page.get_by_label("Name of the conversation")).to_be_focused()
-        await page.keyboard.type("Days off")
-        await page.keyboard.press("Enter")
-        await expect(rows).to_contain_text("Days off")
-        await page.get_by_role("link", name="Documents", exact=True).click()
-        await expect(page.locator(".row").first).to_be_visible()
-        await page.get_by_role("link", name="Ask", exact=True).click()  # reads the list
-        await expect(page.locator("#question")).to_be_visible()
-        await page.evaluate("fetch('/health/ready')")  # a list that was requested before has arrived
-        await drawn(page)
-        released.set()
-
-        async def is_renamed():
-            return [each["name"] for each in stored(storing, key)] == ["Days off"]
-
-        await until(is_renamed)
-        await expect(rows).to_contain_text("Days off")
-
-
 async def test_erased_document_ends_storage_of_its_conversation(browser, storing, base, deployment):
     name = "history"
     deployment.ingest({name: "# Fountain\n\nThe fountain of the old town was built in 1703."}, collection=name)
@@ -268,14 +182,3 @@ async def test_erased_document_ends_storage_of_its_conversation(browser, storing
         await expect(page.locator(".notice")).to_contain_text("was erased")
         await stores(storing, OURS)
         await expect(page.locator(".conversations li")).to_have_count(0)
-
-
-async def test_server_without_the_setting_gets_no_conversation(visit):
-    paths = []
-    visit.page.on("request", lambda each: paths.append(each.url))
-    await visit.go("/ask")
-    await asked(visit.page)
-    await expect(visit.page.locator(".conversations li")).to_have_count(1)
-    assert any(path.endswith("/v1/me") for path in paths)
-    assert not any("/v1/conversations" in path for path in paths)
-    assert await visit.page.evaluate(LOCAL) == 1

@@ -3,12 +3,12 @@
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import INSECURE, visiting
-from tests.page.test_page_keys import OURS, QUESTION, asked, keyed, with_key  # noqa: F401  a fixture
+from tests.page.conftest import INSECURE, OURS, visiting
+from tests.page.test_page_keys import QUESTION, asked, with_key
 
 
 @pytest.fixture
-async def insecure(browser, keyed):  # noqa: F811
+async def insecure(browser, keyed):
     """A tab at an address that the browser does not trust."""
     base = f"http://{INSECURE}:{keyed.base_url.port}"
     async with visiting(browser, base, viewport={"width": 1440, "height": 900}) as visit:
@@ -54,7 +54,7 @@ async def test_new_key_is_copied_without_https(insecure):
     assert await pasted(page) == secret
 
 
-async def test_documents_update_live_without_locks(insecure, keyed):  # noqa: F811
+async def test_documents_update_live_without_locks(insecure, keyed):
     def upload(name):
         body = {"collection": "insecure", "external_id": name, "filename": name, "text": f"The text of {name}."}
         keyed.post("/v1/documents", json=body).raise_for_status()

@@ -1,23 +1,12 @@
 """Keys in the page, with an API that requires them: each key's permissions, and no key in addresses or logs."""
 
 import httpx
-import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import another_api, api_keys, visiting
-from tests.page.test_page import SCREENS
+from tests.page.conftest import FRESH, OURS, THEIRS, visiting
+from tests.page.screens import SCREENS
 
-OURS, THEIRS = "key-of-ours-0123456789", "key-of-theirs-0123456789"
-FRESH = "key-of-fresh-0123456789"  # of a tenant without documents
 QUESTION = "How many days of leave does everybody have?"
-
-
-@pytest.fixture(scope="module")
-def keyed(deployment):
-    """A client of an API with keys of the documents' tenant and of two others."""
-    keys = api_keys(default=OURS, theirs=THEIRS, fresh=FRESH)
-    with another_api(deployment, "keyed", OURS, api_keys=keys, shared_answer_days=7) as client:
-        yield client
 
 
 def scoped(client: httpx.Client, name: str, *scopes: str) -> dict[str, str]:
@@ -35,9 +24,12 @@ async def test_key_appears_in_no_address_source_or_log(browser, keyed, deploymen
         addresses = []
         visit.page.on("request", lambda each: addresses.append(each.url))
         await visit.go("/ask")
+        await expect(visit.page.get_by_role("dialog")).to_contain_text("requires an API key")
         await enter(visit.page, "a-wrong-key-0123456789")
         await expect(visit.page.get_by_text("no longer accepts this key")).to_be_visible()
         await enter(visit.page, OURS)
+        await expect(visit.page.get_by_role("dialog")).to_have_count(0)
+        assert await visit.page.evaluate("localStorage.getItem('foreask.key')") is None
         for path in SCREENS:
             await visit.go(path)
             await expect(visit.page.locator("nav a[aria-current=page]")).to_have_count(1)
@@ -85,6 +77,10 @@ async def test_query_only_key_is_refused_management(browser, keyed):
         await visit.go("/ask")
         await enter(visit.page, key)
         await expect(visit.page.locator(".rail a")).to_have_text(["Ask", "Explain", "API"])
+        await asked(visit.page)
+        await visit.page.locator(".written .cited").first.click()
+        await expect(visit.page.locator(".detail .marked")).to_contain_text("thirty days of leave")
+        assert await visit.page.locator("[role=alert]").count() == 0
         for path in ("/documents", "/work", "/questions"):
             await visit.go(path)  # the address is typed: the API decides, not the page
             await expect(visit.page.locator("[role=alert]").first).to_contain_text("scope")

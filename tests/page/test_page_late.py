@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from playwright.async_api import Error, expect
 
-from tests.page.conftest import TIMEOUT, drawn, until
-from tests.page.test_page import SCREENS, ask
+from tests.page.conftest import TIMEOUT, ask, drawn
 
 
 @pytest.fixture
@@ -228,65 +227,6 @@ async def test_invalid_number_is_rejected_and_stays_in_field(visit, deployment):
     assert deployment.client.get("/v1/collections/default").json()["options"] == before
 
 
-async def test_late_question_list_is_ignored_on_another_screen(visit):
-    page = visit.page
-    await ask(visit, "How many days of leave does everybody have?")
-    async with held(page, re.compile(r"/v1/collections/default/queries\?")) as late:
-        await visit.go("/questions")
-        await late.taken()
-        await page.get_by_role("button", name="Accepted").click()
-        await expect(page.get_by_role("button", name="Accepted")).to_have_attribute("aria-pressed", "true")
-        await expect(page.locator("main .empty, main ul.questions")).to_be_visible()
-        await late.release_and_wait()
-        await expect(page.get_by_text("How many days of leave does everybody have?")).to_have_count(0)
-
-
-async def test_hidden_screen_sends_no_requests(visit):
-    page = visit.page
-    requests = []
-    page.on("request", lambda each: each.url.endswith("/v1/status") and requests.append(each.url))
-    async with held(page, "**/v1/status") as late:
-        await visit.go("/work")
-        await late.taken()
-        await page.get_by_role("link", name="Try").click()
-        await expect(page.get_by_role("button", name="Generate questions")).to_be_visible()
-        await late.release_and_wait()
-    await page.wait_for_timeout(2_500)
-    assert len(requests) == 1
-
-
-async def test_failed_row_page_can_be_reloaded(visit, deployment):
-    page = visit.page
-    visit.allowed = ("429",)
-    deployment.ingest({f"few-{n}": f"Number {n} of few." for n in range(120)}, collection="few")
-    deployment.wait_until_settled(120, collection="few")
-    refused = []
-
-    async def refuse(route):
-        refused.append(route.request.url)
-        headers = {"retry-after": "1", "content-type": "application/problem+json"}
-        await route.fulfill(status=429, headers=headers, json={"status": 429, "detail": "Too many requests."})
-
-    following = re.compile(r"/v1/documents\?.*cursor=")
-    await page.route(following, refuse)
-    await visit.go("/documents?collection=few")
-    await expect(page.locator(".row").first).to_be_visible()
-    await page.locator(".window").focus()
-    await page.keyboard.press("End")
-    await expect(page.get_by_role("alert")).to_contain_text("Too many requests.")
-    await page.wait_for_timeout(1_000)
-    assert len(refused) == 1
-    await page.unroute(following)
-    await page.get_by_role("button", name="Try again").first.click()
-    await page.locator(".window").focus()
-
-    async def rows_have_come():
-        await page.keyboard.press("End")
-        return await page.locator('.row[aria-posinset="120"]').count()
-
-    await until(rows_have_come)
-
-
 async def test_double_key_press_skips_only_visible_question(visit, deployment):
     page = visit.page
     for question in ("How many days of leave does everybody have?", "Wie viele Tage Urlaub haben alle?"):
@@ -325,55 +265,6 @@ async def test_files_awaiting_price_accept_more_files(visit, tmp_path):
     await card.get_by_role("button", name="Upload").click()
     await expect(page.locator(".uploads")).to_contain_text("5 files uploaded")
     await page.get_by_label("Always show the cost before uploading").uncheck()
-
-
-@pytest.mark.parametrize("path", [*SCREENS, "/collections/default"])
-async def test_failed_load_succeeds_on_retry(visit, path):
-    page = visit.page
-    visit.allowed = ("ERR_FAILED",)
-    api_requests = re.compile(r".*/(v1/|openapi\.json).*")
-    await page.route(api_requests, lambda route: route.abort())
-    await visit.go(path)
-    trouble = page.locator(".trouble")
-    await expect(trouble).to_have_count(1)
-    await page.unroute(api_requests)
-    await trouble.get_by_role("button", name="Try again").click()
-    await expect(trouble).to_have_count(0)
-    await expect(page.locator("main")).not_to_be_empty()
-
-
-async def test_proxy_without_server_loses_no_file(visit, tmp_path):
-    page = visit.page
-    visit.allowed = ("502",)
-    file = tmp_path / "patient.txt"
-    file.write_text("A file waits for the server behind a proxy.")
-    await visit.go("/documents")
-    await page.route("**/v1/documents", lambda route: route.fulfill(status=502, body="<p>Bad gateway</p>"), times=1)
-    await page.locator("input[type=file]").set_input_files(file)
-    await expect(page.locator(".uploads")).to_contain_text("The server did not respond.")
-    await expect(page.locator(".uploads")).to_contain_text("1 file uploaded")
-
-
-async def test_stopped_uploads_free_slots_for_others(visit, deployment, tmp_path):
-    page = visit.page
-    visit.allowed = ("429",)
-    files = [tmp_path / f"stop-{number}.txt" for number in range(5)]
-    for file in files:
-        file.write_text(f"The file {file.name} is stopped.")
-
-    async def refuse(route):
-        headers = {"retry-after": "43200", "content-type": "application/problem+json"}
-        await route.fulfill(status=429, headers=headers, json={"status": 429, "detail": "Enough for today."})
-
-    await visit.go("/documents")
-    await page.route("**/v1/documents", refuse)
-    await page.locator("input[type=file]").set_input_files(files[:4])
-    await expect(page.locator(".uploads")).to_contain_text("Enough for today.")
-    await page.locator(".uploads").get_by_role("button", name="Stop").click()
-    await expect(page.locator(".uploads")).to_contain_text("0 files uploaded, 4 cancelled")
-    await page.unroute("**/v1/documents")
-    await page.locator("input[type=file]").set_input_files(files[4])
-    await expect(page.locator(".row", has_text="stop-4.txt")).to_be_visible()
 
 
 async def test_finished_run_is_listed_as_finished(visit, deployment):

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.async_api import expect
 
 # The elements and event handlers of the HTML standard and its predecessors.
@@ -95,25 +94,6 @@ async def test_hostile_markdown_stays_text(visit):
         assert found["hits"] == 0, payload
     for payload, found in zip(TAGS, drawn, strict=False):
         assert payload in found["text"]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a &amp; b &#8364; &#x20ac; &unknown; &#0;", "a & b \u20ac \u20ac &unknown; &#0;"),
-        ("one\ntwo", "onetwo"),
-        ("[the site](https://example.org/a)", "the site (https://example.org/a)"),
-        ("https://example.org/a", "https://example.org/a"),
-        ("![a map](map.png)", "Picture: a map"),
-        ("[image: a map]", "Picture: a map"),
-        ("- [x] done\n- [ ] open", "\u2611 done\u2610 open"),
-        ("2 \\* 3", "2 * 3"),
-    ],
-)
-async def test_markdown_shows_words_of_text(visit, text, shown):
-    await visit.go("/ask")
-    [found] = await visit.page.evaluate(DRAW, [text])
-    assert found["text"].replace("\n", "").strip() == shown
 
 
 async def test_deeply_nested_passage_is_shown(visit, deployment):

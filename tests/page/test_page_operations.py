@@ -5,18 +5,18 @@ import time
 import httpx
 from playwright.async_api import expect
 
-from tests.page.conftest import TIMEOUT, until, visiting
-from tests.page.test_page import _require_accessible
-from tests.page.test_page_keys import OURS, keyed, scoped, with_key  # noqa: F401  a fixture
+from tests.page.conftest import OURS, TIMEOUT, until, visiting
+from tests.page.screens import require_accessible
+from tests.page.test_page_keys import scoped, with_key
 
 
 def without_dialogs(visit):
     visit.faults = [fault for fault in visit.faults if not fault.startswith("dialog: ")]
 
 
-async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F811
+async def test_page_creates_limits_and_revokes_key(browser, keyed):
     base = str(keyed.base_url).rstrip("/")
-    async with visiting(browser, base, bypass_csp=True, permissions=["clipboard-read", "clipboard-write"]) as visit:
+    async with visiting(browser, base, permissions=["clipboard-read", "clipboard-write"]) as visit:
         visit.allowed = ("401", "403")
         page = visit.page
         page.on("dialog", lambda dialog: dialog.accept())
@@ -28,7 +28,7 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F81
         await page.get_by_role("button", name="Create", exact=True).click()
         made = page.locator("#made")
         await expect(made).to_be_focused()
-        await _require_accessible(visit, "a new key")
+        await require_accessible(visit.page, "a new key")
         secret = await made.locator("code").inner_text()
         await made.get_by_role("button", name="Copy").click()
         assert await page.evaluate("navigator.clipboard.readText()") == secret
@@ -37,7 +37,7 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F81
             assert [reporter.get("/v1/status").status_code for _ in range(3)] == [200] * 3
             card = page.get_by_role("listitem", name="reporter")
             await card.get_by_text("Change limits").click()
-            await _require_accessible(visit, "limits of a key")
+            await require_accessible(visit.page, "limits of a key")
             await card.get_by_label("Requests per second").fill("0.5")
             await card.get_by_role("button", name="Save").click()
             await expect(card).to_contain_text("0.5 requests per second")
@@ -53,7 +53,7 @@ async def test_page_creates_limits_and_revokes_key(browser, keyed):  # noqa: F81
         await page.get_by_role("link", name="Audit").click()
         rows = page.locator("tbody tr").filter(has_text="reporter")
         await expect(rows).to_have_count(3)
-        await _require_accessible(visit, "recorded changes")
+        await require_accessible(visit.page, "recorded changes")
         await expect(rows.locator("th")).to_have_text(
             ["revoke key reporter", "change key reporter", "create key reporter"]
         )
@@ -66,8 +66,8 @@ async def _is_refused(client):
     return client.get("/v1/status").status_code == 401
 
 
-async def test_page_sets_changes_and_deletes_budget(browser, keyed):  # noqa: F811
-    async with visiting(browser, str(keyed.base_url).rstrip("/"), bypass_csp=True) as visit:
+async def test_page_sets_changes_and_deletes_budget(browser, keyed):
+    async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401", "403")
         page = visit.page
         page.on("dialog", lambda dialog: dialog.accept())
@@ -80,7 +80,7 @@ async def test_page_sets_changes_and_deletes_budget(browser, keyed):  # noqa: F8
         await page.get_by_role("button", name="Set budget", exact=True).click()
         limit = page.get_by_label("Limit of papers, tokens a month", exact=True)
         await expect(limit).to_have_value("5000")
-        await _require_accessible(visit, "budgets")
+        await require_accessible(visit.page, "budgets")
         await limit.fill("7000")
         await page.get_by_role("button", name="Change the limit of papers").click()
         await expect(page.locator(".notice")).to_contain_text("The budget was changed.")
@@ -90,7 +90,7 @@ async def test_page_sets_changes_and_deletes_budget(browser, keyed):  # noqa: F8
         without_dialogs(visit)
 
 
-async def test_key_without_permission_sees_no_operations(browser, keyed):  # noqa: F811
+async def test_key_without_permission_sees_no_operations(browser, keyed):
     reader = scoped(keyed, "only-reads", "read", "ask", "write")
     async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401", "403")

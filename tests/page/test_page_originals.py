@@ -8,7 +8,7 @@ from PIL import Image
 from playwright.async_api import expect
 
 from tests.page.conftest import until, visiting
-from tests.page.test_page import _require_accessible
+from tests.page.screens import fits, require_accessible
 from tests.support.pdfs import acting_pdf, japanese_pdf, pdf
 from tests.support.pictures import picture, saved
 
@@ -20,12 +20,6 @@ HARBOUR = [
     "is due at the office.",
 ]
 ROWS = [f"Ketch {number},{number} t,quay {number % 7}" for number in range(700)]
-LOCATE = """async ([pages, text, sentences]) => {
-  const folder = document.querySelector("script[type=module]").src.replace(/[^/]*$/, "");
-  const { locate } = await import(folder + "parts/pdf-text.js");
-  const { marks } = locate(pages, text, sentences);
-  return marks.map(({ page, item, start, end }) => [page, item, pages[page][item].slice(start, end)]);
-}"""
 OPENED = """async (bytes) => {
   const folder = document.querySelector("script[type=module]").src.replace(/[^/]*$/, "");
   const { openPdf } = await import(folder + "parts/pdf.js");
@@ -34,7 +28,6 @@ OPENED = """async (bytes) => {
   viewer.close();
   return result;
 }"""
-BOATS = "Total: 5 boats of wood."
 # The words of the page under the centre of each mark, and whether something is drawn there.
 MARKED = """() => [...document.querySelectorAll(".page-mark")].map((mark) => {
   const box = mark.getBoundingClientRect();
@@ -108,51 +101,15 @@ async def test_cited_sentence_is_highlighted_on_page(visit, deployment, original
     assert first > left + 50  # the words in front of the sentence are not marked
 
 
-@pytest.mark.parametrize(
-    ("pages", "text", "sentences", "expected"),
-    [
-        ([["The \ufb01rst o\ufb03cer."]], "The first officer.", [], [[0, 0, "The \ufb01rst o\ufb03cer."]]),
-        ([["every ves-", "sel leaves."]], "every vessel\nleaves.", [], [[0, 0, "every ves"], [0, 1, "sel leaves."]]),
-        (
-            [["The pier, an old one,", "is closed at night."]],
-            "The pier, an old one, is closed at night.",
-            [],
-            [[0, 0, "The pier, an old one,"], [0, 1, "is closed at night."]],
-        ),
-        ([["Cafe\u0301 on the quay"]], "**Caf\u00e9** on the [quay](map.md)", [], [[0, 0, "Cafe\u0301 on the quay"]]),
-        ([["A B", "A. Tea is at four. C"]], "\U0001f600 Tea is at four. C", [[2, 17]], [[0, 1, "Tea is at four."]]),
-        (
-            [["The sentence goes on after", "7"], ["Ships", "the end of its first page."]],
-            "The sentence goes on after the end of its first page.",
-            [],
-            [[0, 0, "The sentence goes on after"], [1, 1, "the end of its first page."]],
-        ),
-        ([[BOATS, "Sum.", BOATS]], f"Sum. {BOATS}", [[5, 28]], [[0, 2, BOATS]]),
-        ([[BOATS, BOATS]], BOATS, [], []),
-        ([["In 2012 nothing left."]], "12", [], []),
-        ([["In 2012 no ship left."]], "Ships: 12", [[7, 9]], []),
-        ([["Another text, which has no vessel."]], "Every vessel leaves. It is late.", [], []),
-        ([["It is late in the evening."]], "Vessels leave the harbour before nine. It is late in the evening.", [], []),
-        ([[]], "Every vessel leaves.", [], []),
-    ],
-)
-async def test_passage_is_located_or_not_marked(visit, pages, text, sentences, expected):
-    await visit.go("/ask")
-    assert await visit.page.evaluate(LOCATE, [pages, text, sentences]) == expected
-
-
-@pytest.mark.parametrize("color_scheme", ["light", "dark"])
-async def test_originals_are_accessible(browser, deployment, originals, color_scheme):
-    base = f"http://127.0.0.1:{deployment.port}"
-    async with visiting(browser, base, bypass_csp=True, color_scheme=color_scheme) as visit:
-        for name, shown in {
-            "harbour.pdf": ".page-mark",
-            "ships.csv": ".cited-row",
-            "pier.png": ".original img",
-        }.items():
-            await visit.go(f"/documents/{originals[name]}?view=original")
-            await expect(visit.page.locator(shown).first).to_be_attached()
-            await _require_accessible(visit, name)
+async def test_originals_are_accessible(visit, originals):
+    page = visit.page
+    await page.emulate_media(reduced_motion="reduce")  # colours change at once
+    for name, shown in {"harbour.pdf": ".page-mark", "ships.csv": ".cited-row", "pier.png": ".original img"}.items():
+        await visit.go(f"/documents/{originals[name]}?view=original")
+        await expect(page.locator(shown).first).to_be_attached()
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme)
+            await require_accessible(page, f"{name} {scheme}", only_colours=scheme == "dark")
 
 
 async def test_passage_missing_on_page_is_not_highlighted(visit, deployment, originals):
@@ -336,4 +293,4 @@ async def test_original_fits_window_next_to_text(browser, deployment, originals,
         sheet, text = await page.locator(".sheet").bounding_box(), await page.locator(".detail .marked").bounding_box()
         assert sheet["width"] <= width
         assert text["x"] >= sheet["x"] + sheet["width"] or text["y"] >= 500
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert await fits(page)

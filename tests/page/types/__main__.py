@@ -2,6 +2,7 @@
 
 TypeScript's compiler and Biome run with the Node of a Python package, so that no installation is needed. They are
 downloaded once into `build`, as package-lock.json pins them. The browser runs the modules unchanged, without comments.
+The tests of the modules in Node are linted, too.
 Nothing is checked again while the modules and our OpenAPI have the content with which they passed.
 """
 
@@ -28,6 +29,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 BUILD = ROOT / "build" / "page-types"
 WEB = ROOT / "api" / "web"
+TESTS = ROOT / "tests" / "unit" / "page"
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 NPM = Path(executable.ROOT_DIR) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 TOOLS = BUILD / "node_modules"
@@ -114,13 +116,13 @@ def _check() -> list[str | bytes]:
 def is_linted() -> bool:
     biome = TOOLS / "@biomejs" / "biome" / "bin" / "biome"
     options = ("--error-on-warnings", f"--config-path={HERE}")
-    return run(biome, "lint", *options, WEB, within=ROOT)  # Biome searches markup.grit from here
+    return run(biome, "lint", *options, WEB, TESTS, within=ROOT)  # Biome searches markup.grit from here
 
 
 def contents(openapi: str, modules: Mapping[str, tuple[str, str]]) -> list[str | bytes]:
     """Return everything that is checked."""
-    vendored = [path.read_bytes() for path in sorted(WEB.rglob("*.mjs"))]
-    return [openapi, *vendored, *(part for name, texts in modules.items() for part in (name, *texts))]
+    vendored, tests = ([path.read_bytes() for path in sorted(folder.rglob("*.mjs"))] for folder in (WEB, TESTS))
+    return [openapi, *vendored, *tests, *(part for name, texts in modules.items() for part in (name, *texts))]
 
 
 def main() -> None:

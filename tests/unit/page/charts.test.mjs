@@ -91,7 +91,7 @@ test("columns have the heights of their values", async () => {
   assert.match(textOf(html), /600 400 200 0/);
   const heights = columns(html, "main").map((column) => number(column, "height"));
   assert.equal(heights.length, 59);
-  heights.forEach((height, index) => assert.ok(Math.abs(height - (100 * MINUTES[index + 1].chunks) / 600) < 0.01));
+  for (const [index, height] of heights.entries()) assert.ok(Math.abs(height - (100 * MINUTES[index + 1].chunks) / 600) < 0.01);
   const failed = columns(html, "bad").at(-1); // is at least 2 % high, above the ready chunks
   assert.ok(Math.abs(number(failed, "y") - (98 - (100 * 7 * 59) / 600)) < 0.01);
 });

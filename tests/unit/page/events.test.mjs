@@ -23,10 +23,10 @@ async function listening(t, events = []) {
     },
   });
   const handlers = [];
-  document.addEventListener = (name, handle) => handlers.push(handle);
+  document.addEventListener = (_name, handle) => handlers.push(handle);
   tab.hide = (hidden) => {
     document.hidden = hidden;
-    handlers.forEach((handle) => handle());
+    for (const handle of handlers) handle();
   };
   const { listen } = await load("events.js");
   tab.close = listen((name, data) => events.push(data.n ?? name), (isConnected) => tab.connections.push(isConnected));
