@@ -17,6 +17,7 @@ from xml.etree import ElementTree as ET
 import httpx
 
 from shared.domain.errors import Misconfigured
+from shared.outside.requests import certificates
 from shared.sources.files import COMPONENT, unavailable
 
 _PAGE = 1_000
@@ -78,7 +79,7 @@ class S3Names:
         url = f"{self.endpoint.rstrip('/')}/{quote(self.bucket)}"
         headers = self.signed(url, encoded, datetime.now(UTC)) if self.credentials else {}
         try:
-            async with httpx.AsyncClient(trust_env=False, timeout=_TIMEOUT) as client:
+            async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=_TIMEOUT) as client:
                 reply = await client.get(f"{url}?{encoded}", headers=headers)
         except httpx.HTTPError as error:
             raise unavailable("The bucket cannot be read: the store does not answer.") from error
