@@ -1,4 +1,4 @@
-"""Answers are shared within a tenant, with the server's own text, while their passages are services."""
+"""Answers are shared within a tenant, with the server's own text, while their passages are unchanged."""
 
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -9,7 +9,6 @@ from sqlalchemy import text
 
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
-from tests.support.emptying import Shared, empty
 from tests.support.planted import guards
 from workers.scheduler import forget_answers
 
@@ -24,32 +23,13 @@ async def add(services, document, **options):
     await work(services, "parse", "index")
 
 
-async def fill(services):
+async def add_leave(services):
     await add(services, LEAVE)
 
 
-INDEXED = Shared(fill, emptied=("shared_answers", "queries", "api_keys"))
-
-
 @pytest.fixture
-async def services(session_services, provider):
-    """Return services over the document, which no test changes, without answers."""
-    await INDEXED.of(session_services)
-    return session_services
-
-
-@pytest.fixture
-async def emptied(session_services, provider):
-    """Return services without a document."""
-    await empty(session_services)
-    return session_services
-
-
-@pytest.fixture
-async def filled(emptied):
-    """Return services over the document, which the test changes."""
-    await fill(emptied)
-    return emptied
+async def leave(once):
+    await once(add_leave)
 
 
 @asynccontextmanager
@@ -94,7 +74,26 @@ async def make_due(services, age):
         )
 
 
-async def test_colleague_opens_answer_with_its_passages(services, settings, provider):
+@guards(
+    "api/routes/shared_answers.py",
+    "support = supporting(answer.answer, passages)",
+    "support = supporting('', passages)",
+    means="a shared answer does not name the sentences that support it",
+)
+async def test_shared_answer_has_supporting_sentences(services, settings, provider):
+    rules = "# Rules\n\nLeave ends in December. The documents say so in chapter two. Ask the office."
+    await add(services, {"text": rules, "external_id": "rules.md"})
+    async with sharing(settings, services) as client:
+        alice = as_tenant("alice")
+        body = await answered(client, alice, question="When does leave end, and do the documents say so?")
+        answer = (await client.post("/v1/answers", json=body, headers=alice)).raise_for_status().json()
+        [source] = (await opened(client, answer)).json()["sources"]
+
+    supporting = [source["text"][start:end] for start, end in source["sentences"]]
+    assert supporting == ["The documents say so in chapter two."]
+
+
+async def test_colleague_opens_answer_with_its_passages(services, settings, leave):
     async with sharing(settings, services) as client:
         answer = await shared(client)
         colleague = await key_of(client, "alice", "colleague", scopes=["ask"])
@@ -119,7 +118,7 @@ async def test_colleague_opens_answer_with_its_passages(services, settings, prov
     "(CAST(:chunks AS uuid[])) AND :tenant <> '' AND l.name",
     means="a shared answer is opened by another tenant",
 )
-async def test_answer_is_not_found_without_access(services, settings, provider):
+async def test_answer_is_not_found_without_access(services, settings, leave):
     async with sharing(settings, services) as client:
         answer = await shared(client)
         filtered = await key_of(client, "alice", "website", scopes=["ask"], filter={"public": True})
@@ -142,7 +141,7 @@ async def test_answer_is_not_found_without_access(services, settings, provider):
     "if False:",
     means="a forged text is shared as an answer",
 )
-async def test_only_own_answer_of_server_is_shared(services, settings, provider):
+async def test_only_own_answer_of_server_is_shared(services, settings, leave):
     async with sharing(settings, services) as client:
         own = await answered(client, as_tenant("alice"))
         first, second = [await key_of(client, "alice", name, scopes=["ask"]) for name in ("first", "second")]
@@ -159,7 +158,7 @@ async def test_only_own_answer_of_server_is_shared(services, settings, provider)
         assert await rows(services) == 1
 
 
-async def test_answer_without_citations_is_not_shared(services, settings, provider):
+async def test_answer_without_citations_is_not_shared(services, settings, leave):
     async with sharing(settings, services) as client:
         reply = await client.post("/v1/query", json=QUESTION | {"min_score": 1.0}, headers=as_tenant("alice"))
         body = {"query_id": reply.json()["metadata"]["query_id"], "answer": reply.json()["answer"]}
@@ -168,7 +167,18 @@ async def test_answer_without_citations_is_not_shared(services, settings, provid
         assert (await client.post("/v1/answers", json=body, headers=as_tenant("alice"))).status_code == 409
 
 
-async def test_sharing_is_off_by_default(services, settings, provider):
+async def test_key_with_filter_cannot_share(services, settings, provider):
+    await add(services, LEAVE, metadata={"public": True})
+    async with sharing(settings, services) as client:
+        filtered = await key_of(client, "alice", "website", scopes=["ask"], filter={"public": True})
+        body = await answered(client, filtered)
+
+        assert (await client.post("/v1/answers", json=body, headers=filtered)).status_code == 403
+        assert (await client.get("/v1/me", headers=filtered)).json()["shared_answer_days"] == 0
+        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_days"] == 7
+
+
+async def test_sharing_is_off_by_default(services, settings, leave):
     async with sharing(settings, services) as client:
         answer = await shared(client)
     async with calling(with_keys(settings), services) as client:
@@ -183,7 +193,7 @@ async def test_sharing_is_off_by_default(services, settings, provider):
     assert await rows(services) == 0
 
 
-async def test_expired_answer_is_hidden_and_deleted(services, settings, provider):
+async def test_expired_answer_is_hidden_and_deleted(services, settings, leave):
     async with sharing(settings, services) as client:
         answer = await shared(client, days=1)
         too_long = await client.post(
@@ -199,7 +209,44 @@ async def test_expired_answer_is_hidden_and_deleted(services, settings, provider
         assert await rows(services) == 0
 
 
-async def test_sharer_and_managers_delete_answer(services, settings, provider):
+@guards(
+    "shared/ledger/feedback/shared_answers.sql",
+    "    AND {exists:d}",
+    "    ",
+    means="a shared answer is shown without its deleted passage",
+    case="delete",
+)
+@pytest.mark.parametrize("change", ["delete", "replace"])
+async def test_changed_document_hides_and_deletes_answer(services, settings, leave, change):
+    async with sharing(settings, services) as client:
+        answer = await shared(client)
+        if change == "delete":
+            await client.delete(f"/v1/documents/{answer['sources'][0]['document_id']}", headers=as_tenant("alice"))
+        else:
+            await add(services, LEAVE | {"text": "# Leave\n\nIt was abolished."})
+
+        assert (await opened(client, answer)).status_code == 404
+        await make_due(services, timedelta(minutes=11))
+        await services.ledger.shared_answers.forget(timedelta(days=7))
+        assert await rows(services) == 0
+
+
+async def test_unchanged_passage_of_edited_document_stays_shared(services, settings, leave):
+    async with sharing(settings, services) as client:
+        answer = await shared(client)
+        longer = LEAVE["text"] + "\n\n# Travel\n\n" + "Trains are booked by the office. " * 60
+        await add(services, LEAVE | {"text": longer})
+
+        reply = await opened(client, answer)
+
+        assert reply.status_code == 200
+        assert reply.json()["sources"][0]["text"] == answer["sources"][0]["text"]
+        await make_due(services, timedelta(minutes=11))
+        await services.ledger.shared_answers.forget(timedelta(days=7))
+        assert await rows(services) == 1
+
+
+async def test_sharer_and_managers_delete_answer(services, settings, leave):
     async with sharing(settings, services) as client:
         first, second = [await key_of(client, "alice", name, scopes=["ask"]) for name in ("first", "second")]
         answer = await shared(client, first)
@@ -215,7 +262,30 @@ async def test_sharer_and_managers_delete_answer(services, settings, provider):
         assert (await opened(client, answer)).status_code == 404
 
 
-async def test_answer_is_shared_once_for_each_key(services, settings, provider):
+@guards(
+    "shared/ledger/feedback/shared_answers.py",
+    "(*map(str, chunk_ids), answer)",
+    "(answer,)",
+    means="the digest of an answer does not contain its passages",
+)
+async def test_document_erased_during_answer_cannot_be_shared(services, settings, leave):
+    await add(services, {"text": "# Pay\n\nEverybody is paid on Friday.", "external_id": "pay.md"})
+    async with sharing(settings, services) as client:
+        answer = (await client.post("/v1/query", json=QUESTION, headers=as_tenant("alice"))).json()
+        body = {"query_id": answer["metadata"]["query_id"], "answer": answer["answer"]}
+        async with services.database.begin() as connection:
+            written = (await connection.execute(text("SELECT answer_sha256 FROM queries"))).scalar_one()
+        await services.ledger.erasures.start_document(UUID(answer["citations"][0]["document_id"]), "alice")
+        await services.ledger.query_log.record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile
+
+        reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
+
+        assert len(answer["chunks"]) == 2
+        assert reply.status_code == 422  # its [1] would be the other document
+        assert await rows(services) == 0
+
+
+async def test_answer_is_shared_once_for_each_key(services, settings, leave):
     async with sharing(settings, services) as client:
         body = await answered(client, as_tenant("alice"))
 
@@ -227,113 +297,20 @@ async def test_answer_is_shared_once_for_each_key(services, settings, provider):
         assert await rows(services) == 2
 
 
-# --- documents change ---
-
-
-@guards(
-    "api/routes/shared_answers.py",
-    "support = supporting(answer.answer, passages)",
-    "support = supporting('', passages)",
-    means="a shared answer does not name the sentences that support it",
-)
-async def test_shared_answer_has_supporting_sentences(emptied, settings):
-    rules = "# Rules\n\nLeave ends in December. The documents say so in chapter two. Ask the office."
-    await add(emptied, {"text": rules, "external_id": "rules.md"})
-    async with sharing(settings, emptied) as client:
-        alice = as_tenant("alice")
-        body = await answered(client, alice, question="When does leave end, and do the documents say so?")
-        answer = (await client.post("/v1/answers", json=body, headers=alice)).raise_for_status().json()
-        [source] = (await opened(client, answer)).json()["sources"]
-
-    supporting = [source["text"][start:end] for start, end in source["sentences"]]
-    assert supporting == ["The documents say so in chapter two."]
-
-
-async def test_key_with_filter_cannot_share(emptied, settings):
-    await add(emptied, LEAVE, metadata={"public": True})
-    async with sharing(settings, emptied) as client:
-        filtered = await key_of(client, "alice", "website", scopes=["ask"], filter={"public": True})
-        body = await answered(client, filtered)
-
-        assert (await client.post("/v1/answers", json=body, headers=filtered)).status_code == 403
-        assert (await client.get("/v1/me", headers=filtered)).json()["shared_answer_days"] == 0
-        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_days"] == 7
-
-
-@guards(
-    "shared/ledger/feedback/shared_answers.sql",
-    "    AND {exists:d}",
-    "    ",
-    means="a shared answer is shown without its deleted passage",
-    case="delete",
-)
-@pytest.mark.parametrize("change", ["delete", "replace"])
-async def test_changed_document_hides_and_deletes_answer(filled, settings, change):
-    async with sharing(settings, filled) as client:
-        answer = await shared(client)
-        if change == "delete":
-            await client.delete(f"/v1/documents/{answer['sources'][0]['document_id']}", headers=as_tenant("alice"))
-        else:
-            await add(filled, LEAVE | {"text": "# Leave\n\nIt was abolished."})
-
-        assert (await opened(client, answer)).status_code == 404
-        await make_due(filled, timedelta(minutes=11))
-        await filled.ledger.shared_answers.forget(timedelta(days=7))
-        assert await rows(filled) == 0
-
-
-async def test_unchanged_passage_of_edited_document_stays_shared(filled, settings):
-    async with sharing(settings, filled) as client:
-        answer = await shared(client)
-        longer = LEAVE["text"] + "\n\n# Travel\n\n" + "Trains are booked by the office. " * 60
-        await add(filled, LEAVE | {"text": longer})
-
-        reply = await opened(client, answer)
-
-        assert reply.status_code == 200
-        assert reply.json()["sources"][0]["text"] == answer["sources"][0]["text"]
-        await make_due(filled, timedelta(minutes=11))
-        await filled.ledger.shared_answers.forget(timedelta(days=7))
-        assert await rows(filled) == 1
-
-
-@guards(
-    "shared/ledger/feedback/shared_answers.py",
-    "(*map(str, chunk_ids), answer)",
-    "(answer,)",
-    means="the digest of an answer does not contain its passages",
-)
-async def test_document_erased_during_answer_cannot_be_shared(filled, settings):
-    await add(filled, {"text": "# Pay\n\nEverybody is paid on Friday.", "external_id": "pay.md"})
-    async with sharing(settings, filled) as client:
-        answer = (await client.post("/v1/query", json=QUESTION, headers=as_tenant("alice"))).json()
-        body = {"query_id": answer["metadata"]["query_id"], "answer": answer["answer"]}
-        async with filled.database.begin() as connection:
-            written = (await connection.execute(text("SELECT answer_sha256 FROM queries"))).scalar_one()
-        await filled.ledger.erasures.start_document(UUID(answer["citations"][0]["document_id"]), "alice")
-        await filled.ledger.query_log.record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile
-
-        reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
-
-        assert len(answer["chunks"]) == 2
-        assert reply.status_code == 422  # its [1] would be the other document
-        assert await rows(filled) == 0
-
-
 @guards(
     "api/routes/queries.py",
     "text = answer.text if within else None",
     "text = answer.text",
     means="an answer is shared although its passages are larger than their chunks",
 )
-async def test_answer_of_larger_passages_is_not_shared(emptied, settings):
-    async with sharing(settings, emptied) as client:
+async def test_answer_of_larger_passages_is_not_shared(services, settings, provider):
+    async with sharing(settings, services) as client:
         options = {"section_max_chars": 10_000}
         (await client.put("/v1/collections/long", json=options, headers=as_tenant("alice"))).raise_for_status()
         long = "# Leave\n\n" + " ".join(f"In year {n}, everybody has {n + 30} days of leave." for n in range(60))
         body = {"text": long, "collection": "long", "questions": []}
         await client.post("/v1/documents", json=body, headers=as_tenant("alice"))
-        await work(emptied, "parse", "index")
+        await work(services, "parse", "index")
         asked = QUESTION | {"collection": "long", "unit": "section", "max_tokens": 8_000}
         answer = (await client.post("/v1/query", json=asked, headers=as_tenant("alice"))).json()
         body = {"query_id": answer["metadata"]["query_id"], "answer": answer["answer"]}
@@ -345,10 +322,10 @@ async def test_answer_of_larger_passages_is_not_shared(emptied, settings):
         assert (reply.status_code, "not recorded" in reply.json()["detail"]) == (409, True)
 
 
-async def test_document_being_erased_cannot_be_shared(filled, settings):
-    async with sharing(settings, filled) as client:
+async def test_document_being_erased_cannot_be_shared(services, settings, leave):
+    async with sharing(settings, services) as client:
         answer, body = await shared(client), await answered(client, as_tenant("alice"))
-        await filled.ledger.erasures.start_document(UUID(answer["sources"][0]["document_id"]), "alice")
+        await services.ledger.erasures.start_document(UUID(answer["sources"][0]["document_id"]), "alice")
 
         reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
 

@@ -20,7 +20,7 @@ from shared.query.retrieve import Query
 from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point
 from tests.conftest import Library
-from tests.support.api import work
+from tests.support.api import ready, work
 from tests.support.provider import DIMENSIONS, Script, ScriptedEndpoints
 from tests.support.qdrant import qdrant_client
 
@@ -164,15 +164,14 @@ async def test_chunk_in_two_versions_returns_newest_once(services, library, prov
     assert {chunk.version for chunk in (await services.retriever.retrieve(collection, query)).chunks} == {1}
 
 
-async def test_chunk_replaced_during_read_is_not_lost(services, library, provider, monkeypatch):
-    await library.add(TWO_SECTIONS, "a.md", questions=[])
-    await work(services, "parse", "index")
+async def test_chunk_replaced_during_read_is_not_lost(services, library, once, monkeypatch):
+    await once(ready, (TWO_SECTIONS, "a.md"))
     collection = await library.collection()
     read = services.index.chunk_payloads
 
     async def late(*arguments):
         await services.ledger.documents.reindex(collection)
-        await work(services, "parse", "index")
+        await work(services)
         return await read(*arguments)
 
     monkeypatch.setattr(services.index, "chunk_payloads", late)
@@ -182,9 +181,8 @@ async def test_chunk_replaced_during_read_is_not_lost(services, library, provide
     assert [(chunk.version, chunk.matched_question) for chunk in found] == [(2, None)] * 2
 
 
-async def test_query_sends_two_requests_and_reads_by_id(services, library, provider, monkeypatch):
-    await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
-    await work(services, "parse", "index")
+async def test_query_sends_two_requests_and_reads_by_id(services, library, once, monkeypatch):
+    await once(ready, (TWO_SECTIONS, "a.md"))
     collection, stored = await library.collection(), await points(services, library)
     query = Query(next(payload["question"] for payload in stored.values() if "question" in payload))
     assert (await services.retriever.retrieve(collection, query)).chunks  # now the collection's size is cached
@@ -207,9 +205,8 @@ async def test_query_sends_two_requests_and_reads_by_id(services, library, provi
     assert (path, len(read["ids"])) == ("", len(found) + len(questions))
 
 
-async def test_concurrent_queries_are_embedded_in_one_request(services, library, provider):
-    await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
-    await work(services, "parse", "index")
+async def test_concurrent_queries_are_embedded_in_one_request(services, library, provider, once):
+    await once(ready, (TWO_SECTIONS, "a.md"))
     collection = await library.collection()
     questions = [Query(f"What is about {name} number {number}?") for name in ("alpha", "beta") for number in range(4)]
     alone = [(await services.retriever.retrieve(collection, question)).chunks for question in questions]
@@ -440,11 +437,9 @@ async def test_min_score_and_filters_are_applied(services, library, provider):
     assert not await texts_found(services, library, "tide", filter={"author": "Kim"})
 
 
-async def test_unchanged_reindex_costs_nothing_and_has_no_gap(services, library, provider):
-    document = await library.add(TWO_SECTIONS, "a.md")
-    await work(services)
+async def test_unchanged_reindex_costs_nothing_and_has_no_gap(services, library, provider, once):
+    (document,) = await once(ready, (TWO_SECTIONS, "a.md"))
     before = await points(services, library)
-    paid = provider.stats()["calls"]
 
     assert (await services.ledger.documents.reindex(await library.collection())).documents == 1
     await work(services, "parse")
@@ -454,16 +449,15 @@ async def test_unchanged_reindex_costs_nothing_and_has_no_gap(services, library,
     after = await points(services, library)
     assert questions_of(after) == questions_of(before)
     assert {p["version"] for p in after.values()} == {2}
-    assert provider.stats()["calls"] == paid
+    assert provider.stats()["calls"] == 0
     found = await services.ledger.documents.get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.READY, 2)
 
 
-async def test_changed_prompt_replaces_all_questions(services, library, provider):
-    await library.add(TWO_SECTIONS, "a.md")
-    await work(services)
+async def test_changed_prompt_replaces_all_questions(services, library, provider, once):
+    await once(ready, (TWO_SECTIONS, "a.md"))
     before = await points(services, library)
-    paid = provider.stats()["calls"]
+    chunks = {p["chunk_id"] for p in before.values()}
     options = CollectionOptions(questions_per_chunk=2)
     collection = await services.ledger.collections.ensure(
         "default", "default", embedding_model="scripted-embedding", options=options
@@ -474,7 +468,7 @@ async def test_changed_prompt_replaces_all_questions(services, library, provider
     await work(services)
 
     after = await points(services, library)
-    assert provider.stats()["calls"] == 2 * paid
+    assert provider.stats()["calls"] == len(chunks)
     assert len(after) < len(before)
     assert {p["version"] for p in after.values()} == {2}
 
@@ -499,13 +493,11 @@ def is_vector_of(vector, text):
     return np.allclose(vector, ScriptedEndpoints(Script()).vector(text), atol=1e-5)
 
 
-async def test_prepended_questions_change_only_text_vector(services, library, provider):
-    await library.add(HARBOUR, "a.md")
-    await work(services)
+async def test_prepended_questions_change_only_text_vector(services, library, provider, once):
+    await once(ready, (HARBOUR, "a.md"))
     before = await points(services, library)
     questions = [p["question"] for p in before.values() if "question" in p]
     assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
-    paid = provider.stats()["calls"]
 
     collection = await enable_prepending(services)
     assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
@@ -513,7 +505,7 @@ async def test_prepended_questions_change_only_text_vector(services, library, pr
     await work(services)
 
     after = await points(services, library)
-    assert provider.stats()["calls"] == paid
+    assert provider.stats()["calls"] == 0
     assert described(after) == described(before)
     assert {p["version"] for p in after.values()} == {2}
     vector = (await text_vectors(services, library))[HARBOUR]

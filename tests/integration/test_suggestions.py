@@ -7,7 +7,6 @@ import pytest
 from shared.domain.questions import plain
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
-from tests.support.emptying import Shared
 from tests.support.planted import guards
 
 DAY = date(2026, 11, 26)
@@ -42,51 +41,35 @@ async def fill(services):
     await work(services)
 
 
-INDEXED = Shared(fill)
-
-
 @pytest.fixture
-async def places(session_services, provider, settings):
-    """Yield a client of an API with a document of each place, which tests only read."""
-    await INDEXED.of(session_services)
-    async with calling(settings, session_services) as client:
-        yield client
+async def places(once):
+    await once(fill)
 
 
-async def test_suggestions_are_passed_questions_of_different_documents(places):
-    items = await suggested(places, limit=5)
+async def test_suggestions_are_passed_questions_of_different_documents(client, places):
+    items = await suggested(client, limit=5)
 
     assert len({item["document_id"] for item in items}) == len(items) == 5
     assert len({plain(item["question"]) for item in items}) == 5
     for item in items:
-        chunk = (await places.get(f"/v1/chunks/{item['chunk_id']}")).json()["chunk"]
+        chunk = (await client.get(f"/v1/chunks/{item['chunk_id']}")).json()["chunk"]
         assert item["document_id"] == chunk["document_id"]
         assert {"text": item["question"], "passed": True, "source": "generated"}.items() <= next(
             question for question in chunk["questions"] if question["text"] == item["question"]
         ).items()
 
 
-@pytest.mark.usefixtures("places")
-async def test_suggestions_change_only_once_a_day(session_services):
-    ledger = session_services.ledger
-    collection = await ledger.collections.get("default", "default")
+async def test_suggestions_change_only_once_a_day(services, places):
+    collection = await services.ledger.collections.get("default", "default")
 
-    days = [await ledger.suggestions.of(collection.id, DAY + timedelta(days=n)) for n in range(8)]
+    days = [await services.ledger.suggestions.of(collection.id, DAY + timedelta(days=n)) for n in range(8)]
 
-    assert days[0] == await ledger.suggestions.of(collection.id, DAY)
+    assert days[0] == await services.ledger.suggestions.of(collection.id, DAY)
     assert len({tuple(each.question for each in day[:3]) for day in days}) > 4
     assert {each.document_id for day in days for each in day[:3]} > {each.document_id for each in days[0][:3]}
 
 
-async def test_number_of_suggestions_is_limited(places):
-    assert len(await suggested(places)) == 3
-    for limit in (0, 21):
-        reply = await places.get("/v1/collections/default/suggestions", params={"limit": limit})
-        assert reply.status_code == 422
-
-
-async def test_deleted_documents_and_users_questions_are_not_suggested(client, services, provider):
-    await fill(services)
+async def test_deleted_documents_and_users_questions_are_not_suggested(client, services, places):
     question = {"question": "Which keeper has the largest keys of all?"}
     found = (await client.post("/v1/retrieve", json=question)).json()
     rated = {"query_id": found["metadata"]["query_id"], "chunk_id": found["chunks"][0]["chunk_id"], "helpful": True}
@@ -149,6 +132,13 @@ async def test_filter_and_scopes_of_a_key_apply(services, settings, provider):
         public = {document["id"] for document in documents if document["metadata"]["public"]}
         assert {item["document_id"] for item in items} == public
         assert refused.status_code == 403
+
+
+async def test_number_of_suggestions_is_limited(client, places):
+    assert len(await suggested(client)) == 3
+    for limit in (0, 21):
+        reply = await client.get("/v1/collections/default/suggestions", params={"limit": limit})
+        assert reply.status_code == 422
 
 
 async def test_collection_without_ready_documents_has_no_suggestions(client, services, provider):

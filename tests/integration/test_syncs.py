@@ -399,26 +399,44 @@ async def test_entry_larger_than_a_day_is_refused(synced, corpus):
 # --- deletion ---
 
 
+def numbered(count):
+    return [f"{number:03}" for number in range(count)]
+
+
+async def list_twice(services, number, of, limits, share):
+    """Sync a source, remove some entries, and sync it again, with hours between and afterwards."""
+    synced = SyncedCorpus(services, Corpus(), limits=limits)
+    await synced.add(max_delete_share=share)
+    synced.corpus.put(*numbered(of))
+    await synced.sync()
+    await make_older(services)
+    synced.corpus.remove(*numbered(number))
+    assert (await synced.sync()).counts.deleted == 0
+    await make_older(services)
+
+
 IN_ONE_PART = replace(LIMITS, page=100, part=PartLimits())
 
 
-async def lacking(services, synced, corpus, number, *, of=12, limits=IN_ONE_PART):
-    """Sync a corpus, remove some entries, and sync twice with hours between; return the last sync.
+@pytest.fixture
+def lacking(services, corpus, once):
+    """Return a function that returns a source whose last listing lacked its first entries, as the next one will.
 
     Ten deletions, or a tenth, need no approval.
     """
-    synced.limits = limits
-    corpus.put(*(f"{n:03}" for n in range(of)))
-    await synced.sync()
-    await make_older(services)
-    corpus.remove(*(f"{n:03}" for n in range(number)))
-    assert (await synced.sync()).counts.deleted == 0
-    await make_older(services)
-    return await synced.sync()
+
+    async def lacking_(number, *, of=12, limits=IN_ONE_PART, share=0.1):
+        await once(list_twice, number, of, limits, share)
+        corpus.put(*numbered(of)[number:])
+        return SyncedCorpus(services, corpus, limits=limits)
+
+    return lacking_
 
 
-async def test_entry_lacking_in_two_listings_is_deleted(services, synced, corpus):
-    sync = await lacking(services, synced, corpus, 3, limits=LIMITS)
+async def test_entry_lacking_in_two_listings_is_deleted(services, lacking):
+    synced = await lacking(3, limits=LIMITS)
+
+    sync = await synced.sync()
 
     assert (sync.counts.missing, sync.counts.deleted, sync.counts.withheld) == (3, 3, 0)
     assert len(await synced.documents()) == 9
@@ -501,9 +519,11 @@ async def test_item_made_during_listing_is_not_missing(services, synced, corpus,
     "deletes = True",
     means="deletions have no bound",
 )
-async def test_many_deletions_wait_for_approval(services, synced, corpus):
+async def test_many_deletions_wait_for_approval(services, corpus, lacking):
+    synced = await lacking(11)
     corpus.put("new")
-    sync = await lacking(services, synced, corpus, 11)
+
+    sync = await synced.sync()
 
     assert (sync.counts.deleted, sync.counts.withheld) == (0, 11)
     job = await job_of(services, sync)
@@ -513,10 +533,9 @@ async def test_many_deletions_wait_for_approval(services, synced, corpus):
     assert list(withheld.keys) == [f"{n:03}" for n in range(11)]
 
 
-async def test_documents_are_processed_while_deletions_wait(services, synced, corpus):
-    await lacking(services, synced, corpus, 11)
+async def test_documents_are_processed_while_deletions_wait(services, corpus, lacking):
+    synced = await lacking(11)
     corpus.put("new")
-    await make_older(services)
     sync = await synced.sync()
     await work(services)
 
@@ -525,8 +544,9 @@ async def test_documents_are_processed_while_deletions_wait(services, synced, co
     assert (job.state, job.done, job.total) == (JobState.PAUSED, 1, 1)
 
 
-async def test_approved_deletions_are_carried_out(services, synced, corpus):
-    sync = await lacking(services, synced, corpus, 11)
+async def test_approved_deletions_are_carried_out(services, lacking):
+    synced = await lacking(11)
+    sync = await synced.sync()
 
     again = await services.ledger.syncs.approve("default", "docs", deletions=11)
     done = await synced.work(again)
@@ -538,8 +558,9 @@ async def test_approved_deletions_are_carried_out(services, synced, corpus):
         await services.ledger.syncs.approve("default", "docs", deletions=11)
 
 
-async def test_more_deletions_than_approved_wait_again(services, synced, corpus):
-    await lacking(services, synced, corpus, 11)
+async def test_more_deletions_than_approved_wait_again(services, lacking):
+    synced = await lacking(11)
+    await synced.sync()
 
     done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=10))
 
@@ -547,8 +568,9 @@ async def test_more_deletions_than_approved_wait_again(services, synced, corpus)
     assert (await services.ledger.syncs.withheld("default", "docs")).deletions == 11
 
 
-async def test_entry_that_returns_before_approval_is_kept(services, synced, corpus):
-    await lacking(services, synced, corpus, 11)
+async def test_entry_that_returns_before_approval_is_kept(services, corpus, lacking):
+    synced = await lacking(11)
+    await synced.sync()
     corpus.put("000")
 
     done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=11))
@@ -557,16 +579,18 @@ async def test_entry_that_returns_before_approval_is_kept(services, synced, corp
     assert "000" in await synced.documents()
 
 
-async def test_resumed_job_ends_without_deletions(services, synced, corpus):
-    sync = await lacking(services, synced, corpus, 11)
+async def test_resumed_job_ends_without_deletions(services, lacking):
+    synced = await lacking(11)
+    sync = await synced.sync()
     await services.ledger.jobs.resume("default", sync.id)
 
     assert (await job_of(services, sync)).state == JobState.DONE
     assert len(await synced.documents()) == 12
 
 
-async def test_next_sync_replaces_job_that_waits_for_approval(services, synced, corpus):
-    sync = await lacking(services, synced, corpus, 11)
+async def test_next_sync_replaces_job_that_waits_for_approval(services, lacking):
+    synced = await lacking(11)
+    sync = await synced.sync()
 
     following = await synced.sync()
 
@@ -582,24 +606,26 @@ async def test_next_sync_replaces_job_that_waits_for_approval(services, synced, 
     case="3",
 )
 @pytest.mark.parametrize("size", [1, 3])
-async def test_empty_listing_always_needs_approval(services, synced, corpus, size):
-    sync = await lacking(services, synced, corpus, size, of=size)
+async def test_empty_listing_always_needs_approval(services, lacking, size):
+    synced = await lacking(size, of=size)
+    sync = await synced.sync()
 
     assert (sync.counts.deleted, sync.counts.withheld) == (0, size)
     done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=size))
     assert done.counts.deleted == size
 
 
-async def test_share_of_source_bounds_deletions(services, corpus):
-    synced = SyncedCorpus(services, corpus)
-    await synced.add(max_delete_share=0.5)
+async def test_share_of_source_bounds_deletions(lacking):
+    synced = await lacking(11, of=22, share=0.5)
 
-    assert (await lacking(services, synced, corpus, 11, of=22)).counts.deleted == 11
+    assert (await synced.sync()).counts.deleted == 11
 
 
-async def test_deletion_in_slices_continues_after_lost_worker(services, synced, corpus, monkeypatch):
+async def test_deletion_in_slices_continues_after_lost_worker(lacking, monkeypatch):
+    synced = await lacking(9)
     monkeypatch.setattr("shared.ledger.sources.listings._DELETED_AT_ONCE", 2)
-    assert (await lacking(services, synced, corpus, 9)).counts.deleted == 9
+
+    assert (await synced.sync()).counts.deleted == 9
 
 
 async def test_approval_of_nothing_is_rejected(services, synced):
@@ -640,15 +666,17 @@ async def test_edited_document_stays_until_source_changes(services, synced, corp
 
 
 async def test_edited_document_is_deleted_with_its_entry(services, synced, corpus, library):
-    corpus.put("000")
+    corpus.put("a", "b")
     await synced.sync()
-    await library.add("Edited by a user.", "docs/000")
+    await library.add("Edited by a user.", "docs/a")
 
-    await make_older(services)
-    sync = await lacking(services, synced, corpus, 1)
+    corpus.remove("a")
+    for _ in range(2):
+        await make_older(services)
+        sync = await synced.sync()
 
     assert sync.counts.deleted == 1
-    assert await document(services, "docs/000") is None
+    assert await document(services, "docs/a") is None
 
 
 # --- sources ---

@@ -14,8 +14,7 @@ from tests.support.pages import commands_of, foreask_with_background
 PAGE = "verify-the-index.md"
 
 
-@pytest.fixture
-async def location(services, provider):
+async def restore_older(services):
     """Index a document of alice and one of bob, and forget alice's, as after a restore of an older ledger.
 
     Returns:
@@ -27,6 +26,11 @@ async def location(services, provider):
     await work(services, "parse", "index")
     await run(services, "DELETE FROM collections WHERE tenant = 'alice'")
     return (await services.ledger.collections.get("bob", "default")).location
+
+
+@pytest.fixture
+async def location(once):
+    return await once(restore_older)
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ from shared.maintenance.runs.verifying import Verifying
 from shared.maintenance.verification import Verification
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
-from tests.support.emptying import Shared, empty
 from tests.support.qdrant import qdrant_client
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -81,7 +80,7 @@ class IndexedCollection:
 
 
 async def fill(services):
-    """Index some documents, one in its second version; return the points and rows of which others are findings."""
+    """Index some documents, one in its second version."""
     library = Library(services)
     for number in range(DOCUMENTS):
         await library.add(text(number), f"{number}.md")
@@ -89,47 +88,12 @@ async def fill(services):
     await library.add(text("a second edition"), "0.md")
     await work(services)
     await forget_sweeps(services)
-    return await content(IndexedCollection(services, await library.collection()))
-
-
-async def content(indexed):
-    """Return what a test must leave for the next one: what queries see, the documents, and the paid questions."""
-    statement = """SELECT external_id, version, live_version, state, NULL FROM documents
-                   UNION ALL SELECT encode(content_key, 'hex'), 0, 0, '', questions::text FROM completions ORDER BY 1"""
-    async with indexed.services.database.begin() as connection:
-        rows = (await connection.exec_driver_sql(statement)).all()
-    return visible_state(await indexed.points()), rows
-
-
-INDEXED = Shared(fill, emptied=("verifications", "runs", "sweeps"))
 
 
 @pytest.fixture
-async def stored(session_services):
-    return await INDEXED.of(session_services)
-
-
-@pytest.fixture
-def services(session_services, stored):
-    """Return services over the documents."""
-    return session_services
-
-
-@pytest.fixture
-async def emptied(session_services):
-    """Return services without a document."""
-    await empty(session_services)
-    return session_services
-
-
-@pytest.fixture
-async def indexed(services, stored, library, provider):
-    """Return the indexed collection; a test that does not repair it makes the next one index it again."""
-    provider.reset()
-    indexed = IndexedCollection(services, await library.collection())
-    yield indexed
-    if await content(indexed) != stored:
-        Shared.stored = None
+async def indexed(services, once, library):
+    await once(fill)
+    return IndexedCollection(services, await library.collection())
 
 
 async def forget_sweeps(services):
@@ -379,8 +343,7 @@ async def test_points_awaiting_sweep_are_not_findings(indexed, library):
     assert (await indexed.verify())[0] == []
 
 
-async def test_missing_text_points_of_dead_chunks_are_accepted(emptied, provider):
-    services, library = emptied, Library(emptied)
+async def test_missing_text_points_of_dead_chunks_are_accepted(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     await library.add("The lighthouse keeper lives alone on the northern cliff all year.", "a.md")
     await work(services)
@@ -429,8 +392,8 @@ async def test_findings_in_reply_are_limited(indexed, settings, monkeypatch, rep
     assert (len(summary["findings"]), summary["missing"]) == (2, len(before))
 
 
-async def test_tenants_cannot_verify_each_others_collections(emptied, settings, provider):
-    async with calling(with_keys(settings), emptied) as client, running(emptied):
+async def test_tenants_cannot_verify_each_others_collections(services, settings, provider):
+    async with calling(with_keys(settings), services) as client, running(services):
         (await client.put("/v1/collections/mine", json={}, headers=as_tenant("alice"))).raise_for_status()
         address = "/v1/collections/mine/verify"
 
