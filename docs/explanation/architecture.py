@@ -50,6 +50,7 @@ STYLE = """
       path { stroke: #7b8794 } #tip path { fill: #7b8794 }
     }
 """
+_STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)  # expressions contain no import
 CLASSES = {"ingest": "flow", "query": "flow"} | dict.fromkeys(
     ("ledger", "storage", "vectors", "providers", "broker"), "engine"
 )
@@ -68,11 +69,14 @@ def arrows(root: Path = ROOT) -> set[tuple[str, str]]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    open_: list[ast.AST] = [ast.parse(path.read_text())]
+    while open_:
+        node = open_.pop()
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+        open_ += (child for child in ast.iter_child_nodes(node) if isinstance(child, _STATEMENTS))
 
 
 def _component(parts: tuple[str, ...]) -> str | None:
