@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-all page-test check prose client faults soak fuzz audit planted bench compose-test chart-test clean
+.PHONY: help install demo up test test-all test-table page-test check prose client faults soak fuzz audit planted bench compose-test chart-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -37,11 +37,18 @@ up: $(VENV)/.installed ## start everything and keep it running
 
 PYTEST = --numprocesses 4 --dist loadscope --no-loadscope-reorder --budget --timeout 900
 
-test: $(VENV)/.dev ## run the fast tests (about 14 minutes): all except those in tests/slow.txt
-	$(IN) -m tests.support.twice $(PYTEST) -m 'not slow' --histories 10
+CHANGED =
+
+test: $(VENV)/.dev ## run the fast tests (about 14 minutes); CHANGED=1 only the tests of your change, CHANGED=main of your branch
+	$(IN) -m $(if $(CHANGED),tests.support.changed $(CHANGED),tests.support.twice $(PYTEST) -m 'not slow' --histories 10)
 
 test-all: $(VENV)/.dev ## run all tests, as before a merge; failed tests run again, alone
 	$(IN) -m tests.support.twice $(PYTEST)
+
+TESTS = tests
+
+test-table: $(VENV)/.dev ## record which tests `make test CHANGED=1` runs (a traced run); TESTS=FOLDER records some again
+	$(IN) -m tests.support.table record $(TESTS) && $(IN) -m tests.support.table write
 
 PAGE_TESTS =
 
