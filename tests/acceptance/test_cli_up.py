@@ -19,7 +19,6 @@ from tests.support.deployment import ROOT
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
-QUESTION = "How many days of leave are there?"
 CLI = [sys.executable, "-m", "cli"]
 USUAL_UMASK = 0o022  # other users may read
 
@@ -151,8 +150,6 @@ def test_stopped_processes_exit_and_restart_keeps_data(up):
     (folder / "leave.md").write_text(LEAVE)
     out = up.foreask("ingest", "handbook", "--collection", "handbook")
     assert "1 files: 1 ready" in out
-    answer = json.loads(up.foreask("ask", QUESTION, "-c", "handbook", "--json"))
-    assert "thirty days" in answer["chunks"][0]["text"]
     assert readable_by_others(up.data_dir) == []
     assert {"uploads", "qdrant", "postgres", "valkey", "logs"} <= {path.name for path in up.data_dir.iterdir()}
     assert "other users of this machine" not in up.log.read_text()
@@ -172,9 +169,7 @@ def test_stopped_processes_exit_and_restart_keeps_data(up):
     assert {span.scope for span in up.collector.spans} == {"foreask"}
 
     up.start()
-    # Sent from here, so that the test ends before the workers, which no query needs, have started.
-    question = {"collection": "handbook", "question": QUESTION}
-    reply = httpx.post(f"{up.url}/v1/retrieve", json=question, timeout=TIMEOUT_SECONDS).raise_for_status().json()
+    reply = json.loads(up.foreask("ask", "How many days of leave are there?", "-c", "handbook", "--json"))
     assert "thirty days" in reply["chunks"][0]["text"]
 
 
