@@ -35,7 +35,7 @@ demo: $(VENV)/.installed ## start everything, ingest real documents, ask four qu
 up: $(VENV)/.installed ## start everything and keep it running
 	@$(IN) -m cli up
 
-PYTEST = --numprocesses 4 --dist loadscope --no-loadscope-reorder --budget --timeout 900
+PYTEST = --numprocesses 3 --dist loadscope --no-loadscope-reorder --budget --timeout 900
 
 CHANGED =
 
