@@ -170,7 +170,7 @@ async def test_empty_corpus_is_listed_without_error(corpus):
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(keys={"a/b", "a!b", "a0", "a/c", "b", "a-/c"}, other="a/")
 @given(keys=KEYS, other=SEGMENT)
-async def test_keys_are_listed_in_byte_order_after_any_key(corpus, keys, other):
+async def test_listing_after_any_key_is_in_byte_order(corpus, keys, other):
     keys = without_folders(keys)
     corpus.set(dict.fromkeys(keys, "A text."))
     source = corpus.source()
