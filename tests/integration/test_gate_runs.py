@@ -10,6 +10,7 @@ from shared.domain.runs import RunKind
 from shared.ledger.runs.gates import GateRequest
 from shared.ledger.runs.run_claims import RunClaims
 from shared.maintenance.gate import Gate
+from tests.conftest import Library
 from tests.support.api import calling, events_of, running, serving, work
 from tests.support.waiting import eventually
 
@@ -18,10 +19,9 @@ EVENTS = {"accept": "text/event-stream"}
 ALL = GateRequest(None, 0)
 
 
-@pytest.fixture
-async def build(services, library, provider):
-    """A build that is filled and equal to the live one."""
-    await library.add("The keeper wrote of alpha1.", "1.md", questions=["Who wrote 1?"])
+async def filled(services):
+    """Fill a build with the document of the live one, and return it."""
+    await Library(services).add("The keeper wrote of alpha1.", "1.md", questions=["Who wrote 1?"])
     await work(services)
     builds, model = services.ledger.builds, services.settings.embedding_model
     build = await builds.start("default", "default", options=CollectionOptions(), embedding_model=model)
@@ -29,6 +29,12 @@ async def build(services, library, provider):
         pass
     await work(services)
     return await builds.get("default", "default", build.number)
+
+
+@pytest.fixture
+async def build(once):
+    """A build that is filled and equal to the live one."""
+    return await once(filled)
 
 
 async def start(services, build, request=ALL):

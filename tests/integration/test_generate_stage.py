@@ -15,6 +15,7 @@ from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate, generate_stage
+from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.support.api import work
 from tests.support.waiting import until_blocked
@@ -53,15 +54,20 @@ class InterruptedModel:
 
 
 async def make_searchable(services):
-    """Parse what is due, and record its texts as indexed, which needs neither embeddings nor Qdrant."""
+    """Parse due documents, and record their texts as indexed, which needs neither embeddings nor Qdrant."""
     await work(services, "parse")
     await index_texts(services.ledger.work)
 
 
-async def one_chunk(services, library, words=KEEPER):
-    """Return a claimed chunk whose questions are due."""
-    await library.add(words, "a.md")
+async def searchable(services):
+    """Add a chunk whose questions are due."""
+    await Library(services).add(KEEPER, "a.md")
     await make_searchable(services)
+
+
+async def one_chunk(services, once):
+    """Return a claimed chunk whose questions are due."""
+    await once(searchable)
     return await claimed(services)
 
 
@@ -134,9 +140,9 @@ async def test_chunks_with_equal_keys_are_paid_once(services, library, provider)
     assert {d.state for d in await services.ledger.documents.page("default")} == {DocumentState.READY}
 
 
-async def test_interrupted_reply_repair_resumes_with_paid_reply(services, library, provider):
+async def test_interrupted_reply_repair_resumes_with_paid_reply(services, once, provider):
+    chunk = await one_chunk(services, once)
     provider.script(malformed_containing="lighthouse")
-    chunk = await one_chunk(services, library)
     interrupted = InterruptedModel(services.generator.model, 2, limited())
 
     outcome = await generate(replace(services.generator, model=interrupted), chunk)
@@ -162,9 +168,8 @@ def per_question_generator(services):
     return replace(services.generator, defaults=replace(defaults, generation=generation))
 
 
-async def test_kill_between_calls_repeats_only_inflight_call(services, library, provider, per_question_generator):
-    await library.add(KEEPER, "a.md")
-    await make_searchable(services)
+async def test_kill_between_calls_repeats_only_inflight_call(services, once, provider, per_question_generator):
+    await once(searchable)
     interrupted = InterruptedModel(services.generator.model, 4)
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1, {})
@@ -184,9 +189,8 @@ async def test_kill_between_calls_repeats_only_inflight_call(services, library, 
     assert done.calls == provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_edit_between_calls_reuses_paid_replies(services, library, provider, per_question_generator):
-    await library.add(KEEPER, "a.md")
-    await make_searchable(services)
+async def test_edit_between_calls_reuses_paid_replies(services, library, once, provider, per_question_generator):
+    await once(searchable)
     interrupted = InterruptedModel(services.generator.model, 3)
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1, {})
@@ -205,9 +209,8 @@ async def test_edit_between_calls_reuses_paid_replies(services, library, provide
     assert provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_late_replies_are_kept_for_unchanged_content(services, library, provider, per_question_generator):
-    await library.add(KEEPER, "a.md")
-    await make_searchable(services)
+async def test_late_replies_are_kept_for_unchanged_content(services, library, once, provider, per_question_generator):
+    await once(searchable)
     interrupted = InterruptedModel(services.generator.model, 3, limited())
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1, {})
@@ -225,8 +228,8 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, pr
     assert provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_expired_paid_replies_are_deleted(services, library, per_question_generator):
-    chunk = await one_chunk(services, library)
+async def test_expired_paid_replies_are_deleted(services, once, per_question_generator):
+    chunk = await one_chunk(services, once)
     interrupted = InterruptedModel(services.generator.model, 3, limited())
     await services.ledger.work.settle_generated(
         [await generate(replace(per_question_generator, model=interrupted), chunk)]
@@ -251,9 +254,8 @@ async def test_retried_dead_letter_repeats_its_calls(services, library, provider
     assert (await services.ledger.documents.get("default", document.id)).state is DocumentState.READY
 
 
-async def test_graceful_stop_keeps_and_counts_paid_replies(services, library, provider, per_question_generator):
-    await library.add(KEEPER, "a.md")
-    await make_searchable(services)
+async def test_graceful_stop_keeps_and_counts_paid_replies(services, once, provider, per_question_generator):
+    await once(searchable)
     interrupted = InterruptedModel(services.generator.model, 3)
     stopping = asyncio.Event()
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=0.05))
@@ -267,8 +269,8 @@ async def test_graceful_stop_keeps_and_counts_paid_replies(services, library, pr
     assert (stored.calls, stored.replies, stored.leased_by) == (2, 2, None)
 
 
-async def test_billed_refusal_is_counted(services, library):
-    chunk = await one_chunk(services, library)
+async def test_billed_refusal_is_counted(services, once):
+    chunk = await one_chunk(services, once)
     refusing = InterruptedModel(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
 
     outcome = await generate(replace(services.generator, model=refusing), chunk)
@@ -278,8 +280,8 @@ async def test_billed_refusal_is_counted(services, library):
     assert (await row(services))[:2] == (1, 100)
 
 
-async def test_replies_to_another_prompt_are_not_reused(services, library, provider, per_question_generator):
-    chunk = await one_chunk(services, library)
+async def test_replies_to_another_prompt_are_not_reused(services, once, provider, per_question_generator):
+    chunk = await one_chunk(services, once)
     interrupted = InterruptedModel(services.generator.model, 2, limited())
     outcome = await generate(replace(per_question_generator, model=interrupted), chunk)
     await services.ledger.work.settle_generated([outcome])
@@ -294,8 +296,8 @@ async def test_replies_to_another_prompt_are_not_reused(services, library, provi
     assert (len(outcome.questions), outcome.calls) == (calls, calls + 1)
 
 
-async def test_replies_of_reclaimed_chunk_are_not_stored(services, library, provider):
-    chunk = await one_chunk(services, library)
+async def test_replies_of_reclaimed_chunk_are_not_stored(services, once, provider):
+    chunk = await one_chunk(services, once)
     await make_due(services)
     await claimed(services)
 
@@ -303,8 +305,8 @@ async def test_replies_of_reclaimed_chunk_are_not_stored(services, library, prov
         await services.ledger.work.keep_replies(chunk, (), Usage(100, 10), 1, Reserve("scripted", Usage()))
 
 
-async def test_no_call_starts_after_possible_lease_expiry(services, library, provider):
-    chunk = await one_chunk(services, library)
+async def test_no_call_starts_after_possible_lease_expiry(services, once, provider):
+    chunk = await one_chunk(services, once)
 
     def lost():
         raise LeaseLost

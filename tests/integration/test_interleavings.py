@@ -23,9 +23,10 @@ from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 from shared.vectors.lifecycle import _INDEXED
+from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
-from tests.support.api import work
+from tests.support.api import ready, work
 from tests.support.planted import guards
 from tests.support.qdrant import qdrant_client
 
@@ -83,9 +84,15 @@ def during(monkeypatch, services, action, *, before):
 # --- successive versions ---
 
 
-async def test_never_live_version_is_invisible_after_next_fails(services, library, provider):
-    document = await library.add(TWO_SECTIONS, "a.md")
+async def parsed_only(services):
+    """Add a document of which only the chunks exist, and return it."""
+    document = await Library(services).add(TWO_SECTIONS, "a.md")
     await work(services, "parse")
+    return document
+
+
+async def test_never_live_version_is_invisible_after_next_fails(services, library, once):
+    document = await once(parsed_only)
     await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
     assert await texts_found(services, library, "What is about alpha number?")
 
@@ -99,9 +106,8 @@ async def test_never_live_version_is_invisible_after_next_fails(services, librar
     assert await points(services, library) == {}
 
 
-async def test_edit_of_never_live_version_becomes_ready(services, library, provider):
-    document = await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse")
+async def test_edit_of_never_live_version_becomes_ready(services, library, once):
+    document = await once(parsed_only)
     await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
     await library.add(NINE, "a.md")
     await work(services)
@@ -111,9 +117,8 @@ async def test_edit_of_never_live_version_becomes_ready(services, library, provi
     assert await differences(services, library) == []
 
 
-async def test_late_points_of_never_live_version_are_deleted(services, library, provider):
-    await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse")
+async def test_late_points_of_never_live_version_are_deleted(services, library, once):
+    await once(parsed_only)
     late = await services.ledger.work.claim_to_index(10)
     await library.add(UNREADABLE, "a.md")
     await work(services)
@@ -125,9 +130,8 @@ async def test_late_points_of_never_live_version_are_deleted(services, library, 
     assert await points(services, library) == {}
 
 
-async def test_hidden_points_of_abandoned_edit_are_removed(services, library, provider):
-    await library.add(SEVEN, "a.md", questions=[QUESTION])
-    await work(services, "parse", "index")
+async def test_hidden_points_of_abandoned_edit_are_removed(services, library, once):
+    await once(ready, (SEVEN, "a.md"))
     before = await points(services, library)
     await library.add(NINE, "a.md")
     await work(services, "parse")
@@ -161,11 +165,18 @@ async def common_chunk(services):
     return common
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before the request", "after the request"])
-async def test_document_stays_searchable_during_edit_and_show(services, library, provider, monkeypatch, before):
+async def edited(services):
+    """Edit an indexed document, and return it."""
+    library = Library(services)
     document = await library.add(FIRST, "a.md", questions=["What is the word of the bay?"])
     await work(services, "parse", "index")
     await library.add(SECOND, "a.md")
+    return document
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the request", "after the request"])
+async def test_document_stays_searchable_during_edit_and_show(services, library, once, monkeypatch, before):
+    document = await once(edited)
 
     async def edit():
         await library.add(THIRD, "a.md")
@@ -188,10 +199,8 @@ async def test_document_stays_searchable_during_edit_and_show(services, library,
     assert await differences(services, library) == []
 
 
-async def test_document_stays_searchable_after_kill_during_show(services, library, provider, monkeypatch):
-    document = await library.add(FIRST, "a.md", questions=["What is the word of the bay?"])
-    await work(services, "parse", "index")
-    await library.add(SECOND, "a.md")
+async def test_document_stays_searchable_after_kill_during_show(services, library, once, monkeypatch):
+    document = await once(edited)
     await work(services, "parse")
     batch = await services.ledger.work.claim_to_index(10)
 
@@ -250,9 +259,8 @@ async def test_abandoned_edit_does_not_change_shared_chunks(services, library, p
     assert await differences(services, library) == []
 
 
-async def test_version_is_shown_before_older_is_deleted(services, library, provider, monkeypatch):
-    await library.add(SEVEN, "a.md")
-    await work(services)
+async def test_version_is_shown_before_older_is_deleted(services, library, once, monkeypatch):
+    await once(ready, (SEVEN, "a.md"))
     await library.add(NINE, "a.md")
     requests = []
     change = services.index._change
@@ -283,17 +291,13 @@ async def test_documents_of_large_batch_finish_together(services, library):
 # --- late writers ---
 
 
-async def pay_for(services, library, content):
-    """Pay for the questions of a text, so that another upload of this text needs no call."""
-    document = await library.add(content, "paid.md")
-    await work(services)
-    await services.ledger.documents.delete("default", document.id)
-    await clean_completely(services)
-
-
-async def second_version(services, library):
+async def second_version(services):
     """Add a document whose second version has questions and waits for indexing."""
-    await pay_for(services, library, NINE)
+    library = Library(services)
+    paid = await library.add(NINE, "paid.md")
+    await work(services)
+    await services.ledger.documents.delete("default", paid.id)
+    await clean_completely(services)
     await library.add(SEVEN, "a.md")
     await work(services)
     document = await library.add(NINE, "a.md")
@@ -301,8 +305,8 @@ async def second_version(services, library):
     return document
 
 
-async def test_late_writer_of_live_version_hides_nothing(services, library, provider):
-    document = await second_version(services, library)
+async def test_late_writer_of_live_version_hides_nothing(services, library, once):
+    document = await once(second_version)
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
     await work(services, "index")
@@ -320,8 +324,8 @@ async def test_late_writer_of_live_version_hides_nothing(services, library, prov
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before settling"])
-async def test_dropped_question_of_late_writer_is_deleted(services, library, provider, dies):
-    await second_version(services, library)
+async def test_dropped_question_of_late_writer_is_deleted(services, library, once, dies):
+    await once(second_version)
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
     await indexed(replace(services.indexer, floor=0.99), await services.ledger.work.claim_to_index(10))
@@ -336,8 +340,8 @@ async def test_dropped_question_of_late_writer_is_deleted(services, library, pro
     assert await points(services, library) == before
 
 
-async def test_late_points_written_before_settlement_are_deleted(services, library, provider):
-    await second_version(services, library)
+async def test_late_points_written_before_settlement_are_deleted(services, library, once):
+    await once(second_version)
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
     strict = replace(services.indexer, floor=0.99)
@@ -353,9 +357,8 @@ async def test_late_points_written_before_settlement_are_deleted(services, libra
     assert await differences(services, library) == []
 
 
-async def test_rewritten_chunk_keeps_no_dropped_question(services, library, provider):
-    await library.add(TWO_SECTIONS, "a.md")
-    await work(services)
+async def test_rewritten_chunk_keeps_no_dropped_question(services, library, once):
+    await once(ready, (TWO_SECTIONS, "a.md"))
     before = await points(services, library)
     await run(services, "UPDATE chunks SET state = 'generated', due_at = now()")
     await run(services, "UPDATE documents SET state = 'searchable'")
@@ -384,8 +387,8 @@ async def test_first_version_is_written_without_deletion_requests(services, libr
 # --- repeated settlements ---
 
 
-async def test_repeated_settlement_changes_nothing(services, library, provider):
-    await second_version(services, library)
+async def test_repeated_settlement_changes_nothing(services, library, once):
+    await once(second_version)
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     for _ in range(2):
         await _settle(services.indexer, [outcomes])
@@ -395,8 +398,8 @@ async def test_repeated_settlement_changes_nothing(services, library, provider):
     assert await differences(services, library) == []
 
 
-async def test_stale_settlement_sends_no_request_to_qdrant(services, library, provider):
-    await second_version(services, library)
+async def test_stale_settlement_sends_no_request_to_qdrant(services, library, once):
+    await once(second_version)
     late = await services.ledger.work.claim_to_index(10)
     outcomes = await index_batch(services.indexer, late)
     await end_leases(services)
@@ -480,9 +483,11 @@ async def accepted_of(services, library, words, question):
     return partial(services.ledger.feedback.retract, "default", entry.id, chunk)
 
 
-async def test_question_retracted_while_waiting_is_not_found(services, library, provider):
-    await library.add("Everybody has thirty days of leave a year.", "l.md", questions=["How much leave is there?"])
-    await work(services)
+LEAVE = ("Everybody has thirty days of leave a year.", "l.md")
+
+
+async def test_question_retracted_while_waiting_is_not_found(services, library, once):
+    await once(ready, LEAVE)
     retract = await accepted(services, library, "vacation allowance please tell")
     await work(services, "index")
     await accepted(services, library, "holiday entitlement please tell")
@@ -498,9 +503,8 @@ async def test_question_retracted_while_waiting_is_not_found(services, library, 
     assert await differences(services, library) == []
 
 
-async def test_point_of_question_retracted_during_write_is_deleted(services, library, provider):
-    await library.add("Everybody has thirty days of leave a year.", "l.md", questions=["How much leave is there?"])
-    await work(services)
+async def test_point_of_question_retracted_during_write_is_deleted(services, library, once):
+    await once(ready, LEAVE)
     collection = await library.collection()
     retract = await accepted(services, library, "vacation allowance please tell")
     writing = await services.ledger.work.claim_to_index(10)
@@ -553,9 +557,8 @@ async def test_missing_payload_indexes_are_created_on_next_use(services, monkeyp
     "{becomes_live} AND",
     means="an edit is live without a sweep of the older version",
 )
-async def test_edit_is_searchable_once_qdrant_shows_it(services, library, provider):
-    document = await library.add(SEVEN, "a.md")
-    await work(services)
+async def test_edit_is_searchable_once_qdrant_shows_it(services, library, once):
+    (document,) = await once(ready, (SEVEN, "a.md"))
     await library.add(NINE, "a.md")
     await work(services, "parse")
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))

@@ -6,12 +6,14 @@ from uuid import UUID
 
 from api.schemas.jobs import JobPage, JobView
 from api.schemas.problems import ProblemDetails
+from shared.domain.collections import CollectionOptions
 from shared.domain.keys import Scope
 from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
 from shared.domain.verification import VerificationCounts
 from shared.ledger.documents.open_jobs import hold_load
 from shared.ledger.runs.gates import GateRequest
+from tests.conftest import Library
 from tests.integration.test_erasure import make_all_due
 from tests.integration.test_interleavings import run
 from tests.support.api import as_tenant, calling, running, with_keys, work
@@ -28,7 +30,7 @@ async def open_load(client, headers=None, **body):
 
 
 async def upload(client, name, text=None, *, status=202, **fields):
-    """Upload a document with a question, so that no question is generated unless `questions` is None."""
+    """Upload a document with a question, so that none is generated, except with `questions=None`."""
     body = {"filename": name, "text": text or f"The {name} tells of the harbour.", "questions": ["Where?"], **fields}
     reply = await client.post("/v1/documents", json=body)
     assert reply.status_code == status, reply.text
@@ -50,6 +52,13 @@ async def act(client, job_id, action, status=200):
 async def process(services):
     """Process due documents to their end: their questions are given."""
     await work(services, "parse", "index")
+
+
+async def two_documents(services):
+    library = Library(services)
+    for name in ("a.md", "b.md"):
+        await library.add(f"The {name} tells of the harbour.", name, questions=["Where?"])
+    await process(services)
 
 
 async def settle(services):
@@ -352,10 +361,8 @@ async def test_cancelled_reindex_keeps_documents_that_had_failed(client, service
     assert states == {"a.pdf": "failed", "b.md": "ready"}
 
 
-async def test_reindex_is_a_job_with_progress(client, services, provider):
-    for name in ("a.md", "b.md"):
-        await upload(client, name)
-    await process(services)
+async def test_reindex_is_a_job_with_progress(client, services, once):
+    await once(two_documents)
     reply = await client.post("/v1/collections/default/reindex")
     assert (reply.status_code, reply.json()["documents"]) == (202, 2)
     job_id = reply.json()["job_id"]
@@ -372,11 +379,9 @@ async def test_reindex_is_a_job_with_progress(client, services, provider):
     assert (await client.post("/v1/collections/default/reindex")).status_code == 202
 
 
-async def test_paused_reindex_starts_no_further_documents(client, services, provider, monkeypatch):
+async def test_paused_reindex_starts_no_further_documents(client, services, once, monkeypatch):
     monkeypatch.setattr("shared.ledger.documents.documents._REINDEX_SLICE", 1)
-    for name in ("a.md", "b.md", "c.md"):
-        await upload(client, name)
-    await process(services)
+    await once(two_documents)
     job_id = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
     await act(client, job_id, "pause")
 
@@ -384,7 +389,7 @@ async def test_paused_reindex_starts_no_further_documents(client, services, prov
     await process(services)
     await settle(services)
     job = await shown(client, job_id)
-    assert (job.state, job.done, job.total, job.documents) == ("paused", 0, 3, {DocumentState.QUEUED: 1})
+    assert (job.state, job.done, job.total, job.documents) == ("paused", 0, 2, {DocumentState.QUEUED: 1})
 
     await act(client, job_id, "resume")
     while await services.ledger.documents.continue_reindex():
@@ -405,9 +410,8 @@ async def test_edit_moves_document_out_of_load(client, services):
     assert (await shown(client, job_id)).state == "done"
 
 
-async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider):
-    await upload(client, "a.md")
-    await process(services)
+async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, once):
+    await once(two_documents)
     load = await open_load(client)
     reindex = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
     build = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
@@ -433,21 +437,20 @@ async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider)
     await act(client, build_id, "pause", 409)
 
 
-async def filled_build(client, services):
+async def filled_build(services):
     """Fill a build next to the live one with two documents; return it."""
-    for name in ("a.md", "b.md"):
-        await upload(client, name)
-    await process(services)
-    started = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
-    assert started.status_code == 201, started.text
-    while await services.ledger.builds.fill():
+    await two_documents(services)
+    builds, model = services.ledger.builds, services.settings.embedding_model
+    options = CollectionOptions(questions_per_chunk=3)
+    build = await builds.start("default", "default", options=options, embedding_model=model)
+    while await builds.fill():
         pass
     await process(services)
-    return await services.ledger.builds.get("default", "default", 2)
+    return await builds.get("default", "default", build.number)
 
 
-async def test_gate_and_verification_are_jobs_with_progress(client, services, library, provider):
-    build = await filled_build(client, services)
+async def test_gate_and_verification_are_jobs_with_progress(client, services, library, once):
+    build = await once(filled_build)
     gate = await services.ledger.gates.start(build, services.settings.embedding_model, GateRequest(None, 0))
     verification = await services.ledger.verifications.start(await library.collection(), repair=False)
     claim = await services.ledger.runs.claim([RunKind.GATE])
@@ -473,8 +476,8 @@ async def test_gate_and_verification_are_jobs_with_progress(client, services, li
         assert job.points > 2
 
 
-async def test_failed_and_cancelled_runs_are_ended_jobs(client, services, library, provider):
-    build = await filled_build(client, services)
+async def test_failed_and_cancelled_runs_are_ended_jobs(client, services, library, once):
+    build = await once(filled_build)
     gate = await services.ledger.gates.start(build, services.settings.embedding_model, GateRequest(None, 0))
     await services.ledger.runs.fail(await services.ledger.runs.claim([RunKind.GATE]), "Qdrant was unavailable.")
     verification = await services.ledger.verifications.start(await library.collection(), repair=False)
@@ -496,8 +499,13 @@ async def ended_load(client, services, name):
     return job_id
 
 
-async def test_old_jobs_are_deleted_and_costs_remain(client, services, settings, provider):
-    old, recent = await ended_load(client, services, "a.md"), await ended_load(client, services, "b.md")
+async def old_load(services):
+    async with calling(services.settings, services) as client:
+        return await ended_load(client, services, "a.md")
+
+
+async def test_old_jobs_are_deleted_and_costs_remain(client, services, once):
+    old, recent = await once(old_load), await ended_load(client, services, "b.md")
     await run(services, f"UPDATE jobs SET ended_at = ended_at + interval '2 days' WHERE id = '{recent}'")
     opened = await open_load(client)
     await set_budget(client, 10**6, job_id=old)
@@ -514,8 +522,8 @@ async def test_old_jobs_are_deleted_and_costs_remain(client, services, settings,
     assert [each["state"] for each in listed] == ["ready", "ready"]
 
 
-async def test_old_job_with_open_document_is_kept(client, services, provider):
-    old = await ended_load(client, services, "a.md")
+async def test_old_job_with_open_document_is_kept(client, services, once):
+    old = await once(old_load)
     await open_load(client)
     await run(services, "UPDATE documents SET state = 'queued'")  # as the retry of a dead letter
     await forget_jobs(services)
@@ -526,8 +534,8 @@ async def test_old_job_with_open_document_is_kept(client, services, provider):
     assert (await client.get(f"/v1/jobs/{old}")).status_code == 404
 
 
-async def test_newest_job_is_kept_for_its_number(client, services, provider):
-    old = await ended_load(client, services, "a.md")
+async def test_newest_job_is_kept_for_its_number(client, services, once):
+    old = await once(old_load)
     await forget_jobs(services)
     assert (await shown(client, old)).state == "done"
 

@@ -19,6 +19,7 @@ from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.services import build
 from shared.settings import Embedding
 from shared.vectors.index import Index
+from tests.conftest import Library
 from tests.integration.test_builds import cleaned
 from tests.support.api import application, calling, running, serving, work
 from tests.support.pages import commands_of, foreask_with_background, settings_of
@@ -50,12 +51,19 @@ async def server(two_embeddings, tmp_path, monkeypatch):
         yield http
 
 
-@pytest.fixture
-async def filled(server, two_embeddings):
-    """Index documents, each with its own question, and return the client."""
+async def fill(services):
+    """Index documents, each with its own question."""
+    library = Library(services)
     for number in range(DOCUMENTS):
-        await upload(server, number, f"The keeper wrote of alpha{number}.")
-    await work(two_embeddings)
+        text, questions = f"The keeper wrote of alpha{number}.", [f"Which beta{number} was recorded?"]
+        await library.add(text, f"{number}.md", questions=questions)
+    await work(services, "parse", "index")
+
+
+@pytest.fixture
+async def filled(once, server):
+    """Return a client of a collection with documents."""
+    await once(fill)
     return server
 
 

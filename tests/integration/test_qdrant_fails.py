@@ -25,7 +25,7 @@ from shared.vectors.index import Index
 from shared.vectors.points import Point
 from shared.vectors.requests import Requests
 from tests.conftest import Library
-from tests.support.api import calling, work
+from tests.support.api import calling, ready, work
 from tests.support.emptying import use_own_collections
 from tests.support.planted import guards
 from tests.support.proxy import REFUSAL, Fault, Link
@@ -85,12 +85,16 @@ async def findings(services, library):
     return [item async for item in verification.run() if isinstance(item, DifferingPoint)]
 
 
-@pytest.mark.usefixtures("provider")
-@pytest.mark.parametrize("existing", [True, False], ids=["existing collection", "new collection"])
-async def test_worker_claims_nothing_until_writes_succeed(services, library, link, index, existing):
-    indexer = replace(services.indexer, index=index)
-    await library.add(HARBOUR)
+async def generated(services):
+    """Add a document whose questions wait to be indexed."""
+    await Library(services).add(HARBOUR)
     await work(services, "parse", "index", "generate")
+
+
+@pytest.mark.parametrize("existing", [True, False], ids=["existing collection", "new collection"])
+async def test_worker_claims_nothing_until_writes_succeed(services, once, link, index, existing):
+    indexer = replace(services.indexer, index=index)
+    await once(generated)
     (chunk,) = await services.ledger.work.claim_to_index(10)
     if existing:
         await index.ensure_collection(chunk.index_name, await indexer.embedder.dimensions())
@@ -183,9 +187,8 @@ async def test_claims_stop_during_qdrant_outage(library, link, index):
     await index.require()
 
 
-async def test_readiness_sends_query_and_hides_message(services, settings, library, provider, link):
-    await library.add(HARBOUR)
-    await work(services)
+async def test_readiness_sends_query_and_hides_message(settings, once, link):
+    await once(ready, (HARBOUR, "a.md"))
     link.change(QUERIES)
     async with client_over(link, settings) as client:
         health = (await client.get("/health/ready")).json()
@@ -200,9 +203,8 @@ async def test_readiness_sends_query_and_hides_message(services, settings, libra
     assert (answered["status"], answered["request_id"]) == (500, "r-1")
 
 
-async def test_concurrent_readiness_checks_share_one_query(services, library, provider, link, index):
-    await library.add(HARBOUR)
-    await work(services)
+async def test_concurrent_readiness_checks_share_one_query(once, link, index):
+    await once(ready, (HARBOUR, "a.md"))
     link.change(QUERIES)
 
     answers = await asyncio.gather(*(index.ready() for _ in range(50)), return_exceptions=True)
@@ -268,9 +270,8 @@ async def test_points_of_chunk_rejected_by_qdrant_are_deleted(services, library,
     assert await findings(services, library) == []
 
 
-async def test_chunk_rejected_after_indexing_matches_ledger(services, library, provider):
-    document = await library.add(HARBOUR)
-    await work(services)
+async def test_chunk_rejected_after_indexing_matches_ledger(services, library, once):
+    (document,) = await once(ready, (HARBOUR, "a.md"))
     collection = await library.collection()
     await services.index.drop_collection(collection.index_name)
     await without_bm25(services, library)
@@ -299,9 +300,8 @@ async def test_rejected_chunk_is_retried_until_points_are_deleted(services, libr
     assert not outcome.decision.burns_attempt
 
 
-async def test_late_worker_abandoning_chunk_deletes_only_own_points(services, library, provider):
-    await library.add(HARBOUR)
-    await work(services, "parse", "index", "generate")
+async def test_late_worker_abandoning_chunk_deletes_only_own_points(services, library, once):
+    await once(generated)
     (late,) = await services.ledger.work.claim_to_index(10)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET due_at = now() - interval '1 second'"))

@@ -11,7 +11,7 @@ from shared.domain.index_location import index_location_of
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.index import reuse
 from tests.conftest import Library
-from tests.support.api import work
+from tests.support.api import ready, work
 from tests.support.provider import Script, ScriptedEndpoints
 from tests.support.qdrant import qdrant_client
 
@@ -89,11 +89,10 @@ async def are_right(services, build):
 
 
 @pytest.fixture
-async def live(services, library, provider):
-    """Index two documents, reset the provider's counters, and return the collection."""
-    await library.add(TEXT, "a.md")
-    await library.add(SECTIONS[2], "b.md")
-    await work(services)
+async def live(once, services, library, provider):
+    """Index two documents, measure the vector size, reset the provider's counters, and return the collection."""
+    await once(ready, (TEXT, "a.md"), (SECTIONS[2], "b.md"))
+    await services.indexer.embedder.dimensions()
     provider.reset()
     return await library.collection()
 

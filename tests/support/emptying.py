@@ -53,7 +53,7 @@ class Shared:
     """State of the engines that several tests read: the first of them makes it, and again if they were emptied.
 
     Args:
-        make: fills empty engines, and returns what the tests need to know about their content.
+        make: fills empty engines, and returns a description of their content.
         emptied: tables to which the tests write; they are emptied before each test.
     """
 
