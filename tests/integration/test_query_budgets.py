@@ -45,6 +45,12 @@ async def fill(services):
 DOCUMENTS = Shared(fill, emptied=("api_keys", "accepted_questions"))
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Wait for a busy broker: a request would continue without it after 0.25 s."""
+    monkeypatch.setattr("shared.broker.tenant_use._TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+
+
 @pytest.fixture
 async def services(session_services, provider):
     """Return services over a document of each tenant, without keys, feedback or used budgets."""
@@ -284,8 +290,7 @@ async def test_tokens_count_before_being_sent_to_broker(settings):
         await budgets.aclose()
 
 
-async def test_spending_of_other_processes_counts_after_seconds(services, settings, monkeypatch):
-    monkeypatch.setattr("shared.broker.tenant_use._TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+async def test_spending_of_other_processes_counts_after_seconds(services, settings):
     limits, clock, url = KeyLimits(tokens_per_day=10), ManualClock(), settings.redis_url.get_secret_value()
     async with process(settings, url, clock) as budgets, process(settings, url, clock) as other:
         await budgets.admit("alice", KEY, limits)
