@@ -5,7 +5,7 @@ import pytest
 from api.schemas.collections import CollectionView
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
-from tests.support.api import calling, work
+from tests.support.api import calling, ready, work
 
 
 async def put(client, name, **options):
@@ -35,9 +35,8 @@ async def test_upload_keeps_existing_collection_options(client, services):
     assert (await client.get("/v1/collections/a")).json()["options"]["questions_per_chunk"] == 7
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "field"),
-    [
+async def test_rejected_request_creates_no_collection(client):
+    for name, options, field in (
         ("a", {"questions_per_chunk": 21}, "questions_per_chunk"),
         ("a", {"prompt": "{colour}"}, "prompt"),
         ("a", {"chunk_max_chars": 300, "chunk_overlap_chars": 200}, "chunk_overlap_chars"),
@@ -45,22 +44,18 @@ async def test_upload_keeps_existing_collection_options(client, services):
         ("A", {}, "name"),
         ("a%00", {}, "name"),
         ("a" * 64, {}, "name"),
-    ],
-)
-async def test_rejected_request_creates_no_collection(client, name, options, field):
-    reply = await client.put(f"/v1/collections/{name}", json=options)
+    ):
+        reply = await client.put(f"/v1/collections/{name}", json=options)
 
-    assert reply.status_code == 422
-    assert reply.json()["field"] == field
-    assert (await client.get("/v1/collections")).json()["items"] == []
+        assert (reply.status_code, reply.json()["field"]) == (422, field), (name, options)
+        assert (await client.get("/v1/collections")).json()["items"] == [], (name, options)
 
 
-async def test_collection_view_counts_documents_by_state_and_points(client, services):
-    await client.post("/v1/documents", json={"text": "alpha beta gamma", "collection": "a"})
-    await work(services)
-    await client.post("/v1/documents", json={"text": "more", "collection": "a"})
+async def test_collection_view_counts_documents_by_state_and_points(client, once):
+    await once(ready, ("alpha beta gamma", "a"))
+    await client.post("/v1/documents", json={"text": "more"})
 
-    shown = (await client.get("/v1/collections/a")).json()
+    shown = (await client.get("/v1/collections/default")).json()
 
     document = (await client.get("/v1/documents", params={"state": "ready"})).json()["items"][0]
     assert shown["documents"] == {"ready": 1, "queued": 1}
@@ -68,34 +63,30 @@ async def test_collection_view_counts_documents_by_state_and_points(client, serv
 
 
 @pytest.mark.parametrize("change", ["another document", "an edit"])
-async def test_point_count_includes_document_that_just_finished(client, services, change):
-    await client.post("/v1/documents", json={"text": "alpha beta gamma", "external_id": "a", "collection": "a"})
-    await work(services)
-    before = (await client.get("/v1/collections/a")).json()
+async def test_point_count_includes_document_that_just_finished(client, services, once, change):
+    await once(ready, ("alpha beta gamma", "a"))
+    before = (await client.get("/v1/collections/default")).json()
     texts = "\n\n".join(f"# Part {number}\n\n{'A sentence of many words. ' * 100}" for number in range(3))
     name = "b" if change == "another document" else "a"
 
-    await client.post("/v1/documents", json={"text": texts, "external_id": name, "collection": "a"})
-    await work(services)
+    await client.post("/v1/documents", json={"text": texts, "external_id": name, "questions": ["How many words?"]})
+    await work(services, "parse", "index")
 
-    shown = (await client.get("/v1/collections/a")).json()
-    collection = await services.ledger.collections.get("default", "a")
+    shown = (await client.get("/v1/collections/default")).json()
+    collection = await services.ledger.collections.get("default", "default")
     assert shown["points"] == await services.index.count_points(collection.location) > before["points"]
     assert shown["points"] == await services.ledger.collections.confirmed_points(collection.id)
     assert shown["points_age_seconds"] >= 0
 
 
-async def test_point_count_is_never_below_confirmed_points(services, settings, provider, monkeypatch):
+async def test_point_count_is_never_below_confirmed_points(services, settings, once, monkeypatch):
+    await once(ready, ("alpha beta gamma", "a"))
     monkeypatch.setattr("shared.vectors.sizes._REST_AFTER_CHANGE", 1e9)  # counts are not repeated
     async with calling(settings, services) as client:
-        await client.put("/v1/collections/a", json={})
-        await client.post("/v1/documents", json={"text": "alpha beta gamma", "collection": "a"})
-        await work(services)
-
-        shown = (await client.get("/v1/collections/a")).json()
+        shown = (await client.get("/v1/collections/default")).json()
 
         assert shown["points"] > 1
-        collection = await services.ledger.collections.get("default", "a")
+        collection = await services.ledger.collections.get("default", "default")
         assert shown["points"] == await services.index.count_points(collection.location)
         (document,) = (await client.get("/v1/documents")).json()["items"]
         await client.delete(f"/v1/documents/{document['id']}")
@@ -108,8 +99,8 @@ async def test_english_only_model_warns_about_other_languages(client, services, 
         "en": "Everybody who works here has thirty days of leave in a year, and nobody has to pay for them.",
     }
     for name, text in texts.items():
-        await client.post("/v1/documents", json={"text": text, "collection": name})
-    await work(services)
+        await client.post("/v1/documents", json={"text": text, "collection": name, "questions": []})
+    await work(services, "parse", "index")
     before = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
     monkeypatch.setattr("api.routes.collections._ENGLISH_ONLY", ("scripted-",))
     after = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
@@ -148,20 +139,16 @@ async def test_missing_collection_returns_404(client):
     assert "nowhere" in reply.json()["detail"]
 
 
-async def test_reindex_restarts_documents_without_new_model_calls(client, services, provider):
-    await client.post(
-        "/v1/documents", json={"text": "The keeper lives alone on the northern cliff.", "collection": "a"}
-    )
-    await work(services)
-    paid = provider.stats()["calls"]
+async def test_reindex_restarts_documents_without_new_model_calls(client, services, provider, once):
+    await once(ready, ("alpha beta gamma", "a"))
 
-    reply = await client.post("/v1/collections/a/reindex")
+    reply = await client.post("/v1/collections/default/reindex")
 
     assert (reply.status_code, reply.json()["documents"]) == (202, 1)
     await work(services)
     (document,) = (await client.get("/v1/documents")).json()["items"]
     assert (document["state"], document["version"], document["live_version"]) == ("ready", 2, 2)
-    assert provider.stats()["calls"] == paid
+    assert provider.stats()["calls"] == 0
 
 
 async def test_missing_collection_cannot_be_reindexed(client):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.support.api import calling, left_behind, work
+from tests.support.api import calling, left_behind, ready, work
 
 DOCUMENT = "# Lighthouse\n\nThe keeper lives alone on the northern cliff and lights the lamp at dusk."
 
@@ -83,21 +83,18 @@ async def test_file_estimate_stores_nothing(client, services, settings):
     assert await left_behind(services, settings) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("request_", "status", "field"),
-    [
+async def test_invalid_estimate_form_is_rejected(client):
+    for request_, status, field in (
         ({"files": {"count": (None, "1")}}, 422, "file"),
         ({"files": {"file": ("a", b"a")}, "data": {"count": "0"}}, 422, "count"),
         ({"files": {"file": ("a", b"a")}, "data": {"colour": "red"}}, 422, "colour"),
         ({"files": {"file": ("a", b"a" * 5_000_000)}}, 413, None),
         ({"files": [("file", (str(n), b"a")) for n in range(201)]}, 413, None),
         ({"json": {}}, 415, None),
-    ],
-)
-async def test_invalid_estimate_form_is_rejected(client, request_, status, field):
-    reply = await client.post("/v1/documents/estimate", **request_)
+    ):
+        reply = await client.post("/v1/documents/estimate", **request_)
 
-    assert (reply.status_code, reply.json().get("field")) == (status, field), reply.text
+        assert (reply.status_code, reply.json().get("field")) == (status, field), (str(request_)[:100], reply.text)
 
 
 async def test_estimate_without_sample_derives_chunks_from_bytes(client):
@@ -107,9 +104,8 @@ async def test_estimate_without_sample_derives_chunks_from_bytes(client):
     assert short["chunks"] == 10
 
 
-async def test_status_compares_actual_cost_with_saved_estimate(client, services, provider):
-    await client.post("/v1/documents", json={"text": "Before the estimate.", "external_id": "before"})
-    await work(services)
+async def test_status_compares_actual_cost_with_saved_estimate(client, services, once):
+    await once(ready, ("Before the estimate.", "before"))
     estimate = (await client.post("/v1/estimates", json=load(DOCUMENT) | {"keep": True})).json()
     await client.post("/v1/estimates", json=load(DOCUMENT, DOCUMENT))
     await client.post("/v1/documents", json={"text": DOCUMENT, "external_id": "a"})
@@ -122,9 +118,8 @@ async def test_status_compares_actual_cost_with_saved_estimate(client, services,
     assert kept["since"]["embedding_tokens"] > 0
 
 
-async def test_migration_estimate_counts_calls_only_for_changed_prompt(client, services, provider):
-    await client.post("/v1/documents", json={"text": DOCUMENT, "external_id": "a"})
-    await work(services)
+async def test_migration_estimate_counts_calls_only_for_changed_prompt(client, once):
+    await once(ready, (DOCUMENT, "a"))
 
     async def calls(**changes):
         reply = await client.post("/v1/estimates", json={"migrate": changes})
@@ -140,18 +135,15 @@ async def test_migration_estimate_counts_calls_only_for_changed_prompt(client, s
     assert await calls(prompt=None) == 0
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
+async def test_incomplete_estimate_request_is_rejected(client):
+    for body, status in (
         ({}, 422),
         (load(DOCUMENT) | {"migrate": {}}, 422),
         ({"documents": {"count": 3}}, 422),
         ({"documents": {"count": 0, "bytes": 1}}, 422),
         ({"migrate": {}, "collection": "absent"}, 404),
         ({"migrate": {"prompt": "no text"}}, 422),
-    ],
-)
-async def test_incomplete_estimate_request_is_rejected(client, body, status):
-    reply = await client.post("/v1/estimates", json=body)
-    assert reply.status_code == status
-    assert reply.json()["detail"]
+    ):
+        reply = await client.post("/v1/estimates", json=body)
+        assert reply.status_code == status, body
+        assert reply.json()["detail"], body

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -24,9 +25,10 @@ from api.schemas.health import ReadyReply
 from api.schemas.problems import ProblemDetails
 from embedded.ports import free_port
 from shared.ledger.postgres.database import Database
-from tests.support.api import application, calling, events_of, left_behind, serving, work
+from tests.support.api import WITHOUT_CERTIFICATES, application, calling, events_of, left_behind, serving, work
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
+PLAIN = {"verify": WITHOUT_CERTIFICATES, "trust_env": False, "timeout": TIMEOUT_SECONDS}
 # Routes that take no body.
 WITHOUT_BODY = ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel", "/sync")
 
@@ -52,9 +54,8 @@ async def test_api_reference_page_loads_own_files_only(client):
     assert "script-src 'self' 'sha256-" in policy
 
 
-@pytest.mark.parametrize(
-    ("method", "address", "status"),
-    [
+async def test_router_errors_are_problem_details(client):
+    for method, address, status in (
         ("GET", "/nowhere", 404),
         ("GET", "/v1/documents/", 404),
         ("PATCH", "/v1/documents", 405),
@@ -63,16 +64,14 @@ async def test_api_reference_page_loads_own_files_only(client):
         ("GET", "/v1/documents/%00", 422),
         ("GET", "/v1/collections/%00", 422),
         ("GET", "/v1/collections/%ff", 422),
-    ],
-)
-async def test_router_errors_are_problem_details(client, method, address, status):
-    reply = await client.request(method, address)
+    ):
+        reply = await client.request(method, address)
 
-    assert reply.status_code == status
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert ProblemDetails.model_validate_json(reply.content).status == status
-    if status == 405:
-        assert reply.headers["allow"]
+        assert reply.status_code == status, address
+        assert reply.headers["content-type"] == "application/problem+json", address
+        assert ProblemDetails.model_validate_json(reply.content).status == status, address
+        if status == 405:
+            assert reply.headers["allow"], address
 
 
 async def test_refused_method_lists_methods_of_route(services, settings):
@@ -247,15 +246,23 @@ async def test_ledger_outage_is_reported_to_listeners(services, settings, provid
 # The process
 
 
+def launched(forks, settings, stack, log, **environment):
+    """Start `python -m api`; it logs to a file."""
+    variables = os.environ | stack.environment() | {"FOREASK_DATA_DIR": str(settings.data_dir)}
+    return forks.launch([sys.executable, "-m", "api"], variables | environment, log)
+
+
 @pytest.fixture
 def launch(forks, settings, stack, tmp_path):
-    """Start `python -m api`; it logs to a file."""
+    return partial(launched, forks, settings, stack, tmp_path / "api.log")
 
-    def launch(**environment):
-        variables = os.environ | stack.environment() | {"FOREASK_DATA_DIR": str(settings.data_dir)}
-        return forks.launch([sys.executable, "-m", "api"], variables | environment, tmp_path / "api.log")
 
-    return launch
+@pytest.fixture(scope="module")
+def process_client(forks, settings, stack, session_services, tmp_path_factory):
+    """Yield a client of an API process for tests that leave it unchanged."""
+    launch = partial(launched, forks, settings, stack, tmp_path_factory.mktemp("api") / "api.log")
+    with process(launch, FOREASK_MAX_JSON_BYTES="1000000") as (_, client):
+        yield client
 
 
 @contextlib.contextmanager
@@ -263,7 +270,7 @@ def process(launch, **environment):
     """Start the API as a process; yield the process and a client."""
     port = free_port()
     child = launch(FOREASK_API_PORT=str(port), **environment)
-    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=TIMEOUT_SECONDS)
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", **PLAIN)
     try:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
@@ -305,44 +312,42 @@ async def test_large_upload_is_not_held_in_memory(services, settings, provider, 
     assert await asyncio.to_thread(upload) < 30_000_000
 
 
-async def test_interrupted_upload_is_not_stored(services, settings, provider, launch):
-    def has_files():
+async def test_interrupted_upload_is_not_stored(services, settings, process_client):
+    def is_stored():
         return any(path.is_file() for path in settings.data_dir.rglob("uploads/*/*"))
 
     def interrupt():
-        with process(launch) as (_, client):
-            with socket.create_connection(("127.0.0.1", client.base_url.port)) as connection:
-                connection.sendall(
-                    b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5000000\r\n"
-                    b"content-type: multipart/form-data; boundary=edge\r\n\r\n"
-                    b'--edge\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + b"x" * 3_000_000
-                )
-                wait_until(has_files)
-            wait_until(lambda: not has_files())
+        with socket.create_connection(("127.0.0.1", process_client.base_url.port)) as connection:
+            connection.sendall(
+                b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5000000\r\n"
+                b"content-type: multipart/form-data; boundary=edge\r\n\r\n"
+                b'--edge\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + b"x" * 3_000_000
+            )
+            wait_until(is_stored)
+        wait_until(lambda: not is_stored())
 
     await asyncio.to_thread(interrupt)
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_oversized_body_is_answered_while_being_sent(services, settings, provider, launch):
+async def test_oversized_body_is_answered_while_being_sent(services, process_client):
     def body():
         for _ in range(300):
             yield b" " * 100_000
 
     def send():
-        with process(launch, FOREASK_MAX_JSON_BYTES="1000000") as (_, client):
-            reply = client.post("/v1/query", content=body(), headers={"content-type": "application/json"})
-            return reply.status_code
+        headers = {"content-type": "application/json"}
+        return process_client.post("/v1/query", content=body(), headers=headers).status_code
 
     assert await asyncio.to_thread(send) == 413
 
 
-async def test_process_refuses_too_many_headers(services, provider, launch):
-    def send():
-        with process(launch) as (_, client):
-            return client.get("/health/live", headers={f"x-{number}": "" for number in range(101)}).status_code
+async def test_process_refuses_too_many_headers(services, process_client):
+    headers = {f"x-{number}": "" for number in range(101)}
 
-    assert await asyncio.to_thread(send) == 431
+    reply = await asyncio.to_thread(process_client.get, "/health/live", headers=headers)
+
+    assert reply.status_code == 431
 
 
 async def test_shutdown_with_listeners_is_quick_without_logged_texts(services, provider, launch, tmp_path):
@@ -373,7 +378,7 @@ async def test_shutdown_reports_unready_before_closing_connections(services, pro
             while (ready := client.get("/health/ready")).status_code == 200:
                 pass  # the signal is on its way
             # Another connection.
-            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False, timeout=TIMEOUT_SECONDS)
+            listed = httpx.get(client.base_url.join("/v1/documents"), **PLAIN)
             child.wait(timeout=TIMEOUT_SECONDS)
             return ready, listed
 

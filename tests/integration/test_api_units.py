@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from api.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import index_batch
-from tests.support.api import calling, work
+from tests.support.api import calling, ready, work
 
 SIZES = {"chunk_max_chars": 300, "chunk_overlap_chars": 0, "section_max_chars": 1200}
 NAMES = ("harbour", "orchard")
@@ -31,12 +31,23 @@ async def add(client, text, filename="guide.md", collection="default"):
     return reply.json()["id"]
 
 
-@pytest.fixture
-async def sectioned(client, services):
+async def indexed_in_sections(services):
     """Index a document with sections of several chunks each."""
-    (await client.put("/v1/collections/default", json=SIZES)).raise_for_status()
-    await add(client, guide())
+    async with calling(services.settings, services) as client:
+        (await client.put("/v1/collections/default", json=SIZES)).raise_for_status()
+        await add(client, guide())
     await work(services)
+
+
+@pytest.fixture
+async def sectioned(once):
+    await once(indexed_in_sections)
+
+
+@pytest.fixture
+async def guided(once):
+    """Index a document whose sections are smaller than a chunk."""
+    await once(ready, (guide(), "guide.md"))
 
 
 async def retrieve(client, question, **change):
@@ -84,10 +95,7 @@ async def test_incomplete_section_is_not_returned(client, services):
     assert len(found.text) > len(first_and_third[0].content.text)
 
 
-async def test_chunk_without_section_is_returned_unchanged(client, services):
-    await add(client, guide())
-    await work(services)
-
+async def test_chunk_without_section_is_returned_unchanged(client, guided):
     chunks = (await retrieve(client, "orchard2")).chunks
     assert chunks
     assert (await retrieve(client, "orchard2", unit="section")).chunks == chunks
@@ -101,9 +109,7 @@ async def test_section_smaller_than_chunk_is_rejected(client):
     assert "chunk_max_chars" in reply.json()["detail"]
 
 
-async def test_sentence_unit_returns_window_around_nearest_sentence(client, services):
-    await add(client, guide())
-    await work(services)
+async def test_sentence_unit_returns_window_around_nearest_sentence(client, guided):
     question = "Here orchard1x2 stands in the orchard beside orchard1."
 
     one = (await retrieve(client, question, top_k=1, unit="sentences", window=0)).chunks[0]
@@ -159,15 +165,14 @@ async def test_section_order_groups_chunks_by_heading(client, sectioned):
         assert spans == sorted(spans)
 
 
-async def test_token_budget_uses_configured_tokenizer(settings, services, tmp_path):
+async def test_token_budget_uses_configured_tokenizer(settings, services, provider, tmp_path):
+    await ready(services, (section("harbour"), "guide.md"))
     words = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.enable_truncation(3)  # tokenizer files contain the truncation of their training
     path = tmp_path / "tokenizer.json"
     words.save(str(path))
     async with calling(settings.model_copy(update={"llm_tokenizer": path})) as client:
-        await add(client, section("harbour"))
-        await work(services)
         (chunk,) = (await retrieve(client, "harbour1")).chunks
         exact = len(chunk.text.split())
         assert chunk.tokens == exact

@@ -52,22 +52,22 @@ async def stored(services):
 
 
 async def test_repeated_ingest_changes_nothing(server, services, corpus):
-    whole = corpus(rows(95))
+    whole = corpus(rows(35))
     first = await ingested(server, whole)
     second = await ingested(server, whole)
 
-    assert (first.accepted, first.unchanged, first.rejected) == (95, 0, 0)
-    assert (second.accepted, second.unchanged, second.rejected) == (0, 95, 0)
-    assert sorted(await stored(services)) == [row["_id"] for row in rows(95)]
+    assert (first.accepted, first.unchanged, first.rejected) == (35, 0, 0)
+    assert (second.accepted, second.unchanged, second.rejected) == (0, 35, 0)
+    assert sorted(await stored(services)) == [row["_id"] for row in rows(35)]
     (document,) = await services.ledger.documents.page("default", Wanted(external_id="doc-007"))
     assert (document.metadata, document.version) == ({"lang": "en"}, 1)
 
 
 async def test_interrupted_ingest_resumes(server, services, corpus):
-    whole = corpus(rows(95))
+    whole = corpus(rows(35))
 
     def upload_some():
-        uploads = upload_rows(server, whole, "default", CorpusLoad(95))
+        uploads = upload_rows(server, whole, "default", CorpusLoad(35))
         next(uploads), next(uploads)
         uploads.close()
 
@@ -76,8 +76,8 @@ async def test_interrupted_ingest_resumes(server, services, corpus):
     load = await ingested(server, whole)
 
     assert before >= 20
-    assert load.accepted + load.unchanged == 95
-    assert len(await stored(services)) == 95
+    assert load.accepted + load.unchanged == 35
+    assert len(await stored(services)) == 35
 
 
 async def test_rejected_rows_are_numbered_and_others_ingested(server, services, corpus):

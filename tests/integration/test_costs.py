@@ -16,7 +16,7 @@ from shared.ingest.generate.stage import generate
 from shared.ingest.index.stage import _settle, index_batch, index_stage
 from shared.ledger.work.costs import record
 from tests.conftest import Library
-from tests.support.api import calling, work
+from tests.support.api import calling, ready, searchable, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
 HARBOUR = "The harbour opens at nine and closes at noon, on Sundays too."
@@ -89,9 +89,8 @@ async def test_every_ingest_call_is_counted(services, library, provider):
     assert (embed_sum.collection, embed_sum.model) == ("default", services.indexer.embedder.name)
 
 
-async def test_cost_of_late_generate_settlement_is_counted(services, library, provider):
-    await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
+async def test_cost_of_late_generate_settlement_is_counted(services, provider, once):
+    await once(searchable, (KEEPER, "a.md"))
     slow = await generate(services.generator, await claimed(services))
     await make_due(services)
     quick = await generate(services.generator, await claimed(services))
@@ -102,10 +101,9 @@ async def test_cost_of_late_generate_settlement_is_counted(services, library, pr
     assert (await spent(services))[0] == provider.stats()["calls"] == 2
 
 
-async def test_cost_of_late_failure_is_counted(services, library, provider):
+async def test_cost_of_late_failure_is_counted(services, provider, once):
+    await once(searchable, (KEEPER, "a.md"))
     provider.script(malformed_containing="lighthouse")
-    await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
     slow = await generate(services.generator, await claimed(services))
     await make_due(services)
     await claimed(services)
@@ -116,9 +114,8 @@ async def test_cost_of_late_failure_is_counted(services, library, provider):
 
 
 @pytest.mark.parametrize("change", ["edit", "delete"])
-async def test_call_of_deleted_chunk_is_charged(services, library, provider, change):
-    document = await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
+async def test_call_of_deleted_chunk_is_charged(services, library, provider, change, once):
+    (document,) = await once(searchable, (KEEPER, "a.md"))
     outcome = await generate(services.generator, await claimed(services))
     if change == "edit":
         await library.add(HARBOUR, "a.md")
@@ -131,8 +128,7 @@ async def test_call_of_deleted_chunk_is_charged(services, library, provider, cha
 
 
 async def test_costs_of_superseded_versions_are_retained(services, library, provider):
-    document = await library.add(KEEPER, "a.md")
-    await work(services)
+    (document,) = await ready(services, (KEEPER, "a.md"))
     await library.add(HARBOUR, "a.md")
     await work(services)
     await services.ledger.work.purge_versions()
@@ -197,10 +193,9 @@ class TieredModel:
     ("tiers", "booked"),
     [((Tier.FLEX,) * 3, Tier.FLEX), ((Tier.FLEX, Tier.STANDARD, Tier.FLEX), Tier.STANDARD)],
 )
-async def test_replies_of_several_tiers_count_as_standard(services, library, provider, tiers, booked):
+async def test_replies_of_several_tiers_count_as_standard(services, provider, tiers, booked, once):
+    await once(searchable, (KEEPER, "a.md"))
     provider.script(malformed_containing="lighthouse")
-    await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
     generator = replace(services.generator, model=TieredModel(services.generator.model, *tiers))
 
     await services.ledger.work.settle_generated([await generate(generator, await claimed(services))])
@@ -250,9 +245,8 @@ async def test_cost_of_malformed_replies_is_counted(services, library, provider)
     assert (await spent(services))[0] == provider.stats()["calls"] == 3
 
 
-async def test_cost_of_repeated_settlement_is_counted_once(services, library, provider):
-    await library.add(KEEPER, "a.md")
-    await work(services, "parse", "index")
+async def test_cost_of_repeated_settlement_is_counted_once(services, provider):
+    await searchable(services, (KEEPER, "a.md"))
     outcome = await generate(services.generator, await claimed(services))
     for _ in range(2):
         await services.ledger.work.settle_generated([outcome])
@@ -269,12 +263,12 @@ async def test_cost_of_late_index_settlement_is_counted(services, library, provi
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "generate")
     slow = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
-    once = await _settled(services, slow, late=True)
+    settled = await _settled(services, slow, late=True)
 
     await work(services, "index")
 
-    assert once > 0
-    assert await spent(services, "embed") == (provider.stats()["embeddings"], 2 * once, 0)
+    assert settled > 0
+    assert await spent(services, "embed") == (provider.stats()["embeddings"], 2 * settled, 0)
 
 
 async def _settled(services, outcomes, *, late):
@@ -343,9 +337,8 @@ async def test_shared_request_tokens_are_charged_to_each_tenant(services, provid
     assert min(tokens) > 0
 
 
-async def test_older_costs_are_summed_by_day(services, library, provider):
-    await library.add(KEEPER, "a.md")
-    await work(services)
+async def test_older_costs_are_summed_by_day(services, library, once):
+    await once(ready, (KEEPER, "a.md"))
     before = await services.ledger.costs.sums("default")
     assert not await services.ledger.costs.fold()
     assert await services.ledger.costs.sums("default") == before

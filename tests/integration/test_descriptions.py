@@ -9,7 +9,7 @@ from shared.domain.work import LeaseExtension
 from shared.ingest.index.stage import index_batch
 from shared.ledger.documents.descriptions import Descriptions
 from shared.vectors.index import Index
-from tests.support.api import work
+from tests.support.api import calling, work
 from tests.support.qdrant import qdrant_client
 
 TEXT = "# Harbour\n\nThe harbour opens at six and closes at nine."
@@ -21,6 +21,19 @@ async def submit(client, name="a", **more):
     reply = await client.post("/v1/documents", json=body | more)
     assert reply.status_code in {200, 202}, reply.text
     return reply.json()
+
+
+async def indexed(services):
+    async with calling(services.settings, services) as client:
+        document = await submit(client)
+    await work(services)
+    return document
+
+
+@pytest.fixture
+async def document(once):
+    """Return a document that is ready."""
+    return await once(indexed)
 
 
 async def change(client, document, **changes):
@@ -56,10 +69,7 @@ async def test_metadata_change_is_searchable_at_once_without_calls(client, servi
     assert other["metadata"] == (await client.get(f"/v1/documents/{other['id']}")).json()["metadata"]
 
 
-async def test_title_change_appears_in_chunks_and_lists(client, services, provider):
-    document = await submit(client)
-    await work(services)
-
+async def test_title_change_appears_in_chunks_and_lists(client, document):
     assert (await change(client, document, title=" Opening hours "))["title"] == "Opening hours"
 
     assert await found(client) == {"a": ("Opening hours", {"department": "hr", "year": 2025})}
@@ -72,10 +82,7 @@ async def test_title_change_appears_in_chunks_and_lists(client, services, provid
 
 
 @pytest.mark.parametrize("lost", ["qdrant", "process"])
-async def test_change_missed_by_qdrant_is_repeated(client, services, provider, monkeypatch, lost):
-    document = await submit(client)
-    await work(services)
-
+async def test_change_missed_by_qdrant_is_repeated(client, services, monkeypatch, lost, document):
     async def unavailable(*_):
         raise Unavailable("unavailable", component="qdrant" if lost == "qdrant" else "ledger")
 
@@ -107,9 +114,7 @@ async def test_undecodable_collection_does_not_stop_other_updates(client, servic
     assert bad["id"] in capsys.readouterr().out
 
 
-async def test_concurrent_updates_last_write_wins(client, services, provider, monkeypatch):
-    document = await submit(client)
-    await work(services)
+async def test_concurrent_updates_last_write_wins(client, services, monkeypatch, document):
     describe, slow, sent = Index.describe, asyncio.Event(), []
 
     async def slowly(self, description):
@@ -150,9 +155,7 @@ async def test_index_worker_does_not_restore_outdated_metadata(client, services,
     assert {department for _, department in await stored_departments(services)} == {"law"}
 
 
-async def test_metadata_change_reaches_every_build(client, services, provider):
-    document = await submit(client)
-    await work(services)
+async def test_metadata_change_reaches_every_build(client, services, document):
     assert (await client.post("/v1/collections/c/builds", json={"questions_per_chunk": 2})).status_code == 201
     while await services.ledger.builds.fill():
         pass

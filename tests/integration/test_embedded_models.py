@@ -12,7 +12,11 @@ import pytest
 from embedded import embeddings, llama
 from embedded.stack import Stack
 from shared.settings import Settings
+from tests.support.api import WITHOUT_CERTIFICATES
 from tests.support.waiting import TIMEOUT_SECONDS
+
+# Of requests over plain HTTP: loading certificates takes longer than most of them.
+PLAIN = {"verify": WITHOUT_CERTIFICATES, "timeout": TIMEOUT_SECONDS}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,7 @@ def models(tmp_path_factory):
 
 def embed(models, text, **extra):
     body = {"model": embeddings.MODEL, "input": text, **extra}
-    return httpx.post(f"{models.embedding_base_url}/embeddings", json=body, timeout=TIMEOUT_SECONDS)
+    return httpx.post(f"{models.embedding_base_url}/embeddings", json=body, **PLAIN)
 
 
 def vectors(reply):
@@ -60,9 +64,8 @@ def test_usage_counts_embedded_tokens(models):
     assert embed(models, ["hello world", "word " * 1000]).json()["usage"]["prompt_tokens"] == 4 + 256
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "parameter"),
-    [
+def test_invalid_embedding_request_returns_openai_error(models):
+    for body, status, parameter in (
         ({"input": "x"}, 400, "model"),
         ({"model": "text-embedding-3-small", "input": "x"}, 404, "model"),
         ({"model": embeddings.MODEL}, 400, "input"),
@@ -73,20 +76,17 @@ def test_usage_counts_embedded_tokens(models):
         ({"model": embeddings.MODEL, "input": "x", "encoding_format": "hex"}, 400, "encoding_format"),
         ({"model": embeddings.MODEL, "input": "x", "dimensions": 8}, 400, "dimensions"),
         ([], 400, None),
-    ],
-)
-def test_invalid_embedding_request_returns_openai_error(models, body, status, parameter):
-    reply = httpx.post(f"{models.embedding_base_url}/embeddings", json=body, timeout=TIMEOUT_SECONDS)
+    ):
+        reply = httpx.post(f"{models.embedding_base_url}/embeddings", json=body, **PLAIN)
 
-    assert reply.status_code == status
-    error = reply.json()["error"]
-    assert error["type"] == "invalid_request_error"
-    assert error["param"] == parameter
-    assert error["message"]
+        error, named = reply.json()["error"], str(body)[:100]
+        assert (reply.status_code, error["param"]) == (status, parameter), named
+        assert error["type"] == "invalid_request_error", named
+        assert error["message"], named
 
 
 async def test_health_answers_while_model_computes(models):
-    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
+    async with httpx.AsyncClient(**PLAIN) as http:
         body = {"model": embeddings.MODEL, "input": ["many words in a row " * 60] * 60}
         work = asyncio.create_task(http.post(f"{models.embedding_base_url}/embeddings", json=body))
         answers = []
@@ -99,9 +99,9 @@ async def test_health_answers_while_model_computes(models):
 
 
 def test_embedded_models_are_listed(models):
-    listed = httpx.get(f"{models.embedding_base_url}/models", timeout=TIMEOUT_SECONDS).json()["data"]
+    listed = httpx.get(f"{models.embedding_base_url}/models", **PLAIN).json()["data"]
     assert [model["id"] for model in listed] == [embeddings.MODEL]
-    listed = httpx.get(f"{models.llm_base_url}/models", timeout=TIMEOUT_SECONDS).json()["data"]
+    listed = httpx.get(f"{models.llm_base_url}/models", **PLAIN).json()["data"]
     assert [model["id"] for model in listed] == [llama.MODEL]
 
 
@@ -114,7 +114,7 @@ SCHEMA = {
 
 
 async def test_llm_follows_schema_for_concurrent_callers(models):
-    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
+    async with httpx.AsyncClient(**PLAIN) as http:
 
         async def ask(river):
             body = {

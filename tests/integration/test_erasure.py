@@ -36,7 +36,7 @@ from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.settings import ApiKey
 from shared.vectors.index import Index
 from tests.conftest import Library
-from tests.support.api import as_tenant, calling, serving, with_keys, work
+from tests.support.api import as_tenant, calling, ready, serving, with_keys, work
 from tests.support.counters import DIFFERENCES
 from tests.support.emptying import PREFIX
 from tests.support.pages import commands_of, foreask_with_background
@@ -51,12 +51,14 @@ WEEK = timedelta(days=7)
 # Deleted in slices before an erasure deletes the rest.
 DELETED_BEFORE = ("collections", "documents", "pages", "chunks", "sweeps")
 # Makes all waiting work due, as if all leases had expired.
-MAKE_ALL_DUE = (
-    "UPDATE sweeps SET due_at = now()",
-    "UPDATE outdated_objects SET due_at = now()",
-    "UPDATE abandoned_calls SET due_at = now()",
-    "UPDATE collections SET emptied_at = now() - interval '1 hour' WHERE emptied_at IS NOT NULL",
-)
+MAKE_ALL_DUE = """
+    DO $$ BEGIN
+        UPDATE sweeps SET due_at = now();
+        UPDATE outdated_objects SET due_at = now();
+        UPDATE abandoned_calls SET due_at = now();
+        UPDATE collections SET emptied_at = now() - interval '1 hour' WHERE emptied_at IS NOT NULL;
+    END $$
+"""
 
 # Shares an answer that quotes documents.
 SHARE = """
@@ -86,17 +88,20 @@ async def run(services, statement, **parameters):
 
 
 async def make_all_due(services):
-    for statement in MAKE_ALL_DUE:
-        await run(services, statement)
+    await run(services, MAKE_ALL_DUE)
 
 
 async def finished(services, erasure):
     """Clean up until an erasure has finished, and return it."""
+    steps = services.cleaner.steps
     for _ in range(60):
-        await services.cleaner.clean()
-        await make_all_due(services)
-        if (await services.ledger.erasures.get(erasure.id)).finished_at is not None:
-            return await services.ledger.erasures.get(erasure.id)
+        for name in ("drop", "purge", "delete", "outdate", "sweep", "erase"):  # each ends waits of later ones
+            await steps[name]()
+            if name in ("delete", "sweep"):
+                await make_all_due(services)
+        erasure = await services.ledger.erasures.get(erasure.id)
+        if erasure.finished_at is not None:
+            return erasure
     raise AssertionError("the erasure does not finish")
 
 
@@ -141,18 +146,20 @@ async def log_query(services, tenant, collection, chunk_ids=()):
     await services.ledger.query_log.append([entry])
 
 
-async def filled(services, tenants=("alice", "bob"), count=3):
+async def filled(services):
     """Give each tenant documents, an edit, a logged query, an estimate, an evaluation, a source, a webhook, a shared
     answer, a conversation and a gap.
     """
-    for tenant in tenants:
-        await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
-        library = Library(services, tenant)
-        for number in range(count):
+    libraries = {tenant: Library(services, tenant) for tenant in ("alice", "bob")}
+    for library in libraries.values():
+        for number in range(3):
             await library.add(f"The harbour number {number} opens at six.", f"{number}.md")
-        await work(services)
+    await work(services)
+    for library in libraries.values():
         await library.add("The harbour is closed.", "0.md")
-        await work(services)
+    await work(services)
+    for tenant, library in libraries.items():
+        await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
         await log_query(services, tenant, await library.collection())
         collection = await library.collection()
         await run(
@@ -191,8 +198,8 @@ async def state_of(services, tenant):
 # --- a tenant ---
 
 
-async def test_tenant_erasure_deletes_all_and_only_its_data(services, provider, check, keys):
-    await filled(services)
+async def test_tenant_erasure_deletes_all_and_only_its_data(services, check, keys, once):
+    await once(filled)
     for key in ("foreask:limits:{llm}:tenant:alice", "foreask:use:alice:requests"):
         await keys._redis.set(key, "1")
     assert len(await keys.find("alice")) == 2
@@ -213,10 +220,10 @@ async def test_tenant_erasure_deletes_all_and_only_its_data(services, provider, 
     await Library(services, "alice").add("A new text.", "a.md")
 
 
-async def test_erasure_interrupted_at_any_step_resumes(services, provider, check, monkeypatch):
+async def test_erasure_interrupted_at_any_step_resumes(services, check, once, monkeypatch):
     for module in ("builds.builds", "erasure.erasures", "documents.completions"):
         monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 3)
-    await filled(services)
+    await once(filled)
     before = await state_of(services, "bob")
     erasure = await services.ledger.erasures.start("alice")
     steps = [services.cleaner.steps[name] for name in ("purge", "drop", "outdate", "sweep", "erase")]
@@ -253,7 +260,7 @@ async def test_uploads_during_tenant_erasure_are_rejected(services, provider, li
 
 
 async def test_collection_created_during_erasure_is_erased_or_rejected(services, provider, check):
-    for _ in range(5):
+    for _ in range(3):
         library = Library(services, "alice")
         made, erasure = await asyncio.gather(
             library.collection(), services.ledger.erasures.start("alice"), return_exceptions=True
@@ -389,9 +396,8 @@ async def test_tenant_erases_own_collection_over_http(services, settings, provid
         assert (await client.post("/v1/documents", json=body, headers=as_tenant("alice"))).status_code == 202
 
 
-async def test_feedback_on_erased_collection_is_not_found(services, provider, library):
-    await library.add("A text.", "a.md")
-    await work(services)
+async def test_feedback_on_erased_collection_is_not_found(services, library, once):
+    await once(ready, ("A text.", "a.md"))
     ((chunk,),) = await run(services, "SELECT id FROM chunks")
     await log_query(services, "default", await library.collection(), [chunk])
     ((query,),) = await run(services, "SELECT id FROM queries")
@@ -422,10 +428,8 @@ async def test_feedback_on_erased_collection_is_not_found(services, provider, li
     "",
     means="an erasure keeps the resolution by the document",
 )
-async def test_document_erasure_deletes_questions_and_query_references(services, provider, library, check):
-    document = await library.add("A text.", "a.md")
-    other = await library.add("Another text.", "b.md")
-    await work(services)
+async def test_document_erasure_deletes_questions_and_query_references(services, library, check, once):
+    document, other = await once(ready, ("A text.", "a.md"), ("Another text.", "b.md"))
     collection = await library.collection()
     ids = [row[0] for row in await run(services, "SELECT id FROM chunks ORDER BY document_id = :id", id=document.id)]
     await log_query(services, "default", collection, ids)
@@ -449,9 +453,8 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
         await services.ledger.erasures.start_document(document.id)
 
 
-async def test_document_erasure_removes_its_findings(services, provider, library, check):
-    documents = [await library.add(f"The text {number}.", f"{number}.md") for number in range(2)]
-    await work(services)
+async def test_document_erasure_removes_its_findings(services, library, check, once):
+    documents = await once(ready, ("A text.", "a.md"), ("Another text.", "b.md"))
     ledger = services.ledger
     await ledger.verifications.start(await library.collection(), repair=True)
     claim = await ledger.runs.claim([RunKind.VERIFICATION])
@@ -470,9 +473,8 @@ async def test_document_erasure_removes_its_findings(services, provider, library
     assert (await ledger.verifications.saved(claim)).intended == findings[1:]
 
 
-async def test_query_logged_while_erasure_waits_names_no_chunk(services, provider, library):
-    document = await library.add("A text.", "a.md")
-    await work(services)
+async def test_query_logged_while_erasure_waits_names_no_chunk(services, library, once):
+    (document,) = await once(ready, ("A text.", "a.md"))
     ((chunk,),) = await run(services, "SELECT id FROM chunks")
 
     async with services.database.engine.connect() as editing:
@@ -498,7 +500,9 @@ async def test_query_logged_after_erasure_is_not_stored(services, provider, chec
     assert await run(services, "SELECT 1 FROM queries") == []
 
 
-async def packed(services, library, count=4):
+async def packed(services, tenant="default", count=4):
+    """Submit documents whose bytes are parts of one object, and return them with their uploads."""
+    library = Library(services, tenant)
     texts = [f"Text number {number}." for number in range(count)]
     uploads = await services.uploads.store_pack([each.encode() for each in texts])
     documents = [
@@ -511,16 +515,20 @@ async def packed(services, library, count=4):
     return [each.document for each in await services.ledger.documents.submit_many(documents)], uploads
 
 
+async def packed_and_ready(services):
+    documents, uploads = await packed(services)
+    await work(services)
+    return documents, uploads
+
+
 def objects_of(services):
     folder = services.settings.data_dir / "uploads"
     return {path.name: path.read_bytes() for path in folder.glob("??/*")}
 
 
-@pytest.mark.usefixtures("provider")
 @pytest.mark.parametrize("cut", ["not cut", "before the rename", "before the removal"])
-async def test_pack_is_rewritten_without_erased_document(services, library, check, monkeypatch, cut):
-    documents, uploads = await packed(services, library)
-    await work(services)
+async def test_pack_is_rewritten_without_erased_document(*, services, library, check, once, monkeypatch, cut):
+    documents, uploads = await once(packed_and_ready)
     for name in set(objects_of(services)) - {uploads[0].stored_in}:
         await services.uploads.remove([name])
     outdated, store = type(services.cleaner.outdated), type(services.uploads)
@@ -554,7 +562,7 @@ async def test_pack_is_rewritten_without_erased_document(services, library, chec
 
 
 async def test_pack_is_kept_while_worker_may_read_it(services, provider, library):
-    documents, uploads = await packed(services, library)
+    documents, uploads = await packed(services)
     await work(services, "parse")
     await services.ledger.documents.delete("default", documents[0].id)
     await services.cleaner.purge_versions()
@@ -589,9 +597,8 @@ async def is_waiting(services):
     "        if True:",
     means="a copy that starts while a pack is rewritten is renamed",
 )
-async def test_copies_started_during_rewriting_keep_pack(services, provider, library):
-    _, uploads = await packed(services, library)
-    await work(services)
+async def test_copies_started_during_rewriting_keep_pack(services, once):
+    _, uploads = await once(packed_and_ready)
     build = await build_of(services)
     sources = [id_ for (id_,) in await run(services, "SELECT id FROM documents ORDER BY id")]
     renamed = {upload.name: f"{uuid4().hex}#{number},1" for number, upload in enumerate(uploads)}
@@ -614,9 +621,8 @@ async def test_copies_started_during_rewriting_keep_pack(services, provider, lib
     "            if True:",
     means="the bytes of a document that is erased during the check of its pack remain",
 )
-async def test_erasure_during_pack_check_deletes_all_bytes(services, provider, library, check, monkeypatch):
-    documents, uploads = await packed(services, library)
-    await work(services)
+async def test_erasure_during_pack_check_deletes_all_bytes(services, check, once, monkeypatch):
+    documents, uploads = await once(packed_and_ready)
     build = await build_of(services)
     while await services.ledger.builds.fill():
         pass
@@ -643,12 +649,12 @@ async def test_erasure_during_pack_check_deletes_all_bytes(services, provider, l
     assert "Text number 1." not in "".join(content.decode() for content in objects_of(services).values())
 
 
-async def test_unreadable_pack_does_not_delay_other_packs(services, provider, library):
-    (erased, *_), bad = await packed(services, library)
+async def test_unreadable_pack_does_not_delay_other_packs(services):
+    (erased, *_), bad = await packed(services)
     await services.ledger.documents.delete("default", erased.id)
-    (other, *_), good = await packed(services, Library(services, "bob"))
+    (other, *_), good = await packed(services, "bob")
     await services.ledger.documents.delete("bob", other.id)
-    await work(services)
+    await work(services, "parse")  # afterwards no worker reads the packs
     await services.cleaner.purge_versions()
     await make_all_due(services)
     await run(services, "UPDATE outdated_objects SET due_at = due_at - interval '1 hour' WHERE tenant = 'default'")
@@ -675,8 +681,8 @@ async def test_object_with_bad_name_does_not_delay_others(services, provider, li
     assert await run(services, "SELECT name, due_at > now() FROM outdated_objects") == [("bad", True)]
 
 
-async def test_undecodable_build_does_not_delay_other_erasures(services, provider, check):
-    await filled(services, count=1)
+async def test_undecodable_build_does_not_delay_other_erasures(services, check, once):
+    await once(filled)
     await run(services, "UPDATE collections SET options = '[]' WHERE tenant = 'alice'")
     await services.ledger.erasures.start("alice")
 
@@ -814,9 +820,8 @@ async def test_points_of_writer_killed_after_erasure_are_deleted(services, provi
     assert await run(services, "SELECT id, recheck_at FROM erasures") == [(erasure.id, None)]
 
 
-async def test_recheck_is_repeated_until_qdrant_confirms(services, provider, library, monkeypatch):
-    document = await library.add("A text.", "a.md")
-    await work(services)
+async def test_recheck_is_repeated_until_qdrant_confirms(services, once, monkeypatch):
+    (document,) = await once(ready, ("A text.", "a.md"))
     await finished(services, await services.ledger.erasures.start_document(document.id))
 
     async def unavailable(*_):
@@ -889,9 +894,8 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
 # --- paid questions ---
 
 
-async def test_paid_questions_of_deleted_document_expire(services, provider, library):
-    document = await library.add("A text.", "a.md")
-    await work(services)
+async def test_paid_questions_of_deleted_document_expire(services, provider, library, once):
+    (document,) = await once(ready, ("A text.", "a.md"))
     await services.ledger.documents.delete("default", document.id)
     await services.cleaner.clean()
     completions = services.ledger.completions
@@ -930,9 +934,8 @@ async def test_unused_completions_are_deleted_in_slices(services, provider, libr
     assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
 
 
-async def test_completion_used_by_new_chunk_is_kept(services, provider, library):
-    document = await library.add("A text.", "a.md")
-    await work(services)
+async def test_completion_used_by_new_chunk_is_kept(services, once):
+    (document,) = await once(ready, ("A text.", "a.md"))
     ((key,),) = await run(services, "SELECT content_key FROM completions")
     await services.ledger.documents.delete("default", document.id)
     await services.cleaner.clean()
@@ -985,9 +988,7 @@ def foreask(services, settings, capsys, monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("provider")
 async def test_documented_commands_erase_and_report_leftovers(services, foreask):
-    library = Library(services, "acme")
-    document = await library.add("A text.", "a.md")
-    await work(services)
+    (document,) = await ready(services, ("A text.", "a.md"), tenant="acme")
     of_tenant, of_collection, of_document = commands_of(PAGE, "How do I erase?")
     checks = commands_of(PAGE, "How do I verify that nothing is left?")
     of_document, checks[2] = (f"{each.rsplit(' ', 1)[0]} {document.id}" for each in (of_document, checks[2]))

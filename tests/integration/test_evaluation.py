@@ -101,29 +101,23 @@ def test_stored_points_are_counted_per_strategy(foreask, tmp_path):
     assert rows["text"]["bytes_per_chunk"] < rows["text+bm25 rrf"]["bytes_per_chunk"] < both
 
 
-def test_evaluation_files_are_private(foreask, tmp_path):
+def test_evaluation_leaves_private_files_and_no_points(foreask, stack, tmp_path):
     before = os.umask(0o022)
-    foreask("eval", write(tmp_path / "set"), "--strategies", "text")
-    assert os.umask(before) == 0o022
+    code, _, _ = foreask("eval", write(tmp_path / "set"), "--strategies", "text,questions joined")
+    assert (code, os.umask(before)) == (0, 0o022)
 
     written = list((tmp_path / ".foreask").rglob("*"))
     assert {"cache.sqlite", "results.json", "results.html"} <= {path.name for path in written}
     assert [path for path in written if path.stat().st_mode & 0o077] == []
+    assert not [name for name in asyncio.run(collections_of(stack)) if name.startswith("evaluation-")]
 
 
-async def test_evaluation_deletes_its_points_from_qdrant(foreask_once, stack):
+async def collections_of(stack):
     index = Index(stack.settings.qdrant_url)
     try:
-        names = await index.names()
+        return await index.names()
     finally:
         await index.aclose()
-    assert foreask_once == 0
-    assert not [name for name in names if name.startswith("evaluation-")]
-
-
-@pytest.fixture
-def foreask_once(foreask, tmp_path):
-    return foreask("eval", write(tmp_path / "set"), "--strategies", "text,questions joined")[0]
 
 
 def test_rewriting_and_reranking_rows_appear_if_requested(foreask, provider, tmp_path, monkeypatch):
@@ -339,18 +333,16 @@ def test_texts_refused_by_provider_are_counted(foreask, provider, tmp_path):
     assert saved(tmp_path / "out")[1]["text"]["points_per_chunk"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
+def test_invalid_option_prints_one_sentence(foreask, tmp_path):
+    folder = write(tmp_path / "set")
+    for arguments, sentence in (
         (["--strategies", "text,clever"], "There is no strategy clever; there are: default, questions,"),
         (["--strategies", "text", "--baseline", "bm25"], "The baseline bm25 is not among the strategies: text."),
         (["--compare", "nowhere"], "nowhere has no results.json: it is not the output of an evaluation."),
-    ],
-)
-def test_invalid_option_prints_one_sentence(foreask, tmp_path, arguments, sentence):
-    code, out, err = foreask("eval", write(tmp_path / "set"), *arguments)
-    assert (code, out) == (1, "")
-    assert err.startswith(sentence)
+    ):
+        code, out, err = foreask("eval", folder, *arguments)
+        assert (code, out) == (1, ""), arguments
+        assert err.startswith(sentence), arguments
 
 
 def test_saved_runs_are_compared_without_provider_calls(foreask, provider, tmp_path):
@@ -423,16 +415,13 @@ async def chunk_of(api, external_id):
     return (await api.get(f"/v1/documents/{document['id']}/chunks")).json()["items"][0]["id"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
+def test_missing_eval_source_prints_one_sentence(foreask):
+    for arguments, sentence in (
         ([], "Name a folder, or a collection with --collection and --questions."),
         (["--collection", "a"], "--collection and --questions require each other."),
         (["--collection", "a", "--questions", "nowhere.jsonl"], "nowhere.jsonl is missing."),
-    ],
-)
-def test_missing_eval_source_prints_one_sentence(foreask, arguments, sentence):
-    assert foreask("eval", *arguments) == (1, "", f"{sentence}\n")
+    ):
+        assert foreask("eval", *arguments) == (1, "", f"{sentence}\n")
 
 
 def test_evaluation_reports_baseline_similarity_of_embedding_model(foreask, tmp_path):

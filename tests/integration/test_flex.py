@@ -205,8 +205,8 @@ async def test_call_longer_than_many_leases_is_paid_once(services, library, prov
 
 
 async def test_flex_call_may_take_longer_than_timeout(provider):
-    provider.script(latency_seconds=1.0)
-    connection = Provider(component="llm", base_url=provider.url, api_key=None, timeout=timedelta(seconds=0.5))
+    provider.script(latency_seconds=0.4)
+    connection = Provider(component="llm", base_url=provider.url, api_key=None, timeout=timedelta(seconds=0.2))
     standard = OpenAIChat(connection, "scripted")
 
     with pytest.raises(TimedOut):
