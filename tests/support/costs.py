@@ -1,6 +1,6 @@
 """Processor seconds of each test, child processes and engines included, and the budget of each folder.
 
-`--costs FILE` writes them as JSON lines. `--budget` compares the sums of the folders with `tests/budget.toml`: the run
+`--costs=FILE` writes them as JSON lines. `--budget` compares the sums of the folders with `tests/budget.toml`: the run
 warns if a folder needs a third more than its budget, and fails at twice, because the same run needs up to 1.6 times as
 many processor seconds on a busy machine. Seconds of other processors are converted: see `reference_seconds`.
 """
