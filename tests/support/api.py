@@ -60,7 +60,7 @@ async def calling(settings: Settings, services: AllServices | None = None) -> As
 
 
 class _Server(uvicorn.Server):
-    """A server that stops when it is told to, instead of checking this ten times per second."""
+    """A server that stops at once, instead of checking ten times per second whether it must."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

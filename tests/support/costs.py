@@ -32,7 +32,7 @@ BUDGET = Path(__file__).parents[1] / "budget.toml"
 
 @dataclass
 class Cost:
-    """What a test, or several, took."""
+    """The time of one test or of several."""
 
     processor_seconds: float = 0.0
     seconds: float = 0.0
@@ -47,7 +47,7 @@ class Cost:
 
 
 def children_seconds() -> float:
-    """Return the processor seconds of this process's descendants: the running ones, and the ones that were reaped."""
+    """Return the processor seconds of this process's running descendants, and of reaped ones."""
     parents: dict[int, int] = {}
     own: dict[int, float] = {}
     for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208  ten times as fast as Path
@@ -93,7 +93,7 @@ class Recorder:
         self.assign()
 
     def add(self, name: str, processor_seconds: float, seconds: float) -> None:
-        """Add what this process took for a test. Its child processes are added by the next walk."""
+        """Add the time of this process for a test. The next walk adds the time of its child processes."""
         self.costs[name].add(processor_seconds, seconds)
         self._shares[name] += max(seconds, 0.0)
         if time.monotonic() - self._walked_at > _WALK_SECONDS:
@@ -170,7 +170,7 @@ def _timed() -> Iterator[Cost]:
 
 
 class Reporting:
-    """The plugin of the process that reports: with pytest-xdist the one that distributes the tests."""
+    """The plugin of the reporting process; with pytest-xdist this process distributes the tests."""
 
     def __init__(self, measuring: Measuring | None, file: Path | None, budget: Budget | None) -> None:
         self._measuring = measuring

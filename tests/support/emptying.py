@@ -92,7 +92,7 @@ async def forget(services: AllServices) -> None:
 
 
 def use_own_collections(services: AllServices) -> None:
-    """Give a test collections of Qdrant that do not exist yet, instead of the one that tests share."""
+    """Give a test collections of Qdrant that do not exist yet, instead of the shared one."""
     services.ledger.collections._index_names.prefix = f"{PREFIX}-{uuid4().hex}"
 
 

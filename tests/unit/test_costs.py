@@ -1,4 +1,4 @@
-"""The budget of processor seconds: what a run warns about, what fails it, and how seconds of machines are converted."""
+"""The budget of processor seconds: warnings, failures, and the conversion of other machines' seconds."""
 
 import os
 import signal
