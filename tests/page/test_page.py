@@ -49,10 +49,11 @@ async def test_untrusted_content_is_shown_as_text(visit, deployment):
 
 
 async def test_uploaded_documents_show_their_states(visit, deployment, files):
-    await visit.go("/documents")
+    deployment.client.put("/v1/collections/thirteen", json={}).raise_for_status()
+    await visit.go("/documents?collection=thirteen")
     await visit.page.locator("input[type=file]").set_input_files(files)
     await expect(visit.page.locator(".uploads")).to_contain_text("13 files uploaded")
-    documents = deployment.wait_until_settled(18)
+    documents = deployment.wait_until_settled(13, collection="thirteen")
     await visit.page.fill("#search", "note")
     await expect(visit.page.locator(".row")).to_have_count(12)
     await expect(visit.page.locator(".row .state.ready")).to_have_count(12)
@@ -60,7 +61,7 @@ async def test_uploaded_documents_show_their_states(visit, deployment, files):
     await visit.page.locator("main select").nth(1).select_option("failed")
     await expect(visit.page.locator(".row")).to_have_count(1)
     await expect(visit.page.locator(".row")).to_contain_text("nothing.pdf")
-    assert sorted(each["state"] for each in documents) == ["failed"] + ["ready"] * 17
+    assert sorted(each["state"] for each in documents) == ["failed"] + ["ready"] * 12
     await visit.page.get_by_role("button", name="Delete nothing.pdf").click()
     await visit.page.get_by_role("button", name="Undo").click()
     await expect(visit.page.locator(".row")).to_have_count(1)
