@@ -105,6 +105,7 @@ def test_only_remote_unencrypted_url_exposes_key(url, openly):
     assert travels_openly(url) is openly
 
 
+@pytest.mark.usefixtures("session_services")  # they make the schema
 async def test_only_api_warns_about_unencrypted_qdrant_key(settings, recwarn):
     change = {"qdrant_url": "http://qdrant.example.com:6333", "qdrant_api_key": SecretStr("k" * 30)}
     events = {}
@@ -118,6 +119,7 @@ async def test_only_api_warns_about_unencrypted_qdrant_key(settings, recwarn):
     assert [str(warning.message) for warning in recwarn] == []
 
 
+@pytest.mark.usefixtures("session_services")  # they make the schema
 @pytest.mark.parametrize("limits", [TenantLimits(cost_per_day=1.0), TenantLimits(query_cost_per_day=1.0)])
 async def test_limit_in_money_without_prices_stops_start(settings, limits):
     unpriced = settings.model_copy(update={"tenant_limits": {"acme": limits}})
