@@ -57,7 +57,7 @@ async def run(services, statement, **parameters):
 
 
 async def submitted(services, *pages, tenant="default", name="scan.pdf", questions=(), **options):
-    """Submit a scan. Questions of its chunks are generated only without `questions`."""
+    """Submit a scan; by default no questions are generated for its chunks."""
     return await Library(services, tenant).add(scan(*pages), name, questions=questions, **options)
 
 
