@@ -100,8 +100,9 @@ async def test_gate_shows_counts_while_it_runs(visit, deployment):
     await page.route("**/gate", lambda route: route.fulfill(content_type="text/event-stream", body=counts))
     await page.evaluate(RECORD_BUSY)
     await page.get_by_role("button", name="Run the gate").click()
+    shown = "Comparing: 1,200 points, 30 documents\u2026"
+    await page.wait_for_function("text => window.busyTexts.includes(text)", arg=shown)
     await expect(page.locator(".busy")).to_be_empty()
-    assert "Comparing: 1,200 points, 30 documents\u2026" in await page.evaluate("window.busyTexts")
 
     await page.unroute("**/gate")
     await page.get_by_role("button", name="Run the gate").click()
