@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
-
-from redis.asyncio import Redis
 
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
@@ -79,11 +78,9 @@ class Shared:
 
 async def forget(services: AllServices) -> None:
     """Delete the broker's keys, and reset the state that services keep about providers and engines."""
-    assert services.settings.redis_url is not None
-    async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
-        await redis.flushdb()
-    for limiter in (services.limiters.llm, *services.limiters.embeddings.values()):
-        assert await limiter._client.refresh(timeout_seconds=5)
+    await services.wakeups._redis.flushdb()  # a client of its own would read the metadata of a package first
+    limiters = (services.limiters.llm, *services.limiters.embeddings.values())
+    assert all(await asyncio.gather(*(limiter._client.refresh(timeout_seconds=5) for limiter in limiters)))
     for indexer in services.indexers.values():
         indexer.embedder.seen = None
     services.retriever._vectors._remembered.clear()
