@@ -388,10 +388,10 @@ async def test_too_many_pages_are_rejected(sandbox, stored):
     means="a page has the time of a file",
 )
 async def test_slow_page_ends_at_its_clock(stored):
-    page = Image.new("L", (4000, 5000), 255)  # 10 s of processor time
-    ImageDraw.Draw(page).multiline_text((80, 80), f"{HARBOUR}\n{TICKETS}\n" * 18, font_size=44, spacing=20)
-    for left in range(1000, 4000, 1000):
-        page.paste(page.crop((80, 0, 1000, 5000)), (left, 0))
+    page = Image.new("L", (5600, 7000), 255)  # 6 s of processor time
+    ImageDraw.Draw(page).multiline_text((80, 80), f"{HARBOUR}\n{TICKETS}\n" * 26, font_size=44, spacing=20)
+    for left in range(1000, 5600, 1000):
+        page.paste(page.crop((80, 0, 1000, 7000)), (left, 0))
     path = stored(saved([page], "PNG"))
     async with ParsingSandbox(page_timeout=timedelta(seconds=1)) as sandbox:
         with pytest.raises(Unreadable, match="page 1 took longer than 1 s to read"):
