@@ -52,7 +52,7 @@ def foreask_with_background(
             await background()
             await asyncio.sleep(0.05)
         out, err = capsys.readouterr()
-        lines = [line for line in (out + err).splitlines(keepends=True) if " [info " not in line]  # the server logs too
+        lines = [line for line in (out + err).splitlines(keepends=True) if "[info " not in line]  # the server logs too
         return await running or 0, "".join(lines)
 
     return run
