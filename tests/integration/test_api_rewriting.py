@@ -1,14 +1,16 @@
 """Rewriting and reranking over HTTP: their effects; if one of them fails, the query continues without it."""
 
 import time
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import pytest
 
 from api.schemas.queries import QueryReply, RetrieveReply
 from shared.services import build
-from tests.support.api import calling, work
-from tests.support.emptying import empty, forget
+from tests.conftest import Library
+from tests.support.api import calling, ready, work
+from tests.support.emptying import forget
 from tests.support.waiting import TIMEOUT_SECONDS
 
 TEXTS = {
@@ -30,24 +32,22 @@ async def reranking(settings, provider_process):
         yield services
 
 
-@pytest.fixture(scope="module")
-async def four_documents(session_services, reranking, provider_process):
-    """Yield a client of an API with a reranker and four documents; no test changes them."""
-    provider_process.restore()
-    await empty(session_services)
-    await empty(reranking)
-    async with calling(reranking.settings, reranking) as client:
-        for name, text in TEXTS.items():
-            await client.post("/v1/documents", json={"text": text, "filename": name})
-        await work(session_services)
-        yield client
+@pytest.fixture
+async def answering(reranking, once):
+    """Return a client of an API with a reranker, over a state of the engines."""
+    async with AsyncExitStack() as stack:
+
+        async def over(state, *arguments):
+            await once(state, *arguments)
+            await forget(reranking)
+            return await stack.enter_async_context(calling(reranking.settings, reranking))
+
+        yield over
 
 
 @pytest.fixture
-async def client(four_documents, reranking, provider):
-    """Reset the provider's state of earlier tests and return the client."""
-    await forget(reranking)
-    return four_documents
+async def client(answering):
+    return await answering(ready, *((text, name) for name, text in TEXTS.items()))
 
 
 async def retrieve(client, **change):
@@ -193,17 +193,17 @@ SHORT = "Kites are flown."
 RERANKED_QUERY = {"question": "Where are kites flown by wardens?", "top_k": 10}
 
 
-@pytest.fixture(scope="module")
-async def six_documents(four_documents, session_services):
-    """Add two documents: the channels prefer the short one, the reranker the long one."""
+async def six_documents(services):
+    """Index two more documents: the channels prefer the short one, the reranker the long one."""
+    library = Library(services)
     for name, text in {"short.md": SHORT, "long.md": f"Where wardens go, by day: {LONG} kites are seen flown."}.items():
-        await four_documents.post("/v1/documents", json={"text": text, "filename": name, "questions": []})
-    await work(session_services)
+        await library.add(text, name, questions=[])
+    await ready(services, *((text, name) for name, text in TEXTS.items()))
 
 
 @pytest.fixture
-async def kites(six_documents, client):
-    return client
+async def kites(answering):
+    return await answering(six_documents)
 
 
 async def test_best_chunks_follow_reranker_order(kites, provider):
