@@ -11,7 +11,6 @@ from tests.conftest import Library
 from tests.integration.test_interleavings import NINE, SEVEN, accepted_of
 from tests.integration.test_stages import TWO_SECTIONS, points
 from tests.support.api import work
-from tests.support.emptying import Shared
 
 USER_QUESTION = "opening hours of the port please"
 QUERIES = ("What is about alpha number?", USER_QUESTION, "When does the harbour open?", "beta7 is about")
@@ -35,18 +34,9 @@ async def fill(services):
     return collection
 
 
-INDEXED = Shared(fill)
-
-
 @pytest.fixture
-async def collection(session_services, provider):
-    return await INDEXED.of(session_services)
-
-
-@pytest.fixture
-def services(session_services, collection):
-    """Return services over the collection, which all tests of this file read."""
-    return session_services
+async def collection(once):
+    return await once(fill)
 
 
 async def by_payload(services, collection, query):

@@ -7,7 +7,6 @@ import orjson
 import pytest
 
 from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
-from tests.support.emptying import Shared
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 PAY = {
@@ -28,15 +27,10 @@ async def fill(services):
     await work(services)
 
 
-HANDBOOK = Shared(fill)
-
-
-@pytest.fixture
-async def services(session_services, provider):
-    """Return services over a collection with two documents, whose provider has counted no calls."""
-    await HANDBOOK.of(session_services)
-    provider.reset()
-    return session_services
+@pytest.fixture(autouse=True)
+async def filled(once):
+    """Give each test a collection with two documents."""
+    await once(fill)
 
 
 async def complete(client, *messages, **more):

@@ -18,7 +18,6 @@ from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.clock import ManualClock
-from tests.support.emptying import Shared
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -42,20 +41,16 @@ async def fill(services):
     await work(services)
 
 
-DOCUMENTS = Shared(fill, emptied=("api_keys", "accepted_questions"))
-
-
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Wait for a busy broker: a request would continue without it after 0.25 s."""
     monkeypatch.setattr("shared.broker.tenant_use._TIMEOUT_SECONDS", TIMEOUT_SECONDS)
 
 
-@pytest.fixture
-async def services(session_services, provider):
-    """Return services over a document of each tenant, without keys, feedback or used budgets."""
-    await DOCUMENTS.of(session_services)
-    return session_services
+@pytest.fixture(autouse=True)
+async def filled(once):
+    """Give each tenant a document, without keys, feedback or used budgets."""
+    await once(fill)
 
 
 @pytest.fixture

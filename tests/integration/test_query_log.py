@@ -14,7 +14,6 @@ from pydantic import SecretStr
 from api.schemas.asked import AskedQuestionPage
 from tests.conftest import Library
 from tests.support.api import calling, events_of, work
-from tests.support.emptying import Shared
 from tests.support.proxy import Fault, Link
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers.scheduler import forget_queries
@@ -27,14 +26,10 @@ async def fill(services):
     await work(services)
 
 
-DOCUMENT = Shared(fill, emptied=("queries", "accepted_questions"))
-
-
-@pytest.fixture
-async def services(session_services, provider):
-    """Return services over a document, without logged queries and feedback."""
-    await DOCUMENT.of(session_services)
-    return session_services
+@pytest.fixture(autouse=True)
+async def filled(once):
+    """Give each test a document, without logged queries and feedback."""
+    await once(fill)
 
 
 async def logged(services):

@@ -16,7 +16,6 @@ from shared.ledger.feedback.evaluations import EvaluationRequest
 from shared.ledger.runs.run_claims import MOST_QUEUED, RunClaims
 from tests.conftest import Library
 from tests.support.api import calling, running, work
-from tests.support.emptying import Shared
 from tests.support.planted import guards
 from tests.support.waiting import eventually
 from workers.loop import WorkerLoop
@@ -57,14 +56,10 @@ async def fill(services):
     await work(services)
 
 
-INDEXED = Shared(fill, emptied=("runs", "evaluations", "labelled_sets"))
-
-
-@pytest.fixture
-async def services(session_services, provider):
-    """Return services over a document that answers `QUESTION`, without runs."""
-    await INDEXED.of(session_services)
-    return session_services
+@pytest.fixture(autouse=True)
+async def filled(once):
+    """Give each test a document that answers `QUESTION`, without runs."""
+    await once(fill)
 
 
 # --- claims ---

@@ -52,7 +52,8 @@ def children_seconds() -> float:
     own: dict[int, float] = {}
     for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208  ten times as fast as Path
         try:
-            fields = Path("/proc", pid, "stat").read_bytes().rpartition(b") ")[2].split()
+            with open(f"/proc/{pid}/stat", "rb", 0) as stat:  # noqa: PTH123  half the time of Path
+                fields = stat.read().rpartition(b") ")[2].split()
         except OSError:  # it has exited
             continue
         parents[int(pid)] = int(fields[1])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar
 from uuid import uuid4
 
 from shared.ledger.postgres.database import Database
@@ -40,40 +38,11 @@ async def prepare(database: Database) -> None:
 
 async def empty(services: AllServices) -> None:
     """Delete the data of earlier tests, and reset the services as if they had just started."""
-    Shared.stored = None
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("SELECT testing.empty_tables()")
     await _empty_index(services)
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
     await forget(services)
-
-
-class Shared:
-    """State of the engines that several tests read: the first of them makes it, and again if they were emptied.
-
-    Args:
-        make: fills empty engines, and returns a description of their content.
-        emptied: tables to which the tests write; they are emptied before each test.
-    """
-
-    stored: ClassVar[Shared | None] = None  # the state that the engines contain
-
-    def __init__(self, make: Callable[[AllServices], Awaitable[Any]], *, emptied: Sequence[str] = ()) -> None:
-        self._make = make
-        self._emptied = "; ".join(f"DELETE FROM {table}" for table in emptied)
-        self._made: Any = None
-
-    async def of(self, services: AllServices) -> Any:
-        """Return the result of `make` for the engines of these services, which remember nothing of earlier tests."""
-        if Shared.stored is not self:
-            await empty(services)
-            self._made = await self._make(services)
-            Shared.stored = self
-        if self._emptied:
-            async with services.database.begin() as connection:
-                await connection.exec_driver_sql(f"DO $$ BEGIN {self._emptied}; END $$")
-        await forget(services)
-        return self._made
 
 
 async def forget(services: AllServices) -> None:
