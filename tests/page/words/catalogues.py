@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 from tests.page.words.messages import messages, unsaid
@@ -34,6 +35,7 @@ def modules(folder: Path = WEB) -> list[Path]:
     ]
 
 
+@cache
 def used(folder: Path = WEB) -> dict[str, list[str]]:
     """Return the keys of all words, each with the modules that use it."""
     found: dict[str, list[str]] = {}
