@@ -18,14 +18,15 @@ from api.access.auth import Needs
 from api.access.key_cache import KeyCache
 from api.app import create
 from api.http.page import ADDRESSES, Page
-from api.schemas.me import MeView
+from api.schemas.me import LimitsView, MeView
 from cli.commands import keys as commands
 from cli.commands.audit import audit
 from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
 from shared.domain.keys import OPERATOR, KeySpecification, Scope, draw, hash_of
-from shared.settings import ApiKey, Settings
+from shared.settings import ApiKey, Settings, TenantLimits
 from tests.support.api import KEYS, as_tenant, calling, events_of, running, serving, with_keys, work
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"
@@ -227,6 +228,23 @@ async def test_key_lists_its_tenant_and_rights(client, keyed):
     assert (manager.may, manager.estimates) == (["ask", "feedback", "manage", "read", "write"], True)
     operator = MeView.model_validate_json((await client.get("/v1/me", headers=OPERATORS)).content)
     assert (operator.tenant, operator.may) == (None, ["operator"])
+
+
+@guards(
+    "api/routes/me.py",
+    "collections=own.collections,",
+    "collections=own.documents,",
+    means="a key is told another limit of its tenant",
+)
+async def test_key_lists_limits_of_its_tenant(services, keyed):
+    limits = TenantLimits(documents=11, collections=12, upload_bytes_per_day=13, tokens_per_day=14)
+    limited = keyed.model_copy(update={"tenant_limits": {"alice": limits}})
+    async with calling(limited, services) as client:
+        shown = (await client.get("/v1/me", headers=MANAGER)).json()["limits"]
+
+    assert {name: shown[name] for name in LimitsView.model_fields.keys() & TenantLimits.model_fields.keys()} == {
+        name: value for name, value in limits if name in LimitsView.model_fields
+    }
 
 
 async def test_key_cannot_grant_missing_scope(client):

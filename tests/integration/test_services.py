@@ -15,6 +15,7 @@ from shared.domain.errors import InvalidInput
 from shared.services import build
 from shared.services.start import check_start, travels_openly
 from shared.settings import TenantLimits
+from tests.support.planted import guards
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
@@ -89,12 +90,19 @@ async def test_programs_report_missing_schema(services, forks, tmp_path, command
     assert "Traceback" not in log
 
 
+@guards(
+    "shared/services/start.py",
+    'return not host.endswith(".localhost")',
+    "return True",
+    means="a name of this machine counts as remote",
+)
 @pytest.mark.parametrize(
     ("url", "openly"),
     [
         ("http://qdrant:6333", False),
         ("http://127.0.0.1:6333", False),
         ("http://[::1]:6333", False),
+        ("http://qdrant.localhost:6333", False),
         ("https://qdrant.example.com:6333", False),
         ("http://qdrant.example.com:6333", True),
         ("http://192.0.2.7:6333", True),
