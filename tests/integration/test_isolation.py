@@ -61,12 +61,19 @@ def without_ids(view):
     }
 
 
-async def test_another_tenants_writes_change_no_results(services, provider):
-    await check_isolation(services, ["harbour tide keeper", "rope anchor storm gull rope"], ["lighthouse keeper rope"])
+def of_any_text(examples):
+    """Run a test with so many random texts."""
+    run = settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    return lambda test: run(given(texts=TEXTS, others=TEXTS)(test))
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(texts=TEXTS, others=TEXTS)
+@of_any_text(examples=3)
+async def test_another_tenants_writes_change_no_results(services, provider, texts, others):
+    await empty(services)
+    await check_isolation(services, texts, others)
+
+
+@of_any_text(examples=10)
 async def test_tenants_writes_of_any_text_change_no_results(services, provider, texts, others):
     await empty(services)
     await check_isolation(services, texts, others)
