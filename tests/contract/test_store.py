@@ -14,7 +14,7 @@ from shared.domain.errors import InvalidInput, TooLarge, Unavailable, Unreadable
 from shared.storage.bucket import UploadBucket
 from shared.storage.folder import UploadFolder
 from shared.storage.opening import open_uploads
-from shared.storage.uploads import stored_in
+from shared.storage.uploads import RETRY_AFTER, stored_in
 from tests.support.planted import guards
 
 LARGE = 17 << 20  # three parts of a multipart upload, of which two are sent at once
@@ -489,6 +489,18 @@ async def test_direct_upload_that_grew_is_rejected_and_removed(s3, monkeypatch):
     assert storage.names() == {f"sent/acme/{offer.token}"}
 
 
+@guards(
+    "shared/storage/bucket.py",
+    'sentence, component="uploads", retry_after=RETRY_AFTER',
+    'sentence, component="ledger", retry_after=RETRY_AFTER',
+    means="an upload that a bucket refuses names another component",
+)
+@guards(
+    "shared/storage/bucket.py",
+    'sentence, component="uploads", retry_after=RETRY_AFTER',
+    'sentence, component="uploads"',
+    means="an upload that a bucket refuses has no time of the next attempt",
+)
 async def test_upload_stream_ends_when_store_fails(s3):
     storage = Bucket(s3)
     store = storage.store(UploadOwner())
@@ -500,10 +512,11 @@ async def test_upload_stream_ends_when_store_fails(s3):
             yield piece
 
     await store.require_own()
-    with s3.forbidding(), pytest.raises(Unavailable, match="refuses the credentials"):
+    with s3.forbidding(), pytest.raises(Unavailable, match="refuses the credentials") as caught:
         await store.store(stream(), max_bytes=100 * LARGE)
 
     assert sum(received) < 5 * LARGE
+    assert (caught.value.component, caught.value.retry_after) == ("uploads", RETRY_AFTER)
 
 
 async def test_rejection_by_store_owner_is_cached_between_uploads(s3):

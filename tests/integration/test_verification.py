@@ -25,6 +25,7 @@ from shared.maintenance.runs.verifying import Verifying
 from shared.maintenance.verification import Verification
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
+from tests.support.planted import guards
 from tests.support.qdrant import qdrant_client
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -274,6 +275,12 @@ async def test_unpaid_questions_are_reported_without_calls(indexed, provider):
     assert provider.stats()["calls"] == 0
 
 
+@guards(
+    "shared/maintenance/verification.py",
+    "document.live_version is not None and (document.is_final or is_reopened)",
+    "document.live_version is not None",
+    means="unfinished documents are verified",
+)
 async def test_unfinished_documents_are_neither_reported_nor_changed(indexed, library, provider):
     from shared.ingest.index.stage import index_batch
 
@@ -285,9 +292,9 @@ async def test_unfinished_documents_are_neither_reported_nor_changed(indexed, li
     await index_batch(services.indexer, chunks)  # written, but not settled yet
     before = await indexed.points()
 
-    findings, _ = await indexed.verify(repair=True)
+    findings, verified = await indexed.verify(repair=True)
 
-    assert findings == []
+    assert (findings, verified.documents) == ([], 0)
     assert visible_state(await indexed.points()) == visible_state(before)
 
 

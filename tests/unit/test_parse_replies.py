@@ -140,6 +140,17 @@ def test_pages_with_one_wrong_value_are_invalid(pages):
         read_head(orjson.dumps(pages_reply(outcome="pages", pages=pages)), SCAN)
 
 
+@guards(
+    "shared/ingest/parse/replies.py",
+    " or (document is None and head.parts):",
+    ":",
+    means="a reply without a document announces chunks",
+)
+def test_parts_without_document_are_invalid():
+    with pytest.raises(InvalidReply):
+        read_head(orjson.dumps(pages_reply(outcome="pages", pages=[3, [2], PDF], parts=1)), SCAN)
+
+
 @pytest.mark.parametrize("limits", [LIMITS, PAGE])
 def test_pages_without_reading_are_invalid(limits):
     with pytest.raises(InvalidReply):
