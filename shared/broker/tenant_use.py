@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-_TIMEOUT_SECONDS = 0.25  # delays each request of a limited tenant
+_TIMEOUT = timedelta(seconds=0.25)  # delays each request of a limited tenant
 _UNAVAILABLE_SECONDS = 1.0  # pause after a failed call
 _EMPTY_SECONDS = 1.0  # an empty bucket is checked again after this time, because it may have been lost
 _DAY = timedelta(days=1)
@@ -80,14 +80,17 @@ class TenantUse:
     Args:
         redis_url: URL of the broker.
         now: clock in monotonic seconds.
+        timeout: time after which the broker counts as unavailable.
     """
 
-    def __init__(self, redis_url: str, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, redis_url: str, now: Callable[[], float] = time.monotonic, timeout: timedelta = _TIMEOUT
+    ) -> None:
         self._now = now
         self._redis = Redis.from_url(
             redis_url,
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
+            socket_timeout=timeout.total_seconds(),
+            socket_connect_timeout=timeout.total_seconds(),
             retry=Retry(NoBackoff(), 0),
         )
         self._take = self._redis.register_script(_TAKE)

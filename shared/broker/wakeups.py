@@ -25,7 +25,7 @@ from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
 # without work.
 _ENOUGH = 1
 _QUIET_SECONDS = 0.05  # between two rounds of sending: wake-ups for the same queue become one
-_CLOSE_SECONDS = 1.0
+_CLOSE = timedelta(seconds=1)
 _TIMEOUT = timedelta(seconds=5)
 _PAUSE = timedelta(seconds=2)  # the scheduler wakes workers anyway
 
@@ -79,13 +79,17 @@ class Wakeups:
         redis_url: URL of the broker.
         timeout: timeout of a connection or a reply.
         pause: pause between a failed wake-up and the next one.
+        close: maximum time of sending the remaining wake-ups.
     """
 
-    def __init__(self, redis_url: str, *, timeout: timedelta = _TIMEOUT, pause: timedelta = _PAUSE) -> None:
+    def __init__(
+        self, redis_url: str, *, timeout: timedelta = _TIMEOUT, pause: timedelta = _PAUSE, close: timedelta = _CLOSE
+    ) -> None:
         seconds = timeout.total_seconds()
         self._app = celery_app(redis_url, timeout=timeout)
         self._redis = Redis.from_url(redis_url, socket_timeout=seconds, socket_connect_timeout=seconds)
         self._pause_seconds = pause.total_seconds()
+        self._close_seconds = close.total_seconds()
         self._unsent: set[Queue] = set()
         self._wake = asyncio.Event()
         self._closing = False
@@ -123,14 +127,14 @@ class Wakeups:
             raise Unavailable(f"the broker accepts no messages: {_reason(error)}", component="broker") from error
 
     async def aclose(self) -> None:
-        """Send the remaining wake-ups, for a second at most, and close."""
+        """Send the remaining wake-ups, and close."""
         self._closing = True
         self._wake.set()
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+            await asyncio.wait([self._task], timeout=self._close_seconds)
             self._task.cancel()
             # With a timeout: a client that is cancelled while it connects may treat that as a failure and try again.
-            await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+            await asyncio.wait([self._task], timeout=self._close_seconds)
         await self._redis.aclose()
         self._publisher.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._app.close)

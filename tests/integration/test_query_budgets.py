@@ -1,7 +1,8 @@
 """Limits of a key, and daily budgets of queries: other keys and tenants are not affected."""
 
 import time
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -42,15 +43,20 @@ async def fill(services):
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """Wait for a busy broker: a request would continue without it after 0.25 s."""
-    monkeypatch.setattr("shared.broker.tenant_use._TIMEOUT_SECONDS", TIMEOUT_SECONDS)
-
-
-@pytest.fixture(autouse=True)
 async def filled(once):
     """Give each tenant a document, without keys, feedback or used budgets."""
     await once(fill)
+
+
+def patient(url):
+    """Return counts that wait for a busy broker: a request would continue without it after 0.25 s."""
+    return TenantUse(url, timeout=timedelta(seconds=TIMEOUT_SECONDS))
+
+
+@pytest.fixture
+async def services(services, settings):
+    async with aclosing(patient(settings.redis_url.get_secret_value())) as use:
+        yield replace(services, tenant_use=use)
 
 
 @pytest.fixture
@@ -243,7 +249,7 @@ async def test_unlimited_queries_do_not_call_the_broker(client, settings):
 @asynccontextmanager
 async def process(settings, url, now=time.monotonic):
     """Budgets as a process of the API has them; a token costs 0.1."""
-    use = TenantUse(url)
+    use = patient(url)
     yield QueryBudgets(settings, use, lambda _kind, usage, _model: usage.prompt_tokens / 10, now)
     metering.report_to(None)
     await use.aclose()

@@ -2,10 +2,10 @@
 
 import asyncio
 import socket
+from datetime import timedelta
 
 import pytest
 
-from shared.broker import wakeups as module
 from shared.broker.wakeups import Wakeups
 from shared.domain.queues import WORK_QUEUES
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
@@ -38,13 +38,13 @@ async def test_wakeups_close_quickly_at_any_stage(settings):
 
 
 @pytest.mark.parametrize("listening", [True, False])
-async def test_silent_or_missing_broker_does_not_delay_caller(listening, monkeypatch):
-    monkeypatch.setattr(module, "_CLOSE_SECONDS", 0.05)
+async def test_silent_or_missing_broker_does_not_delay_caller(listening):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listening:
             silent.listen()
-        wakeups = Wakeups(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        wakeups = Wakeups(url, close=timedelta(seconds=0.05))
         wakeups.wake("parse", "generate")
         assert wakeups._unsent == {"parse", "generate"}  # it has returned before anything was sent
         await eventually(lambda: len(wakeups._unsent) < 2)
