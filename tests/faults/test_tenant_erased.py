@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tests.support.deployment import ScriptedProvider
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, worker
 from tests.support.planted import guards
 from tests.support.scale import Scale
 from tests.support.scenario import Scenario, ScenarioResult
@@ -127,7 +127,7 @@ def test_tenant_erasure_with_kills_deletes_all_data(fleet, provider, start_scena
     with fleet.paused(*GENERATING):
         kill_during_erasure(fleet, provider, scale)
         fleet.wait_until(lambda: count(fleet, FINISHED) == 1, "the erasure did not finish", scale.timeout_seconds / 4)
-    time.sleep(1)  # time for the settlement of the worker that was stopped
+    fleet.replace({name: worker(name) for name in GENERATING})  # before they exit, they settle their claims
 
     record(
         erased,

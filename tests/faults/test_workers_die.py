@@ -165,12 +165,6 @@ def test_worker_stalled_in_transaction_does_not_block_work(fleet, provider, star
     scenario.check()
 
 
-def resume(fleet, name):
-    """Resume a stopped worker and wait until it has settled its claims, which the ledger does not show."""
-    fleet.signal(name, signal.SIGCONT)
-    time.sleep(2)
-
-
 @guards(
     "shared/ledger/work/work.py",
     "        if late:",
@@ -189,7 +183,7 @@ def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, start
 
     scenario.update(first, changed=2, version=2)
     scenario.settle()
-    resume(fleet, "index-1")
+    fleet.resume("index-1")
     scenario.settle(swept=True)
 
     row = scenario.check()
@@ -213,7 +207,7 @@ def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, sta
         fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not reach the upsert")
 
     scenario.settle()  # the other worker takes over its claims, and the edit is live
-    resume(fleet, "index-1")
+    fleet.resume("index-1")
     scenario.settle(swept=True)
 
     row = scenario.check()
@@ -236,8 +230,7 @@ def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, start_s
     scenario.update(first, changed=5, version=2)
     fleet.wait_until(lambda: fleet.is_stopped("parse-2"), "the newer content was not read")
 
-    fleet.signal("parse-1", signal.SIGCONT)
-    time.sleep(1)  # time for the settlement that must be rejected
+    fleet.resume("parse-1")  # its settlement must be rejected
     fleet.signal("parse-2", signal.SIGCONT)
 
     scenario.settle(swept=True)  # an older version may have been indexed before it was replaced

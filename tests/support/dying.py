@@ -6,9 +6,9 @@ The point is a function of the product, wrapped here, so that the product needs 
 from __future__ import annotations
 
 import inspect
-import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -28,6 +28,8 @@ from shared.maintenance.verification import Verification
 from shared.providers.batches import BatchProvider
 from shared.vectors.index import Index
 from workers.process import main
+
+PASSED = "passed the point at which it was stopped"
 
 
 @dataclass(frozen=True)
@@ -78,16 +80,21 @@ def arm(point: KillPoint, nth: int, number: signal.Signals) -> None:
     original: Callable[..., Any] = getattr(point.owner, point.name)
     calls = count(1)
 
-    def send_signal() -> None:
-        if next(calls) == nth:
-            os.kill(os.getpid(), number)
+    def send_signal() -> bool:
+        sends = next(calls) == nth
+        if sends:
+            # To this thread, which does not go on. A signal to the process may stop another thread first.
+            signal.pthread_kill(threading.get_ident(), number)
+        return sends
 
     async def signalling(*arguments: Any, **named: Any) -> Any:
-        if point.before:
-            send_signal()
-        result = await original(*arguments, **named)
-        if not point.before and _has_result(result):
-            send_signal()
+        sent = point.before and send_signal()
+        try:
+            result = await original(*arguments, **named)
+            sent = sent or (not point.before and _has_result(result) and send_signal())
+        finally:
+            if sent:  # a stopped process was resumed
+                print(PASSED, flush=True)
         return result
 
     def signalling_synchronously(*arguments: Any, **named: Any) -> Any:

@@ -23,6 +23,7 @@ import psutil
 
 from shared.settings import Settings
 from tests.support.deployment import ROOT, Deployment, Launch, Process, execute
+from tests.support.dying import PASSED
 from tests.support.waiting import TIMEOUT_SECONDS
 
 CREW = ("parse-1", "generate-1", "generate-2", "index-1", "index-2", "scheduler-1")
@@ -211,6 +212,13 @@ class Fleet(Deployment):
         """Replace a worker by a process that sends itself a signal at a point of `tests.support.dying`."""
         self.replace({name: Job("tests.support.dying", (role_of(name), point, str(nth), number))})
         return self.processes[name].pid
+
+    def resume(self, name: str) -> None:
+        """Resume a worker that stopped at a point, and replace it: before it exits, it settles its claims."""
+        passed = self.log(name).count(PASSED)
+        self.signal(name, signal.SIGCONT)
+        self.wait_until(lambda: self.log(name).count(PASSED) > passed, f"{name} did not continue", 20)
+        self.replace({name: worker(name)})
 
     def recover(self) -> None:
         """Restore the usual processes: resume stopped ones, and remove the workers of a single scenario."""
