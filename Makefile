@@ -80,7 +80,7 @@ audit: $(VENV)/.audit ## check installed packages for known vulnerabilities, and
 
 BUGS =
 
-planted: $(VENV)/.dev ## plant the bugs that tests guard, and check that each test fails; BUGS=NAME or BUGS=--changed plants some
+planted: $(VENV)/.page ## plant the bugs that tests guard, and check that each test fails; BUGS=NAME or BUGS=--changed plants some
 	$(IN) -m tests.support.planted $(BUGS)
 
 bench: $(VENV)/.dev ## run the benchmarks

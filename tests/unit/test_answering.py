@@ -186,7 +186,7 @@ def test_similarity_floor_depends_on_model():
     "or _plain(words) in headings:",
     "or False:",
     means="a listed heading is quoted as a sentence",
-    case="Install httpx",
+    case="Install httpx1",
 )
 @pytest.mark.parametrize(
     "text",
