@@ -23,6 +23,7 @@ from shared.providers.limiter.script import Timing
 from shared.providers.provider import Provider
 from tests.support.api import work
 from tests.support.elapsed import age_limits
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 
@@ -92,6 +93,22 @@ async def test_calls_use_declared_limit_without_429(pool, provider):
 async def is_free(limiter: Limiter) -> bool:
     """Return whether no call is in flight."""
     return (await limiter.usage("acme"))[0].in_flight == 0
+
+
+@guards(
+    "shared/providers/limiter/models.py",
+    "call.took(completion.usage.prompt_tokens, completion.usage.completion_tokens)",
+    "pass",
+    means="a reply counts as many tokens as were reserved for it",
+)
+async def test_reply_counts_its_tokens(pool):
+    chat, limiter = pool(Rates(tokens=600_000))
+
+    took = (await LimitedChat(chat, limiter, "acme").complete(question(1))).usage
+    await eventually(lambda: is_free(limiter))
+
+    uses = {use.name: use for use in await limiter.usage("acme")}
+    assert uses["llm tokens"].used == took.prompt_tokens + took.completion_tokens
 
 
 async def test_stream_counts_and_reports_its_tokens(pool, provider):

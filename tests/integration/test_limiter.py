@@ -45,6 +45,7 @@ from shared.providers.limiter.script import (
     Wait,
 )
 from tests.support.elapsed import age_limits
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
@@ -229,6 +230,25 @@ async def test_unused_tokens_are_returned_and_excess_is_owed(redis):
 
     assert reply.answers == [Wait()]
     assert 2 < reply.wait_seconds < 3
+
+
+@guards(
+    "shared/providers/limiter/limiter.lua",
+    "math.min(math.max(bucket[2], values.t), values.t + back)",
+    "values.t + back",
+    means="returned tokens fill a bucket above its capacity",
+)
+async def test_returned_tokens_do_not_exceed_capacity(redis):
+    rates, granted = Rates(requests=100_000, tokens=60_000), []
+    for tokens in (1, 800):  # tokens that were reserved without use
+        script = await full_script(redis, rates)
+        (grant,) = (await script(slot_requests(1, tokens=tokens), [], [], {})).answers
+        await age_limits(redis, timedelta(seconds=5))  # the bucket is full again
+        finished = FinishedCall(grant, CallOutcome.OK, 1)
+        answers = (await script(slot_requests(100), [finished], [], {})).answers
+        granted.append(sum(isinstance(answer, Grant) for answer in answers))
+
+    assert 1 < granted[0] == granted[1] < 100
 
 
 async def test_call_larger_than_bucket_is_granted(pool):

@@ -5,9 +5,11 @@ import socket
 from datetime import timedelta
 
 import pytest
+from redis.asyncio import Redis
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.queues import WORK_QUEUES
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 
@@ -26,6 +28,25 @@ async def test_wakeups_reach_queue_and_are_merged(settings):
     await wakeups.aclose()
     assert queued["generate"] == 1
     assert queued["parse"] == 0
+
+
+@guards(
+    "shared/broker/wakeups.py",
+    "while not self._closing or self._unsent:",
+    "while not self._closing:",
+    means="the last wake-ups of a process are lost",
+)
+async def test_closing_sends_remaining_wakeups(settings):
+    url = settings.redis_url.get_secret_value()
+    async with Redis.from_url(url) as redis:
+        await redis.flushall()
+        wakeups = Wakeups(url, close=timedelta(seconds=TIMEOUT_SECONDS))
+        wakeups.wake("parse", "index")
+
+        await wakeups.aclose()
+
+        assert [await redis.llen(queue) for queue in ("parse", "index")] == [1, 1]
+        await redis.flushall()
 
 
 async def test_wakeups_close_quickly_at_any_stage(settings):
