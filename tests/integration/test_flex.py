@@ -18,6 +18,8 @@ from shared.providers.limiter.models import NEUTRAL, LimitedChat
 from shared.providers.provider import Provider
 from shared.services import build
 from tests.support.api import calling, work
+from tests.support.clock import ManualClock
+from tests.support.elapsed import age_rows
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 DOCUMENTS = 60
@@ -184,20 +186,24 @@ async def test_change_of_tier_pays_no_content_again(services, library, provider,
 
 async def test_call_longer_than_many_leases_is_paid_once(services, library, provider, flexible):
     await add_all(services, library, 1)
-    provider.script(latency_seconds=3.0)
-    lease = timedelta(seconds=0.6)
-    short = Work(services.database, worker="short", lease=lease)
-    stage = generate_stage(replace(flexible().generator, work=short))
-    limits = DrainLimits(lease=lease, budget=timedelta(seconds=30), grace=timedelta(seconds=5))
+    provider.script(held=True)
+    lease = timedelta(seconds=TIMEOUT_SECONDS)
+    worker = Work(services.database, worker="slow", lease=lease)
+    stage = generate_stage(replace(flexible().generator, work=worker))
+    # Leases are extended every 0.1 s. The drain's clock does not move, because a busy machine may be late.
+    limits = DrainLimits(lease=timedelta(seconds=0.3), budget=lease, grace=lease)
+    draining = asyncio.create_task(Drain(stage, limits, asyncio.Event(), now=ManualClock()).run())
+    await eventually(lambda: provider.stats()["in_flight"] or draining.done())
 
-    draining = asyncio.create_task(Drain(stage, limits, asyncio.Event()).run())
+    async def is_extended():
+        return (await one(services, f"SELECT due_at > now() + interval '{lease / 2}' FROM chunks"))[0]
 
-    async def ended_or_claimed():
-        claimed = (await services.ledger.work.claim_to_generate(1)).chunks if provider.stats()["calls"] else []
-        return draining.done() or claimed
+    for _ in range(4):  # together three leases
+        await age_rows(services.database, "chunks.due_at", 0.75 * lease)
+        await eventually(is_extended, "the lease was not extended during the call")
+    provider.script(held=False)
+    await draining
 
-    await eventually(ended_or_claimed, poll_seconds=0.1)
-    assert draining.done(), "another worker claimed the chunk during the call"
     assert provider.stats()["calls"] == 1
     assert await booked(services) == {Tier.FLEX: 1}
     assert (await one(services, "SELECT state, lost_leases FROM chunks")) == ("generated", 0)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from tests.support.batch_provider import BatchEndpoints, json_reply, rewritten
 
 DIMENSIONS = 384
+_POLL_SECONDS = 0.02
 _WORD = re.compile(r"\w+")
 _REWRITES = {"hypothetical_answer", "queries", "step_back_question", "entities"}
 
@@ -39,6 +40,7 @@ class Script:
 
     latency_seconds: float = 0.0
     latency_spread_seconds: float = 0.0  # calls take up to so much longer
+    held: bool = False  # chats are answered when this becomes false
     embedding_latency_seconds: float = 0.0
     questions: int = 5  # per reply; 0: the number in the prompt
     seed: int = 7
@@ -202,6 +204,13 @@ class ScriptedEndpoints:
         stats.statuses[response.status] += 1
         return response
 
+    async def _delay(self) -> None:
+        s = self.script
+        if s.latency_seconds or s.latency_spread_seconds:
+            await asyncio.sleep(s.latency_seconds + random.uniform(0, s.latency_spread_seconds))
+        while s.held:
+            await asyncio.sleep(_POLL_SECONDS)
+
     async def _chat(
         self, stats: Stats, request: web.Request, body: dict[str, Any], prompt: str, key: str
     ) -> web.StreamResponse:
@@ -214,8 +223,7 @@ class ScriptedEndpoints:
         draw = self._random.random()
         if draw < s.share_hang or self._rewrite_fault(body) == "hang":
             await asyncio.sleep(3600)
-        if s.latency_seconds or s.latency_spread_seconds:
-            await asyncio.sleep(s.latency_seconds + random.uniform(0, s.latency_spread_seconds))
+        await self._delay()
         stats.answered[key] += 1
         if request.transport is None:
             stats.abandoned[key] += 1
