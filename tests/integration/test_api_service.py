@@ -352,7 +352,7 @@ async def test_process_refuses_too_many_headers(services, process_client):
 
 async def test_shutdown_with_listeners_is_quick_without_logged_texts(services, provider, launch, tmp_path):
     def run():
-        with process(launch, FOREASK_GRACE="100") as (child, client):
+        with process(launch, FOREASK_GRACE="100", FOREASK_API_DRAIN="0.1") as (child, client):
             client.post("/v1/documents", json={"text": "a secret text", "title": "secret title"})
             client.post("/v1/documents", json={"text": "a secret text", "secret": "secret"})
             with client.stream("GET", "/v1/events") as stream:
@@ -372,13 +372,14 @@ async def test_shutdown_with_listeners_is_quick_without_logged_texts(services, p
 
 async def test_shutdown_reports_unready_before_closing_connections(services, provider, launch):
     def run():
-        with process(launch, FOREASK_API_DRAIN="0.6") as (child, client):
+        with process(launch, FOREASK_API_DRAIN=str(TIMEOUT_SECONDS)) as (child, client):
             assert client.get("/health/ready").status_code == 200
             child.send_signal(signal.SIGTERM)
             while (ready := client.get("/health/ready")).status_code == 200:
                 pass  # the signal is on its way
             # Another connection.
             listed = httpx.get(client.base_url.join("/v1/documents"), **PLAIN)
+            child.send_signal(signal.SIGTERM)  # a second signal ends the pause
             child.wait(timeout=TIMEOUT_SECONDS)
             return ready, listed
 
