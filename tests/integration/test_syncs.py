@@ -730,6 +730,12 @@ async def test_corpus_in_two_collections_has_two_sources(services, synced, corpu
     assert (await synced.documents(), await other.documents()) == (set(), {"a", "b"})
 
 
+@guards(
+    "shared/maintenance/syncing/quota.py",
+    "added = [name for name in external_ids if name not in existing]",
+    "added = list(external_ids)",
+    means="a source that is added again needs room for documents that exist",
+)
 async def test_source_removed_without_documents_is_adopted(services, synced, corpus):
     corpus.put("a", "b")
     await synced.sync()
@@ -742,6 +748,7 @@ async def test_source_removed_without_documents_is_adopted(services, synced, cor
         await services.ledger.sources.get("default", "docs")
 
     await synced.add()
+    synced.upload_limits = UploadLimits(documents=2)
     assert (await synced.sync()).counts.unchanged == 2
 
 
