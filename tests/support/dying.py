@@ -83,7 +83,7 @@ def arm(point: KillPoint, nth: int, number: signal.Signals) -> None:
     def send_signal() -> bool:
         sends = next(calls) == nth
         if sends:
-            # To this thread, which does not go on. A signal to the process may stop another thread first.
+            # To this thread, which stops at once. A signal to the process may stop another thread first.
             signal.pthread_kill(threading.get_ident(), number)
         return sends
 
