@@ -428,11 +428,19 @@ async def test_feedback_on_erased_collection_is_not_found(services, library, onc
     "",
     means="an erasure keeps the resolution by the document",
 )
+@guards(
+    "shared/ledger/erasure/erasures.sql",
+    "CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM removed) THEN q.best_score END",
+    "q.best_score",
+    means="an erasure keeps the score of the document's chunk",
+)
 async def test_document_erasure_deletes_questions_and_query_references(services, library, check, once):
     document, other = await once(ready, ("A text.", "a.md"), ("Another text.", "b.md"))
     collection = await library.collection()
     ids = [row[0] for row in await run(services, "SELECT id FROM chunks ORDER BY document_id = :id", id=document.id)]
-    await log_query(services, "default", collection, ids)
+    for found in (ids, ids[::-1]):
+        await log_query(services, "default", collection, found)
+    await run(services, "UPDATE queries SET best_score = 0.5")
     for quoted in ([document.id], [document.id, other.id], [other.id]):
         for statement in (SHARE, CONVERSE):
             await run(services, statement, tenant="default", collection="default", documents=quoted)
@@ -442,7 +450,8 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
     await finished(services, await services.ledger.erasures.start_document(document.id))
 
     assert await check(document_id=document.id) == {}
-    assert await run(services, "SELECT chunk_ids FROM queries") == [(ids[:1],)]
+    queries = await run(services, "SELECT chunk_ids, best_score FROM queries ORDER BY best_score NULLS LAST")
+    assert queries == [(ids[:1], 0.5), (ids[:1], None)]
     for table in ("shared_answers", "conversations"):
         assert await run(services, f"SELECT document_ids FROM {table}") == [([other.id],)]
     resolved = await run(services, "SELECT resolved_by, resolved_at IS NULL FROM gaps ORDER BY resolved_at NULLS LAST")
