@@ -136,7 +136,7 @@ def test_hostile_markup_takes_linear_time():
 
 
 def read_hostile_markup():
-    for part, count in (("<!--", 100_000), ("<script>", 100_000), ('<a href="', 40_000), ("<a b ", 20_000)):
+    for part, count in (("<!--", 400_000), ("<script>", 400_000), ('<a href="', 40_000), ("<a b ", 20_000)):
         list(tags(part * count))
     for part in ("<main></main>", "<article><header></header></article>"):
         main_part(part * 20_000)
