@@ -22,6 +22,7 @@ from shared.ledger.documents import submission
 from shared.ledger.documents.listing import ListPosition
 from shared.ledger.postgres.database import Collided
 from tests.support.elapsed import age_rows
+from tests.support.emptying import empty
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, until_blocked
 
@@ -607,6 +608,7 @@ async def test_replacement_is_retried_after_deadlock(services, library):
     """A replacement locks the document, then its chunks; a settlement locks them in the opposite order."""
     replaced = False
     while not replaced:
+        await empty(services)
         name = str(uuid4())
         document = await parsed(services, library, f"one {name}", external_id=name)
         # PostgreSQL ends the settlement instead if the machine needs a second between the statements.
