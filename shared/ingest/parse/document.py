@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.pages import PageText
+from shared.ingest.parse.readers.guard import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class ExtractedText:
         markdown: whether characters such as `#` and `|` are markup; in source code they are not.
         page_starts: for each page in order, (offset in `text`, page number).
         read_pages: the pages whose text was read by OCR, by number.
+        coverage: share of the words of the file that are in `text`; None if the reader cannot count them.
+        losses: parts of the file that still miss words.
+        unread: sentences that name what was not read, each with the reason.
+        apart: whether a chunk never contains two pages.
     """
 
     text: str
@@ -89,3 +94,7 @@ class ExtractedText:
     markdown: bool = True
     page_starts: tuple[tuple[int, int], ...] = ()
     read_pages: Mapping[int, PageText] = field(default_factory=dict)
+    coverage: float | None = None
+    losses: tuple[Loss, ...] = ()
+    unread: tuple[str, ...] = ()
+    apart: bool = False

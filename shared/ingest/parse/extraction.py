@@ -17,6 +17,8 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.markup import nesting, page_text, page_title
+from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.reading import Reader
 from shared.ingest.parse.text import clean, decode
 from shared.ingest.parse.titles import title_of
 
@@ -190,7 +192,27 @@ def _pictured(content: bytes, kind: kinds.FileKind, scans: ScanOptions) -> Extra
     return ExtractedText(text, title_of(text, None), kind.media_type, page_starts=starts, read_pages=read)
 
 
+def _read(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - as above
+    reading = _READERS[kind](content)
+    checked = guarded(reading.parts)
+    text, starts = pages.of_parts(checked.parts)
+    return ExtractedText(
+        text,
+        title_of(text, reading.title),
+        kind.media_type,
+        page_starts=starts,
+        coverage=checked.coverage,
+        losses=checked.losses,
+        unread=reading.unread,
+        apart=reading.apart,
+    )
+
+
+_READERS: Mapping[kinds.FileKind, Reader] = {}
+"""The reader of each format of the route `read`."""
+
 _ROUTES = {
+    "read": _read,
     "text": _text,
     "code": _code,
     "html": _html,

@@ -13,7 +13,7 @@ from typing import Literal
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.text import is_text
 
-Route = Literal["text", "code", "html", "feed", "converted", "native", "picture"]
+Route = Literal["read", "text", "code", "html", "feed", "converted", "native", "picture"]
 
 HEAD_BYTES = 64 * 1024
 MAX_ENTRIES = 20_000
@@ -31,8 +31,8 @@ class FileKind:
     Args:
         media_type: type that is reported and passed to the extractor.
         name: name for people.
-        route: `text` is Markdown or plain, `code` has no markup, `converted` is text that the extractor converts to
-            Markdown, `native` is not text, `picture` has pages that OCR reads.
+        route: `read` has a module in `readers`, `text` is Markdown or plain, `code` has no markup, `converted` is text
+            that the extractor converts to Markdown, `native` is not text, `picture` has pages that OCR reads.
     """
 
     media_type: str

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from shared.ingest.parse.readers.reading import Part
 from shared.ingest.parse.text import clean
 
 MARKER = "\n\n\ue0f0\ue0f1{page_num}\ue0f1\ue0f0\n\n"
@@ -39,6 +40,19 @@ def of_markers(text: str) -> tuple[str, PageStarts]:
 def joined(texts: Iterable[tuple[int, str]]) -> tuple[str, PageStarts]:
     """Return the texts of pages, each with its number, as one text, and the start of each page."""
     return of_markers("".join(MARKER.format(page_num=number) + text for number, text in texts))
+
+
+def of_parts(parts: Iterable[Part]) -> tuple[str, PageStarts]:
+    """Return the Markdown of parts as one text, and the starts of those that have a number."""
+    kept, starts, length = list[str](), list[tuple[int, int]](), 0
+    for part in parts:
+        text = clean(part.markdown).strip("\n")
+        if part.number is not None:
+            starts.append((length, part.number))
+        if text.strip():
+            kept.append(text)
+            length += len(text) + len("\n\n")
+    return "\n\n".join(kept), tuple(starts)
 
 
 def texts_of_pdf(result: Any) -> list[tuple[int, str]]:

@@ -1,0 +1,46 @@
+"""What a reader returns: the parts of a file, each with an independent count of its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A page, sheet, slide or message of a file; the whole file if its format has none of these.
+
+    Args:
+        markdown: its text. Markup characters of the text itself are escaped.
+        plain: a second reading of the same part without markup, as independent of the first one and as cheap as
+            possible: the loss guard compares their words. None if there is none.
+        place: its name for people, such as `page 3` or `sheet "Prices"`; empty for the whole file.
+        number: number of the page or slide, from 1; None if the format has none.
+    """
+
+    markdown: str
+    plain: str | None = None
+    place: str = ""
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileReading:
+    """The text of a file.
+
+    Args:
+        parts: its parts, in the order of reading.
+        title: title that the file states; None if it states none.
+        unread: sentences that name what is in the file but was not read, such as an encrypted attachment, each with
+            the reason. A document with such a sentence is degraded.
+        apart: whether a chunk never contains two parts: slides, messages.
+    """
+
+    parts: tuple[Part, ...]
+    title: str | None = None
+    unread: tuple[str, ...] = ()
+    apart: bool = False
+
+
+Reader = Callable[[bytes], FileReading]
+"""Reads a file of one format. It raises `Unreadable` with a sentence that says what to do."""
