@@ -307,13 +307,13 @@ def child_of(sandbox: ParsingSandbox) -> int:
 
 
 async def test_child_is_replaced_after_enough_native_reads(tmp_path, monkeypatch):
-    text, page = tmp_path / "text", tmp_path / "page"
+    text, page = tmp_path / "text", tmp_path / "page.rst"
     text.write_text("text")
-    page.write_text("<html><body>page</body></html>")
+    page.write_text("A page.")
     async with ParsingSandbox() as sandbox:
 
         async def parse(path: Path) -> None:
-            await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
+            await sandbox.parse(path, filename=path.name, media_type=None, options=ChunkingOptions())
 
         await parse(text)
         first = child_of(sandbox)

@@ -16,13 +16,11 @@ from shared.domain.pages import PageText
 from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
-from shared.ingest.parse.markup import nesting, page_text, page_title
+from shared.ingest.parse.readers import html
 from shared.ingest.parse.readers.guard import guarded
-from shared.ingest.parse.readers.reading import Reader
+from shared.ingest.parse.readers.reading import FileReading, Reader
 from shared.ingest.parse.text import clean, decode
 from shared.ingest.parse.titles import title_of
-
-MAX_NESTING = 60
 
 _SURE = 0.8
 """The confidence from which on the detector is believed."""
@@ -128,22 +126,19 @@ def _code(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
 
 
 def _html(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    html = decode(content, charset=charset)
-    text = html_to_markdown(html)
-    return ExtractedText(text, title_of(text, page_title(html)), kind.media_type)
+    return _checked(html.read(decode(content, charset=charset)), kind)
 
 
 def _web_page(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    html = decode(content, charset=charset)
-    text = html_to_markdown(main_part(html))
-    return ExtractedText(text, title_of(text, page_title(html)), kind.media_type)
+    page = decode(content, charset=charset)
+    return _checked(html.read(page, main_part(page)), kind)
 
 
 def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     feed = feeds.read(content)
     if not feed:
         return _converted(content, kinds.XML, charset)
-    text = html_to_markdown(feed.html)
+    text = html.markdown_of(feed.html)
     return ExtractedText(text, title_of(text, feed.title), kind.media_type)
 
 
@@ -193,7 +188,10 @@ def _pictured(content: bytes, kind: kinds.FileKind, scans: ScanOptions) -> Extra
 
 
 def _read(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - as above
-    reading = _READERS[kind](content)
+    return _checked(_READERS[kind](content), kind)
+
+
+def _checked(reading: FileReading, kind: kinds.FileKind) -> ExtractedText:
     checked = guarded(reading.parts)
     text, starts = pages.of_parts(checked.parts)
     return ExtractedText(
@@ -220,19 +218,6 @@ _ROUTES = {
     "converted": _converted,
     "native": _native,
 }
-
-
-def html_to_markdown(html: str) -> str:
-    """Return a page's Markdown.
-
-    The converter silently drops content nested more than 64 elements deep, so such a page yields its plain text.
-    """
-    if nesting(html) >= MAX_NESTING:
-        return clean(page_text(html))
-    text = clean(_kreuzberg().convert(html.encode(), kinds.HTML).content)
-    if text.startswith("---\n\n## title:"):  # metadata that it took for a heading
-        text = text.split("\n", 3)[3].lstrip("\n")
-    return text
 
 
 def _why_empty(kind: kinds.FileKind, page_count: int, *, read: bool) -> str:
