@@ -80,7 +80,7 @@ class Text:
 def extract_bytes_sync(data, media_type, config):
     if media_type == "text/plain":
         return Text("")
-    if media_type != "text/html":
+    if media_type != "text/x-rst":
         threading.Thread(target=older_thread, daemon=True).start()
         return Text("")
     results = []
@@ -228,9 +228,9 @@ class TakenOver:
                 self.children = sandbox.children
 
     async def parsed_in(self, sandbox: ParsingSandbox, attempts: Mapping[str, str]) -> ParsedDocument:
-        self._page.write_text("<html><pre>" + json.dumps(list(attempts.values())))
+        self._page.write_text("<pre>" + json.dumps(list(attempts.values())))
         whole = ChunkingOptions(max_chars=100_000)
-        return await sandbox.parse(self._page, filename="a.html", media_type=None, options=whole)
+        return await sandbox.parse(self._page, filename="a.rst", media_type=None, options=whole)
 
 
 @pytest.fixture

@@ -367,7 +367,7 @@ async def test_slow_file_is_refused_and_next_file_parsed(tmp_path):
         assert await sandbox.parse(tmp_path / "next", filename=None, media_type=None, options=ChunkingOptions())
 
 
-# It runs the code in a page instead of reading it.
+# It runs the code in a page, a file of reStructuredText, instead of reading it.
 ODD_EXTRACTOR = """
 import os, signal
 
@@ -380,8 +380,8 @@ def ExtractionConfig(**options):
 PageConfig = ConcurrencyConfig = PostProcessorConfig = ExtractionConfig
 
 def extract_bytes_sync(data, media_type, config):
-    if media_type == "text/html":
-        exec(data.decode().removeprefix("<html>"))
+    if media_type == "text/x-rst":
+        exec(data.decode())
 """
 
 
@@ -392,8 +392,8 @@ def odd_page(tmp_path, monkeypatch) -> Callable[[str], Path]:
     monkeypatch.syspath_prepend(tmp_path)
 
     def page(code: str) -> Path:
-        path = tmp_path / "page"
-        path.write_text(f"<html>{code}")
+        path = tmp_path / "page.rst"
+        path.write_text(code)
         return path
 
     return page
@@ -404,7 +404,7 @@ async def test_parser_failures_are_contained(subtests, odd_page, tmp_path):
     async with ParsingSandbox() as sandbox:
 
         async def parse(path: Path) -> ParsedDocument:
-            return await sandbox.parse(path, filename="a", media_type=None, options=ChunkingOptions())
+            return await sandbox.parse(path, filename=path.name, media_type=None, options=ChunkingOptions())
 
         for code, sentence in (
             ("os.kill(os.getpid(), signal.SIGSEGV)", r"the file crashed the parser \(signal 11\)"),
@@ -429,7 +429,8 @@ async def test_crash_is_not_blamed_on_worker_memory(odd_page):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > limit
     async with ParsingSandbox(memory_bytes=limit) as sandbox:
         with pytest.raises(Unreadable, match=r"the file crashed the parser \(status 3\)"):
-            await sandbox.parse(odd_page("os._exit(3)"), filename=None, media_type=None, options=ChunkingOptions())
+            page = odd_page("os._exit(3)")
+            await sandbox.parse(page, filename=page.name, media_type=None, options=ChunkingOptions())
 
 
 @pytest.fixture(scope="module")
