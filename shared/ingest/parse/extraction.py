@@ -16,7 +16,7 @@ from shared.domain.pages import PageText
 from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
-from shared.ingest.parse.readers import html
+from shared.ingest.parse.readers import epub, html
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading, Reader
 from shared.ingest.parse.text import clean, decode
@@ -206,7 +206,9 @@ def _checked(reading: FileReading, kind: kinds.FileKind) -> ExtractedText:
     )
 
 
-_READERS: Mapping[kinds.FileKind, Reader] = {}
+_READERS: Mapping[kinds.FileKind, Reader] = {
+    kinds.EPUB: epub.read,
+}
 """The reader of each format of the route `read`."""
 
 _ROUTES = {

@@ -46,7 +46,7 @@ XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "native")
 PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "native")
 ODT = FileKind(_ODF + "text", "OpenDocument text", "native")
 ODS = FileKind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "native")
-EPUB = FileKind("application/epub+zip", "EPUB", "native")
+EPUB = FileKind("application/epub+zip", "EPUB", "read")
 DOC = FileKind("application/msword", "Word 97 document", "native")
 XLS = FileKind("application/vnd.ms-excel", "Excel 97 workbook", "native")
 PPT = FileKind("application/vnd.ms-powerpoint", "PowerPoint 97 presentation", "native")
@@ -259,10 +259,10 @@ def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> F
     if found:
         return found
     for kind in (stated, named):
-        if kind in (EML, HTML) or (kind and kind.route in ("text", "code", "converted") and kind is not TEXT):
+        if kind in (EML, HTML, XML) or (kind and kind.route in ("text", "code", "converted") and kind is not TEXT):
             return kind
     for kind in (stated, named):
-        if kind and kind.route == "native":
+        if kind and kind.route in ("native", "read"):
             raise Unreadable(f"the file is named a {kind.name} but lacks its header: it is damaged or misnamed")
     return TEXT
 

@@ -1,0 +1,169 @@
+"""EPUB: the documents of a book in the order of its spine."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from lxml import etree
+
+from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers import html
+from shared.ingest.parse.readers.archive import Archive
+from shared.ingest.parse.readers.guard import words
+from shared.ingest.parse.readers.reading import FileReading, Part
+from shared.ingest.parse.text import decode
+
+LONG_CONTENTS_CHARS = 1000
+"""A longer table of contents is left out if the book has all its titles; a shorter one is part of another chunk."""
+
+_SUFFIXES = (".xhtml", ".html", ".htm", ".xml")
+_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
+_OF_FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+_PROTECTED = "the EPUB file is protected with DRM, so that its text cannot be read; add a copy without protection"
+_DAMAGED = "the EPUB file is damaged: it has no list of its contents; create or download it again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A file of a book, as its package names it."""
+
+    name: str
+    media_type: str
+    properties: str
+
+
+def read(content: bytes) -> FileReading:
+    """Return the text of a book.
+
+    Raises:
+        Unreadable: it is damaged or protected with DRM.
+    """
+    archive = Archive(content, "EPUB")
+    path = _package_path(archive)
+    package = _xml(archive.read(path))
+    if package is None:
+        raise Unreadable(_DAMAGED)
+    items = dict(_items(package, posixpath.dirname(path)))
+    spine = _spine(package, items) or [item for item in items.values() if _is_document(item)]
+    encrypted = set(_encrypted(archive))
+    if spine and all(item.name in encrypted for item in spine):
+        raise Unreadable(_PROTECTED)
+    titles = _titles(archive, package, items)
+    parts, unread = list[tuple[_Item, Part]](), list[str]()
+    for item in spine:
+        if item.name in encrypted:
+            unread.append(f"{item.name} is protected with DRM")
+        elif item.name not in archive:
+            unread.append(f"{item.name} is listed in the book but missing in the file")
+        elif _is_document(item):
+            parts.append((item, _part(item, archive.read(item.name), titles.get(item.name, ""))))
+    return FileReading(tuple(_without_contents(parts)), _title(package), tuple(unread))
+
+
+def _xml(data: bytes) -> etree._Element | None:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True, recover=True)
+    try:
+        return etree.fromstring(data, parser)
+    except etree.XMLSyntaxError:
+        return None
+
+
+def _package_path(archive: Archive) -> str:
+    """Return the name of the package document: the one that the container states, or else the first of the file."""
+    if "META-INF/container.xml" in archive and (container := _xml(archive.read("META-INF/container.xml"))) is not None:
+        for root in container.iter("{*}rootfile"):
+            path = unquote(root.get("full-path") or "")
+            if path in archive:
+                return path
+    path = next((name for name in archive.names if name.lower().endswith(".opf")), "")
+    if not path:
+        raise Unreadable(_DAMAGED)
+    return path
+
+
+def _items(package: etree._Element, folder: str) -> Iterator[tuple[str, _Item]]:
+    for item in package.iter("{*}item"):
+        name = _resolved(folder, item.get("href") or "")
+        yield item.get("id") or "", _Item(name, item.get("media-type") or "", item.get("properties") or "")
+
+
+def _resolved(folder: str, address: str) -> str:
+    return posixpath.normpath(posixpath.join(folder, unquote(address.partition("#")[0])))
+
+
+def _spine(package: etree._Element, items: Mapping[str, _Item]) -> list[_Item]:
+    ids = dict.fromkeys(reference.get("idref") or "" for reference in package.iter("{*}itemref"))
+    return list(dict.fromkeys(items[name] for name in ids if name in items))
+
+
+def _is_document(item: _Item) -> bool:
+    """Return whether an item is text, by its name if its type is wrong."""
+    return item.media_type in _TYPES or item.name.lower().endswith(_SUFFIXES)
+
+
+def _encrypted(archive: Archive) -> Iterator[str]:
+    """Yield the names of encrypted files; fonts are only made unusable elsewhere."""
+    if "META-INF/encryption.xml" not in archive:
+        return
+    root = _xml(archive.read("META-INF/encryption.xml"))
+    for data in root.iter("{*}EncryptedData") if root is not None else ():
+        method = data.find("{*}EncryptionMethod")
+        if method is None or method.get("Algorithm") not in _OF_FONTS:
+            yield from (_resolved("", reference.get("URI") or "") for reference in data.iter("{*}CipherReference"))
+
+
+def _titles(archive: Archive, package: etree._Element, items: Mapping[str, _Item]) -> dict[str, str]:
+    """Return the title of each document in the book's table of contents, if it has one entry."""
+    entries = list[tuple[str, str]]()
+    for item in items.values():
+        is_contents = item.media_type == "application/x-dtbncx+xml" or "nav" in item.properties.split()
+        if is_contents and item.name in archive and (root := _xml(archive.read(item.name))) is not None:
+            entries += _entries(root, posixpath.dirname(item.name))
+    found: dict[str, str] = {}
+    for name, title in entries:
+        found[name] = title if found.get(name, title) == title else ""
+    return found
+
+
+def _entries(contents: etree._Element, folder: str) -> Iterator[tuple[str, str]]:
+    for point in contents.iter("{*}navPoint"):
+        label, target = point.find("{*}navLabel/{*}text"), point.find("{*}content")
+        if label is not None and target is not None:
+            yield _resolved(folder, target.get("src") or ""), " ".join((label.text or "").split())
+    for link in contents.iter("{*}a"):
+        yield _resolved(folder, link.get("href") or ""), " ".join("".join(link.itertext()).split())
+
+
+def _part(item: _Item, data: bytes, title: str) -> Part:
+    try:
+        page = decode(data)
+    except Unreadable:
+        return Part("", place=item.name)
+    return Part(_headed(html.markdown_of(page), title), html.plain_of(page), place=item.name)
+
+
+def _headed(text: str, title: str) -> str:
+    """Return a document whose first line is a heading if it is the title in the table of contents."""
+    first, gap, rest = text.partition("\n\n")
+    plain = first.replace("*", "").replace("\n", " ")
+    if title and plain.casefold() == title.casefold():
+        return f"# {plain}{gap}{rest}"
+    return text
+
+
+def _without_contents(parts: list[tuple[_Item, Part]]) -> Iterator[Part]:
+    """Yield the parts without a long table of contents of which each word is in another part."""
+    for item, part in parts:
+        if "nav" in item.properties.split() and len(part.markdown) > LONG_CONTENTS_CHARS:
+            others = {word for other, text in parts if other != item for word in words(text.markdown)}
+            if others.issuperset(words(part.markdown)):
+                continue
+        yield part
+
+
+def _title(package: etree._Element) -> str | None:
+    titles = (" ".join("".join(element.itertext()).split()) for element in package.iter("{*}title"))
+    return next((title for title in titles if title), None)
