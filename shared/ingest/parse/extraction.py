@@ -16,7 +16,8 @@ from shared.domain.pages import PageText
 from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
-from shared.ingest.parse.readers import epub, html
+from shared.ingest.parse.payloads import without_comments, without_data
+from shared.ingest.parse.readers import epub, html, notebook, xml
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading, Reader
 from shared.ingest.parse.text import clean, decode
@@ -117,12 +118,15 @@ def _charset(media_type: str | None) -> str | None:
 
 
 def _text(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    text = decode(content, charset=charset)
+    text = without_data(decode(content, charset=charset))
+    if kind is kinds.MARKDOWN:
+        text = without_comments(text)
     return ExtractedText(text, title_of(text, None), kind.media_type)
 
 
 def _code(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    return ExtractedText(decode(content, charset=charset), None, kind.media_type, markdown=False)
+    text = without_data(decode(content, charset=charset))
+    return ExtractedText(text, None, kind.media_type, markdown=False)
 
 
 def _html(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
@@ -134,17 +138,17 @@ def _web_page(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extr
     return _checked(html.read(page, main_part(page)), kind)
 
 
-def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
+def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - as below
     feed = feeds.read(content)
     if not feed:
-        return _converted(content, kinds.XML, charset)
+        return _checked(xml.read(content), kinds.XML)
     text = html.markdown_of(feed.html)
     return ExtractedText(text, title_of(text, feed.title), kind.media_type)
 
 
 def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     """Return the text of a markup file; if the conversion fails or drops most of it, return its source."""
-    plain = decode(content, charset=charset)
+    plain = without_data(decode(content, charset=charset))
     try:
         result = _kreuzberg().convert(plain.encode(), kind)
     except Unreadable:
@@ -208,6 +212,8 @@ def _checked(reading: FileReading, kind: kinds.FileKind) -> ExtractedText:
 
 _READERS: Mapping[kinds.FileKind, Reader] = {
     kinds.EPUB: epub.read,
+    kinds.IPYNB: notebook.read,
+    kinds.XML: xml.read,
 }
 """The reader of each format of the route `read`."""
 

@@ -51,7 +51,7 @@ def read(content: bytes) -> FileReading:
     encrypted = set(_encrypted(archive))
     if spine and all(item.name in encrypted for item in spine):
         raise Unreadable(_PROTECTED)
-    titles = _titles(archive, package, items)
+    titles = _titles(archive, items)
     parts, unread = list[tuple[_Item, Part]](), list[str]()
     for item in spine:
         if item.name in encrypted:
@@ -115,7 +115,7 @@ def _encrypted(archive: Archive) -> Iterator[str]:
             yield from (_resolved("", reference.get("URI") or "") for reference in data.iter("{*}CipherReference"))
 
 
-def _titles(archive: Archive, package: etree._Element, items: Mapping[str, _Item]) -> dict[str, str]:
+def _titles(archive: Archive, items: Mapping[str, _Item]) -> dict[str, str]:
     """Return the title of each document in the book's table of contents, if it has one entry."""
     entries = list[tuple[str, str]]()
     for item in items.values():
