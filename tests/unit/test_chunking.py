@@ -7,6 +7,7 @@ from shared.domain.chunks import ChunkContent
 from shared.ingest.parse.blocks import scan, scan_plain
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
+from tests.support.planted import guards
 
 PROSE = "The harbour was quiet. A boat came in, then another. Nobody spoke of the storm. "
 
@@ -168,6 +169,29 @@ def test_fitting_list_table_or_code_is_not_cut(block):
     text = f"{PROSE * 3}\n\n{block}\n\n{PROSE * 3}"
 
     assert any(block in chunk.text for chunk in chunks_of(text))
+
+
+@guards(
+    "shared/ingest/parse/chunking.py",
+    "if extracted.apart and",
+    "if False and",
+    means="a chunk has the text of two slides",
+)
+def test_short_pages_apart_are_not_joined():
+    pages = ["## One\n\nShort.", "- a\n- b", "- c", "", "## Four"]
+    starts = tuple((sum(len(page) + 2 for page in pages[:index] if page), index + 1) for index in range(len(pages)))
+    text = "\n\n".join(page for page in pages if page)
+
+    chunks = chunks_of(text, page_starts=starts, apart=True)
+
+    assert [(chunk.page, chunk.text) for chunk in chunks] == [
+        (1, "## One\n\nShort."),
+        (2, "- a\n- b"),
+        (3, "- c"),
+        (5, "## Four"),
+    ]
+    assert [text[slice(*chunk.span)] for chunk in chunks] == [chunk.text for chunk in chunks]
+    assert chunks[1].heading_path == ()
 
 
 def test_chunk_has_its_starting_page():

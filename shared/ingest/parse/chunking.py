@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from zlib import crc32
 
 from shared.domain.chunks import ChunkContent
@@ -68,12 +69,30 @@ def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[ChunkCon
     """Return the chunks of a text, in order.
 
     Every character that is not white space is in the span of a chunk. The cuts of a long section are chosen by content,
-    so that an edit moves nearby cuts and leaves later ones unchanged.
+    so that an edit moves nearby cuts and leaves later ones unchanged. If the pages of a text are apart, each is divided
+    by itself: no chunk has text of two, and a heading does not continue on the next page.
     """
+    if extracted.apart and len(extracted.page_starts) > 1:
+        return tuple(chain.from_iterable(_shifted(divide(page, options), start) for start, page in _pages(extracted)))
     blocks = scan(extracted.text) if extracted.markdown else scan_plain(extracted.text)
     page_of = _page_finder(extracted.page_starts)
     runs = _runs(_joined(_sections(blocks, extracted.text, options), options), extracted.text, options)
     return tuple(_content(run, section, extracted, page_of) for run, section in runs)
+
+
+def _pages(extracted: ExtractedText) -> Iterator[tuple[int, ExtractedText]]:
+    """Yield the offset and the text of each page; text before the first one belongs to it."""
+    starts = [0, *(start for start, _ in extracted.page_starts[1:])]
+    ends = [*starts[1:], len(extracted.text)]
+    for start, end, (_, number) in zip(starts, ends, extracted.page_starts, strict=True):
+        yield start, replace(extracted, text=extracted.text[start:end], page_starts=((0, number),), apart=False)
+
+
+def _shifted(chunks: Iterable[ChunkContent], offset: int) -> Iterator[ChunkContent]:
+    for chunk in chunks:
+        (start, end), section = chunk.span, chunk.section
+        shifted = (section[0] + offset, section[1] + offset) if section else None
+        yield replace(chunk, span=(start + offset, end + offset), section=shifted)
 
 
 def _runs(
