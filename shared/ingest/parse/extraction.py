@@ -17,7 +17,7 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import epub, html, notebook, xml
+from shared.ingest.parse.readers import epub, html, notebook, pptx, xml
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading, Reader
 from shared.ingest.parse.text import clean, decode
@@ -214,6 +214,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
     kinds.EPUB: epub.read,
     kinds.IPYNB: notebook.read,
     kinds.XML: xml.read,
+    kinds.PPTX: pptx.read,
 }
 """The reader of each format of the route `read`."""
 
@@ -229,7 +230,7 @@ _ROUTES = {
 
 
 def _why_empty(kind: kinds.FileKind, page_count: int, *, read: bool) -> str:
-    if page_count:
+    if page_count and kind.route != "read":
         pages_ = "1 page" if page_count == 1 else f"{page_count:,} pages"
         if read:
             return f"the {kind.name} has {pages_}, but no words were found on {'it' if page_count == 1 else 'them'}"

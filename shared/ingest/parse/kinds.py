@@ -43,7 +43,7 @@ class FileKind:
 PDF = FileKind("application/pdf", "PDF", "native")
 DOCX = FileKind(_OFFICE + "wordprocessingml.document", "Word document", "native")
 XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "native")
-PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "native")
+PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "read")
 ODT = FileKind(_ODF + "text", "OpenDocument text", "native")
 ODS = FileKind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "native")
 EPUB = FileKind("application/epub+zip", "EPUB", "read")
@@ -78,7 +78,7 @@ _SUFFIXES = (
     (PDF, "pdf"),
     (DOCX, "docx docm dotx"),
     (XLSX, "xlsx xlsm"),
-    (PPTX, "pptx pptm ppsx"),
+    (PPTX, "pptx pptm ppsx ppsm potx potm"),
     (ODT, "odt"),
     (ODS, "ods"),
     (EPUB, "epub"),

@@ -1,0 +1,106 @@
+"""Formulas in one line of text: Office's and MathML's elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lxml import etree
+
+_OPERATOR_OF = {"sSup": "^", "sSub": "_", "f": "/", "msup": "^", "msub": "_", "mfrac": "/", "mover": "^", "munder": "_"}
+_LEFT_OUT = frozenset(("annotation", "annotation-xml", "ctrlPr", "rPr"))
+_MOST_NESTED = 200
+
+
+def formula(element: etree._Element) -> str:
+    """Return a formula as people type it, such as `(a + b)/(2c)`.
+
+    The words of the formula are complete and in order; brackets show its structure where a line needs them.
+    """
+    stack: list[list[str]] = [[]]
+    walk = etree.iterwalk(element, events=("start", "end"))
+    for event, node in walk:
+        name = local_name(node)
+        if event == "start":
+            if name in _LEFT_OUT or not name:
+                walk.skip_subtree()
+            stack.append([])
+        elif len(stack) > 1:
+            parts = stack.pop()
+            stack[-1].append(_text_of(node, name, parts) if len(stack) < _MOST_NESTED else "".join(parts))
+    return " ".join("".join(stack[0]).split())
+
+
+def local_name(element: etree._Element) -> str:
+    """Return the name of an element without its namespace; empty for comments and processing instructions."""
+    tag = element.tag
+    return tag[tag.rfind("}") + 1 :] if isinstance(tag, str) else ""
+
+
+def _text_of(node: etree._Element, name: str, parts: list[str]) -> str:
+    if name in _LEFT_OUT:
+        return ""
+    if name in ("mo", "mi", "mn", "mtext", "t", "ms"):
+        text = " ".join("".join((node.text or "", *parts)).split())
+        return f" {text} " if name == "mo" and text not in "(){}[]|,.!'" else text
+    if operator := _OPERATOR_OF.get(name):
+        return operator.join(_bracketed(part) for part in _kept(parts))
+    build = _BUILDERS.get(name)
+    return build(node, _kept(parts)) if build else "".join(parts)
+
+
+def _kept(parts: list[str]) -> list[str]:
+    return [part for part in parts if part.strip()]
+
+
+def _bracketed(text: str) -> str:
+    bare = text.strip()
+    return bare if len(bare) < 2 or bare.isalnum() or (bare[0] == "(" and bare[-1] == ")") else f"({bare})"  # noqa: PLR2004
+
+
+def _root(_: etree._Element, parts: list[str]) -> str:
+    return f"√({''.join(parts).strip()})"
+
+
+def _delimited(node: etree._Element, parts: list[str]) -> str:
+    opening, closing = _property(node, "begChr", "("), _property(node, "endChr", ")")
+    return opening + _property(node, "sepChr", "|").join(part.strip() for part in parts) + closing
+
+
+def _summed(node: etree._Element, parts: list[str]) -> str:
+    return f"{_property(node, 'chr', '∫')}{' '.join(part.strip() for part in parts)} "
+
+
+def _scripts(_: etree._Element, parts: list[str]) -> str:
+    return "_".join(_bracketed(part) for part in parts[:2]) + "".join("^" + _bracketed(part) for part in parts[2:])
+
+
+def _row(_: etree._Element, parts: list[str]) -> str:
+    return ", ".join(part.strip() for part in parts) + "; "
+
+
+def _fenced(node: etree._Element, parts: list[str]) -> str:
+    return f"{node.get('open', '(')}{', '.join(part.strip() for part in parts)}{node.get('close', ')')}"
+
+
+def _property(node: etree._Element, name: str, default: str) -> str:
+    """Return a property of one of Office's elements, which its first child states."""
+    first = node[0] if len(node) else None
+    if first is None or not local_name(first).endswith("Pr"):
+        return default
+    stated = first.find("{*}" + name)
+    return default if stated is None else next(iter(stated.attrib.values()), "")
+
+
+_BUILDERS: dict[str, Callable[[etree._Element, list[str]], str]] = {
+    "rad": _root,
+    "msqrt": _root,
+    "mroot": _root,
+    "d": _delimited,
+    "nary": _summed,
+    "sSubSup": _scripts,
+    "msubsup": _scripts,
+    "munderover": _scripts,
+    "mr": _row,
+    "mtr": _row,
+    "mfenced": _fenced,
+}
