@@ -17,7 +17,7 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import epub, html, notebook, pptx, xml
+from shared.ingest.parse.readers import epub, html, notebook, pptx, xlsx, xml
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading, Reader
 from shared.ingest.parse.text import clean, decode
@@ -215,6 +215,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
     kinds.IPYNB: notebook.read,
     kinds.XML: xml.read,
     kinds.PPTX: pptx.read,
+    kinds.XLSX: xlsx.read,
 }
 """The reader of each format of the route `read`."""
 

@@ -42,7 +42,7 @@ class FileKind:
 
 PDF = FileKind("application/pdf", "PDF", "native")
 DOCX = FileKind(_OFFICE + "wordprocessingml.document", "Word document", "native")
-XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "native")
+XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "read")
 PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "read")
 ODT = FileKind(_ODF + "text", "OpenDocument text", "native")
 ODS = FileKind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "native")
@@ -77,7 +77,7 @@ _WEBP = FileKind("image/webp", "WebP", "picture")
 _SUFFIXES = (
     (PDF, "pdf"),
     (DOCX, "docx docm dotx"),
-    (XLSX, "xlsx xlsm"),
+    (XLSX, "xlsx xlsm xltx xltm"),
     (PPTX, "pptx pptm ppsx ppsm potx potm"),
     (ODT, "odt"),
     (ODS, "ods"),
