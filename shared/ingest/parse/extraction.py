@@ -17,7 +17,7 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import epub, html, notebook, pptx, xlsx, xml
+from shared.ingest.parse.readers import delimited, epub, html, notebook, pptx, xlsx, xml
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading, Reader
 from shared.ingest.parse.text import clean, decode
@@ -195,7 +195,12 @@ def _read(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
     return _checked(_READERS[kind](content), kind)
 
 
+def _delimited(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
+    return _checked(delimited.read(decode(content, charset=charset), tabs=kind is kinds.TSV), kind)
+
+
 def _checked(reading: FileReading, kind: kinds.FileKind) -> ExtractedText:
+    """Return the text of a reading whose words the guard has counted."""
     checked = guarded(reading.parts)
     text, starts = pages.of_parts(checked.parts)
     return ExtractedText(
@@ -221,6 +226,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
 
 _ROUTES = {
     "read": _read,
+    "delimited": _delimited,
     "text": _text,
     "code": _code,
     "html": _html,

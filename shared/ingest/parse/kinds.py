@@ -13,7 +13,7 @@ from typing import Literal
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.text import is_text
 
-Route = Literal["read", "text", "code", "html", "feed", "converted", "native", "picture"]
+Route = Literal["read", "delimited", "text", "code", "html", "feed", "converted", "native", "picture"]
 
 HEAD_BYTES = 64 * 1024
 MAX_ENTRIES = 20_000
@@ -31,7 +31,7 @@ class FileKind:
     Args:
         media_type: type that is reported and passed to the extractor.
         name: name for people.
-        route: `read` has a module in `readers`, `text` is Markdown or plain, `code` has no markup, `converted` is text
+        route: `read` has a module in `readers`, `delimited` is a table in a text, `text` is Markdown or plain, `code` has no markup, `converted` is text
             that the extractor converts to Markdown, `native` is not text, `picture` has pages that OCR reads.
     """
 
@@ -58,8 +58,8 @@ HTML = FileKind("text/html", "HTML", "html")
 FEED = FileKind("application/rss+xml", "feed", "feed")
 XML = FileKind("application/xml", "XML", "read")
 JSON = FileKind("application/json", "JSON", "converted")
-CSV = FileKind("text/csv", "CSV", "converted")
-TSV = FileKind("text/tab-separated-values", "TSV", "converted")
+CSV = FileKind("text/csv", "CSV", "delimited")
+TSV = FileKind("text/tab-separated-values", "TSV", "delimited")
 RST = FileKind("text/x-rst", "reStructuredText", "converted")
 ORG = FileKind("text/x-org", "Org", "converted")
 LATEX = FileKind("application/x-latex", "LaTeX", "converted")
@@ -94,7 +94,7 @@ _SUFFIXES = (
     (XML, "xml"),
     (JSON, "json"),
     (CSV, "csv"),
-    (TSV, "tsv"),
+    (TSV, "tsv tab"),
     (RST, "rst"),
     (ORG, "org"),
     (LATEX, "tex"),
@@ -259,7 +259,11 @@ def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> F
     if found:
         return found
     for kind in (stated, named):
+<<<<<<< HEAD
         if kind in (EML, HTML, XML) or (kind and kind.route in ("text", "code", "converted") and kind is not TEXT):
+=======
+        if kind in (EML, HTML) or (kind and kind.route in ("text", "code", "converted", "delimited") and kind is not TEXT):
+>>>>>>> 12c439d4 (CSV: read tables by a reader of its own)
             return kind
     for kind in (stated, named):
         if kind and kind.route in ("native", "read"):

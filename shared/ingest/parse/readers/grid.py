@@ -20,7 +20,7 @@ Cells = Mapping[int, str]
 _SEARCHED_ROWS = 30
 """A header is searched for in so many rows of a table."""
 
-_ROWS_BELOW = 6
+_ROWS_BELOW = 4
 _MOST_HEADER_ROWS = 4
 _PROSE_CHARS = 60
 _FEW_ROWS = 3
@@ -258,7 +258,7 @@ def _labels_row(head: Band, spans: Mapping[int, Sequence[tuple[int, int]]]) -> i
     """Return the first row that names most columns of the rows below it; None if a row of values is above it."""
     for index, (number, cells) in enumerate(head):
         below = sorted(len(following) for _, following in head[index + 1 : index + 1 + _ROWS_BELOW] if len(following) > 1)
-        usual = below[len(below) * 3 // 4] if below else 0
+        usual = below[len(below) // 2] if below else 0
         covered = len(cells) + sum(right - left for left, right in spans.get(number, ()))
         if len(cells) < 2 or covered < usual * _LABELS_FILLED:  # noqa: PLR2004 - one text is a title
             continue

@@ -101,12 +101,11 @@ class Styles:
 
     def number(self, raw: str, style: str | None) -> str:
         """Return a stored number as it is shown."""
-        cache = self._shown.get(style)
+        if (cache := self._shown.get(style)) and (shown := cache.get(raw)):
+            return shown
         if cache is None or len(cache) > _CACHED_VALUES:
             cache = self._shown[style] = {}
-        shown = cache.get(raw)
-        if shown is None:
-            shown = cache[raw] = self._number(raw, self._formats.get(style or "0"))
+        shown = cache[raw] = self._number(raw, self._formats.get(style or "0"))
         return shown
 
     def text(self, text: str, style: str | None) -> str:
@@ -244,10 +243,17 @@ class WorksheetReader:
 
     def _row(self, row: etree._Element, number: int, sheet: Worksheet, zeros: _Zeros) -> None:
         cells: dict[int, str] = {}
-        column = -1
+        column, columns, value_tag = -1, self._columns, row.tag[:-3] + "v"
         for cell in row:
-            column = self._column(cell.get("r"), column + 1)
-            text = self._cell(cell, number, column, sheet, zeros)
+            letters = (cell.get("r") or "").rstrip("0123456789")
+            column = columns[letters] if letters in columns else self._column(letters, column + 1)
+            if not len(cell):
+                continue
+            first = cell[0]
+            if first.tag == value_tag:
+                text = self._value(first.text or "", cell.get("t"), cell.get("s"))
+            else:
+                text = self._cell(cell, number, column, sheet, zeros)
             if text and not text.isspace() and column < _MOST_COLUMNS:
                 cells[column] = text
                 self._chars += len(text)
@@ -256,27 +262,15 @@ class WorksheetReader:
         if self._chars > MOST_SHOWN_CHARS:
             raise Unreadable("the Excel workbook file is too large when unpacked; divide it")
 
-    def _column(self, reference: str | None, following: int) -> int:
-        if not reference:
-            return following
-        letters = reference.rstrip("0123456789")
-        column = self._columns.get(letters)
-        if column is None:
-            upper = letters.replace("$", "").upper()
-            valid = upper.isascii() and upper.isalpha() and len(upper) <= 3  # noqa: PLR2004 - XFD
-            if not valid:
-                return following
-            column = self._columns[letters] = column_of(upper)
-        return column
+    def _column(self, letters: str, following: int) -> int:
+        upper = letters.replace("$", "").upper()
+        if upper.isascii() and upper.isalpha() and len(upper) <= 3:  # noqa: PLR2004 - XFD
+            self._columns[letters] = column_of(upper)
+            return self._columns[letters]
+        return following
 
     def _cell(self, cell: etree._Element, row: int, column: int, sheet: Worksheet, zeros: _Zeros) -> str:
-        if not len(cell):
-            return ""
-        kind, first = cell.get("t"), cell[0]
-        name = local(first)
-        if name == "v" and kind != "inlineStr":
-            return self._value(first.text or "", kind, cell.get("s"))
-        formula, value = None, ""
+        kind, formula, value = cell.get("t"), None, ""
         for child in cell:
             match local(child):
                 case "v":
@@ -298,9 +292,10 @@ class WorksheetReader:
         if kind is None or kind == "n":
             return self._styles.number(raw, style) if raw else ""
         if kind == "s":
-            index = _number(raw.strip())
-            text = self._strings[index] if index is not None and index < len(self._strings) else ""
-            return self._styles.text(text, style)
+            try:
+                return self._styles.text(self._strings[int(raw)], style)
+            except (ValueError, IndexError):
+                return ""
         if kind == "b":
             return "TRUE" if raw.strip() in ("1", "true") else "FALSE" if raw else ""
         if kind == "d":
