@@ -17,7 +17,7 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import delimited, epub, html, notebook, pptx, xlsx, xml
+from shared.ingest.parse.readers import delimited, epub, html, notebook, ods, pptx, xlsx, xml
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading, Reader
 from shared.ingest.parse.text import clean, decode
@@ -221,6 +221,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
     kinds.XML: xml.read,
     kinds.PPTX: pptx.read,
     kinds.XLSX: xlsx.read,
+    kinds.ODS: ods.read,
 }
 """The reader of each format of the route `read`."""
 

@@ -20,6 +20,7 @@ MAX_ENTRIES = 20_000
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 """An archive is rejected if its directory declares more; the sandbox enforces its limits if the directory is wrong."""
 
+_TEXTUAL = ("text", "code", "converted", "delimited")
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
@@ -45,7 +46,7 @@ DOCX = FileKind(_OFFICE + "wordprocessingml.document", "Word document", "native"
 XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "read")
 PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "read")
 ODT = FileKind(_ODF + "text", "OpenDocument text", "native")
-ODS = FileKind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "native")
+ODS = FileKind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "read")
 EPUB = FileKind("application/epub+zip", "EPUB", "read")
 DOC = FileKind("application/msword", "Word 97 document", "native")
 XLS = FileKind("application/vnd.ms-excel", "Excel 97 workbook", "native")
@@ -80,7 +81,7 @@ _SUFFIXES = (
     (XLSX, "xlsx xlsm xltx xltm"),
     (PPTX, "pptx pptm ppsx ppsm potx potm"),
     (ODT, "odt"),
-    (ODS, "ods"),
+    (ODS, "ods ots"),
     (EPUB, "epub"),
     (DOC, "doc"),
     (XLS, "xls"),
@@ -259,11 +260,7 @@ def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> F
     if found:
         return found
     for kind in (stated, named):
-<<<<<<< HEAD
-        if kind in (EML, HTML, XML) or (kind and kind.route in ("text", "code", "converted") and kind is not TEXT):
-=======
-        if kind in (EML, HTML) or (kind and kind.route in ("text", "code", "converted", "delimited") and kind is not TEXT):
->>>>>>> 12c439d4 (CSV: read tables by a reader of its own)
+        if kind in (EML, HTML, XML) or (kind and kind.route in _TEXTUAL and kind is not TEXT):
             return kind
     for kind in (stated, named):
         if kind and kind.route in ("native", "read"):
