@@ -32,8 +32,9 @@ class FileKind:
     Args:
         media_type: type that is reported and passed to the extractor.
         name: name for people.
-        route: `read` has a module in `readers`, `delimited` is a table in a text, `text` is Markdown or plain, `code` has no markup, `converted` is text
-            that the extractor converts to Markdown, `native` is not text, `picture` has pages that OCR reads.
+        route: `read` has a module in `readers`, `delimited` is a table in a text, `text` is Markdown or plain, `code`
+            has no markup, `converted` is text that the extractor converts to Markdown, `native` is not text, `picture`
+            has pages that OCR reads.
     """
 
     media_type: str

@@ -35,7 +35,9 @@ _REPEATED_CHARS = 200
 _LABELS_FILLED = 0.6
 """A header names this share of the columns that a row has."""
 
-_NUMBER = re.compile(r"[^\w]{0,4}(?:[A-Z]{1,3}[ \u00a0]?)?[-+(]?\d[\d.,'’/:%\s\u00a0-]{0,40}[^\w]{0,3}[A-Za-z€$£¥]{0,3}\)?\Z")
+_NUMBER = re.compile(
+    r"[^\w]{0,4}(?:[A-Z]{1,3}[ \u00a0]?)?[-+(]?\d[\d.,'\u2019/:%\s\u00a0-]{0,40}[^\w]{0,3}[A-Za-z€$£¥]{0,3}\)?\Z"
+)
 _YEAR = re.compile(r"(?:1[89]|20|21)\d\d\Z")
 _LONG_NUMBER_CHARS = 60
 
@@ -177,7 +179,10 @@ def _parts(band: Band, *, side_by_side: bool) -> list[Band]:
 
 def _side(band: Band, first: int, after: int | None) -> Band:
     kept = (
-        (number, {column: text for column, text in cells.items() if column >= first and (after is None or column < after)})
+        (
+            number,
+            {column: text for column, text in cells.items() if column >= first and (after is None or column < after)},
+        )
         for number, cells in band
     )
     return [(number, cells) for number, cells in kept if cells]
@@ -257,7 +262,9 @@ def _header(
 def _labels_row(head: Band, spans: Mapping[int, Sequence[tuple[int, int]]]) -> int | None:
     """Return the first row that names most columns of the rows below it; None if a row of values is above it."""
     for index, (number, cells) in enumerate(head):
-        below = sorted(len(following) for _, following in head[index + 1 : index + 1 + _ROWS_BELOW] if len(following) > 1)
+        below = sorted(
+            len(following) for _, following in head[index + 1 : index + 1 + _ROWS_BELOW] if len(following) > 1
+        )
         usual = below[len(below) // 2] if below else 0
         covered = len(cells) + sum(right - left for left, right in spans.get(number, ()))
         if len(cells) < 2 or covered < usual * _LABELS_FILLED:  # noqa: PLR2004 - one text is a title
@@ -288,9 +295,7 @@ def _groups(row: Numbered, spans: Mapping[int, Sequence[tuple[int, int]]]) -> Se
     return [span for span in spans.get(number, ()) if span[1] > span[0]]
 
 
-def _is_above(
-    upper: Numbered, lower: Numbered, spans: Mapping[int, Sequence[tuple[int, int]]]
-) -> bool:
+def _is_above(upper: Numbered, lower: Numbered, spans: Mapping[int, Sequence[tuple[int, int]]]) -> bool:
     """Return whether a row has labels of groups of the columns that the row below names."""
     cells, named = upper[1], lower[1]
     if upper[0] + 1 != lower[0] or not _is_labels(cells):
@@ -314,7 +319,9 @@ def _is_below(band: Band, at: int, spans: Mapping[int, Sequence[tuple[int, int]]
     groups = _groups(upper, spans)
     grouped = {column for left, right in groups for column in range(left, min(right, left + 16_384) + 1)}
     both = [column for column in lower[1] if column in upper[1] and column not in grouped]
-    numeric = any(_is_value(text) for _, cells in band[at + 1 : at + 4] for column, text in cells.items() if column in lower[1])
+    numeric = any(
+        _is_value(text) for _, cells in band[at + 1 : at + 4] for column, text in cells.items() if column in lower[1]
+    )
     if groups:
         labels = [text for column, text in lower[1].items() if column in grouped]
         repeated = len(set(labels)) < len(labels)
@@ -360,7 +367,7 @@ def _spread(cells: Cells, columns: Sequence[int], spans: Iterable[tuple[int, int
 
 def _spans(band: Band, merges: Sequence[Merge]) -> dict[int, list[tuple[int, int]]]:
     """Return the merged ranges that start in the first rows of a band, by row."""
-    rows = {number: cells for number, cells in band[:_SEARCHED_ROWS]}
+    rows = dict(band[:_SEARCHED_ROWS])
     found: dict[int, list[tuple[int, int]]] = {}
     for merge in merges:
         if merge.top in rows and merge.left in rows[merge.top]:
@@ -373,7 +380,10 @@ def _sentence(cells: Cells) -> str:
     texts = [one_line(cells[column]) for column in sorted(cells)]
     if len(texts) == 2 and not texts[0].endswith(":"):  # noqa: PLR2004 - a name and its value
         return ": ".join(texts)
-    return " ".join(f"{text}," if index < len(texts) - 1 and not text.endswith((":", ",")) else text for index, text in enumerate(texts))
+    return " ".join(
+        f"{text}," if index < len(texts) - 1 and not text.endswith((":", ",")) else text
+        for index, text in enumerate(texts)
+    )
 
 
 def _filled(grid: Grid) -> _Filled:

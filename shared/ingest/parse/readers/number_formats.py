@@ -1,4 +1,4 @@
-"""Values of cells as a spreadsheet shows them: number formats of Office Open XML (ECMA-376 part 1, 18.8.30 and 18.8.31).
+"""Values of cells as a spreadsheet shows them: number formats of Office Open XML (ECMA-376 part 1, 18.8.30, 18.8.31).
 
 Colours, padding and the width of a column are ignored. Numbers have the separators `,` and `.`.
 """
@@ -13,15 +13,20 @@ from fractions import Fraction
 
 from shared.ingest.parse.readers.serial_dates import DatePicture, is_date_token, last_serial
 
+_CODES = (
+    *("0", "0.00", "#,##0", "#,##0.00", "$#,##0", "$#,##0", "$#,##0.00", "$#,##0.00", "0%", "0.00%", "0.00E+00"),
+    *("# ?/?", "# ??/??", "m/d/yyyy", "d-mmm-yy", "d-mmm", "mmm-yy", "h:mm AM/PM", "h:mm:ss AM/PM", "h:mm", "h:mm:ss"),
+    "m/d/yyyy h:mm",
+)
+_LATER_CODES = (
+    *("#,##0 ;(#,##0)", "#,##0 ;(#,##0)", "#,##0.00;(#,##0.00)", "#,##0.00;(#,##0.00)", '#,##0;(#,##0);"-"'),
+    *('$#,##0;$(#,##0);$"-"', '#,##0.00;(#,##0.00);"-"', '$#,##0.00;$(#,##0.00);$"-"', "mm:ss", "[h]:mm:ss", "mm:ss.0"),
+    *("##0.0E+0", "@"),
+)
 BUILT_IN = {
-    **{1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 5: "$#,##0", 6: "$#,##0", 7: "$#,##0.00", 8: "$#,##0.00"},
-    **{9: "0%", 10: "0.00%", 11: "0.00E+00", 12: "# ?/?", 13: "# ??/??", 14: "m/d/yyyy", 15: "d-mmm-yy", 16: "d-mmm"},
-    **{17: "mmm-yy", 18: "h:mm AM/PM", 19: "h:mm:ss AM/PM", 20: "h:mm", 21: "h:mm:ss", 22: "m/d/yyyy h:mm"},
-    **{37: "#,##0 ;(#,##0)", 38: "#,##0 ;(#,##0)", 39: "#,##0.00;(#,##0.00)", 40: "#,##0.00;(#,##0.00)"},
-    **{41: '#,##0;(#,##0);"-"', 42: '$#,##0;$(#,##0);$"-"'},
-    **{43: '#,##0.00;(#,##0.00);"-"', 44: '$#,##0.00;$(#,##0.00);$"-"'},
-    **{45: "mm:ss", 46: "[h]:mm:ss", 47: "mm:ss.0", 48: "##0.0E+0", 49: "@"},
-    **dict.fromkeys((27, 28, 29, 30, 31, 36, 50, 51, 52, 53, 54, 57, 58), "yyyy-mm-dd"),  # of East Asian versions
+    **dict(enumerate(_CODES, 1)),
+    **dict(enumerate(_LATER_CODES, 37)),
+    **dict.fromkeys((*range(27, 32), 36, *range(50, 55), 57, 58), "yyyy-mm-dd"),  # of East Asian versions
     **dict.fromkeys((32, 55), "h:mm"),
     **dict.fromkeys((33, 34, 35, 56), "h:mm:ss"),
 }
@@ -201,7 +206,9 @@ def _section(code: str, *, since_1904: bool) -> _Section:
     if any(is_date_token(kind) for kind, _ in tokens):
         return _Section(tokens, condition, DatePicture(tokens, locale, since_1904=since_1904), None)
     number = _NumberPicture(tokens) if any(kind == "digit" for kind, _ in tokens) else None
-    return _Section([("literal", text) if kind == "percent" else (kind, text) for kind, text in tokens], condition, None, number)
+    return _Section(
+        [("literal", text) if kind == "percent" else (kind, text) for kind, text in tokens], condition, None, number
+    )
 
 
 def _token(kind: str, text: str) -> _Token | None:

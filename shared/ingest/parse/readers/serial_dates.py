@@ -92,7 +92,7 @@ class DatePicture:
             when = base + timedelta(days=min(days, _LAST_SERIAL - 1))
         return when.year, when.month, when.day, when.weekday()
 
-    def _part(  # noqa: PLR0913, PLR0917 - the parts of one moment
+    def _part(  # noqa: PLR0917 - the parts of one moment
         self, kind: str, text: str, day: tuple[int, int, int, int], seconds: int, second: int, fraction: int
     ) -> str:
         if kind == "half":

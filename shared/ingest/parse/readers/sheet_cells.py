@@ -229,7 +229,7 @@ class WorksheetReader:
                         merges.append(merge)
                     case "autoFilter" if filtered := range_of(element.get("ref") or ""):
                         headers.add(filtered.top)
-                    case "oddHeader" | "oddFooter" | "evenHeader" | "evenFooter" | "firstHeader" | "firstFooter":
+                    case name if name in _PAGE_TEXTS:
                         sheet.page_texts.append(element.text or "")
         except etree.XMLSyntaxError:
             pass
@@ -303,10 +303,8 @@ class WorksheetReader:
         return self._styles.text(unescaped(raw), style)
 
 
-_READ = tuple(
-    "{*}" + name
-    for name in ("row", "mergeCell", "autoFilter", "oddHeader", "oddFooter", "evenHeader", "evenFooter")
-) + ("{*}firstHeader", "{*}firstFooter")
+_PAGE_TEXTS = ("oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter")
+_READ = tuple("{*}" + name for name in ("row", "mergeCell", "autoFilter", *_PAGE_TEXTS))
 
 
 def _formula(element: etree._Element) -> str:

@@ -72,7 +72,9 @@ def chart_blocks(root: etree._Element) -> Iterator[str]:
     extended = local(root) == "chartSpace" and next(root.iter("{*}chartData"), None) is not None
     title = _title(root)
     series = (_extended_series(root) if extended else _series(root))[:_MOST_SERIES]
-    axes = [text for axis in root.iter("{*}catAx", "{*}dateAx", "{*}valAx", "{*}serAx", "{*}axis") if (text := _title(axis))]
+    axes = [
+        text for axis in root.iter("{*}catAx", "{*}dateAx", "{*}valAx", "{*}serAx", "{*}axis") if (text := _title(axis))
+    ]
     if title or axes or series:
         yield paragraph(f"Chart: {title or _names(series)}".rstrip(": "))
     if axes:

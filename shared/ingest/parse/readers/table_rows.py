@@ -50,7 +50,9 @@ def table(columns: Sequence[int], names: Mapping[int, str], rows: Sequence[Row])
 def records(columns: Sequence[int], names: Mapping[int, str], rows: Iterable[Row]) -> Iterator[str]:
     """Yield each row as paragraphs of `name: value` lines; the first line of each paragraph is the row's key."""
     for number, cells in rows:
-        named = [(names.get(column) or _reference(number, column), cells[column]) for column in columns if column in cells]
+        named = [
+            (names.get(column) or _reference(number, column), cells[column]) for column in columns if column in cells
+        ]
         yield from _record(named)
 
 

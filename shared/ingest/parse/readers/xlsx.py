@@ -83,7 +83,9 @@ def read(content: bytes) -> FileReading:
         Unreadable: it is damaged, too large, or a binary workbook.
     """
     package = Package(content)
-    main = next((each.part for each in package.relations("").values() if each.kind == "officeDocument"), "xl/workbook.xml")
+    main = next(
+        (each.part for each in package.relations("").values() if each.kind == "officeDocument"), "xl/workbook.xml"
+    )
     if main.endswith(".bin"):
         raise Unreadable(f"the {KIND} file is a binary workbook (xlsb); save it as xlsx")
     workbook = _Workbook(package, main)
@@ -112,7 +114,10 @@ class _Workbook:
         return self._root.iter("{*}" + name) if self._root is not None else iter(())
 
     def _related(self, kind: str) -> bytes | None:
-        part = next((each.part for each in self._relations.values() if each.kind == kind), join(dirname(self._main), f"{kind}.xml"))
+        part = next(
+            (each.part for each in self._relations.values() if each.kind == kind),
+            join(dirname(self._main), f"{kind}.xml"),
+        )
         return self._package.read(part)
 
     def sheets(self) -> Iterator[tuple[str, str]]:
@@ -221,7 +226,9 @@ class _Workbook:
                 continue
             authors = [author.text or "" for author in root.iter("{*}author")]
             for comment in root.iter("{*}comment", "{*}threadedComment"):
-                text = "".join(part.text or "" for part in comment.iter("{*}t", "{*}text") if local(part.getparent()) != "rPh")
+                text = "".join(
+                    part.text or "" for part in comment.iter("{*}t", "{*}text") if local(part.getparent()) != "rPh"
+                )
                 author = self._people.get(comment.get("personId") or "", "")
                 index = comment.get("authorId") or ""
                 if index.isdigit() and int(index) < len(authors):
