@@ -335,12 +335,13 @@ def plain_strings(content: bytes) -> list[str]:
     """Return the texts of the part `sharedStrings.xml`, without an XML parser."""
     starts = [item.start() for item in _PLAIN_ITEM.finditer(content)]
     return [
-        "".join(_plain_texts(content, start, end))
+        "".join(plain_texts(content, start, end))
         for start, end in zip(starts, [*starts[1:], len(content)], strict=False)
     ]
 
 
-def _plain_texts(content: bytes, start: int, end: int) -> Iterator[str]:
+def plain_texts(content: bytes, start: int, end: int) -> Iterator[str]:
+    """Yield the texts between two indexes of a part, without an XML parser and without pronunciations."""
     phonetic = _PLAIN_PHONETIC.search(content, start, end)
     for found in _PLAIN_TEXT.finditer(content, start, phonetic.start() if phonetic else end):
         yield _plain(found[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -9,12 +10,13 @@ from math import isfinite
 from lxml import etree
 
 from shared.ingest.parse.readers.number_formats import NumberFormat, general
-from shared.ingest.parse.readers.sheet_cells import local
+from shared.ingest.parse.readers.sheet_cells import local, plain_texts
 from shared.ingest.parse.readers.table_rows import paragraph, table
 
 MOST_POINTS = 500
 """A series with more points than this whose cells are known is named by their range."""
 
+_PARAGRAPH_END = re.compile(rb"</(?:\w{1,20}:)?p>|<(?:\w{1,20}:)?br\b")
 _MOST_POINTS_READ = 20_000
 _MOST_SERIES = 300
 _CATEGORY = "Category"
@@ -34,6 +36,13 @@ def shape_texts(root: etree._Element) -> Iterator[str]:
         text = rich_text(body)
         if text:
             yield paragraph(text)
+
+
+def plain_shapes(content: bytes) -> Iterator[str]:
+    """Yield the paragraphs of a drawing without an XML parser; none if it has copies for old programs."""
+    if b"Fallback" not in content:
+        for lined in _PARAGRAPH_END.split(content):
+            yield "".join(plain_texts(lined, 0, len(lined)))
 
 
 def rich_text(body: etree._Element) -> str:

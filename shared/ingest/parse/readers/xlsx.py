@@ -27,6 +27,7 @@ from shared.ingest.parse.readers.sheet_cells import (
 from shared.ingest.parse.readers.sheet_drawings import (
     chart_blocks,
     control_texts,
+    plain_shapes,
     rich_text,
     shape_texts,
     without_fallbacks,
@@ -37,7 +38,6 @@ KIND = "Excel workbook"
 
 _PLACEHOLDER = "[Threaded comment]"
 _PAGE_CODE = re.compile(r'&(?:"[^"]{0,200}"|K[0-9A-Fa-f]{6}|\d{1,3}|[A-Za-z+-])')
-_DRAWN_TEXT = re.compile(rb"<(?:\w{1,20}:)?t(?:\s[^<>]{0,100})?>([^<]*)<")
 _VALUE_SHOWN_CHARS = 60
 
 
@@ -179,7 +179,7 @@ class _Workbook:
             self.unread.append(f'sheet "{name}" has {count}, which cannot be read here; add each of them as a file')
 
     def _drawn(self, relations: Sequence[_Relation]) -> tuple[list[str], list[str]]:
-        """Return the blocks of a sheet's drawings, and their texts without an XML parser."""
+        """Return the blocks of a sheet's drawings, and the texts of their shapes without an XML parser."""
         blocks, plain = list[str](), list[str]()
         for relation in relations:
             root = self._package.root(relation.part) if relation.kind in ("drawing", "vmlDrawing") else None
@@ -190,6 +190,7 @@ class _Workbook:
                 continue
             without_fallbacks(root)
             blocks += shape_texts(root)
+            plain += plain_shapes(self._package.read(relation.part) or b"")
             for inner in self._package.relations(relation.part).values():
                 blocks += self._inside_drawing(inner)
         return blocks, plain
