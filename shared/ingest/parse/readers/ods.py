@@ -203,8 +203,10 @@ def _all_text(element: etree._Element) -> str:
 
 
 def _plain(table: etree._Element) -> Iterator[str]:
-    """Yield the text nodes of a sheet, each paragraph as often as it is needed once."""
+    """Yield the text nodes of a sheet by paragraph, wherever they are."""
     for line in table.iter("{*}p", "{*}h"):
+        for space in line.iter("{*}s", "{*}tab", "{*}line-break"):
+            space.tail = f" {space.tail or ''}"
         yield one_line("".join(line.itertext()))
 
 

@@ -28,11 +28,11 @@ _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))?\Z")
 _PLAIN_CELL = re.compile(
     rb"<(?:\w{1,20}:)?c\s([^<>]{0,300})>"
-    rb"(?:<(?:\w{1,20}:)?f\b[^<>]{0,300}(?:/>|>[^<]*</(?:\w{1,20}:)?f\s{0,9}>))?"
+    rb"(<(?:\w{1,20}:)?f\b[^<>]{0,300}(?:/>|>[^<]*</(?:\w{1,20}:)?f\s{0,9}>))?"
     rb"<(?:\w{1,20}:)?v\b[^<>]{0,60}>([^<]*)<"
 )
 _PLAIN_TEXT = re.compile(rb"<(?:\w{1,20}:)?t(?:\s[^<>]{0,100})?>([^<]*)<")
-_PLAIN_ITEM = re.compile(rb"<(?:\w{1,20}:)?si[\s/>]")
+_PLAIN_ITEM = re.compile(rb"<(?:\w{1,20}:)?(?:si|is)[\s/>]")
 _PLAIN_PHONETIC = re.compile(rb"<(?:\w{1,20}:)?rPh\b")
 _TYPE = re.compile(rb'\bt\s?=\s?["\'](\w+)')
 _STYLE = re.compile(rb'\bs\s?=\s?["\'](\d{1,6})')
@@ -189,11 +189,13 @@ class Worksheet:
     Args:
         grid: cells.
         formulas: cells with a formula but without a stored value: reference and formula.
+        stale: whether the values 0 of formulas were never calculated.
         page_texts: texts of the printed header and footer, with their codes.
     """
 
     grid: Grid = field(default_factory=Grid)
     formulas: list[tuple[str, str]] = field(default_factory=list)
+    stale: bool = False
     page_texts: list[str] = field(default_factory=list)
 
 
@@ -234,6 +236,7 @@ class WorksheetReader:
         except etree.XMLSyntaxError:
             pass
         if self._recalculates and zeros.are_all:
+            sheet.stale = True
             for row, column, formula in zeros.cells:
                 sheet.grid.rows[row][column] = formula
                 sheet.formulas.append((f"{column_letters(column)}{row + 1}", formula))
@@ -243,13 +246,15 @@ class WorksheetReader:
 
     def _row(self, row: etree._Element, number: int, sheet: Worksheet, zeros: _Zeros) -> None:
         cells: dict[int, str] = {}
-        column, columns, value_tag = -1, self._columns, row.tag[:-3] + "v"
+        column, empty, columns, value_tag = -1, "", self._columns, row.tag[:-3] + "v"
         for cell in row:
-            letters = (cell.get("r") or "").rstrip("0123456789")
-            column = columns[letters] if letters in columns else self._column(letters, column + 1)
-            if not len(cell):
+            reference = cell.get("r")
+            if not len(cell):  # a format without a value: most cells of some files
+                column, empty = column + 1, reference or ""
                 continue
-            first = cell[0]
+            letters = reference.rstrip("0123456789") if reference else ""
+            column = columns[letters] if letters in columns else self._column(letters, empty, column + 1)
+            empty, first = "", cell[0]
             if first.tag == value_tag:
                 text = self._value(first.text or "", cell.get("t"), cell.get("s"))
             else:
@@ -262,12 +267,13 @@ class WorksheetReader:
         if self._chars > MOST_SHOWN_CHARS:
             raise Unreadable("the Excel workbook file is too large when unpacked; divide it")
 
-    def _column(self, letters: str, following: int) -> int:
+    def _column(self, letters: str, before: str, following: int) -> int:
+        """Return the column of these letters; without letters, the column after the reference of the cell before."""
         upper = letters.replace("$", "").upper()
         if upper.isascii() and upper.isalpha() and len(upper) <= 3:  # noqa: PLR2004 - XFD
             self._columns[letters] = column_of(upper)
             return self._columns[letters]
-        return following
+        return self._column(before.rstrip("0123456789"), "", following - 1) + 1 if before else following
 
     def _cell(self, cell: etree._Element, row: int, column: int, sheet: Worksheet, zeros: _Zeros) -> str:
         kind, formula, value = cell.get("t"), None, ""
@@ -297,7 +303,7 @@ class WorksheetReader:
             except (ValueError, IndexError):
                 return ""
         if kind == "b":
-            return "TRUE" if raw.strip() in ("1", "true") else "FALSE" if raw else ""
+            return _boolean(raw) if raw else ""
         if kind == "d":
             return self._styles.moment(raw, style)
         return self._styles.text(unescaped(raw), style)
@@ -305,6 +311,10 @@ class WorksheetReader:
 
 _PAGE_TEXTS = ("oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter")
 _READ = tuple("{*}" + name for name in ("row", "mergeCell", "autoFilter", *_PAGE_TEXTS))
+
+
+def _boolean(raw: str) -> str:
+    return "TRUE" if raw.strip() in ("1", "true") else "FALSE"
 
 
 def _formula(element: etree._Element) -> str:
@@ -332,7 +342,7 @@ class _Zeros:
 
 
 def plain_strings(content: bytes) -> list[str]:
-    """Return the texts of the part `sharedStrings.xml`, without an XML parser."""
+    """Return the texts of shared strings, or of strings in cells, without an XML parser."""
     starts = [item.start() for item in _PLAIN_ITEM.finditer(content)]
     return [
         "".join(plain_texts(content, start, end))
@@ -347,20 +357,32 @@ def plain_texts(content: bytes, start: int, end: int) -> Iterator[str]:
         yield _plain(found[1])
 
 
-def plain_cells(content: bytes, strings: Sequence[str], styles: Styles) -> Iterator[str]:
-    """Yield the texts of a worksheet's cells in the order of its bytes, without an XML parser."""
+def plain_cells(content: bytes, strings: Sequence[str], styles: Styles, *, stale: bool) -> Iterator[str]:
+    """Yield the texts of a worksheet's cells in the order of its bytes, without an XML parser.
+
+    Args:
+        content: the part of the worksheet.
+        strings: shared strings.
+        styles: number formats.
+        stale: whether the values 0 of formulas were never calculated.
+    """
     for found in _PLAIN_CELL.finditer(content):
-        attributes, raw = found[1], found[2]
+        attributes, raw = found[1], found[3]
+        if stale and found[2] and raw == b"0":
+            continue
         kind, style = _TYPE.search(attributes), _STYLE.search(attributes)
         if kind is None or kind[1] == b"n":
             yield styles.number(_plain(raw), style[1].decode() if style else None)
         elif kind[1] == b"s":
             index = _number(raw.decode("ascii", "replace").strip())
             yield one_line(strings[index]) if index is not None and index < len(strings) else ""
-        elif kind[1] in (b"str", b"e"):
+        elif kind[1] == b"b":
+            yield _boolean(_plain(raw))
+        elif kind[1] == b"d":
+            yield styles.moment(_plain(raw), style[1].decode() if style else None)
+        else:
             yield one_line(_plain(raw))
-    for found in _PLAIN_TEXT.finditer(content):
-        yield one_line(_plain(found[1]))
+    yield from map(one_line, plain_strings(content))
 
 
 def _plain(raw: bytes) -> str:

@@ -155,7 +155,8 @@ class _Workbook:
         blocks += self._page_lines(sheet)
         if not blocks:
             return None
-        plain = ";\n".join((*plain_cells(content, self._plain_strings, self._styles), *drawn_plain))
+        cells = plain_cells(content, self._plain_strings, self._styles, stale=sheet.stale)
+        plain = ";\n".join((*cells, *drawn_plain))
         heading = f"## {name}"
         return Part("\n\n".join((heading, *blocks)), f"{name}\n{plain}", f'sheet "{name}"')
 
