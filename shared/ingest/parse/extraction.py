@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +17,10 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import delimited, epub, html, notebook, ods, pptx, xlsx, xml
+from shared.ingest.parse.readers import delimited, epub, html, mail, notebook, ods, pptx, rtf, xlsx, xml
+from shared.ingest.parse.readers.attachments import Attachments
 from shared.ingest.parse.readers.guard import guarded
-from shared.ingest.parse.readers.reading import FileReading, Reader
+from shared.ingest.parse.readers.reading import FileReading, Part, Reader
 from shared.ingest.parse.text import clean, decode
 from shared.ingest.parse.titles import title_of
 
@@ -215,7 +216,34 @@ def _checked(reading: FileReading, kind: kinds.FileKind) -> ExtractedText:
     )
 
 
+def _attached(content: bytes, name: str | None, media_type: str | None, attachments: Attachments) -> FileReading:
+    """Read a file that is attached to a message."""
+    kind = kinds.detect(content, filename=name, media_type=media_type)
+    if message := _MESSAGE_READERS.get(kind):
+        return message(content, attachments)
+    if reader := _READERS.get(kind):
+        return reader(content)
+    extracted = _ROUTES[kind.route](content, kind, _charset(media_type))
+    if not extracted.text.strip():
+        raise Unreadable(_why_empty(kind, len(extracted.page_starts), read=False))
+    text = extracted.text if extracted.markdown else f"~~~\n{extracted.text}\n~~~"
+    return FileReading((Part(text),), extracted.title, extracted.unread)
+
+
+def _message_reader(kind: kinds.FileKind) -> Reader:
+    def read(content: bytes) -> FileReading:
+        return _MESSAGE_READERS[kind](content, Attachments(_attached, html.markdown_of, html.plain_of))
+
+    return read
+
+
+_MESSAGE_READERS: Mapping[kinds.FileKind, Callable[[bytes, Attachments], FileReading]] = {
+    kinds.EML: mail.read,
+    kinds.MBOX: mail.read,
+}
 _READERS: Mapping[kinds.FileKind, Reader] = {
+    **{kind: _message_reader(kind) for kind in _MESSAGE_READERS},
+    kinds.RTF: rtf.read,
     kinds.EPUB: epub.read,
     kinds.IPYNB: notebook.read,
     kinds.XML: xml.read,

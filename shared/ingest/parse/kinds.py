@@ -53,8 +53,9 @@ DOC = FileKind("application/msword", "Word 97 document", "native")
 XLS = FileKind("application/vnd.ms-excel", "Excel 97 workbook", "native")
 PPT = FileKind("application/vnd.ms-powerpoint", "PowerPoint 97 presentation", "native")
 MSG = FileKind("application/vnd.ms-outlook", "Outlook message", "native")
-RTF = FileKind("application/rtf", "RTF", "native")
-EML = FileKind("message/rfc822", "e-mail", "native")
+RTF = FileKind("application/rtf", "RTF", "read")
+EML = FileKind("message/rfc822", "e-mail", "read")
+MBOX = FileKind("application/mbox", "mailbox", "read")
 IPYNB = FileKind("application/x-ipynb+json", "notebook", "read")
 HTML = FileKind("text/html", "HTML", "html")
 FEED = FileKind("application/rss+xml", "feed", "feed")
@@ -89,7 +90,8 @@ _SUFFIXES = (
     (PPT, "ppt"),
     (MSG, "msg"),
     (RTF, "rtf"),
-    (EML, "eml"),
+    (EML, "eml mht mhtml"),
+    (MBOX, "mbox mbx"),
     (IPYNB, "ipynb"),
     (HTML, "html htm xhtml"),
     (FEED, "rss atom"),
@@ -109,6 +111,8 @@ _BY_SUFFIX = {suffix: kind for kind, suffixes in _SUFFIXES for suffix in suffixe
 _BY_MEDIA_TYPE = {
     **{kind.media_type: kind for kind, _ in _SUFFIXES},
     "text/rtf": RTF,
+    "multipart/related": EML,
+    "application/x-mimearchive": EML,
     "application/xhtml+xml": HTML,
     "application/atom+xml": FEED,
     "text/xml": XML,
@@ -134,6 +138,7 @@ _MAIL_HEADER = re.compile(
     r"(?:From|To|Subject|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To):", re.IGNORECASE
 )
 _MAIL_MUST = re.compile(r"^(?:From|Message-ID|MIME-Version):", re.IGNORECASE | re.MULTILINE)
+_MAILBOX_LINE = re.compile(r"From [^\n]{0,200}\d\d:\d\d[^\n]{0,80}\n(?:[!-9;-~]{1,80}:|>From )")
 _MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b", re.IGNORECASE)
 
 
@@ -261,7 +266,7 @@ def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> F
     if found:
         return found
     for kind in (stated, named):
-        if kind in (EML, HTML, XML) or (kind and kind.route in _TEXTUAL and kind is not TEXT):
+        if kind in (EML, MBOX, HTML, XML) or (kind and kind.route in _TEXTUAL and kind is not TEXT):
             return kind
     for kind in (stated, named):
         if kind and kind.route in ("native", "read"):
@@ -275,6 +280,8 @@ def _by_shape(preview: str, claims: Iterable[FileKind | None]) -> FileKind | Non
         return IPYNB if start.startswith("{") else None
     if markup := _MARKUP.match(start):
         return _marked_up(markup[1].lower(), start[:2048].lower())
+    if _MAILBOX_LINE.match(start):
+        return EML if EML in claims else MBOX
     if _MAIL_HEADER.match(start) and (EML in claims or _MAIL_MUST.search(start[:4096].partition("\n\n")[0])):
         return EML
     return None

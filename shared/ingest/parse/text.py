@@ -71,6 +71,11 @@ def decode(data: bytes, *, charset: str | None = None) -> str:
     return clean(_decode(data, charset))
 
 
+def unicode_codec(data: bytes) -> str | None:
+    """Return the codec of text with a byte order mark, or in UTF-16 without one; None for other text."""
+    return _mark(data) or _wide(data[:SAMPLE_BYTES])
+
+
 def clean(text: str) -> str:
     """Return text as parsing expects it: a line feed ends a line, and every character is valid."""
     text = text.removeprefix("\ufeff")
@@ -81,7 +86,7 @@ def clean(text: str) -> str:
 
 
 def _decode(data: bytes, charset: str | None) -> str:
-    if encoding := _mark(data) or _wide(data[:SAMPLE_BYTES]):
+    if encoding := unicode_codec(data):
         return data.decode(encoding, "replace")
     try:
         return data.decode()

@@ -1,0 +1,143 @@
+"""Files in a message: each is read by the reader of its kind, within limits that the whole message shares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.reading import FileReading, Part
+
+MAX_DEPTH = 3
+"""An attachment of an attachment of an attachment is read, not the next one."""
+
+MAX_FILES = 1_000
+MAX_BYTES = 256 * 1024 * 1024
+MAX_CHARS = 20_000_000
+"""Limits on all attachments of a file together."""
+
+MAX_SENTENCES = 20
+"""Further attachments that were not read are only counted."""
+
+_HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t])")
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+_DEEPEST = 6  # level of a heading
+
+Opener = Callable[[bytes, str | None, str | None, "Attachments"], FileReading]
+"""Reads a file by content, name and media type; the last argument is for the attachments of a message.
+
+It raises `Unreadable` with a sentence.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """A file in a message.
+
+    Args:
+        name: its name; may be empty.
+        decoration: whether the text shows it at a position of its own, as a logo in a signature: it needs no sentence if
+            it is not read.
+    """
+
+    name: str
+    content: bytes
+    media_type: str | None = None
+    decoration: bool = False
+
+
+@dataclass(slots=True)
+class _Spent:
+    files: int = 0
+    bytes: int = 0
+    chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attachments:
+    """The access of a reader of messages to the readers of other kinds.
+
+    Args:
+        open_file: reads a file of any kind.
+        markdown_of: returns the Markdown of a page of HTML.
+        plain_of: returns the words of a page of HTML, by another path.
+        depth: number of messages around this one.
+    """
+
+    open_file: Opener
+    markdown_of: Callable[[str], str]
+    plain_of: Callable[[str], str]
+    depth: int = 0
+    _spent: _Spent = field(default_factory=_Spent)
+
+    def inside(self) -> Attachments:
+        """Return the access for a message in this message. Both share the limits."""
+        return Attachments(self.open_file, self.markdown_of, self.plain_of, self.depth + 1, self._spent)
+
+    def read(self, files: Iterable[Enclosed], level: int) -> tuple[list[Part], list[str]]:
+        """Return the texts of files, each under a heading of this level with its name, and why others were not read."""
+        parts, unread = list[Part](), list[str]()
+        for number, file in enumerate(files, 1):
+            name = file.name or f"attachment {number}"
+            reason = self._refusal(file)
+            if not reason:
+                try:
+                    reading = self.open_file(file.content, file.name or None, file.media_type, self.inside())
+                except Unreadable as error:
+                    reason = str(error)
+                else:
+                    self._spent.chars += sum(len(part.markdown) for part in reading.parts)
+                    parts += _under(name, reading, level)
+                    unread += [f"in {name}: {sentence}" for sentence in reading.unread]
+            if reason and file.content and not file.decoration:
+                unread.append(f'the attachment "{name}" was not read: {reason}')
+        return parts, unread
+
+    def _refusal(self, file: Enclosed) -> str | None:
+        if file.decoration:
+            return "it is a decoration"
+        if self.depth >= MAX_DEPTH:
+            return f"it is nested in more than {MAX_DEPTH} messages; add it on its own"
+        spent = self._spent
+        if spent.files >= MAX_FILES or spent.bytes + len(file.content) > MAX_BYTES or spent.chars > MAX_CHARS:
+            return "the message has too many attachments, or too long ones; add it on its own"
+        spent.files += 1
+        spent.bytes += len(file.content)
+        return None
+
+
+def summed(unread: list[str]) -> tuple[str, ...]:
+    """Return the first sentences, and the number of the others."""
+    kept = list(dict.fromkeys(unread))
+    if len(kept) <= MAX_SENTENCES:
+        return tuple(kept)
+    return (*kept[:MAX_SENTENCES], f"{len(kept) - MAX_SENTENCES:,} more attachments were not read")
+
+
+def _under(name: str, reading: FileReading, level: int) -> Iterator[Part]:
+    heading = f"{'#' * min(level, _DEEPEST)} {name}"
+    place = f'attachment "{name}"'
+    for number, part in enumerate(reading.parts):
+        markdown = below(part.markdown, level) if part.markdown.strip() else ""
+        if number == 0:
+            markdown = f"{heading}\n\n{markdown}".strip()
+        yield Part(markdown, part.plain, f"{place}, {part.place}" if part.place else place)
+
+
+def below(markdown: str, level: int) -> str:
+    """Return Markdown whose headings are all deeper than this level."""
+    lines, fence, levels = markdown.split("\n"), "", list[tuple[int, int]]()
+    for index, line in enumerate(lines):
+        if mark := _FENCE.match(line):
+            if not fence:
+                fence = mark[1]
+            elif mark[1].startswith(fence):
+                fence = ""
+        elif not fence and (found := _HEADING.match(line)):
+            levels.append((index, len(found[1])))
+    shift = level + 1 - min((depth for _, depth in levels), default=_DEEPEST)
+    if shift > 0:
+        for index, depth in levels:
+            lines[index] = "#" * min(depth + shift, _DEEPEST) + lines[index].lstrip()[depth:]
+    return "\n".join(lines)
