@@ -17,7 +17,7 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import delimited, epub, html, mail, notebook, ods, pptx, rtf, xlsx, xml
+from shared.ingest.parse.readers import delimited, doc, epub, html, mail, msg, notebook, ods, pptx, rtf, xlsx, xml
 from shared.ingest.parse.readers.attachments import Attachments
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading, Part, Reader
@@ -240,9 +240,11 @@ def _message_reader(kind: kinds.FileKind) -> Reader:
 _MESSAGE_READERS: Mapping[kinds.FileKind, Callable[[bytes, Attachments], FileReading]] = {
     kinds.EML: mail.read,
     kinds.MBOX: mail.read,
+    kinds.MSG: msg.read,
 }
 _READERS: Mapping[kinds.FileKind, Reader] = {
     **{kind: _message_reader(kind) for kind in _MESSAGE_READERS},
+    kinds.DOC: doc.read,
     kinds.RTF: rtf.read,
     kinds.EPUB: epub.read,
     kinds.IPYNB: notebook.read,

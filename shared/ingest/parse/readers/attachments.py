@@ -37,8 +37,8 @@ class Enclosed:
 
     Args:
         name: its name; may be empty.
-        decoration: whether the text shows it at a position of its own, as a logo in a signature: it needs no sentence if
-            it is not read.
+        decoration: whether the text shows it at a position of its own, as a logo in a signature; then it needs no
+            sentence.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Attachments:
                     self._spent.chars += sum(len(part.markdown) for part in reading.parts)
                     parts += _under(name, reading, level)
                     unread += [f"in {name}: {sentence}" for sentence in reading.unread]
-            if reason and file.content and not file.decoration:
+            if reason and not _is_empty(file, reason):
                 unread.append(f'the attachment "{name}" was not read: {reason}')
         return parts, unread
 
@@ -105,6 +105,12 @@ class Attachments:
         spent.files += 1
         spent.bytes += len(file.content)
         return None
+
+
+def _is_empty(file: Enclosed, reason: str) -> bool:
+    """Return whether nothing is missing without a file: a decoration, or a page without words, as programs attach."""
+    textual = (file.media_type or "").startswith("text/")
+    return file.decoration or not file.content or (textual and reason.endswith("has no text inside"))
 
 
 def summed(unread: list[str]) -> tuple[str, ...]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import codecs
 import re
 
+from shared.domain.errors import Unreadable
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.text import decode as decode_guessed
-from shared.domain.errors import Unreadable
 
 MOST_DAMAGED = 0.01
 """A declared charset is right if it leaves at most this share of the characters undecoded."""
+
+MANY_BYTES = 12
+"""So many bytes beyond ASCII are valid UTF-8 by chance in one of a million texts of another charset."""
 
 _WIDER = {
     "gb2312": "gb18030",
@@ -77,8 +80,6 @@ _VARIANTS = {
     "euc_jp": ("euc_jis_2004",),
 }
 _OFTEN_WRONG = re.compile(r"cp125\d|iso8859-\d+|cp874|koi8-[ru]|mac-roman")
-"""Single-byte charsets, which decode any bytes: text that is valid UTF-8 is UTF-8, whatever is declared."""
-
 _NO_CHARSETS = frozenset(
     ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "raw-unicode-escape")
 )
@@ -91,7 +92,7 @@ def decode_text(data: bytes, charset: str | None) -> str:
     codec = codec_of(charset)
     if codec is None or codec == "utf-8":
         return _guess(data)
-    if not _STATEFUL.match(codec) and (data.isascii() or (_OFTEN_WRONG.fullmatch(codec) and _is_utf8(data))):
+    if not _STATEFUL.match(codec) and (data.isascii() or (_is_doubtful(codec, data) and _is_utf8(data))):
         return clean(data.decode("utf-8"))
     if codec in ("utf-16", "utf-32"):
         return _wide(data, codec)
@@ -120,6 +121,14 @@ def codec_of(charset: str | None) -> str | None:
     if codec is None or codec.name in _NO_CHARSETS or not codec._is_text_encoding:  # noqa: SLF001 - no public way
         return None
     return _WIDER.get(codec.name, codec.name)
+
+
+def _is_doubtful(codec: str, data: bytes) -> bool:
+    """Return whether bytes that are valid UTF-8 are more probably UTF-8 than text of the declared charset.
+
+    Single-byte charsets decode any bytes. A few letters of an East Asian charset may be valid UTF-8 by chance.
+    """
+    return bool(_OFTEN_WRONG.fullmatch(codec)) or sum(byte >= 0x80 for byte in data[:4096]) >= MANY_BYTES  # noqa: PLR2004
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -152,3 +161,38 @@ def _guess(data: bytes) -> str:
         return decode_guessed(data)
     except Unreadable:
         return clean(data.decode("cp1252", "replace"))
+
+
+_PAGES = {
+    20127: "ascii",
+    20866: "koi8-r",
+    21866: "koi8-u",
+    10000: "mac-roman",
+    10006: "mac-greek",
+    10007: "mac-cyrillic",
+    10029: "mac-latin2",
+    10081: "mac-turkish",
+    20932: "euc_jp",
+    50220: "iso2022_jp",
+    50221: "iso2022_jp",
+    50222: "iso2022_jp",
+    50225: "iso2022_kr",
+    51932: "euc_jp",
+    51936: "gb18030",
+    51949: "cp949",
+    52936: "hz",
+    54936: "gb18030",
+    65000: "utf-7",
+    65001: "utf-8",
+    1200: "utf-16-le",
+    1201: "utf-16-be",
+}
+
+
+def codec_of_page(page: int | None) -> str | None:
+    """Return the codec of a Windows code page; None if it is unknown."""
+    if page is None:
+        return None
+    if 28591 <= page <= 28606:  # noqa: PLR2004 - ISO 8859-1 to 16
+        return codec_of(f"iso8859-{page - 28590}")
+    return codec_of(_PAGES.get(page, f"cp{page}"))

@@ -1,8 +1,9 @@
 """E-mail, mailboxes, and pages that browsers save as mail (`.mht`).
 
-The headers that people see are one line; transport headers are left out. Of alternative forms one is read. A document is
-`degraded` if something that a person would open was not read: an attached picture or archive, a protected file, an
-encrypted text, a part beyond a limit. Pictures that the text shows (logos, photos in HTML) and signatures need no sentence.
+The headers that people see are one line; transport headers are left out. Of alternative forms one is read. A document
+is `degraded` if something that a person would open was not read: an attached picture or archive, a protected file, an
+encrypted text, a part beyond a limit. Pictures that the text shows (logos, photos in HTML), empty files and signatures
+need no sentence.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class _Collected:
         kind = part.kind
         if kind.startswith("multipart/"):
             self._take_parts(part)
-        elif kind in _MESSAGES and part.disposition != "attachment" or (kind in _MESSAGES and not part.filename):
+        elif kind in _MESSAGES:
             self._take_message(part)
         elif kind in _REPORTS or kind == "text/rfc822-headers":
             self._take_report(part)

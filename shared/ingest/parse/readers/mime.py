@@ -68,8 +68,8 @@ class MimePart:
 
     def header(self, name: str, *, decoded: bool = True) -> str:
         raw = self.headers.get(name, b"")
-        text = raw.decode("ascii") if raw.isascii() else decode_text(raw, "utf-8" if self.recoded else self.charset)
-        return " ".join((decode_words(text) if decoded else text).split()) if decoded else _FOLD.sub("", text)
+        text = raw.decode("ascii") if raw.isascii() else _header_text(raw, "utf-8" if self.recoded else self.charset)
+        return " ".join(decode_words(text).split()) if decoded else _FOLD.sub("", text)
 
     @property
     def content(self) -> bytes:
@@ -85,6 +85,14 @@ class MimePart:
         """The body as text."""
         literal = self.encoding not in ("base64", "quoted-printable")
         return decode_text(self.content, "utf-8" if self.recoded and literal else self.charset)
+
+
+def _header_text(raw: bytes, charset: str | None) -> str:
+    """Return a header with bytes beyond ASCII: UTF-8 (RFC 6532), else in the charset of the body."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return decode_text(raw, charset)
 
 
 def parse(message: bytes, *, recoded: bool = False) -> tuple[MimePart, bool]:
@@ -302,27 +310,26 @@ def signed_content(der: bytes) -> bytes | None:
 
     The tags are read one after the other, without recursion: a constructed value is opened, a primitive one is skipped.
     """
-    out, at, seen_data = bytearray(), 0, 0
-    signed = der.find(_SIGNED_DATA, 0, 64) >= 0
-    while signed and at < len(der) - 1:
-        tag, first = der[at], der[at + 1]
+    if der.find(_SIGNED_DATA, 0, 64) < 0:
+        return None
+    out, at, inside = bytearray(), 0, False
+    while at < len(der) - 1:
+        tag, length = der[at], der[at + 1]
         at += 2
-        length = first
-        if first & 0x80:
-            count = first & 0x7F
+        if length & 0x80:
+            count = length & 0x7F
             length = int.from_bytes(der[at : at + count], "big") if count <= 4 else 0  # noqa: PLR2004 - 4 GB
             at += count
         if tag & 0x20 or not tag:
-            if seen_data and out and (tag & 0xC0) == 0x80 or (seen_data and out and tag in (0x31, 0x30)):
+            if out and tag:  # certificates or signatures follow
                 break
             continue
         value = der[at : at + length]
         at += length
-        if tag == 6:  # noqa: PLR2004 - an object identifier
-            seen_data = seen_data or value == _DATA
-        elif tag == 4 and seen_data:  # noqa: PLR2004 - an octet string
+        inside = inside or (tag == 6 and value == _DATA)  # noqa: PLR2004 - an object identifier
+        if tag == 4 and inside:  # noqa: PLR2004 - an octet string
             out += value
-    return bytes(out) if out else None
+    return bytes(out) or None
 
 
 _DATA = bytes.fromhex("2a864886f70d010701")

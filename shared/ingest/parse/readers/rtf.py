@@ -1,9 +1,10 @@
-"""RTF: control words to paragraphs, headings, lists and tables (`rtf_blocks`). Also the HTML that Outlook packs into RTF."""
+"""RTF: control words to paragraphs, headings, lists and tables (`rtf_blocks`), and the HTML that Outlook packs in it."""
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from shared.domain.errors import Unreadable
@@ -44,7 +45,7 @@ _CHARSETS = {
 _SYMBOL = 2
 _GREEK = str.maketrans(
     "ABGDEZHQIKLMNXOPRSTUFCYWabgdezhqiklmnxoprstufcywV\xb7\xa3\xb3\xb4\xb9\xa5\xb1\xae\xde",
-    "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩαβγδεζηθικλμνξοπρστυφχψως•≤≥×≠∞±→⇒",
+    "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩαβγδεζηθικλμνξοπρστυφχψως•≤≥\xd7≠∞±→⇒",
 )
 _CHARACTERS = {
     "tab": "\t",
@@ -67,27 +68,137 @@ _CHARACTERS = {
     "_": "-",
 }
 _SKIPPED = frozenset(
-    (
-        "colortbl pict nonshppict objdata list listlevel leveltext levelnumbers listname listpicture fldtitle objclass themedata colorschememapping generator xmlnstbl latentstyles datastore "
-        "listtable listoverridetable revtbl rsidtbl filetbl "
-        "ftnsep ftnsepc ftncn aftnsep aftnsepc aftncn fldinst bkmkstart bkmkend sp shprslt nonesttables pn pntxta pntxtb "
-        "atnid atnref atndate atrfstart atrfend atnparent xe tc txe rxe tcn private blipuid mmathPr mmathPict "
-        "docvar wgrffmtfilter pgptbl mhtmltag userprops password passwordhash fontemb falt panose "
-        "template datafield formfield factoidname protusertbl"
-    ).split()
+    [
+        "colortbl",
+        "pict",
+        "nonshppict",
+        "objdata",
+        "list",
+        "listlevel",
+        "leveltext",
+        "levelnumbers",
+        "listname",
+        "listpicture",
+        "fldtitle",
+        "objclass",
+        "themedata",
+        "colorschememapping",
+        "generator",
+        "xmlnstbl",
+        "latentstyles",
+        "datastore",
+        "listtable",
+        "listoverridetable",
+        "revtbl",
+        "rsidtbl",
+        "filetbl",
+        "ftnsep",
+        "ftnsepc",
+        "ftncn",
+        "aftnsep",
+        "aftnsepc",
+        "aftncn",
+        "fldinst",
+        "bkmkstart",
+        "bkmkend",
+        "sp",
+        "shprslt",
+        "nonesttables",
+        "pn",
+        "pntxta",
+        "pntxtb",
+        "atnid",
+        "atnref",
+        "atndate",
+        "atrfstart",
+        "atrfend",
+        "atnparent",
+        "xe",
+        "tc",
+        "txe",
+        "rxe",
+        "tcn",
+        "private",
+        "blipuid",
+        "mmathPr",
+        "mmathPict",
+        "docvar",
+        "wgrffmtfilter",
+        "pgptbl",
+        "mhtmltag",
+        "userprops",
+        "password",
+        "passwordhash",
+        "fontemb",
+        "falt",
+        "panose",
+        "template",
+        "datafield",
+        "formfield",
+        "factoidname",
+        "protusertbl",
+    ]
 )
 _STARRED = frozenset(
-    (
-        "shpinst shptxt annotation atnauthor nesttableprops ud htmltag moMath moMathPara mr mt mmath oMath listtext pntext "
-        "cs ts tsrowd fldrslt footnote stylesheet result background dptxbxtext"
-    ).split()
+    [
+        "shpinst",
+        "shptxt",
+        "annotation",
+        "atnauthor",
+        "nesttableprops",
+        "ud",
+        "htmltag",
+        "moMath",
+        "moMathPara",
+        "mr",
+        "mt",
+        "mmath",
+        "oMath",
+        "listtext",
+        "pntext",
+        "cs",
+        "ts",
+        "tsrowd",
+        "fldrslt",
+        "footnote",
+        "stylesheet",
+        "result",
+        "background",
+        "dptxbxtext",
+    ]
 )
 """Groups marked as optional (`*`) that are read; all others are skipped."""
 
 _SHOWN = frozenset(("text", "note", "comment", "marker", "link", "shape"))
 """Groups whose text is text of the document."""
 
-_MARGINS = frozenset("header headerl headerr headerf footer footerl footerr footerf".split())
+_NAMES = frozenset(("style", "title", "instruction", "author"))
+_DESTINATIONS = {
+    "fonttbl": "font",
+    "stylesheet": "styles",
+    "info": "info",
+    "title": "title",
+    "footnote": "note",
+    "annotation": "comment",
+    "atnauthor": "author",
+    "listtext": "marker",
+    "pntext": "marker",
+    "shptxt": "shape",
+    "dptxbxtext": "shape",
+    "upr": "",
+} | dict.fromkeys(("header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr", "footerf"), "margin")
+"""Groups of another use, and the word for it here."""
+
+_PARAGRAPH_ENDS = frozenset(("par", "sect", "page", "column"))
+_CELL_ENDS = {"cell": (False, False), "nestcell": (False, True), "row": (True, False), "nestrow": (True, True)}
+_ROW_WORDS: Mapping[str, Callable[[Blocks], None]] = {
+    "trowd": Blocks.start_row,
+    "cellx": Blocks.define_cell,
+    "clvmrg": lambda blocks: blocks.merge(vertical=True),
+    "clmrg": lambda blocks: blocks.merge(vertical=False),
+    "pard": Blocks.reset,
+    "intbl": Blocks.enter_table,
+}
 _LINK = re.compile(r'HYPERLINK\s+(?:\\[a-z]\s+)*"?([^"\s]{4,2000})')
 _STYLE_HEADING = re.compile(
     r"(?:heading|überschrift|titre|título|nadpis|заголовок|rubrik|otsikko|nagłówek)\s*([1-9])", re.IGNORECASE
@@ -121,7 +232,6 @@ class _Font:
 class _Style:
     number: int = 0
     level: int = 0
-    name: str = ""
 
 
 def read(content: bytes) -> FileReading:
@@ -130,7 +240,7 @@ def read(content: bytes) -> FileReading:
         raise Unreadable("the RTF file is damaged and cannot be read; create or download it again")
     reader = _Rtf(content)
     reader.run()
-    title = reader.title.strip() or None
+    title = reader.title
     if not (text := reader.blocks.markdown()):  # forms have all of their text in the header
         return FileReading((Part(escaped("".join(reader.margins).strip())),), title)
     return FileReading((Part(text, "".join(reader.raw)),), title)
@@ -153,7 +263,7 @@ class _Rtf:
     raw: list[str] = field(default_factory=list)
     page: list[str] = field(default_factory=list)
     margins: list[str] = field(default_factory=list)
-    title: str = ""
+    _names: dict[str, str] = field(default_factory=dict)
     _codec: str = "cp1252"
     _fonts: dict[int, _Font] = field(default_factory=dict)
     _codecs: dict[int, str] = field(default_factory=dict)
@@ -167,7 +277,10 @@ class _Rtf:
     _default_font: int = 0
     _style: _Style = field(default_factory=_Style)
     _font_number: int = -1
-    _instruction: str = ""
+
+    @property
+    def title(self) -> str | None:
+        return " ".join(self._names.get("title", "").split()) or None
 
     def run(self) -> None:
         """Read the whole file; groups left open at its end are closed."""
@@ -235,7 +348,7 @@ class _Rtf:
         return data.decode(codec, "replace")
 
     def _font_codec(self, number: int) -> str:
-        if self._group.into != "text" and self._group.into != "html" and number not in self._fonts:
+        if self._group.into not in ("text", "html") and number not in self._fonts:
             return self._codec
         if number not in self._codecs:
             self._codecs[number] = self._codec_of_font(self._fonts.get(number))
@@ -270,29 +383,27 @@ class _Rtf:
             self._text(chr(code))
 
     def _text(self, text: str) -> None:
-        into = self._group.into
-        if self._group.deleted and into not in ("font", "style"):
-            return
-        if self.packed:
-            if into == "html":
-                self.page.append(text)
-            elif into == "text" and not self._group.plain_rtf:
-                self.page.append(html.escape(text, quote=False))
-        elif into == "font" and self._font_number >= 0:
+        group = self._group
+        into = group.into
+        if into == "font" and self._font_number >= 0:
             self._fonts[self._font_number].name += text
-        elif into == "style":
-            self._style.name += text
-        elif into == "title":
-            self.title += text
-        elif into == "instruction":
-            self._instruction = (self._instruction + text)[:4096]
-        elif into == "author":
-            self.blocks.author = text.strip()
+        elif into in _NAMES:
+            self._names[into] = (self._names.get(into, "") + text)[:4096]
+        elif group.deleted:
+            return
+        elif self.packed:
+            self._page_text(text)
         elif into == "margin":
             self.margins.append(text)
         elif into in _SHOWN:
             self.raw.append(text)
             self.blocks.text(text)
+
+    def _page_text(self, text: str) -> None:
+        if self._group.into == "html":
+            self.page.append(text)
+        elif self._group.into == "text" and not self._group.plain_rtf:
+            self.page.append(html.escape(text, quote=False))
 
     def _break(self, mark: str = "\n") -> None:
         self._flush()
@@ -327,7 +438,7 @@ class _Rtf:
 
     def _end_style(self) -> None:
         style, self._style = self._style, _Style()
-        name = style.name.strip(" ;")
+        name = self._names.pop("style", "").strip(" ;")
         if found := _STYLE_HEADING.match(name):
             self._levels[style.number] = int(found[1])
         elif name.lower() in ("title", "titel", "titre"):
@@ -378,87 +489,82 @@ class _Rtf:
             self._text(_CHARACTERS[word])
         else:
             self._flush()
-            (self._destination(word) or self._paragraph(word, value) or self._formatting(word, value))
+            if not (self._destination(word) or self._paragraph(word, value)):
+                self._formatting(word, value)
 
     def _open_skipped(self, word: str) -> None:
         if word == "fldinst" and self._group.into in ("text", "note", "comment", "link"):
             self._group.into = "instruction"
-            self._instruction = ""
+            self._names.pop("instruction", None)
         elif self._group.into != "html" or word == "mhtmltag":
             self._group.into = ""
 
     def _destination(self, word: str) -> bool:
-        if word in ("fonttbl", "stylesheet", "info"):
-            self._group.into = {"fonttbl": "font", "stylesheet": "styles", "info": "info"}[word]
-        elif word in ("title",) and self._group.into == "info":
-            self._group.into = "title"
-        elif self._group.into == "info":
+        group, blocks = self._group, self.blocks
+        if group.into == "info" and word != "title":
             return True
-        elif word == "htmltag":
-            self._group.into = "html" if self.packed else ""
-        elif word in _MARGINS:
-            self._group.into = "margin"
-        elif word == "footnote":
-            self._group.into = "note"
-            self.blocks.open_note()
-        elif word == "annotation":
-            self._group.into = "comment"
-            self.blocks.open_comment()
-        elif word == "atnauthor":
-            self._group.into = "author"
-        elif word in ("listtext", "pntext"):
-            self._group.into = "marker"
-            self.blocks.open_marker()
-        elif word == "fldrslt":
-            found = _LINK.search(self._instruction)
-            self._instruction = ""
-            if found and self._group.into == "text":
-                self._group.into = "link"
-                self.blocks.open_link(found[1])
-        elif word in ("shptxt", "dptxbxtext"):
-            self._group.into = "shape"
-            self.blocks.end_paragraph()
-        elif word == "upr":
-            self._group.into = ""
+        if word == "title" and group.into != "info":
+            return False
+        if word == "fldrslt":
+            found = _LINK.search(self._names.pop("instruction", ""))
+            if found and group.into == "text":
+                group.into = "link"
+                blocks.open_link(found[1])
         elif word == "ud":
-            self._group.into = self._stack[-2].into if len(self._stack) > 1 else "text"
+            group.into = self._stack[-2].into if len(self._stack) > 1 else "text"
+        elif word == "htmltag":
+            group.into = "html" if self.packed else ""
+        elif word in _DESTINATIONS:
+            group.into = _DESTINATIONS[word]
+            self._open(group.into)
         else:
             return False
         return True
 
-    def _paragraph(self, word: str, value: int | None) -> bool:
+    def _open(self, into: str) -> None:
         blocks = self.blocks
+        if into == "note":
+            blocks.open_note()
+        elif into == "comment":
+            blocks.open_comment(self._names.pop("author", "").strip())
+        elif into == "marker":
+            blocks.open_marker()
+        elif into == "shape":
+            blocks.end_paragraph()
+
+    def _paragraph(self, word: str, value: int | None) -> bool:
         into = self._group.into
-        if word in ("par", "sect", "page", "column"):
-            self._break()
-            if self.packed:
-                self._text_of_page("\n")
-            elif into in ("text", "shape"):
-                blocks.end_paragraph()
-            elif into in ("note", "comment", "link"):
-                blocks.text("\n")
+        if word in _PARAGRAPH_ENDS:
+            self._end_paragraph()
         elif into not in ("text", "shape", "link", "marker"):
             return False
-        elif word in ("cell", "nestcell"):
+        elif word in _CELL_ENDS:
             self._break()
-            blocks.end_cell(nested=word == "nestcell")
-        elif word in ("row", "nestrow"):
-            self._break()
-            blocks.end_row(nested=word == "nestrow")
-        elif word == "trowd":
-            blocks.start_row()
-        elif word == "cellx":
-            blocks.define_cell()
-        elif word in ("clvmrg", "clmrg"):
-            blocks.merge(vertical=word == "clvmrg")
-        elif word == "pard":
-            blocks.reset()
-        elif word == "intbl":
-            blocks.in_table = True
+            ends_row, nested = _CELL_ENDS[word]
+            (self.blocks.end_row if ends_row else self.blocks.end_cell)(nested=nested)
+        else:
+            return self._define(word, value)
+        return True
+
+    def _end_paragraph(self) -> None:
+        into = self._group.into
+        self._break()
+        if self.packed:
+            if into == "html" or (into == "text" and not self._group.plain_rtf):
+                self.page.append("\n")
+        elif into in ("text", "shape"):
+            self.blocks.end_paragraph()
+        elif into in ("note", "comment", "link"):
+            self.blocks.text("\n")
+
+    def _define(self, word: str, value: int | None) -> bool:
+        blocks = self.blocks
+        if word in _ROW_WORDS:
+            _ROW_WORDS[word](blocks)
         elif word == "itap":
             blocks.in_table = bool(value)
         elif word == "outlinelevel":
-            blocks.level = value + 1 if value is not None and 0 <= value < 9 else 0  # noqa: PLR2004 - 9 is body text
+            blocks.level = _level(value)
         elif word == "ilvl":
             blocks.depth = max(0, min(value or 0, 8))
         elif word == "s":
@@ -466,10 +572,6 @@ class _Rtf:
         else:
             return False
         return True
-
-    def _text_of_page(self, text: str) -> None:
-        if self._group.into == "html" or (self._group.into == "text" and not self._group.plain_rtf):
-            self.page.append(text)
 
     def _formatting(self, word: str, value: int | None) -> None:
         group = self._group
@@ -518,5 +620,10 @@ class _Rtf:
         self._group.into = "style"
         if word in ("s", "cs", "ts", "ds"):
             self._style.number = value or 0 if word == "s" else -1
-        elif word == "outlinelevel" and value is not None and 0 <= value < 9:  # noqa: PLR2004 - 9 is body text
-            self._style.level = value + 1
+        elif word == "outlinelevel":
+            self._style.level = _level(value)
+
+
+def _level(value: int | None) -> int:
+    """Return the level of a heading by its outline level; 0 for body text."""
+    return value + 1 if value is not None and 0 <= value < 9 else 0  # noqa: PLR2004 - 9 is body text

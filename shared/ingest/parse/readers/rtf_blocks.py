@@ -9,6 +9,9 @@ _MARKUP = re.compile(r"^([ \t]*)(#{1,6}(?=[ \t]|$)|\||>|```|~~~|(?:-{2,}|={2,})\
 _SPACE = re.compile(r"[ \t\u2002\u2003\u2005]+")
 _NUMBER = re.compile(r"\d{1,9}[.)]")
 _BULLETS = frozenset("\u2022\u00b7\u25aa\u25cf\u25e6\u25cb\u00a7\u2013-*o\u00d8\u00fc\u00a8v\uf0b7\u2b9a\u27a2")
+LONGEST_HEADING = 200
+"""A longer paragraph is text, whatever its style."""
+
 _DEEPEST = 6  # level of a heading
 
 
@@ -21,14 +24,12 @@ class Blocks:
         level: level of the current paragraph by its outline level, 0 for body text.
         style_level: level by its style.
         depth: depth in a list, from 0.
-        author: author of the next comment.
     """
 
     in_table: bool = False
     level: int = 0
     style_level: int = 0
     depth: int = 0
-    author: str = ""
     _out: list[str] = field(default_factory=list)
     _line: list[str] = field(default_factory=list)
     _marker: list[str] | None = None
@@ -55,9 +56,8 @@ class Blocks:
         self._notes += 1
         self._into.append(("note", [], str(self._notes)))
 
-    def open_comment(self) -> None:
-        self._into.append(("comment", [], self.author))
-        self.author = ""
+    def open_comment(self, author: str) -> None:
+        self._into.append(("comment", [], author))
 
     def open_marker(self) -> None:
         self._into.append(("marker", [], ""))
@@ -88,6 +88,9 @@ class Blocks:
         self.in_table = False
         self.level = self.style_level = self.depth = 0
 
+    def enter_table(self) -> None:
+        self.in_table = True
+
     def end_paragraph(self) -> None:
         text = _tidy("".join(self._line))
         self._line.clear()
@@ -100,7 +103,7 @@ class Blocks:
         level = self.level or self.style_level
         if not text:
             return
-        if level:
+        if level and len(text) <= LONGEST_HEADING:
             heading = _flat(f"{marker} {text}" if marker and marker not in _BULLETS else text)
             self._block(f"{'#' * min(level, _DEEPEST)} {heading}")
         elif marker in _BULLETS and marker:
