@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
 
@@ -17,9 +17,10 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import delimited, doc, epub, html, mail, msg, notebook, ods, pptx, rtf, xlsx, xml
+from shared.ingest.parse.readers import delimited, doc, epub, html, mail, msg, notebook, ods, pdf, pptx, rtf, xlsx, xml
 from shared.ingest.parse.readers.attachments import Attachments
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.pdf.pictures import pictures_in as pdf_pictures
 from shared.ingest.parse.readers.reading import FileReading, Part, Reader
 from shared.ingest.parse.text import clean, decode
 from shared.ingest.parse.titles import title_of
@@ -30,9 +31,6 @@ _SURE = 0.8
 _WITH_PICTURES = (kinds.PDF, kinds.DOCX)
 _PICTURE = re.compile(r"!\[[^\[\]]*\]\([^()\n]*\)")
 _PICTURE_NUMBER = re.compile(r"!\[[^\[\]]*\]\(image_(\d{1,6})\.\w+\)")
-
-_MIN_KEPT_WORDS = 0.8
-"""A conversion that loses more of the words than this is worse than the plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +160,26 @@ def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> Ext
 
 def _native(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
     result = _kreuzberg().convert(content, kind)
-    if kind is kinds.PDF:
-        text, starts = pages.of_pdf(result, min_kept_words=_MIN_KEPT_WORDS)
-    else:
-        text, starts = pages.of_markers(clean(result.content))
+    text, starts = pages.of_markers(clean(result.content))
     title = result.metadata.get("title") or result.metadata.get("subject" if kind in (kinds.EML, kinds.MSG) else "")
     return ExtractedText(text, title_of(text, title), kind.media_type, page_starts=starts)
 
 
 def _pdf_with_scans(content: bytes, scans: ScanOptions) -> ExtractedText | PagesToRead:
-    result = _kreuzberg().convert(content, kinds.PDF)
-    texts = pages.texts_of_pdf(result)
+    reading = pdf.read(content)
+    texts = [(part.number or 0, clean(part.plain or "")) for part in reading.parts]
     numbers = scans.finder.pages_without_text(content, texts)
     if missing := tuple(number for number in numbers if number not in scans.texts):
         return PagesToRead(len(texts), missing, kinds.PDF.media_type)
     read = {number: scans.texts[number] for number in numbers}
-    by_number = {number: page.text for number, page in read.items()}
-    text, starts = pages.of_pdf(result, min_kept_words=_MIN_KEPT_WORDS, read=by_number)
-    title = title_of(text, result.metadata.get("title"))
-    return ExtractedText(text, title, kinds.PDF.media_type, page_starts=starts, read_pages=read)
+    parts = tuple(_as_read(part, read) for part in reading.parts)
+    return replace(_checked(replace(reading, parts=parts), kinds.PDF), read_pages=read)
+
+
+def _as_read(part: Part, read: Mapping[int, PageText]) -> Part:
+    """Return a page with the text that OCR has read, if it has."""
+    page = read.get(part.number or 0)
+    return replace(part, markdown=page.text, plain=None) if page else part
 
 
 def _pictured(content: bytes, kind: kinds.FileKind, scans: ScanOptions) -> ExtractedText | PagesToRead:
@@ -244,6 +243,7 @@ _MESSAGE_READERS: Mapping[kinds.FileKind, Callable[[bytes, Attachments], FileRea
 }
 _READERS: Mapping[kinds.FileKind, Reader] = {
     **{kind: _message_reader(kind) for kind in _MESSAGE_READERS},
+    kinds.PDF: pdf.read,
     kinds.DOC: doc.read,
     kinds.RTF: rtf.read,
     kinds.EPUB: epub.read,
@@ -284,10 +284,10 @@ def pictures_in(content: bytes, extracted: ExtractedText) -> list[EmbeddedPictur
     kind = next((kind for kind in _WITH_PICTURES if kind.media_type == extracted.media_type), None)
     if kind is None:
         return []
+    if kind is kinds.PDF:
+        return [EmbeddedPicture(picture, page) for page, picture in pdf_pictures(content)]
     result = _kreuzberg().convert(content, kind, with_pictures=True)
     found = {image["image_index"]: image for image in result.images or () if image["data"] and not image["is_mask"]}
-    if kind is kinds.PDF:
-        return [EmbeddedPicture(bytes(image["data"]), image["page_number"] or 1) for image in found.values()]
     marks = [int(number) for number in _PICTURE_NUMBER.findall(result.content)]
     positions: list[int | None] = [mark.start() for mark in _PICTURE.finditer(extracted.text)]
     if len(marks) != len(positions):
@@ -328,11 +328,10 @@ class _Kreuzberg:
     def __init__(self) -> None:
         self.files = 0
         self._config = _options()
-        self._pdf_config = _options(include_document_structure=True)
 
     def convert(self, content: bytes, kind: kinds.FileKind, *, with_pictures: bool = False) -> Any:
         self.files += 1
-        config = self._pdf_config if kind is kinds.PDF else self._config
+        config = self._config
         if with_pictures:
             config = _options(images=kreuzberg.ImageExtractionConfig(extract_images=True))
         with _explaining(kind.name):

@@ -42,7 +42,7 @@ class FileKind:
     route: Route
 
 
-PDF = FileKind("application/pdf", "PDF", "native")
+PDF = FileKind("application/pdf", "PDF", "read")
 DOCX = FileKind(_OFFICE + "wordprocessingml.document", "Word document", "native")
 XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "read")
 PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "read")

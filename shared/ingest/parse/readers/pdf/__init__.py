@@ -1,0 +1,177 @@
+"""The reader of PDF: the text layer of each page in the order of reading, with headings, lists, tables and fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pypdfium2
+from pypdfium2 import raw
+
+from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.pdf.blocks import Block, blocks_of, escaped, table_markdown
+from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of
+from shared.ingest.parse.readers.pdf.layout import Item, arranged, in_place_of, lines_of, normal
+from shared.ingest.parse.readers.pdf.margins import PageBlocks, without_running
+from shared.ingest.parse.readers.pdf.opening import opened
+from shared.ingest.parse.readers.pdf.rulings import Rulings, ruled_tables, rulings_of
+from shared.ingest.parse.readers.pdf.structure import (
+    Bookmarks,
+    bookmarks_of,
+    set_levels,
+    state_levels,
+    tagged_headings,
+    wide_text,
+)
+from shared.ingest.parse.readers.pdf.titles import largest, real_title
+from shared.ingest.parse.readers.pdf.words import Fonts, TextLayer, Word, text_layer
+from shared.ingest.parse.readers.reading import FileReading, Part
+
+MAX_PAGES = 20_000
+MAX_CHARS = 100_000
+"""A page with more characters keeps the order of its content."""
+
+_NO_TABLES = Rulings([], [])
+_ALIGNED = 6.0  # points between the columns of a table on two pages
+_BLANK = b"%PDF-1.4\n1 0 obj<</Pages<</Kids[<<>>]/Count 1>>>>endobj trailer<</Root 1 0 R>>"
+
+
+def load() -> None:
+    """Load pdfium's data, because a confined process can open no file."""
+    read(_BLANK)
+
+
+def read(content: bytes) -> FileReading:
+    """Return the pages of a PDF file.
+
+    Raises:
+        Unreadable: the file is damaged, protected with a password, or too long.
+    """
+    with opened(content) as document:
+        count = len(document)
+        if count > MAX_PAGES:
+            raise Unreadable(f"the PDF file has {count:,} pages, more than the {MAX_PAGES:,} allowed; divide it")
+        if document.get_formtype() != raw.FORMTYPE_NONE:
+            document.init_forms()
+        reader = _Reader(document)
+        pages = [reader.page(number) for number in range(1, count + 1)]
+        title = real_title(wide_text(raw.FPDF_GetMetaText, document, b"Title"))
+        unread = (*reader.unread, *attachments_of(document))
+    without_running(pages)
+    set_levels([page.blocks for page in pages])
+    _repeat_headers(pages)
+    parts = tuple(Part(_markdown(page.blocks), page.plain, f"page {page.number}", page.number) for page in pages)
+    return FileReading(parts, title or (largest(pages[0].blocks) if pages else None), unread)
+
+
+class _Reader:
+    """Reads the pages of a document."""
+
+    def __init__(self, document: pypdfium2.PdfDocument) -> None:
+        self.unread = list[str]()
+        self._document = document
+        self._fonts = Fonts()
+        self._tagged = bool(raw.FPDFCatalog_IsTagged(document))
+        self._bookmarks: Bookmarks = bookmarks_of(document)
+
+    def page(self, number: int) -> PageBlocks:
+        """Return the blocks of a page; none if it is damaged."""
+        try:
+            page = self._document[number - 1]
+        except pypdfium2.PdfiumError:
+            self.unread.append(f"page {number:,} is damaged and was not read; create or download the file again")
+            return PageBlocks(number, [], "", 0, 0)
+        try:
+            return self._read(page, number)
+        finally:
+            page.close()
+
+    def _read(self, page: pypdfium2.PdfPage, number: int) -> PageBlocks:
+        text_page = page.get_textpage()
+        try:
+            count = text_page.count_chars()
+            if count > MAX_CHARS:
+                plain = text_page.get_text_range().replace("\r\n", "\n")
+                return PageBlocks(number, [_unordered(plain)], plain, 0, 0)
+            layer = text_layer(text_page, max(count, 0), self._fonts)
+        finally:
+            text_page.close()
+        form = self._document.formenv
+        notes = annotations_of(page, form, layer.plain)
+        layer = _with_values(layer, notes.values)
+        items = _items(page, layer)
+        blocks = blocks_of(items)
+        if blocks:
+            tags = tagged_headings(page) if self._tagged else {}
+            state_levels(blocks, self._bookmarks.get(number, {}), tags)
+        blocks += [_note(text) for text in notes.comments]
+        plain = "\n".join((layer.plain, *(word.text for word in notes.values), *notes.comments))
+        top, bottom = _edges(page, layer)
+        return PageBlocks(number, blocks, plain, top, bottom)
+
+
+def _items(page: Any, layer: TextLayer) -> list[Item]:
+    items = list[Item]()
+    for index, (angle, words) in enumerate(layer.groups):
+        rulings = rulings_of(page, page.get_size(), angle) if index == 0 else _NO_TABLES
+        items += _placed(words, rulings)
+    return items
+
+
+def _placed(words: Sequence[Word], rulings: Rulings) -> list[Item]:
+    tables, rest = ruled_tables(words, rulings)
+    return arranged([*lines_of(rest), *(in_place_of(table, box) for table, box in tables)])
+
+
+def _with_values(layer: TextLayer, values: Sequence[Word]) -> TextLayer:
+    if not values:
+        return layer
+    if not layer.groups:
+        return TextLayer(((0, list(values)),), layer.plain)
+    (angle, words), *others = layer.groups
+    return TextLayer(((angle, [*words, *values]), *others), layer.plain)
+
+
+def _edges(page: Any, layer: TextLayer) -> tuple[float, float]:
+    """Return the heights of the upper and the lower edge of a page, turned as its words."""
+    left, bottom, right, top = page.get_bbox()
+    angle = layer.groups[0][0] if layer.groups else 0
+    return {90: (-left, -right), 180: (-bottom, -top), 270: (right, left)}.get(angle, (top, bottom))
+
+
+def _note(text: str) -> Block:
+    return Block("note", escaped(text), 0, 0, 0)
+
+
+def _unordered(plain: str) -> Block:
+    return Block("note", escaped(plain), 0, 0, 0)
+
+
+def _repeat_headers(pages: Sequence[PageBlocks]) -> None:
+    """Give a table that continues on the next page its header there, if the page does not repeat it."""
+    last: Block | None = None
+    for page in pages:
+        blocks = [block for block in page.blocks if block.kind not in ("running", "note")]
+        first = blocks[0] if blocks else None
+        if last and first and first.kind == "table" and _is_continued(last, first):
+            header = last.rows[0]
+            if [normal(cell) for cell in first.rows[0]] != [normal(cell) for cell in header]:
+                first.rows.insert(0, header)
+        last = blocks[-1] if blocks and blocks[-1].kind == "table" else None
+
+
+def _is_continued(table: Block, following: Block) -> bool:
+    pairs = zip(table.columns, following.columns, strict=False)
+    return len(table.columns) == len(following.columns) and all(abs(one - two) <= _ALIGNED for one, two in pairs)
+
+
+def _markdown(blocks: Sequence[Block]) -> str:
+    return "\n\n".join(filter(None, map(_block, blocks)))
+
+
+def _block(block: Block) -> str:
+    if block.kind == "table":
+        return table_markdown(block.rows)
+    if block.level:
+        return f"{'#' * block.level} {' '.join(block.text.split())}"
+    return block.text

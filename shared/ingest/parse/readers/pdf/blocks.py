@@ -1,0 +1,226 @@
+"""The blocks of a page: paragraphs, items of lists and tables, from its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from shared.ingest.parse.readers.pdf.layout import LABEL, Flow, Item, Line, Table, is_right_to_left
+from shared.ingest.parse.readers.pdf.words import UNSPACED, keeps_no_hyphen
+
+_SPACED = 0.25  # of the font size: more space than between the lines of a paragraph
+_OTHER_SIZE = 0.08
+_INDENT = 0.8  # of the font size
+_SHORT = 0.2  # share of the width that a last line leaves empty
+_BULLETS = frozenset("•▪➢✓□■●○◦‣⁃·∙*–—-")
+_ENDS = (".", ":", ";", "!", "?", ")", "。", "”", '"')
+_MARKUP = re.compile(r"^(\s*)([#>|+*=-]|```|~~~)", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Block:
+    """A paragraph, an item of a list, or a table.
+
+    Args:
+        kind: `text`, `item` or `table`.
+        text: its Markdown, without the marks of a heading.
+        top: height of its upper end in points.
+        bottom: height of its lower end.
+        size: size of its font.
+        bold: whether all its words are bold.
+        lines: number of its printed lines.
+        alone: whether no other words are on its lines.
+        level: level of the heading that the document itself calls it; 0 for none.
+        columns: left ends of a table's columns.
+        rows: cells of a table.
+    """
+
+    kind: str
+    text: str
+    top: float
+    bottom: float
+    size: float
+    bold: bool = False
+    lines: int = 1
+    alone: bool = True
+    level: int = 0
+    chars: int = 0
+    marks: frozenset[int] = frozenset()
+    columns: tuple[float, ...] = ()
+    rows: list[list[str]] = field(default_factory=list)
+
+
+def blocks_of(items: Iterable[Item]) -> list[Block]:
+    """Return the blocks of a page's items, in their order."""
+    blocks = list[Block]()
+    for item in items:
+        if isinstance(item, Table):
+            blocks.append(_table(item))
+            continue
+        for index, lines in enumerate(_paragraphs(item)):
+            block = _paragraph(lines)
+            if index == 0 and blocks and _goes_on(blocks[-1], block):
+                _append(blocks[-1], block)
+            else:
+                blocks.append(block)
+    return blocks
+
+
+def _goes_on(last: Block, block: Block) -> bool:
+    """Return whether a paragraph continues in the next column."""
+    if last.kind == "table" or block.kind != "text" or abs(last.size - block.size) > _OTHER_SIZE * block.size:
+        return False
+    return last.lines > 1 and block.text[:1].islower() and not last.text.endswith(_ENDS) and last.bold == block.bold
+
+
+def _append(last: Block, block: Block) -> None:
+    last.text = _together(last.text, block.text, " ")
+    last.lines += block.lines
+    last.chars += block.chars
+    last.top, last.bottom = max(last.top, block.top), min(last.bottom, block.bottom)
+
+
+def _paragraphs(flow: Flow) -> list[list[Line]]:
+    lines = flow.lines
+    pitch = _pitch(lines)
+    right = max(line.x1 for line in lines)
+    left = min(line.x0 for line in lines)
+    mirrored = is_right_to_left(lines)
+    found = [[lines[0]]]
+    for line in lines[1:]:
+        if _starts(found[-1], line, pitch, (left, right), mirrored=mirrored):
+            found.append([])
+        found[-1].append(line)
+    return found
+
+
+def _pitch(lines: Sequence[Line]) -> float:
+    """Return the usual distance of lines in font sizes."""
+    distances = [
+        (above.y - below.y) / below.size
+        for above, below in zip(lines, lines[1:], strict=False)
+        if abs(above.size - below.size) <= _OTHER_SIZE * below.size and 0 < above.y - below.y < 2.2 * below.size  # noqa: PLR2004
+    ]
+    return min(median(distances), 2.0) if distances else 1.2
+
+
+def _starts(before: Sequence[Line], line: Line, pitch: float, sides: tuple[float, float], *, mirrored: bool) -> bool:
+    """Return whether a line starts a paragraph."""
+    last = before[-1]
+    size = max(last.size, line.size)
+    if last.y - line.y > (pitch + _SPACED) * size or abs(last.size - line.size) > _OTHER_SIZE * size:
+        return True
+    if _is_bold(before) != _is_bold([line]):
+        return True
+    if (label := _label(line)) and (label in _BULLETS or _is_over(last, line, sides)):
+        return True
+    if mirrored:
+        return False
+    if line.x0 > last.x0 + _INDENT * size:
+        return last.text.endswith(_ENDS) and not (len(before) == 1 and _label(last))
+    outdented = line.x0 < last.x0 - _INDENT * size and len(before) > 1
+    return outdented or (
+        last.text.endswith(_ENDS)
+        and sides[1] - last.x1 > _SHORT * (sides[1] - sides[0])
+        and not line.text[:1].islower()
+    )
+
+
+def _is_over(last: Line, line: Line, sides: tuple[float, float]) -> bool:
+    return last.text.endswith((*_ENDS, ",")) or _is_forced(last, line, sides[1]) or bool(_label(last))
+
+
+def _is_forced(last: Line, line: Line, right: float) -> bool:
+    """Return whether the first word of a line would have fit on the line before it."""
+    first = line.words[0]
+    return last.x1 + (first.x1 - first.x0) + last.size * 0.8 < right
+
+
+def _label(line: Line) -> str:
+    """Return the bullet or number of an item of a list."""
+    first = line.words[0].text
+    if len(line.words) > 1 and LABEL.match(first):
+        return first
+    return first[0] if first[0] in "•▪➢✓●○◦‣⁃" else ""
+
+
+def _is_bold(lines: Iterable[Line]) -> bool:
+    words = [word for line in lines for word in line.words if any(map(str.isalnum, word.text))]
+    return bool(words) and all(word.style.bold for word in words)
+
+
+def _paragraph(lines: Sequence[Line]) -> Block:
+    text = _text(lines)
+    kind = "text"
+    if label := _label(lines[0]):
+        kind = "item"
+        if label[0] in _BULLETS:
+            text = f"- {escaped(text[len(label) :].strip())}" if text[len(label) :].strip() else escaped(text)
+        else:
+            text = escaped(text)
+    else:
+        text = escaped(text)
+    return Block(
+        kind,
+        text,
+        top=max(line.top for line in lines),
+        bottom=min(line.bottom for line in lines),
+        size=max(lines, key=lambda line: line.chars).size,
+        bold=_is_bold(lines),
+        lines=len(lines),
+        alone=not any(line.divided for line in lines),
+        chars=sum(line.chars for line in lines),
+        marks=frozenset(word.style.mark for line in lines for word in line.words),
+    )
+
+
+def _text(lines: Sequence[Line], *, flat: bool = False) -> str:
+    right = max(line.x1 for line in lines)
+    text = lines[0].text
+    for last, line in zip(lines, lines[1:], strict=False):
+        gap = "\n" if not flat and _is_forced(last, line, right) else " "
+        text = _together(text, line.text, gap)
+    return text.replace("\xad", "")
+
+
+def _together(text: str, following: str, gap: str) -> str:
+    """Join two lines, without the hyphen that divides a word."""
+    if text[-1:] in ("-", "\u2010", "\xad") and text[-2:-1].isalnum() and following[:1].isalnum():
+        before = text[-40:-1].rpartition(" ")[2]
+        return (text[:-1] if text[-1] == "\xad" or keeps_no_hyphen(before, following) else text) + following
+    if UNSPACED.match(text[-1:]) and UNSPACED.match(following):
+        return text + following
+    return f"{text}{gap}{following}"
+
+
+def _table(table: Table) -> Block:
+    rows = [[_cell(cell) for cell in row] for row in table.rows]
+    lines = table.lines
+    return Block(
+        "table",
+        "",
+        top=max(line.top for line in lines),
+        bottom=min(line.bottom for line in lines),
+        size=median(line.size for line in lines),
+        lines=len(rows),
+        chars=sum(line.chars for line in lines),
+        columns=table.edges,
+        rows=rows,
+    )
+
+
+def _cell(lines: Sequence[Line]) -> str:
+    return _text(lines, flat=True).replace("|", "\\|").replace("\n", " ") if lines else ""
+
+
+def table_markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table, whose first row is its header."""
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join((head, "|" + " --- |" * len(rows[0]), *body))
+
+
+def escaped(text: str) -> str:
+    """Return text in which no character is markup at the start of a line."""
+    return _MARKUP.sub(r"\1\\\2", text)

@@ -1,0 +1,71 @@
+"""Functions of pdfium that are called for each character or object, as fast as ctypes can call them.
+
+The arrays of a page are filled by `map` over addresses: a call takes 0.3 microseconds instead of 1.5 with the objects of
+pypdfium2, and a page has thousands of characters.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from ctypes import PYFUNCTYPE, c_int, c_uint, c_void_p, cast
+from itertools import repeat
+from typing import Any
+
+from pypdfium2 import raw
+
+Call = Callable[..., Any]
+_INT, _ADDRESS = c_int, c_void_p
+
+
+def _fast(function: object, result: Any, *arguments: Any) -> Call:
+    return PYFUNCTYPE(result, *arguments)(cast(function, c_void_p).value)  # type: ignore[arg-type]
+
+
+_loose_box = _fast(raw.FPDFText_GetLooseCharBox, _INT, _ADDRESS, _INT, _ADDRESS)
+_origin = _fast(raw.FPDFText_GetCharOrigin, _INT, _ADDRESS, _INT, _ADDRESS, _ADDRESS)
+_object_of = _fast(raw.FPDFText_GetTextObject, _ADDRESS, _ADDRESS, _INT)
+_unicode = _fast(raw.FPDFText_GetUnicode, c_uint, _ADDRESS, _INT)
+_type = _fast(raw.FPDFPageObj_GetType, _INT, _ADDRESS)
+
+
+def address(handle: object) -> int:
+    """Return the address of a handle."""
+    return cast(handle, c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def unicodes(text_page: int, count: int) -> list[int]:
+    """Return the code point of each character; 0 if its font does not say."""
+    return list(map(_unicode, repeat(text_page), range(count)))
+
+
+def boxes(text_page: int, count: int) -> array[float]:
+    """Return left, top, right and bottom of each character, from the ascent to the descent of its font."""
+    found = array("f", bytes(16 * count))
+    first = found.buffer_info()[0]
+    _run(map(_loose_box, repeat(text_page), range(count), range(first, first + 16 * count, 16)))
+    return found
+
+
+def origins(text_page: int, count: int) -> array[float]:
+    """Return x and y of each character's origin."""
+    found = array("d", bytes(16 * count))
+    first = found.buffer_info()[0]
+    end = first + 16 * count
+    _run(map(_origin, repeat(text_page), range(count), range(first, end, 16), range(first + 8, end + 8, 16)))
+    return found
+
+
+def objects(text_page: int, count: int) -> list[int | None]:
+    """Return the address of each character's text object; None for line ends that pdfium inserted."""
+    return list(map(_object_of, repeat(text_page), range(count)))
+
+
+def object_type(item: int) -> int:
+    """Return the type of a page object."""
+    return int(_type(item))
+
+
+def _run(calls: Iterable[object]) -> None:
+    for _ in calls:
+        pass

@@ -1,0 +1,111 @@
+"""Running headers and footers.
+
+The first page that has one keeps it as a plain line. Later pages do not repeat it, because it would divide the sentences
+of the text and fill chunks with words that are in each of them. The number of a page is dropped everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from shared.ingest.parse.readers.pdf.blocks import Block
+
+_ZONE = 0.13  # of the height of a page
+_MOST_CHARS = 200
+_MOST_LINES = 2
+_MOST_BLOCKS = 3  # of a margin
+_LEAST_PAGES = 3
+_LEAST_NUMBERED = 2
+_NUMBER = re.compile(r"\d{1,6}")
+_ROMAN = re.compile(r"[ivxlc]{1,7}")
+_SPACE = re.compile(r"(\s+)")
+
+
+@dataclass(slots=True)
+class PageBlocks:
+    """The blocks of a page.
+
+    Args:
+        number: number of the page, from 1.
+        blocks: its blocks in the order of reading.
+        plain: its text layer.
+        top: height of its upper edge.
+        bottom: height of its lower edge.
+    """
+
+    number: int
+    blocks: list[Block]
+    plain: str
+    top: float
+    bottom: float
+
+
+_Key = tuple[bool, str, int | None]
+
+
+def without_running(pages: Sequence[PageBlocks]) -> None:
+    """Remove headers and footers that an earlier page has, from the blocks and from the text layers."""
+    keys = [[(block, _keys(block, page)) for block in _marginal(page)] for page in pages]
+    counts = Counter(key for page in keys for key in {key for _, found in page for key in found})
+    texts = Counter(page.plain for page in pages)
+    shown = set[str]()
+    for page, found in zip(pages, keys, strict=True):
+        if texts[page.plain] > 1:
+            continue
+        for block, candidates in found:
+            best = max(candidates, key=lambda key: counts[key], default=None)
+            if best and counts[best] >= (_LEAST_PAGES if best[2] is None else _LEAST_NUMBERED):
+                _remove(page, block, best, shown)
+
+
+def _remove(page: PageBlocks, block: Block, key: _Key, shown: set[str]) -> None:
+    block.kind, block.level = "running", 0
+    if any(map(str.isalpha, key[1].replace("#", ""))) and key[1] not in shown:
+        shown.add(key[1])
+        return
+    page.blocks.remove(block)
+    page.plain = _without(page.plain, block.text.split(), last=not key[0])
+
+
+def _marginal(page: PageBlocks) -> list[Block]:
+    zone = (page.top - page.bottom) * _ZONE
+    short = [
+        block
+        for block in page.blocks
+        if block.kind != "table" and block.lines <= _MOST_LINES and block.chars <= _MOST_CHARS
+    ]
+    upper = sorted((block for block in short if block.bottom > page.top - zone), key=lambda block: -block.top)
+    lower = sorted((block for block in short if block.top < page.bottom + zone), key=lambda block: block.bottom)
+    return [*upper[:_MOST_BLOCKS], *lower[:_MOST_BLOCKS]]
+
+
+def _keys(block: Block, page: PageBlocks) -> list[_Key]:
+    """Return the text of a block, also with each of its numbers as a distance from the number of the page."""
+    upper = block.bottom > (page.top + page.bottom) / 2
+    text = " ".join(block.text.split())
+    keys: list[_Key] = [(upper, text, None)]
+    for number in _NUMBER.finditer(text):
+        keys.append((upper, f"{text[: number.start()]}#{text[number.end() :]}", int(number[0]) - page.number))
+    if _ROMAN.fullmatch(text):
+        keys.append((upper, "#", _roman(text) - page.number))
+    return keys
+
+
+def _roman(text: str) -> int:
+    values = [{"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}[char] for char in text]
+    return sum(-one if one < two else one for one, two in zip(values, [*values[1:], 0], strict=True))
+
+
+def _without(plain: str, tokens: Iterable[str], *, last: bool) -> str:
+    """Return a text without some words, each removed once: its first or its last occurrence."""
+    parts = _SPACE.split(plain)
+    places: dict[str, list[int]] = defaultdict(list)
+    for index, part in enumerate(parts):
+        places[part].append(index)
+    for token in tokens:
+        if places.get(token):
+            parts[places[token].pop(-1 if last else 0)] = ""
+    return "".join(parts)

@@ -1,0 +1,274 @@
+"""Ruling lines of a page, and the tables in them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from ctypes import byref, c_float, cast
+from dataclasses import dataclass
+from typing import Any
+
+from pypdfium2 import raw
+
+from shared.ingest.parse.readers.pdf import library
+from shared.ingest.parse.readers.pdf.layout import Line, Table, lines_of
+from shared.ingest.parse.readers.pdf.words import Word
+
+MAX_OBJECTS = 20_000
+"""A page with more objects is a drawing, and is read without ruling lines."""
+
+_MAX_RULINGS = 4_000
+_MAX_SEGMENTS = 400  # of one path
+_MAX_DEPTH = 4  # of nested forms
+_THIN = 2.5  # points
+_NEAR = 3.0  # points between lines that meet
+_SHORTEST = 6.0  # points
+_WHOLE_PAGE = 0.9
+_LEAST_CELLS = 4
+_TRIM = 2.0
+
+Box = tuple[float, float, float, float]
+"""Left, bottom, right and top."""
+
+_Matrix = tuple[float, float, float, float, float, float]
+_IDENTITY: _Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Ruling:
+    """A horizontal line at a height, or a vertical line at a distance from the left."""
+
+    at: float
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rulings:
+    """The ruling lines of a page."""
+
+    across: list[Ruling]
+    down: list[Ruling]
+
+
+def rulings_of(page: Any, size: tuple[float, float], angle: int) -> Rulings:
+    """Return the ruling lines of a page, turned as its words.
+
+    Args:
+        page: pdfium's handle.
+        size: its width and height in points.
+        angle: direction of its words; without lines if it is no multiple of 90.
+    """
+    across, down = list[Ruling](), list[Ruling]()
+    for box in _boxes(page, size[0] * size[1] * _WHOLE_PAGE) if angle % 90 == 0 else ():
+        left, bottom, right, top = _turned(box, angle)
+        if top - bottom <= _THIN:
+            if right - left >= _SHORTEST:
+                across.append(Ruling((top + bottom) / 2, left, right))
+        elif right - left <= _THIN:
+            if top - bottom >= _SHORTEST:
+                down.append(Ruling((left + right) / 2, bottom, top))
+        elif top - bottom >= _SHORTEST and right - left >= _SHORTEST:
+            across += [Ruling(bottom, left, right), Ruling(top, left, right)]
+            down += [Ruling(left, bottom, top), Ruling(right, bottom, top)]
+        if len(across) + len(down) > _MAX_RULINGS:
+            return Rulings([], [])
+    return Rulings(_together(across), _together(down))
+
+
+def _turned(box: Box, angle: int) -> Box:
+    left, bottom, right, top = box
+    if angle == 90:  # noqa: PLR2004 - degrees
+        return bottom, -right, top, -left
+    if angle == 180:  # noqa: PLR2004
+        return -right, -top, -left, -bottom
+    return (-top, left, -bottom, right) if angle == 270 else box  # noqa: PLR2004
+
+
+def _boxes(page: Any, most: float) -> Iterator[Box]:
+    """Yield the boxes of paths that are smaller than the page, and of the straight parts of paths."""
+    todo: list[tuple[int, _Matrix, int]] = []
+    count = raw.FPDFPage_CountObjects(page)
+    if count > MAX_OBJECTS:
+        return
+    todo.extend((library.address(raw.FPDFPage_GetObject(page, index)), _IDENTITY, 0) for index in range(count))
+    seen = 0
+    while todo:
+        item, outer, depth = todo.pop()
+        kind = library.object_type(item)
+        if kind == raw.FPDF_PAGEOBJ_PATH:
+            seen += 1
+            for box in _path(cast(item, raw.FPDF_PAGEOBJECT), outer):
+                if (box[2] - box[0]) * (box[3] - box[1]) < most:
+                    yield box
+        elif kind == raw.FPDF_PAGEOBJ_FORM and depth < _MAX_DEPTH:
+            form = cast(item, raw.FPDF_PAGEOBJECT)
+            inner = _product(_matrix(form), outer)
+            parts = min(raw.FPDFFormObj_CountObjects(form), MAX_OBJECTS - seen)
+            seen += max(parts, 0)
+            todo.extend(
+                (library.address(raw.FPDFFormObj_GetObject(form, index)), inner, depth + 1) for index in range(parts)
+            )
+
+
+def _matrix(item: Any) -> _Matrix:
+    matrix = raw.FS_MATRIX()
+    if not raw.FPDFPageObj_GetMatrix(item, byref(matrix)):
+        return _IDENTITY
+    return matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f
+
+
+def _product(one: _Matrix, two: _Matrix) -> _Matrix:
+    a, b, c, d, e, f = one
+    p, q, r, s, t, u = two
+    return a * p + b * r, a * q + b * s, c * p + d * r, c * q + d * s, e * p + f * r + t, e * q + f * s + u
+
+
+def _path(item: Any, outer: _Matrix) -> Iterator[Box]:
+    count = raw.FPDFPath_CountSegments(item)
+    if count <= 5 or count > _MAX_SEGMENTS:  # noqa: PLR2004 - a line or a rectangle
+        if count <= 5:  # noqa: PLR2004
+            yield _bounds(item, outer)
+        return
+    matrix = _product(_matrix(item), outer)
+    x, y = c_float(), c_float()
+    last: tuple[float, float] | None = None
+    for index in range(count):
+        part = raw.FPDFPath_GetPathSegment(item, index)
+        raw.FPDFPathSegment_GetPoint(part, byref(x), byref(y))
+        at = (
+            matrix[0] * x.value + matrix[2] * y.value + matrix[4],
+            matrix[1] * x.value + matrix[3] * y.value + matrix[5],
+        )
+        if last and raw.FPDFPathSegment_GetType(part) == raw.FPDF_SEGMENT_LINETO:
+            box = min(last[0], at[0]), min(last[1], at[1]), max(last[0], at[0]), max(last[1], at[1])
+            if min(box[2] - box[0], box[3] - box[1]) <= _THIN:
+                yield box
+        last = at
+
+
+def _bounds(item: Any, outer: _Matrix) -> Box:
+    values = [c_float() for _ in range(4)]
+    if not raw.FPDFPageObj_GetBounds(item, *map(byref, values)):
+        return 0.0, 0.0, 0.0, 0.0
+    left, bottom, right, top = (value.value for value in values)
+    if outer is _IDENTITY:
+        return left, bottom, right, top
+    xs = [outer[0] * x + outer[2] * y + outer[4] for x in (left, right) for y in (bottom, top)]
+    ys = [outer[1] * x + outer[3] * y + outer[5] for x in (left, right) for y in (bottom, top)]
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def _together(lines: list[Ruling]) -> list[Ruling]:
+    """Join lines that are at one place and touch, such as the borders of neighbouring cells."""
+    kept = list[Ruling]()
+    for line in sorted(lines, key=lambda line: (round(line.at), line.start)):
+        last = kept[-1] if kept else None
+        if last and abs(last.at - line.at) <= 1.5 and line.start <= last.end + _NEAR and line.start >= last.start:  # noqa: PLR2004
+            last.end = max(last.end, line.end)
+        else:
+            kept.append(Ruling(line.at, line.start, line.end))
+    return kept
+
+
+def ruled_tables(words: Sequence[Word], rulings: Rulings) -> tuple[list[tuple[Table, Box]], list[Word]]:
+    """Return the tables in ruling lines, each with its box, and the words outside of them."""
+    tables = list[tuple[Table, Box]]()
+    rest = list(words)
+    for across, down in _grids(rulings):
+        if table := _Grid(across, down).table(rest):
+            tables.append((table, _Grid(across, down).box))
+            taken = {id(word) for line in table.lines for word in line.words}
+            rest = [word for word in rest if id(word) not in taken]
+    return tables, rest
+
+
+def _grids(rulings: Rulings) -> Iterator[tuple[list[Ruling], list[Ruling]]]:
+    """Yield the groups of lines that cross each other, the largest first."""
+    lines = [*rulings.across, *rulings.down]
+    first_down = len(rulings.across)
+    parent = list(range(len(lines)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    order = sorted(range(first_down), key=lambda index: lines[index].at)
+    heights = [lines[index].at for index in order]
+    for index in range(first_down, len(lines)):
+        down = lines[index]
+        at = bisect_right(heights, down.start - _NEAR)
+        while at < len(order) and heights[at] <= down.end + _NEAR:
+            across = lines[order[at]]
+            if across.start - _NEAR <= down.at <= across.end + _NEAR:
+                parent[root(order[at])] = root(index)
+            at += 1
+    groups: dict[int, tuple[list[Ruling], list[Ruling]]] = {}
+    for index, line in enumerate(lines):
+        groups.setdefault(root(index), ([], []))[index >= first_down].append(line)
+    found = [group for group in groups.values() if len(group[0]) > 1 and len(group[1]) > 1]
+    yield from sorted(found, key=lambda group: -len(group[0]) * len(group[1]))
+
+
+class _Grid:
+    def __init__(self, across: Sequence[Ruling], down: Sequence[Ruling]) -> None:
+        self._across, self._down = across, down
+        self._ys = _places(across)[::-1]
+        self._xs = _places(down)
+
+    @property
+    def box(self) -> Box:
+        return self._xs[0], self._ys[-1], self._xs[-1], self._ys[0]
+
+    def table(self, words: Sequence[Word]) -> Table | None:
+        """Return the table of the words inside; None if this is a frame or a drawing."""
+        if (len(self._xs) - 1) * (len(self._ys) - 1) < _LEAST_CELLS or len(self._xs) < 3 or len(self._ys) < 3:  # noqa: PLR2004
+            return None
+        cells = self._filled(words)
+        rows = [row for row in cells if any(row)]
+        columns = [index for index in range(len(self._xs) - 1) if any(row[index] for row in rows)]
+        if len(rows) < 2 or len(columns) < 2 or len(rows) * 3 < len(cells):  # noqa: PLR2004 - a table has two of both
+            return None
+        if sum(sum(bool(cell) for cell in row) > 1 for row in rows) * 2 < len(rows):
+            return None
+        edges = tuple(self._xs[index] for index in columns)
+        return Table([[lines_of(row[index]) for index in columns] for row in rows], edges, ruled=True)
+
+    def _filled(self, words: Sequence[Word]) -> list[list[list[Word]]]:
+        columns, rows = len(self._xs) - 1, len(self._ys) - 1
+        cells: list[list[list[Word]]] = [[[] for _ in range(columns)] for _ in range(rows)]
+        heights = [-y for y in self._ys]
+        first: dict[tuple[int, int], tuple[int, int]] = {}
+        for word in words:
+            x, y = (word.x0 + word.x1) / 2, word.y + word.style.size / 4
+            column, row = bisect_right(self._xs, x) - 1, bisect_right(heights, -y) - 1
+            if 0 <= column < columns and 0 <= row < rows:
+                if (row, column) not in first:
+                    first[row, column] = self._first(row, column)
+                row, column = first[row, column]
+                cells[row][column].append(word)
+        return cells
+
+    def _first(self, row: int, column: int) -> tuple[int, int]:
+        """Return the first cell of those that are merged with a cell."""
+        y = (self._ys[row] + self._ys[row + 1]) / 2
+        while column and not _crosses(self._down, self._xs[column], y):
+            column -= 1
+        x = (self._xs[column] + self._xs[column + 1]) / 2
+        while row and not _crosses(self._across, self._ys[row], x):
+            row -= 1
+        return row, column
+
+
+def _crosses(lines: Sequence[Ruling], at: float, position: float) -> bool:
+    return any(abs(line.at - at) <= _NEAR and line.start - 1 <= position <= line.end + 1 for line in lines)
+
+
+def _places(lines: Sequence[Ruling]) -> list[float]:
+    places = list[float]()
+    for at in sorted(line.at for line in lines):
+        if not places or at - places[-1] > _NEAR:
+            places.append(at)
+    return places

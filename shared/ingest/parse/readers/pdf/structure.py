@@ -1,0 +1,189 @@
+"""Headings: from bookmarks, from the structure of the document, or from the size, weight and place of their letters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from ctypes import addressof, cast, create_string_buffer
+from typing import Any
+
+from pypdfium2 import raw
+
+from shared.ingest.parse.readers.pdf.blocks import Block
+from shared.ingest.parse.readers.pdf.layout import normal
+
+_MAX_BOOKMARKS = 20_000
+_MAX_ELEMENTS = 20_000  # of the structure of a page
+_MOST_LEVEL = 6
+_MOST_CHARS = 160
+_MOST_LINES = 3
+_LARGER = 1.12  # than the letters of the body
+_AS_LARGE = 0.97
+_MOST_BOLD = 0.2  # share of the letters of a document that are bold, above which bold lines are no headings
+_TAG = re.compile(r"H([1-6])?$")
+_NUMBERED = re.compile(r"(\d{1,3}(?:\.\d{1,3}){0,5})[.)]?\s+\S")
+_ENDS = (".", ",", ";", "-", "\u2010", "?", "!", "=", "。", "、")
+
+Bookmarks = dict[int, dict[str, int]]
+"""For each page, from 1: the level of each title, whose letters and digits are compared."""
+
+
+def bookmarks_of(document: Any) -> Bookmarks:
+    """Return the bookmarks of a document. Those that form a circle are read once."""
+    found: Bookmarks = {}
+    seen = set[int]()
+    todo = [(raw.FPDFBookmark_GetFirstChild(document, None), 1)]
+    while todo and len(seen) < _MAX_BOOKMARKS:
+        mark, level = todo.pop()
+        if not mark or (key := _address(mark)) in seen:
+            continue
+        seen.add(key)
+        todo.append((raw.FPDFBookmark_GetNextSibling(document, mark), level))
+        todo.append((raw.FPDFBookmark_GetFirstChild(document, mark), level + 1))
+        target = raw.FPDFBookmark_GetDest(document, mark)
+        if not target:
+            action = raw.FPDFBookmark_GetAction(mark)
+            target = raw.FPDFAction_GetDest(document, action) if action else None
+        title = normal(wide_text(raw.FPDFBookmark_GetTitle, mark))
+        if target and title:
+            page = raw.FPDFDest_GetDestPageIndex(document, target) + 1
+            found.setdefault(page, {}).setdefault(title, min(level, _MOST_LEVEL))
+    return found
+
+
+def _address(handle: Any) -> int:
+    return addressof(handle.contents)
+
+
+def wide_text(function: Any, *arguments: Any) -> str:
+    """Return a text that pdfium writes as UTF-16 into a buffer."""
+    length = min(function(*arguments, None, 0), 1 << 20)
+    if length <= 2:  # noqa: PLR2004 - the final NUL
+        return ""
+    buffer = create_string_buffer(length + 2)
+    function(*arguments, cast(buffer, function.argtypes[-2]), length)
+    return buffer.raw[: length - 2].decode("utf-16-le", "replace").rstrip("\0")
+
+
+def tagged_headings(page: Any) -> dict[int, int]:
+    """Return the level of the heading of each marked content, by its number."""
+    tree = raw.FPDF_StructTree_GetForPage(page)
+    if not tree:
+        return {}
+    try:
+        return dict(_tagged(tree))
+    finally:
+        raw.FPDF_StructTree_Close(tree)
+
+
+def _tagged(tree: Any) -> Iterator[tuple[int, int]]:
+    count = min(raw.FPDF_StructTree_CountChildren(tree), _MAX_ELEMENTS)
+    todo = [(raw.FPDF_StructTree_GetChildAtIndex(tree, index), 0) for index in range(count)]
+    seen = 0
+    while todo and seen < _MAX_ELEMENTS:
+        element, level = todo.pop()
+        seen += 1
+        if not element:
+            continue
+        kind = wide_text(raw.FPDF_StructElement_GetType, element)
+        if kind == "Title":
+            level = 1
+        elif found := _TAG.match(kind):
+            level = int(found[1] or 2)
+        if level:
+            marks = raw.FPDF_StructElement_GetMarkedContentIdCount(element)
+            for index in range(min(max(marks, 0), _MAX_ELEMENTS)):
+                yield raw.FPDF_StructElement_GetMarkedContentIdAtIndex(element, index), level
+        children = min(raw.FPDF_StructElement_CountChildren(element), _MAX_ELEMENTS - len(todo))
+        for index in range(max(children, 0)):
+            if level and (mark := raw.FPDF_StructElement_GetChildMarkedContentID(element, index)) >= 0:
+                yield mark, level
+            todo.append((raw.FPDF_StructElement_GetChildAtIndex(element, index), level))
+
+
+def state_levels(blocks: Iterable[Block], titles: dict[str, int], tags: dict[int, int]) -> None:
+    """Set the levels of headings that the bookmarks or the structure of the document name."""
+    for block in blocks:
+        if block.kind == "table" or block.lines > _MOST_LINES or block.chars > _MOST_CHARS * 2:
+            continue
+        levels = {tags.get(mark, 0) for mark in block.marks}
+        if len(levels) == 1 and 0 not in levels:
+            block.level = levels.pop()
+        elif titles:
+            block.level = _bookmarked(normal(block.text), titles)
+
+
+def _bookmarked(text: str, titles: dict[str, int]) -> int:
+    if text in titles:
+        return titles[text]
+    bare = text.lstrip("0123456789")
+    return next((level for title, level in titles.items() if bare and title.lstrip("0123456789") == bare), 0)
+
+
+def set_levels(pages: Sequence[Sequence[Block]]) -> None:
+    """Set the levels of headings that are larger or bolder than the body, by their fonts over the whole document."""
+    blocks = [block for page in pages for block in page]
+    body = body_size(blocks)
+    letters = sum(block.chars for block in blocks) or 1
+    bold_is_rare = sum(block.chars for block in blocks if block.bold) <= letters * _MOST_BOLD
+    found = [block for page in pages for block in _candidates(page, body, bold_is_rare=bold_is_rare)]
+    levels = _levels([block for block in found if not block.level], [block for block in blocks if block.level])
+    for block in found:
+        block.level = block.level or levels[_font(block)]
+
+
+def body_size(blocks: Iterable[Block]) -> float:
+    """Return the size of most letters."""
+    sizes = Counter[float]()
+    for block in blocks:
+        sizes[round(block.size * 2) / 2] += block.chars
+    return sizes.most_common(1)[0][0] if sizes else 0.0
+
+
+def _font(block: Block) -> tuple[float, bool]:
+    return round(block.size * 2) / 2, block.bold
+
+
+def _levels(found: Sequence[Block], stated: Sequence[Block]) -> dict[tuple[float, bool], int]:
+    """Return the level of each font: a larger one is higher, and a font of stated headings has their level."""
+    known: dict[tuple[float, bool], int] = {}
+    for block in stated:
+        known.setdefault(_font(block), block.level)
+    levels: dict[tuple[float, bool], int] = {}
+    level = 0
+    for font in sorted({_font(block) for block in found} | set(known), reverse=True):
+        level = known.get(font, min(level + 1, _MOST_LEVEL))
+        levels[font] = level
+    return levels
+
+
+def _candidates(page: Sequence[Block], body: float, *, bold_is_rare: bool) -> Iterator[Block]:
+    for index, block in enumerate(page):
+        following = page[index + 1] if index + 1 < len(page) else None
+        if not block.level and _may_be_heading(block, body) and _stands_out(block, body, bold_is_rare=bold_is_rare):
+            if following is not None and _goes_on(block, following):
+                continue
+            yield block
+
+
+def _goes_on(block: Block, following: Block) -> bool:
+    """Return whether the next block continues a sentence."""
+    return following.kind == "text" and following.text[:1].islower()
+
+
+def _may_be_heading(block: Block, body: float) -> bool:
+    text = block.text
+    if block.kind == "table" or not block.alone or block.lines > _MOST_LINES or block.chars > _MOST_CHARS:
+        return False
+    if sum(map(str.isalpha, text)) < max(3, block.chars // 3) or text[:1].islower() or text.startswith("- "):  # noqa: PLR2004
+        return False
+    if text.endswith(_ENDS) and not (text.endswith(("?", "!")) or _NUMBERED.match(text)):
+        return False
+    return "\n" not in text or block.size > body * _LARGER
+
+
+def _stands_out(block: Block, body: float, *, bold_is_rare: bool) -> bool:
+    if block.size >= body * _LARGER:
+        return True
+    return bold_is_rare and block.bold and block.size >= body * _AS_LARGE and block.lines < _MOST_LINES

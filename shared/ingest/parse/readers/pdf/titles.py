@@ -1,0 +1,45 @@
+"""The title of a PDF file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from shared.ingest.parse.readers.pdf.blocks import Block
+
+_NO_TITLE = re.compile(
+    r"[\W_]*(?:untitled.*|anonymous|unspecified|unknown|none|null|title|document\d*|\d+|slide \d+|powerpoint[- ]pr.*|"
+    r"microsoft (?:word|powerpoint|excel|office|publisher|visio)\b.*|print\w*|layout \d+|no title|"
+    r"(?:page|sheet|scan|img|image|doc|presentation)[\s_-]*\d*)[\W_]*",
+    re.IGNORECASE,
+)
+_FILE = re.compile(
+    r"\S*[\w)]\.(?:docx?|pdf|xlsx?|pptx?|od[tsp]|rtf|txt|html?|tex|dvi|ps|eps|indd|qx[dp]|p65|fm|wpd|pub|cdr|ai|svg|"
+    r"jpe?g|png|tiff?|cwk|pages)",
+    re.IGNORECASE,
+)
+_MOST_CHARS = 200
+_LARGER = 1.15  # than most letters of the page
+
+
+def real_title(stated: str) -> str | None:
+    """Return the title in the metadata; None if it is a program's default or the name of a file."""
+    title = " ".join(stated.split())
+    if not title or not any(map(str.isalpha, title)) or _NO_TITLE.fullmatch(title[:300]):
+        return None
+    if _FILE.fullmatch(title.rsplit(maxsplit=1)[-1][-100:]):
+        return None
+    return title[:_MOST_CHARS]
+
+
+def largest(blocks: Sequence[Block]) -> str | None:
+    """Return the largest text of the first page; None if no text is larger than the others."""
+    texts = [block for block in blocks if block.kind != "table" and 2 < block.chars <= _MOST_CHARS]  # noqa: PLR2004
+    texts = [block for block in texts if any(map(str.isalpha, block.text)) and block.kind != "running"]
+    if not texts:
+        return None
+    size = max(block.size for block in texts)
+    others = sorted(block.size for block in blocks if block.chars)
+    if size < others[len(others) // 2] * _LARGER:
+        return None
+    return " ".join(next(block.text for block in texts if block.size == size).split()).removeprefix("- ") or None
