@@ -10,7 +10,7 @@ from pypdfium2 import raw
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.pdf.blocks import Block, blocks_of, escaped, table_markdown
-from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of
+from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of, form_of
 from shared.ingest.parse.readers.pdf.layout import Item, arranged, in_place_of, lines_of, normal
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without_running
 from shared.ingest.parse.readers.pdf.opening import opened
@@ -51,10 +51,9 @@ def read(content: bytes) -> FileReading:
         count = len(document)
         if count > MAX_PAGES:
             raise Unreadable(f"the PDF file has {count:,} pages, more than the {MAX_PAGES:,} allowed; divide it")
-        if document.get_formtype() != raw.FORMTYPE_NONE:
-            document.init_forms()
-        reader = _Reader(document)
-        pages = [reader.page(number) for number in range(1, count + 1)]
+        with form_of(document) as form:
+            reader = _Reader(document, form)
+            pages = [reader.page(number) for number in range(1, count + 1)]
         title = real_title(wide_text(raw.FPDF_GetMetaText, document, b"Title"))
         unread = (*reader.unread, *attachments_of(document))
     without_running(pages)
@@ -67,7 +66,8 @@ def read(content: bytes) -> FileReading:
 class _Reader:
     """Reads the pages of a document."""
 
-    def __init__(self, document: pypdfium2.PdfDocument) -> None:
+    def __init__(self, document: pypdfium2.PdfDocument, form: Any) -> None:
+        self._form = form
         self.unread = list[str]()
         self._document = document
         self._fonts = Fonts()
@@ -96,8 +96,7 @@ class _Reader:
             layer = text_layer(text_page, max(count, 0), self._fonts)
         finally:
             text_page.close()
-        form = self._document.formenv
-        notes = annotations_of(page, form, layer.plain)
+        notes = annotations_of(page, self._form, layer.plain)
         layer = _with_values(layer, notes.values)
         items = _items(page, layer)
         blocks = blocks_of(items)

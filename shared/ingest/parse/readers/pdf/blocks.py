@@ -16,7 +16,7 @@ _INDENT = 0.8  # of the font size
 _SHORT = 0.2  # share of the width that a last line leaves empty
 _BULLETS = frozenset("•▪➢✓□■●○◦‣⁃·∙*–—-")
 _ENDS = (".", ":", ";", "!", "?", ")", "。", "”", '"')
-_MARKUP = re.compile(r"^(\s*)([#>|+*=-]|```|~~~)", re.MULTILINE)
+_MARKUP = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|>|\||[+*-](?=\s|$)|=+\s*$|-{2,}\s*$|```|~~~)", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -157,7 +157,8 @@ def _paragraph(lines: Sequence[Line]) -> Block:
     if label := _label(lines[0]):
         kind = "item"
         if label[0] in _BULLETS:
-            text = f"- {escaped(text[len(label) :].strip())}" if text[len(label) :].strip() else escaped(text)
+            mark = "*" if label == "*" else "-"
+            text = f"{mark} {escaped(text[len(label) :].strip())}" if text[len(label) :].strip() else escaped(text)
         else:
             text = escaped(text)
     else:

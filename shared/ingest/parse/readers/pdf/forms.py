@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import byref
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,10 @@ from shared.ingest.parse.readers.pdf.words import Style, Word
 
 _MAX_ANNOTATIONS = 10_000  # of a page
 _MAX_OPTIONS = 2_000
-_LARGEST = 12.0  # points
+_SMALLEST, _LARGEST = 6.0, 12.0  # points
+_AUTOMATIC = re.compile(r"\S*\d\S*|(?:text|field|combo|list|drop)\w*", re.IGNORECASE)
+"""The names that programs give to fields."""
+
 _HIDDEN = 1 << 1
 _PASSWORD = 1 << 13
 _SILENT = frozenset((raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_WIDGET))
@@ -37,6 +42,21 @@ class Annotations:
 
     values: tuple[Word, ...] = ()
     comments: tuple[str, ...] = ()
+
+
+@contextmanager
+def form_of(document: Any) -> Iterator[Any]:
+    """Open the form of a document; None if it has none."""
+    if document.get_formtype() == raw.FORMTYPE_NONE:
+        yield None
+        return
+    options = raw.FPDF_FORMFILLINFO(version=2)
+    form = raw.FPDFDOC_InitFormFillEnvironment(document, byref(options))
+    try:
+        yield form or None
+    finally:
+        if form:
+            raw.FPDFDOC_ExitFormFillEnvironment(form)
 
 
 def annotations_of(page: Any, form: Any, text: str) -> Annotations:
@@ -71,22 +91,18 @@ def _field(annotation: Any, form: Any, known: str) -> Iterator[Word]:
     if not value:
         return
     label = " ".join(wide_text(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation).split())
-    if label and kind not in _TICKED and normal(label) not in known:
+    if label and kind not in _TICKED and not _AUTOMATIC.fullmatch(label) and normal(label) not in known:
         value = f"{label.removesuffix(':')}: {value}"
     box = raw.FS_RECTF()
     raw.FPDFAnnot_GetRect(annotation, byref(box))
     bottom, top = sorted((box.bottom, box.top))
-    size = max(min((top - bottom) * 0.7, _LARGEST), 1.0)
+    size = max(min((top - bottom) * (1 if kind in _TICKED else 0.7), _LARGEST), _SMALLEST)
     rows = value.split("\n")
-    if len(rows) > 1:
-        y = top - size
-    else:
-        y = (top + bottom) / 2 - size / 4
+    y = top - size if len(rows) > 1 else (top + bottom) / 2 - size / 3
     for row in rows:
         if text := " ".join(row.split()):
-            yield Word(
-                text, box.left, max(box.left + size * len(text) / 2, box.right - 2), y, Style(size, False, 0), -1
-            )  # noqa: FBT003
+            end = max(box.left + size * len(text) / 2, box.right - 2)
+            yield Word(text, box.left, end, y, Style(size, bold=False, angle=0), -1)
         y -= size * 1.2
 
 

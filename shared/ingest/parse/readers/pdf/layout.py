@@ -23,9 +23,10 @@ _TEXT_LINES = 4
 _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
 _OFTEN = 0.3
 _MOSTLY = 0.6
+_FULL = 0.4
 _FILLED = 0.55  # share of its width that the median line of a text column fills
 
-LABEL = re.compile(r"(?:[•▪➢✓□■●○◦‣⁃·∙*–—-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]|\d{1,2}(?:\.\d{1,2}){1,3}\.?)$")
+LABEL = re.compile(r"(?:[•▪➢✓□■●○◦‣⁃·∙*–—-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]|\d{0,2}(?:\.\d{1,2}){1,3}\.?)$")
 """The number, letter or bullet of an item of a list."""
 
 _RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -324,10 +325,17 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
             part = part[lead:]  # noqa: PLW2901
         columns = _columns(line for row in part for line in row)
         several = sum(len(row) > 1 for row in part)
-        if len(columns) > 1 and several >= _LEAST_ROWS and not _are_labels(part, len(columns)):
-            items.append(_table(part, columns))
+        table = _table(part, columns) if len(columns) > 1 and several >= _LEAST_ROWS else None
+        if table and not _are_labels(part, len(columns)) and _is_filled(table):
+            items.append(table)
         else:
             _flow(items, part)
+
+
+def _is_filled(table: Table) -> bool:
+    """Return whether most cells have text, which those of scattered words have not."""
+    cells = [bool(cell) for row in table.rows for cell in row]
+    return len(table.rows) > 1 and sum(cells) >= len(cells) * _FULL
 
 
 def _are_labels(rows: Sequence[Sequence[Line]], columns: int) -> bool:

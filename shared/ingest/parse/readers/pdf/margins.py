@@ -55,6 +55,8 @@ def without_running(pages: Sequence[PageBlocks]) -> None:
     for page, found in zip(pages, keys, strict=True):
         if texts[page.plain] > 1:
             continue
+        if len(found) == len(page.blocks):
+            continue
         for block, candidates in found:
             best = max(candidates, key=lambda key: counts[key], default=None)
             if best and counts[best] >= (_LEAST_PAGES if best[2] is None else _LEAST_NUMBERED):

@@ -25,7 +25,8 @@ _NEAR = 3.0  # points between lines that meet
 _SHORTEST = 6.0  # points
 _WHOLE_PAGE = 0.9
 _LEAST_CELLS = 4
-_TRIM = 2.0
+_LEAST_DRAWN = 0.5
+_LEAST_FULL = 0.25
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right and top."""
@@ -226,6 +227,8 @@ class _Grid:
         """Return the table of the words inside; None if this is a frame or a drawing."""
         if (len(self._xs) - 1) * (len(self._ys) - 1) < _LEAST_CELLS or len(self._xs) < 3 or len(self._ys) < 3:  # noqa: PLR2004
             return None
+        if self._drawn() < _LEAST_DRAWN:
+            return None
         cells = self._filled(words)
         rows = [row for row in cells if any(row)]
         columns = [index for index in range(len(self._xs) - 1) if any(row[index] for row in rows)]
@@ -233,8 +236,18 @@ class _Grid:
             return None
         if sum(sum(bool(cell) for cell in row) > 1 for row in rows) * 2 < len(rows):
             return None
+        if sum(bool(row[index]) for row in rows for index in columns) < len(rows) * len(columns) * _LEAST_FULL:
+            return None
         edges = tuple(self._xs[index] for index in columns)
         return Table([[lines_of(row[index]) for index in columns] for row in rows], edges, ruled=True)
+
+    def _drawn(self) -> float:
+        """Return the share of the borders between all cells that are drawn; merged cells lack some, drawings most."""
+        xs, ys = self._xs, self._ys
+        whole = (len(xs) - 2) * (ys[0] - ys[-1]) / (len(ys) - 1) + (len(ys) - 2) * (xs[-1] - xs[0]) / (len(xs) - 1)
+        down = sum(line.end - line.start for line in self._down if xs[0] + _NEAR < line.at < xs[-1] - _NEAR)
+        across = sum(line.end - line.start for line in self._across if ys[-1] + _NEAR < line.at < ys[0] - _NEAR)
+        return (down / (len(ys) - 1) + across / (len(xs) - 1)) / whole if whole else 0.0
 
     def _filled(self, words: Sequence[Word]) -> list[list[list[Word]]]:
         columns, rows = len(self._xs) - 1, len(self._ys) - 1

@@ -18,6 +18,7 @@ _MAX_ELEMENTS = 20_000  # of the structure of a page
 _MOST_LEVEL = 6
 _MOST_CHARS = 160
 _MOST_LINES = 3
+_MOST_COMMAS = 2  # names and addresses have more
 _LARGER = 1.12  # than the letters of the body
 _AS_LARGE = 0.97
 _MOST_BOLD = 0.2  # share of the letters of a document that are bold, above which bold lines are no headings
@@ -177,6 +178,8 @@ def _may_be_heading(block: Block, body: float) -> bool:
     if block.kind == "table" or not block.alone or block.lines > _MOST_LINES or block.chars > _MOST_CHARS:
         return False
     if sum(map(str.isalpha, text)) < max(3, block.chars // 3) or text[:1].islower() or text.startswith("- "):  # noqa: PLR2004
+        return False
+    if text.count(",") > _MOST_COMMAS or text.count(";") > 1:
         return False
     if text.endswith(_ENDS) and not (text.endswith(("?", "!")) or _NUMBERED.match(text)):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from ctypes import byref, cast, create_string_buffer
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from pypdfium2 import raw
 from shared.ingest.parse.readers.pdf import library
 
 _GLUED = 0.13  # of the font size: a smaller gap between two objects is no space
+_TRACKED = 0.4  # of the font size: letters that are spaced are not farther apart
 _RAISED = 0.65  # of the font size: the baseline of a raised or lowered number is not farther
 _RAISED_GAP = 0.3  # of the font size
 _LEVEL = 0.12  # of the font size: baselines that are not farther are one
@@ -25,6 +27,30 @@ _COLUMN_PAIRS = 4  # so many characters, each below the one before it, are verti
 
 _TOKEN = re.compile(r"[^\s\x02]+\x02?|\x02")
 _BOLD = re.compile(r"bold|black|heavy|demi|cmbx|cmssbx|(?:^|[-,_])(?:bd|b|bx)(?:$|[-,_])", re.IGNORECASE)
+_NOTHING = "\x7f"
+"""The place of an accent that was joined with its letter."""
+
+_ACCENTS = {
+    "`": "\u0300",
+    "\xb4": "\u0301",
+    "\u02c6": "\u0302",
+    "^": "\u0302",
+    "\u02dc": "\u0303",
+    "~": "\u0303",
+    "\xaf": "\u0304",
+    "\u02d8": "\u0306",
+    "\u02d9": "\u0307",
+    "\xa8": "\u0308",
+    "\u02da": "\u030a",
+    "\u02dd": "\u030b",
+    "\u02c7": "\u030c",
+    "\xb8": "\u0327",
+    "\u02db": "\u0328",
+}
+_ACCENT = re.compile(f"[{re.escape(''.join(_ACCENTS))}]")
+_DOTTED = str.maketrans("ıȷ", "ij")
+_ALEF_LAM = re.compile(r"[\u0622\u0623\u0625\u0627]\u0644")
+_RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _HALF = re.compile(r"[\ud800-\udfff]")
 _KEPT = re.compile(r"(\w-\w+|\w)[-\u2010]\n(?=(\S))")
 UNSPACED = re.compile(r"[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65]")
@@ -32,7 +58,7 @@ UNSPACED = re.compile(r"[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65]")
 
 _SYMBOLS = str.maketrans(
     {"\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0a8": "□", "\uf06f": "□", "\ufffe": "\x02"}
-    | dict.fromkeys(map(chr, (*range(1, 2), *range(3, 9), *range(14, 32), 0x7F, 0xFEFF)), "\ufffd")
+    | dict.fromkeys(map(chr, (*range(1, 2), *range(3, 9), *range(14, 32), 0x7F)), "\ufffd")
     | {"\0": "\ufffd"}
 )
 
@@ -150,13 +176,45 @@ class _Finder:
     def __init__(self, text_page: Any, count: int, fonts: Fonts) -> None:
         handle = library.address(text_page)
         codes = library.unicodes(handle, count)
-        self._text = "".join(map(chr, codes)).translate(_SYMBOLS)
-        self._halves = bool(_HALF.search(self._text))
         self._boxes = library.boxes(handle, count)
         self._origins = library.origins(handle, count)
+        self._text = "".join(map(chr, codes)).translate(_SYMBOLS)
+        self._compose()
+        self._order_ligatures()
+        self._halves = bool(_HALF.search(self._text))
         self._objects = library.objects(handle, count)
         self._page, self._fonts = text_page, fonts
         self._styles: dict[int | None, Style] = {None: Style(1.0, bold=False, angle=0)}
+
+    def _compose(self) -> None:
+        """Join an accent that is drawn over a letter with the letter, as TeX and old programs write it."""
+        if not _ACCENT.search(self._text):
+            return
+        chars = list(self._text)
+        for found in _ACCENT.finditer(self._text):
+            at = found.start()
+            middle = (self._boxes[4 * at] + self._boxes[4 * at + 2]) / 2
+            for near in (at + 1, at - 1, at + 2, at - 2, *range(at - 3, at - 9, -1)):
+                if not 0 <= near < len(chars) or not chars[near].isalpha():
+                    continue
+                if self._boxes[4 * near] <= middle <= self._boxes[4 * near + 2] and self._level(at, near):
+                    whole = unicodedata.normalize("NFC", chars[near].translate(_DOTTED) + _ACCENTS[found[0]])
+                    if len(whole) == 1:
+                        chars[near], chars[at] = whole, _NOTHING
+                    break
+        self._text = "".join(chars)
+
+    def _level(self, one: int, two: int) -> bool:
+        height = self._boxes[4 * two + 1] - self._boxes[4 * two + 3]
+        return abs(self._origins[2 * one + 1] - self._origins[2 * two + 1]) < abs(height) / 2
+
+    def _order_ligatures(self) -> None:
+        """Put lam in front of alef where one glyph is both: pdfium reverses the characters of Arabic lines."""
+        for found in _ALEF_LAM.finditer(self._text):
+            one, two = 4 * found.start(), 4 * found.start() + 4
+            if self._boxes[one : one + 4] == self._boxes[two : two + 4]:
+                first = found.start()
+                self._text = f"{self._text[:first]}{found[0][::-1]}{self._text[first + 2 :]}"
 
     def words(self) -> tuple[list[Word], str]:
         """Return the words, and the text with a space or a line end between them."""
@@ -166,12 +224,20 @@ class _Finder:
             gap = self._text[end:start]
             plain.append(gap)
             end = token.end()
-            pieces = self._pieces(start, end)
+            pieces = [piece for piece in self._pieces(start, end) if piece.text]
+            if not pieces:
+                continue
             if gap == "\r\n" and words and words[-1].glued and self._continues(words, pieces[0]):
                 pieces[0].glued = True
                 plain.pop()
+            elif gap == " " and words and self._is_tracked(words[-1], pieces[0], start - 1):
+                plain.pop()
+                first = pieces.pop(0)
+                words[-1].text += first.text
+                words[-1].x0, words[-1].x1 = _hull(words[-1], first)
+                plain.append(first.text)
             for piece in pieces:
-                if piece is not pieces[0] and not piece.glued:
+                if piece.index != start and not piece.glued:
                     plain.append(" ")
                 plain.append(piece.text)
                 words.append(piece)
@@ -179,6 +245,17 @@ class _Finder:
                 plain.append("\n")
         text = "".join(plain).replace("\r\n", "\n").replace("\x02", "-").replace("\xad\n", "-\n")
         return words, _KEPT.sub(_kept_hyphen, text)
+
+    def _is_tracked(self, last: Word, piece: Word, space: int) -> bool:
+        """Return whether a space that pdfium inserted between two objects is as narrow as those between letters."""
+        if self._objects[space] is not None or last.style.angle or piece.style.angle:
+            return False
+        size, gap = max(last.style.size, piece.style.size), piece.x0 - last.x1
+        at = space - 1 if len(last.text) > 1 else space + 2
+        if not 0 < at < len(self._objects) or self._objects[at] != self._objects[at - 1] or gap > _TRACKED * size:
+            return False
+        letters = self._boxes[4 * at] - self._boxes[4 * at - 2]
+        return letters > _TRACKED / 8 * size and _BACK * size < gap <= letters * 1.2 and last.y == piece.y
 
     def _continues(self, words: Sequence[Word], piece: Word) -> bool:
         """Return whether a piece follows a raised number on the line of the word in front of the number."""
@@ -201,7 +278,7 @@ class _Finder:
 
     def _add(self, pieces: list[Word], piece: Word) -> None:
         last = pieces[-1] if pieces else None
-        if last is None or last.style.angle != piece.style.angle:
+        if last is None or last.style.angle != piece.style.angle or _is_mixed(last.text[-1:], piece.text[:1]):
             pieces.append(piece)
             return
         size = max(last.style.size, piece.style.size)
@@ -229,7 +306,7 @@ class _Finder:
 
     def _part(self, start: int, end: int) -> str:
         """Return characters, of which pdfium counts those beyond U+FFFF twice, as the halves of UTF-16."""
-        text = self._text[start:end].replace("\x02", "-")
+        text = self._text[start:end].replace("\x02", "-").replace(_NOTHING, "")
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if self._halves else text
 
     def _runs_down(self, start: int, end: int, size: float) -> bool:
@@ -256,6 +333,11 @@ class _Finder:
         if item not in self._styles:
             self._styles[item] = self._fonts.style(self._page, at, item or 0)
         return self._styles[item]
+
+
+def _is_mixed(one: str, two: str) -> bool:
+    """Return whether two letters are written in different directions."""
+    return one.isalpha() and two.isalpha() and bool(_RTL.match(one)) != bool(_RTL.match(two))
 
 
 def _hull(one: Word, two: Word) -> tuple[float, float]:
