@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from shared.ingest.parse.readers.pdf.layout import LABEL, Flow, Item, Line, Table, is_right_to_left
@@ -14,7 +15,7 @@ _SPACED = 0.25  # of the font size: more space than between the lines of a parag
 _OTHER_SIZE = 0.08
 _INDENT = 0.8  # of the font size
 _SHORT = 0.2  # share of the width that a last line leaves empty
-_BULLETS = frozenset("•▪➢✓□■●○◦‣⁃·∙*–—-")
+_BULLETS = frozenset("•▪➢✓□■●○◦‣\u2043·∙*\u2013—-")
 _ENDS = (".", ":", ";", "!", "?", ")", "。", "”", '"')
 _MARKUP = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|>|\||[+*-](?=\s|$)|=+\s*$|-{2,}\s*$|```|~~~)", re.MULTILINE)
 
@@ -100,8 +101,8 @@ def _pitch(lines: Sequence[Line]) -> float:
     """Return the usual distance of lines in font sizes."""
     distances = [
         (above.y - below.y) / below.size
-        for above, below in zip(lines, lines[1:], strict=False)
-        if abs(above.size - below.size) <= _OTHER_SIZE * below.size and 0 < above.y - below.y < 2.2 * below.size  # noqa: PLR2004
+        for above, below in pairwise(lines)
+        if abs(above.size - below.size) <= _OTHER_SIZE * below.size and 0 < above.y - below.y < 2.2 * below.size
     ]
     return min(median(distances), 2.0) if distances else 1.2
 
@@ -112,7 +113,7 @@ def _starts(before: Sequence[Line], line: Line, pitch: float, sides: tuple[float
     size = max(last.size, line.size)
     if last.y - line.y > (pitch + _SPACED) * size or abs(last.size - line.size) > _OTHER_SIZE * size:
         return True
-    if _is_bold(before) != _is_bold([line]):
+    if _weights(before).isdisjoint(_weights([line])):
         return True
     if (label := _label(line)) and (label in _BULLETS or _is_over(last, line, sides)):
         return True
@@ -143,7 +144,11 @@ def _label(line: Line) -> str:
     first = line.words[0].text
     if len(line.words) > 1 and LABEL.match(first):
         return first
-    return first[0] if first[0] in "•▪➢✓●○◦‣⁃" else ""
+    return first[0] if first[0] in "•▪➢✓●○◦‣\u2043" else ""
+
+
+def _weights(lines: Iterable[Line]) -> set[bool]:
+    return {word.style.bold for line in lines for word in line.words}
 
 
 def _is_bold(lines: Iterable[Line]) -> bool:
@@ -180,7 +185,7 @@ def _paragraph(lines: Sequence[Line]) -> Block:
 def _text(lines: Sequence[Line], *, flat: bool = False) -> str:
     right = max(line.x1 for line in lines)
     text = lines[0].text
-    for last, line in zip(lines, lines[1:], strict=False):
+    for last, line in pairwise(lines):
         gap = "\n" if not flat and _is_forced(last, line, right) else " "
         text = _together(text, line.text, gap)
     return text.replace("\xad", "")

@@ -7,6 +7,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from shared.ingest.parse.readers.pdf.words import UNSPACED, Word
@@ -26,7 +27,9 @@ _MOSTLY = 0.6
 _FULL = 0.4
 _FILLED = 0.55  # share of its width that the median line of a text column fills
 
-LABEL = re.compile(r"(?:[•▪➢✓□■●○◦‣⁃·∙*–—-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]|\d{0,2}(?:\.\d{1,2}){1,3}\.?)$")
+LABEL = re.compile(
+    r"(?:[•▪➢✓□■●○◦‣\u2043·∙*\u2013—-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]|\d{0,2}(?:\.\d{1,2}){1,3}\.?)$"
+)
 """The number, letter or bullet of an item of a list."""
 
 _RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -328,6 +331,9 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
         table = _table(part, columns) if len(columns) > 1 and several >= _LEAST_ROWS else None
         if table and not _are_labels(part, len(columns)) and _is_filled(table):
             items.append(table)
+        elif several * 2 < len(part) and len(columns) > 1:
+            for column in _by_column(part, columns):
+                _flow(items, _rows(column))
         else:
             _flow(items, part)
 
@@ -340,7 +346,7 @@ def _is_filled(table: Table) -> bool:
 
 def _are_labels(rows: Sequence[Sequence[Line]], columns: int) -> bool:
     """Return whether rows are labels with a colon, each in front of its value, as in forms."""
-    ended = sum(row[0].words[-1].text.endswith((":", "：")) for row in rows)
+    ended = sum(row[0].words[-1].text.endswith((":", "\uff1a")) for row in rows)
     return columns == 2 and ended * 2 > len(rows)  # noqa: PLR2004
 
 
@@ -367,7 +373,7 @@ def _table(rows: Sequence[list[Line]], columns: Sequence[list[float]]) -> Table:
     for index, row in enumerate(cells):
         if table and _wraps(rows[index - 1], rows[index], row, limit):
             for cell, more in zip(table[-1], row, strict=True):
-                cell += more
+                cell.extend(more)
         else:
             table.append(row)
     return Table(table, tuple(start for start, _ in columns))
@@ -379,7 +385,7 @@ def _pitch_limit(rows: Sequence[list[Line]], cells: Sequence[Sequence[list[Line]
     The distances must be of two kinds, both frequent: one large gap is only the header's. Lines of a cell that wraps
     have neighbours without text.
     """
-    pitches = [above[0].y - below[0].y for above, below in zip(rows, rows[1:], strict=False)]
+    pitches = [above[0].y - below[0].y for above, below in pairwise(rows)]
     least, most = min(pitches), max(pitches)
     limit = (least + most) / 2
     large = sum(pitch > limit for pitch in pitches)

@@ -1,7 +1,8 @@
 """Running headers and footers.
 
-The first page that has one keeps it as a plain line. Later pages do not repeat it, because it would divide the sentences
-of the text and fill chunks with words that are in each of them. The number of a page is dropped everywhere.
+The first page that has one keeps it as a plain line. Later pages do not repeat it, because it would divide the
+sentences of the text and add the same words to many chunks. Page numbers are dropped everywhere. The text layer that
+the loss guard counts has lost the same words, and a page without other text keeps its own.
 """
 
 from __future__ import annotations
@@ -89,8 +90,10 @@ def _keys(block: Block, page: PageBlocks) -> list[_Key]:
     upper = block.bottom > (page.top + page.bottom) / 2
     text = " ".join(block.text.split())
     keys: list[_Key] = [(upper, text, None)]
-    for number in _NUMBER.finditer(text):
-        keys.append((upper, f"{text[: number.start()]}#{text[number.end() :]}", int(number[0]) - page.number))
+    keys += [
+        (upper, f"{text[: number.start()]}#{text[number.end() :]}", int(number[0]) - page.number)
+        for number in _NUMBER.finditer(text)
+    ]
     if _ROMAN.fullmatch(text):
         keys.append((upper, "#", _roman(text) - page.number))
     return keys

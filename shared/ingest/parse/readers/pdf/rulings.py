@@ -11,7 +11,7 @@ from typing import Any
 from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf import library
-from shared.ingest.parse.readers.pdf.layout import Line, Table, lines_of
+from shared.ingest.parse.readers.pdf.layout import Table, lines_of
 from shared.ingest.parse.readers.pdf.words import Word
 
 MAX_OBJECTS = 20_000

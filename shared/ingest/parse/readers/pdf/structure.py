@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import addressof, cast, create_string_buffer
+from itertools import zip_longest
 from typing import Any
 
 from pypdfium2 import raw
@@ -19,12 +20,17 @@ _MOST_LEVEL = 6
 _MOST_CHARS = 160
 _MOST_LINES = 3
 _MOST_COMMAS = 2  # names and addresses have more
+_FEW_CHARS = 100
+_SHORT_CHARS = 50
+_MUCH_LARGER = 1.3
 _LARGER = 1.12  # than the letters of the body
 _AS_LARGE = 0.97
 _MOST_BOLD = 0.2  # share of the letters of a document that are bold, above which bold lines are no headings
 _TAG = re.compile(r"H([1-6])?$")
 _NUMBERED = re.compile(r"(\d{1,3}(?:\.\d{1,3}){0,5})[.)]?\s+\S")
-_ENDS = (".", ",", ";", "-", "\u2010", "?", "!", "=", "。", "、")
+_ENDS = (".", ",", ";", "-", "\u2010", "=", "。", "、")
+_OFTEN_PAGES, _OFTEN_SHARE = 4, 0.25
+_DIGITS = str.maketrans("", "", "0123456789")
 
 Bookmarks = dict[int, dict[str, int]]
 """For each page, from 1: the level of each title, whose letters and digits are compared."""
@@ -132,6 +138,19 @@ def set_levels(pages: Sequence[Sequence[Block]]) -> None:
     levels = _levels([block for block in found if not block.level], [block for block in blocks if block.level])
     for block in found:
         block.level = block.level or levels[_font(block)]
+    often = _repeated(pages)
+    for block in blocks:
+        if block.level and normal(block.text).translate(_DIGITS) in often:
+            block.level = 0
+
+
+def _repeated(pages: Sequence[Sequence[Block]]) -> set[str]:
+    """Return the texts without digits of headings on so many pages that they are labels of these."""
+    counts = Counter[str]()
+    for page in pages:
+        counts.update({normal(block.text).translate(_DIGITS) for block in page if block.level})
+    least = max(_OFTEN_PAGES, len(pages) * _OFTEN_SHARE)
+    return {text for text, count in counts.items() if count >= least}
 
 
 def body_size(blocks: Iterable[Block]) -> float:
@@ -160,30 +179,38 @@ def _levels(found: Sequence[Block], stated: Sequence[Block]) -> dict[tuple[float
 
 
 def _candidates(page: Sequence[Block], body: float, *, bold_is_rare: bool) -> Iterator[Block]:
-    for index, block in enumerate(page):
-        following = page[index + 1] if index + 1 < len(page) else None
-        if not block.level and _may_be_heading(block, body) and _stands_out(block, body, bold_is_rare=bold_is_rare):
-            if following is not None and _goes_on(block, following):
-                continue
+    listed = False
+    for block, following in zip_longest(page, page[1:]):
+        if block.level or not _may_be_heading(block, body):
+            listed = False
+            continue
+        in_list = listed
+        listed = following is not None and block.kind == following.kind == "item" and _font(block) == _font(following)
+        if in_list or listed or not _stands_out(block, body, bold_is_rare=bold_is_rare):
+            continue
+        if following is None or block.size >= body * _MUCH_LARGER or not _goes_on(following):
             yield block
 
 
-def _goes_on(block: Block, following: Block) -> bool:
-    """Return whether the next block continues a sentence."""
+def _goes_on(following: Block) -> bool:
+    """Return whether a block continues the sentence of the block before it."""
     return following.kind == "text" and following.text[:1].islower()
 
 
 def _may_be_heading(block: Block, body: float) -> bool:
-    text = block.text
-    if block.kind == "table" or not block.alone or block.lines > _MOST_LINES or block.chars > _MOST_CHARS:
+    if block.kind not in ("text", "item") or not block.alone or block.lines > _MOST_LINES or block.chars > _MOST_CHARS:
         return False
-    if sum(map(str.isalpha, text)) < max(3, block.chars // 3) or text[:1].islower() or text.startswith("- "):  # noqa: PLR2004
+    large = block.size >= body * _MUCH_LARGER
+    return _reads_as_heading(block.text, block.chars) and (large or block.chars <= _FEW_CHARS or block.lines == 1)
+
+
+def _reads_as_heading(text: str, chars: int) -> bool:
+    letters, digits = sum(map(str.isalpha, text)), sum(map(str.isdigit, text))
+    if letters < max(3, chars // 3) or digits * 2 > letters + 2 or text[:1].islower() or text.startswith(("- ", "* ")):
         return False
-    if text.count(",") > _MOST_COMMAS or text.count(";") > 1:
+    if text.count(",") > _MOST_COMMAS or text.count(";") > 1 or "@" in text:
         return False
-    if text.endswith(_ENDS) and not (text.endswith(("?", "!")) or _NUMBERED.match(text)):
-        return False
-    return "\n" not in text or block.size > body * _LARGER
+    return not text.endswith(_ENDS) or (chars <= _SHORT_CHARS and bool(_NUMBERED.match(text)))
 
 
 def _stands_out(block: Block, body: float, *, bold_is_rare: bool) -> bool:

@@ -363,7 +363,7 @@ def _below(one: Word, two: Word) -> bool:
     size = one.style.size
     if one.style.angle or two.style.angle or len(one.text) > 1 or len(two.text) > 1:
         return False
-    fits = abs(one.x0 - two.x0) < size / 2 and size * 0.7 < one.y - two.y < size * 1.5  # noqa: PLR2004
+    fits = abs(one.x0 - two.x0) < size / 2 and size * 0.7 < one.y - two.y < size * 1.5
     return fits and bool(UNSPACED.match(one.text) and UNSPACED.match(two.text))
 
 
