@@ -98,7 +98,7 @@ class CompoundFile:
     def _mini_chain(self, number: int, length: int) -> bytes:
         return self._linked(self._mini_fat, number, self._mini, self._mini_sector, length)
 
-    def _linked(self, table: array[int], number: int, data: memoryview | bytes, size: int, length: int | None) -> bytes:  # noqa: PLR0917
+    def _linked(self, table: array[int], number: int, data: memoryview | bytes, size: int, length: int | None) -> bytes:
         pieces, left = list[bytes | memoryview](), len(table) if length is None else -(-length // size)
         while number < len(table) and left > 0:
             pieces.append(data[number * size : (number + 1) * size])
