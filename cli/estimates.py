@@ -12,6 +12,7 @@ from foreask_client.models import Json
 
 from cli import output
 from cli.client import CliClient
+from shared.domain.errors import Unreadable
 from shared.ingest.parse import kinds
 
 if TYPE_CHECKING:
@@ -47,12 +48,30 @@ def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
     sample: list[Json] = []
     room = _SAMPLE_BYTES
     for path in generator.sample(texts, min(_SAMPLE_FILES, len(texts))):
-        size = path.stat().st_size
-        if 0 < size <= room:
+        size = _size(path)
+        if 0 < size <= room and (text := _text(path)):
             room -= size
-            sample.append({"text": path.read_bytes().decode(errors="replace")})
-    size_bytes = sum(path.stat().st_size for path in texts)
+            sample.append({"text": text})
+    size_bytes = sum(map(_size, texts))
     return {"count": estimated, "bytes": size_bytes, "sample": sample, "pages": pages}, len(files) - estimated
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file; 0 if it is gone, which its upload will report."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _text(path: Path) -> str | None:
+    """Return the text of a file as the parser reads it; None if it cannot be read, which its upload will report."""
+    from shared.ingest.parse.text import decode
+
+    try:
+        return decode(path.read_bytes())
+    except (OSError, Unreadable):
+        return None
 
 
 def of_corpus(survey: CorpusSurvey) -> Json:

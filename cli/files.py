@@ -1,9 +1,10 @@
-"""Files selected by paths on the command line, with their external ids."""
+"""Files selected by paths on the command line, with their external ids, and odd entries with the reason."""
 
 from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -16,9 +17,14 @@ _GLOB = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The selected files by external id, and the numbers of files that were left out."""
+    """The selected files by external id, and the numbers of files that were left out.
+
+    Args:
+        unreadable: reasons why other selected entries cannot be read, by names for people.
+    """
 
     files: dict[str, Path]
+    unreadable: dict[str, str]
     hidden: int = 0
     excluded: int = 0
 
@@ -42,26 +48,29 @@ def select(
     """
     here = (here or Path.cwd()).resolve()
     files: dict[str, Path] = {}
+    unreadable: dict[str, str] = {}
     hidden = excluded = 0
     for root in _roots(paths):
-        for path in _walk(root):
+        for path, error in _walk(root):
             name = _external_id(path, root, here)
             if path != root and _is_hidden(path.relative_to(root)):
                 hidden += 1
             elif not _is_wanted(name, include, exclude):
                 excluded += 1
+            elif reason := _reason(path, name, error):
+                unreadable[os.fsencode(name).decode("utf-8", "backslashreplace")] = reason
             elif files.setdefault(name, path).resolve() != path.resolve():
                 message = (
                     f"{path} and {files[name]} would both be {name}: upload them from a folder that contains both."
                 )
                 raise InvalidInput(message, field="paths")
-    return Selection(files, hidden, excluded)
+    return Selection(files, unreadable, hidden, excluded)
 
 
 def _roots(paths: Sequence[str]) -> Iterator[Path]:
     for text in paths:
         path = Path(text).expanduser()
-        if path.exists():
+        if os.path.lexists(path):
             yield path
             continue
         matches = sorted(glob.glob(str(path), recursive=True)) if _GLOB & set(text) else []  # noqa: PTH207 - any root
@@ -70,14 +79,36 @@ def _roots(paths: Sequence[str]) -> Iterator[Path]:
         yield from map(Path, matches)
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path) -> Iterator[tuple[Path, OSError | None]]:
+    """Yield the entries of a folder, and folders that cannot be opened, each with the error."""
     if not root.is_dir():
-        yield root
+        yield root, None
         return
-    for folder, folders, names in os.walk(root):
-        yield from (Path(folder, name) for name in folders if name.startswith("."))  # counted, not entered
+    refused: list[OSError] = []
+    for folder, folders, names in os.walk(root, onerror=refused.append):
+        yield from ((Path(folder, name), None) for name in folders if name.startswith("."))  # counted, not entered
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(folder, name) for name in sorted(names))
+        yield from ((Path(folder, name), None) for name in sorted(names))
+    yield from ((Path(os.fsdecode(error.filename)), error) for error in refused)
+
+
+def _reason(path: Path, name: str, error: OSError | None) -> str | None:
+    """Return why an entry cannot be uploaded; None if it can. Reading a pipe would block for ever."""
+    if error is not None:
+        return f"The folder cannot be opened: {error.strerror}."
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "Its name is not UTF-8: rename it."
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return "It is a link to a file that does not exist."
+    except OSError as refused:
+        return f"It cannot be opened: {refused.strerror}."
+    if not is_file:
+        return "It is not a file, but a pipe, a socket or a device."
+    return None if os.access(path, os.R_OK) else "It cannot be read: permission denied."
 
 
 def _external_id(path: Path, root: Path, here: Path) -> str:

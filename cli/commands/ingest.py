@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cli.ingestion import Until, UploadBatch
 
 # Exit codes; 2 is a usage error.
-NOT_UPLOADED = 1
+DECLINED = 1
 FAILED = 3
 INTERRUPTED = 130
 
@@ -89,8 +89,8 @@ def ingest(
 
     The upload is a job: `foreask jobs` lists, pauses or cancels it. The same command continues an interrupted upload.
 
-    The cost is estimated first. On a terminal, a load of more than 1,000 calls needs a confirmation. Exit code: 0; 1 if
-    a file or a row was not uploaded; 3 if a document failed.
+    The cost is estimated first. On a terminal, a load of more than 1,000 calls needs a confirmation. Exit code: 0; 3 if
+    a file or a row was not uploaded, each of which is named with the reason, or if a document failed.
     """
     from cli import corpus as corpora
     from cli import files
@@ -146,8 +146,8 @@ def _ingest_files(
     _print_selection(console, selection)
     client.health()  # without a server this is one error instead of one for each file
     _confirm_files(client, console, selection, collection, yes=yes)
-    batch = UploadBatch(len(selection.files))
-    job = _open_job(client, console, collection, job_key, batch.total)
+    batch = UploadBatch(len(selection.files) + len(selection.unreadable), dict(selection.unreadable))
+    job = _open_job(client, console, collection, job_key, len(selection.files))
     try:
         followed = _upload(client, console, selection, batch, collection=collection, lane=lane, job=job, wait=wait)
     except KeyboardInterrupt:
@@ -155,9 +155,7 @@ def _ingest_files(
         output.say(console, f"The server continues with the uploaded files: see `foreask jobs watch {job}`.")
         raise typer.Exit(INTERRUPTED) from None
     output.print_batch(console, batch, followed)
-    if batch.rejected:
-        raise typer.Exit(NOT_UPLOADED)
-    if batch.states()["failed"]:
+    if batch.rejected or batch.states()["failed"]:
         raise typer.Exit(FAILED)
 
 
@@ -171,7 +169,7 @@ def _confirm_files(client: CliClient, console: Console, selection: Selection, co
     if left_out:
         output.say(console, f"not estimated: {left_out:,} of {files:,} files, whose text is unknown before parsing")
     if documents is not None and not _is_confirmed(client, console, collection, documents, yes=yes):
-        raise typer.Exit(NOT_UPLOADED)
+        raise typer.Exit(DECLINED)
 
 
 def _upload(
@@ -211,7 +209,7 @@ def _print_selection(console: Console, selection: Selection) -> None:
         if count
     ]
     note = f" (left out: {', '.join(left_out)})" if left_out else ""
-    output.say(console, f"{len(selection.files)} files{note}")
+    output.say(console, f"{len(selection.files) + len(selection.unreadable)} files{note}")
 
 
 def _ingest_corpus(
@@ -233,7 +231,7 @@ def _ingest_corpus(
     survey = corpus.survey()
     output.say(console, f"{corpus.name}: {survey.rows:,} rows")
     if survey.sample and not _is_confirmed(client, console, collection, estimates.of_corpus(survey), yes=yes):
-        raise typer.Exit(NOT_UPLOADED)
+        raise typer.Exit(DECLINED)
     load = CorpusLoad(survey.rows)
     job = _open_job(client, console, collection, job_key, survey.rows)
     try:
@@ -246,7 +244,7 @@ def _ingest_corpus(
         raise typer.Exit(INTERRUPTED) from None
     output.print_load(console, load, followed)
     if load.rejected:
-        raise typer.Exit(NOT_UPLOADED)
+        raise typer.Exit(FAILED)
     if followed is not None and (failed := followed.documents.get("failed", 0)):
         output.say(console, f"{failed:,} documents failed: foreask dead list -c {collection}")
         raise typer.Exit(FAILED)

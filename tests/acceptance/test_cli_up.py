@@ -197,7 +197,7 @@ def test_client_commands_use_running_server(up):
     (folder / "gone.md").symlink_to(folder / "nowhere.md")
 
     # The client cannot read one file, and the server cannot parse another.
-    out = up.foreask("ingest", "docs", code=1)
+    out = up.foreask("ingest", "docs", code=3)
     assert "4 files (left out: 1 hidden)" in out
     assert "docs/gone.md" in out
     assert "docs/broken.pdf" in out

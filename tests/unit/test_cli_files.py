@@ -1,9 +1,15 @@
 """Selection of files by paths and patterns."""
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 
+from cli.estimates import of_files
 from cli.files import select
 from shared.domain.errors import InvalidInput
+from tests.support.planted import guards
 
 
 @pytest.fixture
@@ -68,3 +74,79 @@ def test_relative_path_uses_working_directory(tree, monkeypatch):
     monkeypatch.chdir(tree / "docs")
     assert list(select(["."]).files) == ["a.md", "deep/b.pdf"]
     assert list(select(["../other"]).files) == ["other/a.md"]
+
+
+@guards(
+    "cli/files.py",
+    "            elif reason := _reason(path, name, error):\n"
+    '                unreadable[os.fsencode(name).decode("utf-8", "backslashreplace")] = reason\n',
+    "",
+    means="an odd entry of a folder stops the upload of all others, or blocks it",
+)
+def test_odd_entries_are_named_with_the_reason(tree):
+    folder = tree / "docs"
+    (folder / "gone.txt").symlink_to(tree / "absent.txt")
+    os.mkfifo(folder / "pipe.txt")
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.txt")).write_text("Coffee")
+
+    selection = select([str(folder)], here=tree)
+
+    assert list(selection.files) == ["docs/a.md", "docs/deep/b.pdf"]
+    assert selection.unreadable == {
+        "docs/gone.txt": "It is a link to a file that does not exist.",
+        "docs/pipe.txt": "It is not a file, but a pipe, a socket or a device.",
+        r"docs/caf\xe9.txt": "Its name is not UTF-8: rename it.",
+    }
+
+
+def test_named_link_without_target_has_a_reason(tree):
+    (tree / "gone.txt").symlink_to(tree / "absent.txt")
+
+    assert select([str(tree / "gone.txt")], here=tree).unreadable == {
+        "gone.txt": "It is a link to a file that does not exist."
+    }
+
+
+def test_entries_without_permission_are_named(tree, monkeypatch):
+    """Root may open everything, so the system's answers are replaced."""
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tree / "docs/deep"))
+    walk = os.walk
+
+    def refusing(root, onerror):
+        onerror(refused)
+        return walk(root)
+
+    monkeypatch.setattr("cli.files.os.walk", refusing)
+    monkeypatch.setattr("cli.files.os.access", lambda path, mode: path.name != "a.md")
+
+    assert select([str(tree / "docs")], here=tree).unreadable == {
+        "docs/a.md": "It cannot be read: permission denied.",
+        "docs/deep": "The folder cannot be opened: Permission denied.",
+    }
+
+
+@guards(
+    "cli/estimates.py",
+    "    except (OSError, Unreadable):\n        return None\n",
+    "    except ZeroDivisionError:\n        return None\n",
+    means="a file that cannot be read stops the estimate of all others",
+)
+def test_estimate_reads_texts_as_the_parser_does(tree):
+    contents = {
+        "wide.txt": "Der Hafen öffnet um sieben.".encode("utf-16"),
+        "padded.log": b"The harbour opens." + bytes(2),
+        "script.sql": b"\xff\xfe" + "SELECT 'Gr\u00f6\u00dfe';".encode("utf-16-le"),
+        "noise.txt": bytes(range(8)) * 20,
+    }
+    for name, content in contents.items():
+        (tree / name).write_bytes(content)
+    files = {name: tree / name for name in (*contents, "absent.txt")}
+
+    documents, left_out = of_files(files)
+
+    assert left_out == 0
+    assert {sample["text"] for sample in documents["sample"]} == {
+        "Der Hafen öffnet um sieben.",
+        "The harbour opens.",
+        "SELECT 'Größe';",
+    }
