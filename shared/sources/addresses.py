@@ -9,7 +9,8 @@ from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 from shared.domain.errors import InvalidInput
 
 BUCKETS = ("s3", "gs", "az")
-_OF_FILES = ("file", *BUCKETS)
+OF_FOLDERS = ("file", "git+file")
+_OF_FILES = (*OF_FOLDERS, *BUCKETS)
 _WITH_USER = ("postgresql", "ssh", "git+ssh")  # their user is a name, and not a secret
 _DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "ssh": 22, "git+ssh": 22}
 _LONGEST = 2_000
@@ -76,8 +77,8 @@ def _split(uri: str) -> SplitResult:
 
 
 def _host(scheme: str, parts: SplitResult) -> str:
-    if scheme == "file":
-        _require(not parts.netloc, "names a host: a folder of this machine is file:///folder")
+    if scheme in OF_FOLDERS:
+        _require(not parts.netloc, f"names a host: a folder of this machine is {scheme}:///folder")
         return ""
     if scheme in BUCKETS:
         _require(_BUCKET.fullmatch(parts.netloc), f"needs the name of a bucket, such as {scheme}://bucket/folder")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
 from shared.domain.errors import InvalidInput, Misconfigured
-from shared.sources.addresses import BUCKETS, Address
+from shared.sources.addresses import BUCKETS, OF_FOLDERS, Address
 from shared.sources.files import COMPONENT, FileSource
 from shared.sources.folder import FolderSource
 from shared.sources.git.options import FOLDER_PREFIX as OF_GIT
@@ -93,7 +93,9 @@ def _open_rows(address: Address, options: RowOptions, access: Access) -> Source:
 def _open_repository(address: Address, options: GitOptions, access: Access) -> Source:
     from shared.sources.git.repositories import GitSource
 
-    return GitSource(address.uri, options, access.secret)
+    is_folder = address.scheme in OF_FOLDERS  # its links were resolved after the address was written
+    uri = f"{address.scheme}:///{quote(address.path)}" if is_folder else address.uri
+    return GitSource(uri, options, access.secret)
 
 
 def _open_database(address: Address, options: PostgresOptions, access: Access) -> Source:
@@ -148,7 +150,7 @@ KINDS: Mapping[str, Kind[Any]] = {
     "rows": Kind(("file", *BUCKETS), RowOptions, _open_rows, _is_table, resolve=_resolve_table),
     "folder": Kind(("file",), FileOptions, _open_folder, _is_folder),
     "objects": Kind(BUCKETS, ObjectOptions, _open_objects, _is_folder),
-    "git": Kind(("git+https", "git+http"), GitOptions, _open_repository),
+    "git": Kind(("git+https", "git+http", "git+file"), GitOptions, _open_repository),
     "postgresql": Kind(("postgresql",), PostgresOptions, _open_database),
     "sitemap": _pages(SitemapOptions, "sitemap.xml", "sitemap.xml.gz", "sitemap_index.xml"),
     "rss": _pages(FeedOptions, ".rss", ".atom", "feed.xml", "rss.xml", "atom.xml"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from shared.domain.errors import InvalidInput
-from shared.sources.addresses import Address
+from shared.sources.addresses import OF_FOLDERS, Address
 
 EVERYTHING = "*"
 
@@ -46,7 +46,7 @@ def without_links(address: Address) -> Address:
     Raises:
         InvalidInput: the links lead to themselves.
     """
-    if address.scheme != "file":
+    if address.scheme not in OF_FOLDERS:
         return address
     try:
         path = Path("/", *address.segments).resolve()

@@ -9,6 +9,8 @@ import pytest
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
 from shared.sources.git.options import GitOptions
 from shared.sources.git.repositories import GitSource
+from shared.sources.opening import kind_of, open_source
+from shared.sources.roots import Roots
 from shared.sources.source import Entry
 from tests.support.corpora import GitCorpus, listed
 from tests.support.git_server import GitFolder, GitServer
@@ -574,7 +576,9 @@ async def test_folder_with_checkout_is_read(folder, tmp_path):
     folder.commit()
     clone = tmp_path / "a clone"
     folder._git("clone", "--quiet", "--no-local", str(folder.folder), str(clone))
-    source = GitSource(f"git+file://{tmp_path}/a%20clone", GitOptions(), {})
+    (tmp_path / "link").symlink_to(clone)
+    uri = f"git+file://{tmp_path}/link"
+    source = open_source(kind_of(uri), uri, {}, roots=Roots([f"git+file://{tmp_path}"]))
 
     assert [entry.key for entry in await listed(source)] == ["a"]
     await source.aclose()

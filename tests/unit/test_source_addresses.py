@@ -6,6 +6,7 @@ from shared.domain.errors import InvalidInput, Misconfigured
 from shared.sources.addresses import Address
 from shared.sources.opening import check, kind_of, open_source
 from shared.sources.roots import Roots
+from tests.support.planted import guards
 
 
 @pytest.mark.parametrize(
@@ -14,6 +15,7 @@ from shared.sources.roots import Roots
         ("file:///", "file", "", ""),
         ("file:///data/My%20docs/", "file", "", "data/My docs"),
         ("FILE:///data/My docs", "file", "", "data/My docs"),
+        ("git+file:///data/a%20clone", "git+file", "", "data/a clone"),
         ("s3://Bucket", "s3", "Bucket", ""),
         ("s3://bucket/100%25/ä", "s3", "bucket", "100%/ä"),
         ("https://Example.ORG.:443/a?b=c#d", "https", "example.org", "a"),
@@ -36,6 +38,8 @@ def test_address_has_one_reading(uri, scheme, host, path):
         "/data/docs",
         "file:/data",
         "file://server/share",
+        "git+file://server/share",
+        "git+file:///data//docs",
         "file:///data/../etc",
         "file:///data/%2e%2E/etc",
         "file:///data/.",
@@ -117,16 +121,23 @@ def test_nothing_is_allowed_without_roots(tmp_path):
             check(kind_of(uri), uri, {}, Roots())
 
 
+@guards(
+    "shared/sources/roots.py",
+    "if address.scheme not in OF_FOLDERS:",
+    'if address.scheme != "file":',
+    means="a link below a root leads to a repository outside of it",
+)
+@pytest.mark.parametrize("scheme", ["", "git+"])
 @pytest.mark.parametrize("name", ["link", "link/below", "link/*.jsonl", "link/a.jsonl"])
-def test_link_does_not_lead_out_of_root(tmp_path, name):
+def test_link_does_not_lead_out_of_root(tmp_path, name, scheme):
     (tmp_path / "root").mkdir()
     (tmp_path / "outside" / "below").mkdir(parents=True)
     (tmp_path / "root" / "link").symlink_to(tmp_path / "outside")
-    uri = f"{tmp_path.as_uri()}/root/{name}"
+    uri = f"{scheme}{tmp_path.as_uri()}/root/{name}"
 
     with pytest.raises(InvalidInput, match="root of this tenant"):
-        check(kind_of(uri), uri, {}, Roots([f"{tmp_path.as_uri()}/root"]))
-    check(kind_of(uri), uri, {}, Roots([f"{tmp_path.as_uri()}/outside"]))
+        check(kind_of(uri), uri, {}, Roots([f"{scheme}{tmp_path.as_uri()}/root"]))
+    check(kind_of(uri), uri, {}, Roots([f"{scheme}{tmp_path.as_uri()}/outside"]))
 
 
 def test_root_may_be_link(tmp_path):
