@@ -72,12 +72,14 @@ class UploadBatch:
     Args:
         total: number of files to upload.
         rejected: reason of the rejection of a file, by external id.
+        replaced: number of files that replaced the content of a document with the same external id.
         documents: last known state of each document, by document id.
     """
 
     total: int
     rejected: dict[str, str] = field(default_factory=dict)
     documents: dict[str, DocumentProgress] = field(default_factory=dict)
+    replaced: int = 0
     _states: Counter[str] = field(default_factory=Counter)  # updated incrementally: there may be a million documents
     _chunks: Counter[str] = field(default_factory=Counter)
     _pages: Counter[str] = field(default_factory=Counter)
@@ -143,6 +145,7 @@ def upload(
             except (ForeaskError, OSError) as error:
                 batch.rejected[name] = error.message if isinstance(error, ForeaskError) else _reason(error)
             else:
+                batch.replaced += document.version > 1 and document.version != document.live_version
                 batch.record(document.id, DocumentProgress.of(document))
             yield name
     finally:

@@ -272,7 +272,8 @@ def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) ->
         console.print(table)
     rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
-    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}{_costs_of(job)}")
+    replaced = f"; {batch.replaced} replaced the content of a document with the same name" if batch.replaced else ""
+    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}{replaced}{_costs_of(job)}")
 
 
 def estimate_line(estimate: Json) -> str:

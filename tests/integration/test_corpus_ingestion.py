@@ -1,6 +1,7 @@
 """A corpus is uploaded in batches of rows, and interruptions cause no row to be uploaded twice."""
 
 import asyncio
+import os
 import time
 
 import orjson
@@ -15,6 +16,7 @@ from shared.domain.errors import Unavailable
 from shared.ledger.documents.listing import Wanted
 from shared.sources.tables import Columns, Truncated
 from tests.support.api import serving, work
+from tests.support.planted import guards
 
 
 @pytest.fixture
@@ -216,3 +218,42 @@ async def test_commands_pause_resume_and_cancel_a_job(server, services, provider
 
     assert states == ["paused", "running", "cancelling"]
     assert job in listed.output
+
+
+@guards(
+    "cli/commands/ingest.py",
+    "dict(selection.unreadable)",
+    "{}",
+    means="an odd file of a folder is left out without a word",
+)
+@guards(
+    "cli/ingestion.py",
+    "batch.replaced += document.version > 1 and",
+    "batch.replaced += False and",
+    means="a file replaces another one of its name without a word",
+)
+async def test_folder_with_odd_files_is_uploaded(server, services, provider, tmp_path, monkeypatch):
+    def ingest(folder):
+        monkeypatch.chdir(folder)
+        return CliRunner().invoke(main.app, ["ingest", ".", "--url", server.url, "--wait", "no", "--yes"])
+
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "index.md").write_text(f"Folder {folder}.")
+    for number in range(20):  # so many files are estimated
+        (tmp_path / "one" / f"{number}.md").write_text(f"The harbour number {number} opens at seven.")
+    (tmp_path / "one" / "desktop.ini").write_bytes("[.ShellClassInfo]\r\n".encode("utf-16"))
+    (tmp_path / "one" / "gone.md").symlink_to(tmp_path / "absent.md")
+    os.mkfifo(tmp_path / "one" / "pipe.md")
+    (tmp_path / "one" / os.fsdecode(b"caf\xe9.md")).write_text("Coffee.")
+
+    first = await asyncio.to_thread(ingest, tmp_path / "one")
+    await work(services)
+    second = await asyncio.to_thread(ingest, tmp_path / "two")
+
+    assert first.exit_code == 3, first.output
+    assert "25 files: 22 queued, 3 not uploaded" in first.output
+    assert [line for line in first.output.splitlines() if "not uploaded" in line and "pipe.md" in line]
+    assert second.output.splitlines()[-1] == (
+        "1 files: 1 queued; 1 replaced the content of a document with the same name"
+    )
