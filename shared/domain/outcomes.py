@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.domain.batches import SentLine
+from shared.domain.completeness import Completeness
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Decision
 from shared.domain.states import AcceptedState
@@ -23,6 +24,7 @@ class ParseOutcome:
     title: str | None
     media_type: str
     chunks: Sequence[NewChunk]
+    completeness: Completeness = Completeness()
 
 
 @dataclass(frozen=True, slots=True)

@@ -406,7 +406,7 @@ def test_closed_worker_memory_is_unreadable_for_same_user(protection, read):
 # Other wrong values are cases of `tests/unit/test_parse_replies.py`.
 FORGED = {
     "no JSON": [b"{"],
-    "a span beyond the text": messages_of(changed(("document", 4, 0, 1), [10**10, 10**10 + 1])),
+    "a span beyond the text": messages_of(changed(("document", 5, 0, 1), [10**10, 10**10 + 1])),
 }
 INVALID = r"the file crashed the parser \(invalid reply\)"
 

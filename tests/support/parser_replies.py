@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.completeness import Completeness, Loss
 from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.protocol import LENGTH, ParseReply, flatten, pack_reply
 from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, read_head
@@ -13,7 +14,11 @@ from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, read_head
 MISSING = object()
 TEXT = "The ferry is late."
 SOUND = ParsedDocument(
-    "Port", 1_000, "text/html", (ChunkContent(TEXT, (0, len(TEXT)), ("Ferry",), "Port", 3, (0, 40), "en", 87),)
+    "Port",
+    1_000,
+    "text/html",
+    (ChunkContent(TEXT, (0, len(TEXT)), ("Ferry",), "Port", 3, (0, 40), "en", 87),),
+    completeness=Completeness(0.75, (Loss("page 2", 3, ("quay", "tide")),), ("The attachment is encrypted.",)),
 )
 """A document with a value in each field."""
 

@@ -22,7 +22,9 @@ from tests.support.parser_replies import (
 from tests.support.planted import guards
 
 LIMITS = ReplyLimits(chunks=10, text_chars=1_000, chunk_chars=200, questions=0)
-CHUNK = ("document", 4, 0)
+CHUNK = ("document", 5, 0)
+READ = ("document", 4)  # coverage, losses, unread
+LOSS = ("document", 4, 1, 0)  # place, number, sample
 FIELD = {name: (*CHUNK, position) for position, name in enumerate(CONTENT_FIELDS)}
 WRONG = {
     "a number for a text": (FIELD["text"], 1),
@@ -56,11 +58,11 @@ WRONG = {
     "a confidence above 100": (FIELD["confidence"], 101),
     "a negative confidence": (FIELD["confidence"], -1),
     "a fraction for a confidence": (FIELD["confidence"], 60.5),
-    "a chunk with a field more": (CHUNK, [*document_reply()["document"][4][0], 1]),
-    "a chunk with a field less": (CHUNK, document_reply()["document"][4][0][:-1]),
+    "a chunk with a field more": (CHUNK, [*document_reply()["document"][5][0], 1]),
+    "a chunk with a field less": (CHUNK, document_reply()["document"][5][0][:-1]),
     "an empty list for a chunk": (CHUNK, []),
     "no document": (("document",), None),
-    "a document without a field": (("document",), [None, 1_000, []]),
+    "a document without a field": (("document",), [None, 1_000, "text/html", [], []]),
     "a long title": (("document", 0), "a" * 201),
     "a NUL in the title": (("document", 0), "\0"),
     "a text longer than allowed": (("document", 1), 1_001),
@@ -68,6 +70,24 @@ WRONG = {
     "a NUL in the media type": (("document", 2), "\0"),
     "a number for a media type": (("document", 2), 1),
     "an index without a question": (("document", 3), [0]),
+    "a coverage above 1": ((*READ, 0), 1.5),
+    "a negative coverage": ((*READ, 0), -0.5),
+    "a text for a coverage": ((*READ, 0), "1"),
+    "many losses": ((*READ, 1), [["page 2", 3, []]] * 21),
+    "a long place": ((*LOSS, 0), "a" * 101),
+    "a place with an escape": ((*LOSS, 0), "\x1b[2J"),
+    "a NUL in a place": ((*LOSS, 0), "\0"),
+    "a loss of no words": ((*LOSS, 1), 0),
+    "a fraction of words": ((*LOSS, 1), 1.5),
+    "a long sample": ((*LOSS, 2), ["a"] * 9),
+    "a long word": ((*LOSS, 2), ["a" * 31]),
+    "a NUL in a word": ((*LOSS, 2), ["\0"]),
+    "many sentences": ((*READ, 2), ["A sentence."] * 21),
+    "a long sentence": ((*READ, 2), ["a" * 301]),
+    "a NUL in a sentence": ((*READ, 2), ["\0"]),
+    "a line feed in a sentence": ((*READ, 2), ["One.\nTwo."]),
+    "a completeness with a field less": (READ, [None, []]),
+    "no completeness": (READ, None),
     "an unknown outcome": (("outcome",), "fine"),
     "another outcome with a document": (("outcome",), "unreadable"),
     "a NUL in the reason": (("reason",), "\0"),

@@ -271,7 +271,15 @@ def parse(
         room = min(request["pictures"], most - count)
         chunks, files = illustrated(content, extracted, chunks, shrink, room)
     indexes = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
-    return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(indexes), files)
+    return ParsedDocument(
+        extracted.title,
+        len(extracted.text),
+        extracted.media_type,
+        chunks,
+        tuple(indexes),
+        files,
+        extracted.completeness.bounded(),
+    )
 
 
 def _scans(request: ParseRequest, finder: PageFinder | None) -> ScanOptions | None:

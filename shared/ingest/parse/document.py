@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.completeness import Completeness, Loss
 from shared.domain.pages import PageText
-from shared.ingest.parse.readers.guard import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class ParsedDocument:
         text_chars: number of characters of the extracted text.
         question_indexes: for each ready-made question of the document, in order, the index of the answering chunk.
         pictures: JPEG files of the chunks that are pictures, by `ChunkContent.picture`.
+        completeness: whether all words of the file are in the chunks; bounded.
     """
 
     title: str | None
@@ -47,6 +48,7 @@ class ParsedDocument:
     chunks: tuple[ChunkContent, ...]
     question_indexes: tuple[int, ...] = ()
     pictures: Mapping[str, bytes] = field(default_factory=dict)
+    completeness: Completeness = Completeness()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +100,7 @@ class ExtractedText:
     losses: tuple[Loss, ...] = ()
     unread: tuple[str, ...] = ()
     apart: bool = False
+
+    @property
+    def completeness(self) -> Completeness:
+        return Completeness(self.coverage, self.losses, self.unread)

@@ -116,4 +116,7 @@ def flatten(document: ParsedDocument) -> list[Any]:
         values = content.as_json()
         picture = values.pop("picture", None)
         chunks.append([*values.values(), picture and b64encode(document.pictures[picture]).decode()])
-    return [document.title, document.text_chars, document.media_type, document.question_indexes, chunks]
+    read = document.completeness
+    losses = [[loss.place, loss.missing, loss.sample] for loss in read.losses]
+    fields = [document.title, document.text_chars, document.media_type, document.question_indexes]
+    return [*fields, [read.coverage, losses, read.unread], chunks]

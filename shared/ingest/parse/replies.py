@@ -16,6 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.completeness import (
+    MOST_LOSSES,
+    MOST_SAMPLE_WORDS,
+    MOST_UNREAD,
+    PLACE_CHARS,
+    SAMPLE_WORD_CHARS,
+    UNREAD_CHARS,
+    Completeness,
+    Loss,
+)
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
 from shared.ingest.parse.protocol import DETAIL_CHARS, REASON_CHARS, ParseReplyOutcome
@@ -25,7 +35,7 @@ MAX_PART_BYTES = 2_000_000
 """The size of a part: the child starts another one after a million bytes, and no chunk has that many."""
 
 _JPEG = b"\xff\xd8\xff"
-_HEAD_BYTES = 65_536
+_HEAD_BYTES = 131_072
 _BYTES_PER_SLOT = 12  # of the index of a chunk, for each ready-made question, and of a page's number
 _BYTES_PER_ESCAPE = 6  # of a character of a page's text
 _PICTURE_CHARS = MAX_PICTURE_BYTES * 4 // 3 + 4  # in Base64
@@ -43,6 +53,27 @@ _Title = Annotated[str, Field(max_length=200)]
 _Page = Annotated[int, Field(ge=1, le=10_000_000)]
 _Confidence = Annotated[float, Field(ge=0, le=100)]
 _Language = Annotated[str, Field(pattern="^[a-z]{2}$")]
+
+_LINE = "^[^\\x00-\\x1f\\x7f]*$"
+"""A text that can be printed anywhere: no control character."""
+
+_Loss = tuple[
+    Annotated[str, Field(max_length=PLACE_CHARS, pattern=_LINE)],
+    Annotated[int, Field(ge=1, le=2**53)],
+    Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=SAMPLE_WORD_CHARS, pattern=_LINE)]],
+        Field(max_length=MOST_SAMPLE_WORDS, fail_fast=True),
+    ],
+]
+# The fields of a `Completeness`.
+_Completeness = tuple[
+    Annotated[float, Field(ge=0, le=1)] | None,
+    Annotated[list[_Loss], Field(max_length=MOST_LOSSES, fail_fast=True)],
+    Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=UNREAD_CHARS, pattern=_LINE)]],
+        Field(max_length=MOST_UNREAD, fail_fast=True),
+    ],
+]
 
 
 class InvalidReply(Exception):
@@ -75,8 +106,8 @@ class ReplyHead(BaseModel):
     """A reply without its chunks.
 
     Args:
-        document: title, length of the text, media type, for each ready-made question the index of its chunk, and no
-            no chunks: these follow in `parts` messages.
+        document: title, length of the text, media type, for each ready-made question the index of its chunk, the
+            fields of its completeness, and no chunks: these follow in `parts` messages.
         pages: number of pages, the numbers of those to be read by OCR, ascending, and the media type.
         text: the text of a page, its number of words, and their mean confidence.
         picture: the page as a WebP in Base64.
@@ -93,6 +124,7 @@ class ReplyHead(BaseModel):
             _Count,
             Annotated[str, Field(max_length=_MEDIA_TYPE_CHARS)],
             Annotated[list[_Count], Field(fail_fast=True)],
+            _Completeness,
             tuple[()],
         ]
         | None
@@ -304,12 +336,19 @@ class ReplyChunks:
         """
         if self._document is None:
             raise InvalidReply("there is no document")
-        title, text_chars, media_type, indexes, _ = self._document
+        title, text_chars, media_type, indexes, (coverage, losses, unread), _ = self._document
         count = len(self._chunks)
         if count and (len(indexes) != self._limits.questions or any(index >= count for index in indexes)):
             raise InvalidReply("a question has no chunk")
+        lost = tuple(Loss(place, missing, tuple(sample)) for place, missing, sample in losses)
         return ParsedDocument(
-            title, text_chars, media_type, tuple(self._chunks), tuple(indexes) if count else (), self._pictures
+            title,
+            text_chars,
+            media_type,
+            tuple(self._chunks),
+            tuple(indexes) if count else (),
+            self._pictures,
+            Completeness(coverage, lost, tuple(unread)),
         )
 
 

@@ -140,7 +140,7 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Pag
     make = partial(new_chunks, document, parsed, options, parser.model)
     # The event loop must not block while the keys of many chunks are computed.
     chunks = make() if len(parsed.chunks) <= _FEW_CHUNKS else await asyncio.to_thread(make)
-    return ParseOutcome(document, parsed.title, parsed.media_type, chunks)
+    return ParseOutcome(document, parsed.title, parsed.media_type, chunks, parsed.completeness)
 
 
 async def _known_pages(parser: Parser, document: DocumentToParse) -> ReadPages:

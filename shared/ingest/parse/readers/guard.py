@@ -8,33 +8,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from shared.domain.completeness import MOST_SAMPLE_WORDS, SAMPLE_WORD_CHARS, Loss
 from shared.ingest.parse.readers.reading import Part
 
 MOST_MISSING = 0.01
 """A part's Markdown may miss this share of its words, which the two readings divide differently."""
 
-_SAMPLE_WORDS = 8
-_SAMPLE_CHARS = 30  # of each word
 # A word of a script without spaces is one character, because two readings break its lines at different places.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _WORD = re.compile(r"[^\W_]+")
 _HYPHENATED = re.compile(r"(\w)[-\u2010]\s*\n\s*(\w)")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Words that a part lost.
-
-    Args:
-        place: name of the part for people; empty for the whole file.
-        missing: number of missing words.
-        sample: some of them.
-    """
-
-    place: str
-    missing: int
-    sample: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +68,5 @@ def escaped(plain: str) -> str:
 
 
 def _loss(place: str, lost: Counter[str]) -> Loss:
-    sample = tuple(word[:_SAMPLE_CHARS] for word, _ in lost.most_common(_SAMPLE_WORDS))
+    sample = tuple(word[:SAMPLE_WORD_CHARS] for word, _ in lost.most_common(MOST_SAMPLE_WORDS))
     return Loss(place, lost.total(), sample)
