@@ -15,6 +15,7 @@ from typing import Literal, Self
 from foreask_client import Document, Job
 from foreask_client.models import Lane
 
+from cli import losses
 from cli.client import CliClient
 from cli.meter import IngestCounts
 from shared.domain.errors import ForeaskError, Transient
@@ -35,7 +36,10 @@ Until = Literal["searchable", "ready"]
 
 @dataclass(frozen=True, slots=True)
 class DocumentProgress:
-    """The part of a document's state that an ingest needs; a batch may have a million documents."""
+    """The part of a document's state that an ingest needs; a batch may have a million documents.
+
+    `first_loss` is a sentence that names words or a part of the file that did not arrive; None if everything did.
+    """
 
     external_id: str
     state: str
@@ -45,6 +49,7 @@ class DocumentProgress:
     pages: int = 0
     pages_read: int = 0
     pages_unread: int = 0
+    first_loss: str | None = None
 
     @classmethod
     def of(cls, document: Document) -> Self:
@@ -58,6 +63,7 @@ class DocumentProgress:
             document.pages,
             document.pages_read,
             document.pages_unread,
+            next(iter(losses.sentences(document)), None),
         )
 
     def page_counts(self) -> dict[str, int]:

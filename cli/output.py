@@ -31,9 +31,10 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from cli import losses
 from cli.corpus_ingestion import CorpusLoad
 from cli.explanation import print_explanation
-from cli.ingestion import UploadBatch
+from cli.ingestion import DocumentProgress, UploadBatch
 from shared.domain.durations import duration
 from shared.domain.errors import Unavailable
 from shared.domain.keys import Key as LedgerKey
@@ -145,7 +146,11 @@ def _pages(document: Document) -> str:
 def print_document(console: Console, document: Document, chunks: Iterator[Chunk]) -> None:
     """Print a document, then each chunk with its questions and the reasons of dropped ones."""
     for name, value in _fields(document).items():
-        say(console, f"{name:<16} {value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
+        if name not in ("losses", "unread"):
+            text = value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)
+            say(console, f"{name:<16} {text}")
+    for sentence in losses.sentences(document):
+        say(console, f"{'missing':<16} {sentence}")
     for chunk in chunks:
         say(console, "  ".join([f"\n#{chunk.ordinal} {chunk.state}", *_origin(chunk)]))
         if chunk.error:
@@ -267,13 +272,21 @@ def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) ->
         for name, reason in sorted(batch.rejected.items()):
             table.add_row(escape(name), "[red]not uploaded[/red]", escape(reason))
         for document in failed:
-            reason = document.error or letter_counts(0, document.pages_unread, document.chunks["dead"]) + " failed"
-            table.add_row(escape(document.external_id), _state(document.state), escape(reason))
+            table.add_row(escape(document.external_id), _state(document.state), escape(_reason(document)))
         console.print(table)
     rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
     replaced = f"; {batch.replaced} replaced the content of a document with the same name" if batch.replaced else ""
     say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}{replaced}{_costs_of(job)}")
+
+
+def _reason(document: DocumentProgress) -> str:
+    """Return why a document is failed or degraded."""
+    if document.error:
+        return document.error
+    pages, chunks = document.pages_unread, document.chunks["dead"]
+    failed = f"{letter_counts(0, pages, chunks)} failed" if pages or chunks else None
+    return "; ".join(filter(None, [failed, document.first_loss]))
 
 
 def estimate_line(estimate: Json) -> str:

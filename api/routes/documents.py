@@ -205,7 +205,10 @@ async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Re
     "/{document_id}/retry", status_code=202, response_model=DocumentView, responses=problems(401, 404, 409, 422, 503)
 )
 async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Give a failed document, or the unread pages and dead chunks of a degraded one, another round of attempts."""
+    """Give a failed document, or the unread pages and dead chunks of a degraded one, another round of attempts.
+
+    A degraded document without dead letters is answered 409: another attempt would miss the same words.
+    """
     document = await services.ledger.documents.retry(tenant, document_id)
     if document.state is DocumentState.QUEUED:
         services.wakeups.wake("parse")

@@ -6,7 +6,7 @@ import dataclasses
 
 from api.schemas.chunks import AcceptanceView, ChunkQuestion, ChunkView
 from api.schemas.dead_letters import AttemptView
-from api.schemas.documents import ChunkCounts, DocumentView, IngestUsage
+from api.schemas.documents import ChunkCounts, DocumentView, IngestUsage, LossView
 from shared.domain import questions
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.documents import Document
@@ -16,7 +16,7 @@ from shared.settings import Settings
 
 
 def view(document: Document, settings: Settings) -> DocumentView:
-    p = document.progress
+    p, read = document.progress, document.completeness
     return DocumentView(
         id=document.id,
         external_id=document.external_id,
@@ -43,6 +43,9 @@ def view(document: Document, settings: Settings) -> DocumentView:
         pages=p.pages,
         pages_read=p.pages_read,
         pages_unread=p.pages_unread,
+        text_coverage=_share(read.coverage),
+        losses=[LossView(place=loss.place, missing=loss.missing, sample=list(loss.sample)) for loss in read.losses],
+        unread=list(read.unread),
         questions=p.questions,
         usage=IngestUsage(
             prompt_tokens=p.prompt_tokens,
@@ -51,6 +54,13 @@ def view(document: Document, settings: Settings) -> DocumentView:
             cost=price_by_tier(settings, p.usage_by_tier),
         ),
     )
+
+
+def _share(coverage: float | None) -> float | None:
+    """Return a share in four digits; it is 1 only if nothing is missing."""
+    if coverage is None or coverage == 1:
+        return coverage
+    return min(round(coverage, 4), 0.9999)
 
 
 def chunk_view(chunk: ChunkDetail, settings: Settings) -> ChunkView:

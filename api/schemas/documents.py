@@ -197,6 +197,16 @@ class IngestUsage(ReplyModel):
     )
 
 
+class LossView(ReplyModel):
+    """A part of a file whose words did not all arrive in the chunks."""
+
+    place: str = Field(description='The part, such as `page 3` or `sheet "Prices"`; empty for the whole file')
+    missing: int = Field(description="Number of missing words")
+    sample: list[str] = Field(
+        description="Some of these words, in lower case; empty if the entry stands for many parts"
+    )
+
+
 class DocumentView(ReplyModel):
     """A document. Counts and usage refer to its newest version."""
 
@@ -219,6 +229,9 @@ class DocumentView(ReplyModel):
         pages=0,
         pages_read=0,
         pages_unread=0,
+        text_coverage=1.0,
+        losses=[],
+        unread=[],
         questions=3,
         usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
     )
@@ -243,6 +256,18 @@ class DocumentView(ReplyModel):
     pages: int = Field(description="Number of pages without text, which are read by OCR; 0 if every page has text")
     pages_read: int = Field(description="Pages that have been read")
     pages_unread: int = Field(description="Pages that could not be read; dead letters have the reasons")
+    text_coverage: float | None = Field(
+        description="Share of the words of the file that are in its chunks, from 0 to 1: a second, independent reading"
+        " counts them. null if the words of its format are not counted, or if it has not been parsed"
+    )
+    losses: list[LossView] = Field(
+        description="Parts of the file that miss more than 1 % of their words, at most 20: the last entry sums up all"
+        " others. A document with losses is `degraded`"
+    )
+    unread: list[str] = Field(
+        description="Parts of the file that were not read, such as an encrypted attachment: a sentence for each, with"
+        " the reason, at most 20. A document with one is `degraded`"
+    )
     questions: int = Field(description="Number of questions that passed the filter")
     usage: IngestUsage
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.collections import Collection
+from shared.domain.completeness import Completeness
 from shared.domain.filterable import FilterableField
 from shared.domain.index_location import IndexLocation, index_location_of
 from shared.domain.states import DocumentState
@@ -90,6 +91,7 @@ class Document:
     created_at: datetime
     updated_at: datetime
     progress: Progress = field(default_factory=Progress)
+    completeness: Completeness = Completeness()
 
 
 @dataclass(frozen=True, slots=True)

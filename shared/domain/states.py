@@ -12,7 +12,7 @@ class DocumentState(StrEnum):
     INDEXING = "indexing"  # its texts are being written; queries see the version before, or the texts written so far
     SEARCHABLE = "searchable"  # every text is found; questions are being generated
     READY = "ready"
-    DEGRADED = "degraded"  # searchable, but some chunks or pages are dead
+    DEGRADED = "degraded"  # searchable, but some chunks or pages are dead, or its file was not read completely
     FAILED = "failed"
     DELETING = "deleting"  # invisible to callers; its points are being deleted
 

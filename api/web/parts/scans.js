@@ -1,14 +1,15 @@
-// Scans: the pages of a document that could not be read, and the picture of the page whose words a chunk contains.
+// The pages and words of a document that could not be read, and the picture of the page whose words a chunk contains.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { bytes, get, post } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "./bars.js";
-import { count, plural } from "./format.js";
+import { count, listed, nameOf, plural } from "./format.js";
 import { may } from "./permissions.js";
 import { notify } from "./notice.js";
 import { passage } from "./prose.js";
 import { citedSentences } from "./sentences.js";
+import { STATES } from "./state.js";
 import { say } from "./words.js";
 
 const MOST = 200; // dead letters in the list
@@ -56,6 +57,14 @@ export function pagesOf(document, then) {
     ${document.pages_unread ? html`<section class="trouble" aria-label=${say`Unread pages`}><p class="bar-line"><span class="grow">${say`${plural(document.pages_unread, "page")} of ${count(document.pages)} could not be read.`}</span>
         ${scan.letters.length && may("write") ? html`<button @click=${() => retry(scan.letters[0], then)}>${say`Read again`}</button>` : nothing}</p>
       <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line"><span class="number">${say`page ${letter.ordinal ?? 0}`}</span><span class="grow" dir="auto">${letter.reason}</span></li>`)}</ul></section>` : nothing}`;
+}
+
+/** Name the parts of a document that miss words or were not read. @param {Api["DocumentView"]} document */
+export function lossesOf(document) {
+  const { losses, unread } = document;
+  if (!losses.length && !unread.length) return nothing;
+  const lost = losses.map(({ place, missing, sample }) => `${place || nameOf(document)}: ${plural(missing, "missing word")}${sample.length ? ` (${listed(sample)})` : ""}`);
+  return html`<section class="trouble" aria-label=${STATES.degraded}><ul class="reasons" role="list">${[...lost, ...unread].map((sentence) => html`<li dir="auto">${sentence}</li>`)}</ul></section>`;
 }
 
 /** Read all unread pages of a document again. @param {Api["DeadLetterView"]} letter one of them @param {() => unknown} then */

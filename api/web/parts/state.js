@@ -19,6 +19,9 @@ export function stateMark(state) {
   return html`<span class="state ${kind}"><span aria-hidden="true">${SHAPES[state] ?? "\u25d0"}</span> ${STATES[state] ?? state}</span>`;
 }
 
+/** Return whether another attempt may read more of a document. @param {Api["DocumentView"]} document */
+export const canRetry = (document) => document.state === "failed" || (document.state === "degraded" && Boolean(document.chunks.dead || document.pages_unread));
+
 /** Describe the progress of a document's pages or chunks. @param {Api["DocumentView"]} document */
 export function progressOf(document) {
   if (document.state === "reading") return say`${count(document.pages_read + document.pages_unread)} of ${plural(document.pages, "page")} read`;

@@ -9,9 +9,9 @@ import { columns } from "../parts/bars.js";
 import { kindOf, openingOf } from "../parts/kinds.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
-import { forget, loadUnread, originOf, pagesOf, textOf } from "../parts/scans.js";
+import { forget, loadUnread, lossesOf, originOf, pagesOf, textOf } from "../parts/scans.js";
 import { sentencesIn } from "../parts/sentences.js";
-import { OPEN, progressOf, stateMark } from "../parts/state.js";
+import { OPEN, canRetry, progressOf, stateMark } from "../parts/state.js";
 import { pendingText } from "../parts/trial.js";
 import { MARGIN, WindowedList } from "../parts/window.js";
 import { say } from "../parts/words.js";
@@ -247,9 +247,10 @@ export function view() {
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
       ${each.pages ? pagesOf(each, refresh) : nothing}
+      ${lossesOf(each)}
       <p class="tools">
         <button @click=${save}>${say`Download original`}</button>
-        ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>${say`Try again`}</button>` : nothing}
+        ${may("write") && canRetry(each) ? html`<button class="main" @click=${retry}>${say`Try again`}</button>` : nothing}
         ${may("write") ? html`<button class="danger" @click=${remove}>${say`Delete`}</button>` : nothing}
         ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">${say`Filter chunks`}</span><select @change=${chosen}>
           ${STATES.map(([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`)}</select></label>` : nothing}

@@ -9,7 +9,7 @@ import { collectionPicker, collections, loadCollections } from "../parts/collect
 import { ago, count, plural, money, nameOf } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
-import { OPEN, progressOf, stateMark } from "../parts/state.js";
+import { OPEN, canRetry, progressOf, stateMark } from "../parts/state.js";
 import { asRequest } from "../parts/request.js";
 import { WindowedList } from "../parts/window.js";
 import { say } from "../parts/words.js";
@@ -250,7 +250,7 @@ function remove(rows) {
 function selection() {
   const rows = list.rows.filter((row) => picked.has(row.id));
   if (!rows.length) return nothing;
-  const again = rows.filter((row) => row.state === "failed" || row.state === "degraded");
+  const again = rows.filter(canRetry);
   return html`<p class="tools selection" role="group" aria-label=${say`Selected documents`}><span class="grow">${say`${plural(rows.length, "document")} selected`}</span>
     ${again.length ? html`<button @click=${() => retry(again)}>${say`Retry ${count(again.length)}`}</button>` : nothing}
     <button class="danger" @click=${() => remove(rows)}>${say`Delete ${count(rows.length)}`}</button>
@@ -331,7 +331,6 @@ function rows(shown) {
 
 /** @param {Api["DocumentView"]} each */
 function row(each) {
-  const failed = each.state === "failed" || each.state === "degraded";
   /** @param {On<HTMLInputElement>} event */
   const pick = (event) => (event.target.checked ? picked.add(each.id) : picked.delete(each.id), redraw());
   return html`${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${say`Select ${nameOf(each)}`} .checked=${live(picked.has(each.id))} @change=${pick}></label>` : nothing}
@@ -343,7 +342,7 @@ function row(each) {
     <span class="soft small number wide-only">${plural(each.questions, "question")}</span>
     <span class="soft small number wide-only">${money(each.usage.cost)}</span>
     <span class="soft small number">${ago(each.updated_at)}</span>
-    ${failed && may("write") ? html`<button class="quiet" @click=${() => retry([each])}>${say`Try again`}</button>` : nothing}
+    ${canRetry(each) && may("write") ? html`<button class="quiet" @click=${() => retry([each])}>${say`Try again`}</button>` : nothing}
     ${may("write") ? html`<button class="quiet" aria-label=${say`Delete ${nameOf(each)}`} @click=${() => remove([each])}>\u2715</button>` : nothing}`;
 }
 

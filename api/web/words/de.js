@@ -714,6 +714,7 @@ export default {
   "{0} in the last 7 days, {1} in the 7 days before": "{0} in den letzten 7 Tagen, {1} in den 7 Tagen davor",
   "{0} more": "{0} weitere",
   "{0} still to be grouped": "noch zu gruppieren: {0}",
+  "{0} missing word|{0} missing words": "{0} fehlendes Wort|{0} fehlende Wörter",
   "{0} wording|{0} wordings": "{0} Formulierung|{0} Formulierungen",
   "Add a source": "Quelle hinzufügen",
   "Build": "Build",

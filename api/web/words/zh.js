@@ -715,6 +715,7 @@ export default {
   "{0} in the last 7 days, {1} in the 7 days before": "最近 7 天 {0}，之前 7 天 {1} 次",
   "{0} more": "另有 {0} 个",
   "{0} still to be grouped": "{0}待分组",
+  "{0} missing word|{0} missing words": "缺少 {0} 个词",
   "{0} wording|{0} wordings": "{0} 种措辞",
   "Add a source": "添加来源",
   "Build": "构建",

@@ -35,10 +35,20 @@ class Usage(Model):
     cost: float | None = None
 
 
+class Loss(Model):
+    """A part of a file that misses words; `sample` has some of them."""
+
+    place: str
+    missing: int
+    sample: list[str]
+
+
 class Document(Model):
     """A document; its counts and usage refer to its newest version.
 
-    `pages` have no text and are read by OCR; `pages_unread` of them could not be read.
+    `pages` have no text and are read by OCR; `pages_unread` of them could not be read. `text_coverage` is the share of
+    the words of the file that arrived; None if they were not counted. `losses` are parts that miss words, and `unread`
+    has a sentence for each part that was not read.
     """
 
     id: str
@@ -59,6 +69,9 @@ class Document(Model):
     pages: int = 0
     pages_read: int = 0
     pages_unread: int = 0
+    text_coverage: float | None = None
+    losses: list[Loss] = Field(default_factory=list)
+    unread: list[str] = Field(default_factory=list)
     questions: int
     usage: Usage
 

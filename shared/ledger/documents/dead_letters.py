@@ -33,7 +33,7 @@ Step = Callable[[AsyncConnection, dict[str, Any]], Awaitable[tuple[int, bool]]]
 SQL = statements.load(
     __file__,
     states.FRAGMENTS,
-    discard_state=states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", "{live_has_open}", "{live_has_dead}"),
+    discard_state=states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", "{live_has_open}", "{live_is_incomplete}"),
 )
 
 

@@ -142,12 +142,14 @@ SET {REVIVE_DOCUMENT.sets}, error = NULL, due_at = now(), updated_at = now(), {U
 FROM failed WHERE d.id = failed.id
 RETURNING d.id
 
--- part: live_has_dead
--- The live version of a document has dead chunks or pages.
+-- part: live_is_incomplete
+-- The live version of a document has dead chunks or pages, or its file was not read completely.
 (EXISTS (SELECT 1 FROM chunks c
          WHERE c.document_id = d.id AND c.version = d.live_version AND c.state = {ChunkState.DEAD})
  OR EXISTS (SELECT 1 FROM pages p
-            WHERE p.document_id = d.id AND p.version = d.live_version AND p.state = {PageState.DEAD}))
+            WHERE p.document_id = d.id AND p.version = d.live_version AND p.state = {PageState.DEAD})
+ OR EXISTS (SELECT 1 FROM document_versions v
+            WHERE v.document_id = d.id AND v.version = d.live_version AND v.missing IS NOT NULL))
 
 -- part: live_has_open
 -- The live version of a document still has chunks in progress: it was edited before its questions were generated.
@@ -219,10 +221,12 @@ WHERE id IN (SELECT p.id {dead_pages} AND d.id = ANY(CAST(:ids AS uuid[])) AND {
 RETURNING document_id
 
 -- name: make_ready
--- Make documents ready that have no dead chunk or page left.
+-- Make documents ready that have no dead chunk or page left, and whose files were read completely.
 UPDATE documents d SET {DISCARD_LAST.sets}, updated_at = now()
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
   AND NOT EXISTS (SELECT 1 FROM chunks c
                   WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
   AND NOT EXISTS (SELECT 1 FROM pages p
                   WHERE p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD})
+  AND NOT EXISTS (SELECT 1 FROM document_versions v
+                  WHERE v.document_id = d.id AND v.version = d.version AND v.missing IS NOT NULL)

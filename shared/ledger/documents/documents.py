@@ -42,6 +42,10 @@ _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
 _BULK = 1  # priority of reindexed documents
 _STORED_PAGE = 10_000
 _UPLOADS_PAGE = 100  # an object store is asked for each
+_ONLY_LOSSES = (
+    "The document has no dead chunk or page to retry. Some words or parts of its file cannot be read, which `losses`"
+    " and `unread` name: another attempt would read the same. Upload the file in another format."
+)
 
 SQL = statements.load(
     __file__,
@@ -354,8 +358,10 @@ class Documents:
                 await revive_documents(connection, document_parameters(tenant, document_id))
             elif state == DocumentState.DEGRADED:
                 parameters = document_parameters(tenant, document_id)
-                await revive_pages(connection, parameters)
-                await revive_chunks(connection, parameters)
+                pages, _ = await revive_pages(connection, parameters)
+                chunks, _ = await revive_chunks(connection, parameters)
+                if not pages and not chunks:
+                    raise Conflict(_ONLY_LOSSES)
             else:
                 raise Conflict(f"The document is {state}: only failed and degraded documents can be retried.")
         return await self.get(tenant, document_id)

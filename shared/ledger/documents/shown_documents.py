@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.completeness import stored_completeness
 from shared.domain.documents import Document, Progress
 from shared.domain.states import DocumentState
 from shared.ledger.documents import listing
@@ -19,7 +20,10 @@ from shared.ledger.model.rows import usage_by_tier
 from shared.ledger.postgres import statements
 
 # The columns of a document `d` with the content `v` of its newest version.
-COLUMNS = "{document_columns}, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash"
+COLUMNS = (
+    "{document_columns}, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash, v.text_coverage,"
+    " v.missing"
+)
 SQL = statements.load(__file__, states.FRAGMENTS, shown=COLUMNS, newest=listing.NEWEST, tier_tokens=tier_tokens.SUMS)
 
 
@@ -93,6 +97,7 @@ def document_of(row: RowMapping, collection: str, progress: Progress | None = No
         media_type=row["media_type"],
         metadata=row["metadata"],
         size_bytes=row["size_bytes"],
+        completeness=stored_completeness(row["text_coverage"], row["missing"]),
         error=row["error"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],

@@ -161,6 +161,8 @@ def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
             "token": outcome.document.lease.token,
             "title": outcome.title,
             "media_type": outcome.media_type,
+            "text_coverage": outcome.completeness.coverage,
+            "missing": outcome.completeness.missing_as_json(),
         }
         for outcome in outcomes
     )

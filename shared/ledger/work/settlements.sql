@@ -9,12 +9,14 @@ WITH parsed AS (
     UPDATE documents d
     SET {SETTLE_PARSED.sets}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL,
         due_at = now(), updated_at = now()
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, token bigint, title text, media_type text)
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+        AS v(id uuid, token bigint, title text, media_type text, text_coverage real, missing jsonb)
     WHERE d.id = v.id AND d.lease_token = v.token AND {SETTLE_PARSED.applies:d}
-    RETURNING d.id, d.version, v.title, v.media_type
+    RETURNING d.id, d.version, v.title, v.media_type, v.text_coverage, v.missing
 )
 UPDATE document_versions o
-SET title = coalesce(o.title, p.title), media_type = coalesce(o.media_type, p.media_type)
+SET title = coalesce(o.title, p.title), media_type = coalesce(o.media_type, p.media_type),
+    text_coverage = p.text_coverage, missing = p.missing
 FROM parsed p WHERE o.document_id = p.id AND o.version = p.version
 RETURNING p.id
 
@@ -297,6 +299,11 @@ NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.
          WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
  OR EXISTS (SELECT 1 FROM pages p
             WHERE p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD}))
+
+-- part: is_incomplete
+-- A chunk or a page of a document's newest version is dead, or its file was not read completely.
+({has_dead_part} OR EXISTS (SELECT 1 FROM document_versions v
+                            WHERE v.document_id = d.id AND v.version = d.version AND v.missing IS NOT NULL))
 
 -- part: no_first_sweep
 -- Qdrant has confirmed every sweep of a document once.

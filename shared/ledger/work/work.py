@@ -60,7 +60,7 @@ SQL = statements.load(
     Path(__file__).with_name("settlements.sql"),
     states.FRAGMENTS,
     end_indexing=states.END_INDEXING.sets_where("v.dead", "t"),
-    finish_state=states.FINISH.sets("{has_dead_part}"),
+    finish_state=states.FINISH.sets("{is_incomplete}"),
 )
 _RELEASE = {"documents": SQL.release_documents, "chunks": SQL.release_chunks}
 _EXPIRE = {"documents": SQL.expire_documents, "chunks": SQL.expire_chunks}
