@@ -176,7 +176,14 @@ def status(health: Json, work: Json | None, collections: list[Collection]) -> Re
         parts.add_row(name, _state(state))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        sections += [_stages(work), *_unserved(work), *_budgets(work), _rate(work), _limits(work["limits"])]
+        sections += [
+            _stages(work),
+            *_unserved(work),
+            *_outdated(work),
+            *_budgets(work),
+            _rate(work),
+            _limits(work["limits"]),
+        ]
         sections += [*_usage(work), *_estimates(work)]
     return Group(*sections, collections_table(collections))
 
@@ -194,6 +201,11 @@ def _unserved(work: Json) -> list[str]:
         f"[yellow]{unserved['chunks']:,} chunks need an index worker with {unserved['embedding_model']}[/yellow]"
         for unserved in work["unserved"]
     ]
+
+
+def _outdated(work: Json) -> list[str]:
+    documents = sum(work.get("outdated", {}).values())
+    return [f"[yellow]{documents:,} documents were read by an older reader (foreask reread)[/yellow]"] * bool(documents)
 
 
 def _budgets(work: Json) -> list[str]:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.access.auth import Manager, Reader
@@ -41,6 +41,7 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=S
 
 _POINTS_SECONDS = 2.0
 _AT_ONCE = 8
+_OUTDATED = "Whether only documents are parsed that an older reader has read: see `outdated` of `GET /v1/status`"
 _ENGLISH_ONLY = ("all-minilm-l6", "all-minilm-l12", "all-mpnet", "bge-small-en", "bge-base-en", "bge-large-en")
 
 
@@ -109,14 +110,19 @@ async def put(
 @router.post(
     "/{name}/reindex", status_code=202, response_model=ReindexReply, responses=problems(401, 404, 409, 422, 503)
 )
-async def reindex(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+async def reindex(
+    name: CollectionName,
+    tenant: Manager,
+    services: ServicesDep,
+    outdated: Annotated[bool, Query(description=_OUTDATED)] = False,
+) -> Response:
     """Parse every document again, generate its questions and index it. Until then queries see the old content.
 
     Questions of an unchanged chunk, prompt and model are reused: the language model is called only for the others.
     The reindex is a job: GET /v1/jobs/{id} has its progress. While it is open, a second one is answered 409.
     """
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
-    started = await services.ledger.documents.reindex(collection)
+    started = await services.ledger.documents.reindex(collection, outdated=outdated)
     services.wakeups.wake("parse")
     return JsonReply(ReindexReply(documents=started.documents, job_id=started.job_id), 202)
 

@@ -42,6 +42,7 @@ from shared.maintenance.descriptions import update_points
 
 _MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
 _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
+_OUTDATED = "Only documents that an older reader has read and that are not in progress"
 _SEVERAL = "One or more states, separated by commas"
 _WORDS = "Prefixes of words in the title, the filename or the external id; case is ignored"
 _LANES_OF_LINES = "`batch`: the questions are generated within a day through the model's batch API"
@@ -144,6 +145,7 @@ async def page(
     external_id: Annotated[ExternalId | None, Query()] = None,
     q: Annotated[str | None, Query(min_length=1, max_length=200, pattern=r"^\P{Cc}+$", description=_WORDS)] = None,
     sort: Annotated[Order, Query(description=_SORTS)] = "newest",
+    outdated: Annotated[bool, Query(description=_OUTDATED)] = False,
     metadata: Annotated[bool, Query(description="Whether to return the metadata of the documents")] = True,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
@@ -155,6 +157,7 @@ async def page(
         in_states=None if state is None else [DocumentState(one) for one in state.split(",")],
         external_id=external_id,
         words=q,
+        outdated=outdated,
     )
     after = paging.read_cursor(cursor, partial(_read_position, sort))
     rows = await services.ledger.documents.page(
@@ -207,7 +210,8 @@ async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Re
 async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Give a failed document, or the unread pages and dead chunks of a degraded one, another round of attempts.
 
-    A degraded document without dead letters is answered 409: another attempt would miss the same words.
+    A degraded document without dead letters is read again if it is `outdated`. Otherwise it is answered 409: another
+    attempt would miss the same words.
     """
     document = await services.ledger.documents.retry(tenant, document_id)
     if document.state is DocumentState.QUEUED:

@@ -60,6 +60,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
             budgets=[budget_view(budget) for budget in work.budgets],
             withheld=work.withheld_views,
+            outdated=await services.ledger.documents.outdated(tenant),
             limits=None if work.uses is None else [_limit(use) for use in work.uses],
         )
     )

@@ -46,6 +46,7 @@ def view(document: Document, settings: Settings) -> DocumentView:
         text_coverage=_share(read.coverage),
         losses=[LossView(place=loss.place, missing=loss.missing, sample=list(loss.sample)) for loss in read.losses],
         unread=list(read.unread),
+        outdated=document.outdated,
         questions=p.questions,
         usage=IngestUsage(
             prompt_tokens=p.prompt_tokens,

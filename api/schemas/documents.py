@@ -232,6 +232,7 @@ class DocumentView(ReplyModel):
         text_coverage=1.0,
         losses=[],
         unread=[],
+        outdated=False,
         questions=3,
         usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
     )
@@ -267,6 +268,10 @@ class DocumentView(ReplyModel):
     unread: list[str] = Field(
         description="Parts of the file that were not read, such as an encrypted attachment: a sentence for each, with"
         " the reason, at most 20. A document with one is `degraded`"
+    )
+    outdated: bool = Field(
+        description="Whether an older reader has read the file, so that another attempt may read more of it; false"
+        " while the document is in progress"
     )
     questions: int = Field(description="Number of questions that passed the filter")
     usage: IngestUsage

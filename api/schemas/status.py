@@ -205,6 +205,7 @@ class StatusView(ReplyModel):
         estimates=[],
         budgets=[example_of(BudgetView)],
         withheld=[],
+        outdated={"handbook": 17},
         limits=[
             {
                 "name": "llm requests",
@@ -232,4 +233,8 @@ class StatusView(ReplyModel):
     )
     budgets: list[BudgetView] = Field(description="The tenant's budgets, as `GET /v1/budgets` lists them")
     withheld: list[WaitingSyncView] = Field(description=_WITHHELD)
+    outdated: dict[str, int] = Field(
+        description="Number of documents that an older reader has read, by collection: `POST"
+        " /v1/collections/{name}/reindex?outdated=true` reads them again"
+    )
     limits: list[LimitView] | None

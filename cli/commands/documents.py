@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command()(collections)
     app.command()(declare)
     app.command()(reindex)
+    app.command()(reread)
     app.add_typer(documents_app, name="documents")
     for command in (show, retry, delete):
         documents_app.command()(command)
@@ -183,12 +184,32 @@ def reindex(collection: str, url: Url = LOCAL, key: Key = None) -> None:
         )
 
 
+def reread(
+    collection: Annotated[str | None, typer.Argument(help="Default: every collection with such documents.")] = None,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Read the documents again that an older reader has read. Only chunks whose text changed are paid for."""
+    with client_of(url, key) as client:
+        outdated: dict[str, int] = client.status().get("outdated", {})
+        names = [name for name in outdated if collection in (None, name)]
+        if not names:
+            print("No document was read by an older reader.")
+        for name in names:
+            started = client.reindex(name, outdated=True)
+            print(
+                f"{name}: {started['documents']} documents are read again; queries see their current versions until"
+                f" then: foreask jobs watch {started['job_id']}"
+            )
+
+
 @documents_app.callback()
 def documents(
     context: typer.Context,
     *,
     collection: AnyCollection = None,
     state: Annotated[str | None, typer.Option(help="Only documents in this state, e.g. failed.")] = None,
+    outdated: Annotated[bool, typer.Option("--outdated", help="Only documents that an older reader has read.")] = False,
     limit: Annotated[int, typer.Option(help="Maximum number to print.", min=1)] = 200,
     url: Url = LOCAL,
     key: Key = None,
@@ -201,7 +222,8 @@ def documents(
     from cli import output
 
     with client_of(url, key) as client:
-        output.print_documents(console_of(), islice(client.documents(collection=collection, state=state), limit))
+        listed = client.documents(collection=collection, state=state, outdated=outdated or None)
+        output.print_documents(console_of(), islice(listed, limit))
 
 
 def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:

@@ -73,7 +73,7 @@ class Progress:
 class Document:
     """A document as the API returns it: its row in the live build, under the id that its rows in all builds share.
 
-    `metadata`: None unless it was read.
+    `metadata`: None unless it was read. `outdated`: whether an older reader has read it.
     """
 
     id: UUID
@@ -92,6 +92,7 @@ class Document:
     updated_at: datetime
     progress: Progress = field(default_factory=Progress)
     completeness: Completeness = Completeness()
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ DIFFERENCES = """
         GROUP BY tenant, counted, part, state HAVING sum(rows) <> 0
     ), counted AS (
         SELECT tenant, 'documents', collection_id::text, state, count(*) FROM documents GROUP BY 1, 2, 3, 4
+        UNION ALL SELECT tenant, 'readers', collection_id::text, reader, count(*) FROM documents
+        WHERE reader IS NOT NULL AND state IN ('ready', 'degraded', 'failed') GROUP BY 1, 2, 3, 4
         UNION ALL SELECT tenant, 'jobs', job_id::text, state, count(*) FROM documents WHERE job_id IS NOT NULL
         GROUP BY 1, 2, 3, 4
         UNION ALL SELECT tenant, 'chunks', embedding_model, state, count(*) FROM chunks GROUP BY 1, 2, 3, 4

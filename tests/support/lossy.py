@@ -19,14 +19,23 @@ MISSING = Completeness(0.98, (Loss("page 3", 14, ("quay", "tide")),), ("The atta
 
 @dataclass
 class LossyReader:
-    """Parses files by the sandbox, and reports the words that files with `LOST` miss."""
+    """Parses files by the sandbox, and reports the words that files with `LOST` miss.
+
+    Args:
+        sandbox: parses the files.
+        missing: the report.
+        drops: whether it drops the chunks with `LOST` instead, and reports nothing.
+    """
 
     sandbox: ParsingSandbox
     missing: Completeness = MISSING
+    drops: bool = False
 
     async def parse(self, path: Path, **options: Any) -> ParsedDocument | PagesToRead:
         parsed = await self.sandbox.parse(path, **options)
         if isinstance(parsed, ParsedDocument) and LOST in path.read_bytes():
+            if self.drops:
+                return replace(parsed, chunks=tuple(c for c in parsed.chunks if LOST.decode() not in c.text))
             return replace(parsed, completeness=self.missing)
         return parsed
 

@@ -576,6 +576,31 @@ def test_fields_are_declared_with_their_types(capsys, monkeypatch):
     assert "year is not FIELD=TYPE" in err
 
 
+def test_reread_starts_jobs_of_collections_with_outdated_documents(capsys, monkeypatch):
+    requests = []
+
+    def server(request):
+        requests.append(f"{request.method} {request.url.path}?{request.url.query.decode()}")
+        counts = {"handbook": 17, "novels": 2}
+        return httpx.Response(
+            200, json={"outdated": counts} if request.method == "GET" else {"documents": 17, "job_id": "j"}
+        )
+
+    transport = httpx.MockTransport(server)
+    monkeypatch.setattr(
+        document_commands, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport)
+    )
+
+    _, out, _ = foreask(capsys, monkeypatch, "reread", "handbook")
+    assert out.startswith("handbook: 17 documents are read again; ")
+    assert requests[1:] == ["POST /v1/collections/handbook/reindex?outdated=true"]
+
+    foreask(capsys, monkeypatch, "reread")
+    assert requests[3:] == [f"POST /v1/collections/{name}/reindex?outdated=true" for name in ("handbook", "novels")]
+
+    assert foreask(capsys, monkeypatch, "reread", "notes")[1] == "No document was read by an older reader.\n"
+
+
 def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
     question = replies.accepted_question(question="How much [bold]leave[/bold] do I get?")
     requests = []

@@ -20,7 +20,7 @@ export function stateMark(state) {
 }
 
 /** Return whether another attempt may read more of a document. @param {Api["DocumentView"]} document */
-export const canRetry = (document) => document.state === "failed" || (document.state === "degraded" && Boolean(document.chunks.dead || document.pages_unread));
+export const canRetry = (document) => document.state === "failed" || (document.state === "degraded" && Boolean(document.chunks.dead || document.pages_unread || document.outdated));
 
 /** Describe the progress of a document's pages or chunks. @param {Api["DocumentView"]} document */
 export function progressOf(document) {

@@ -48,7 +48,7 @@ class Document(Model):
 
     `pages` have no text and are read by OCR; `pages_unread` of them could not be read. `text_coverage` is the share of
     the words of the file that arrived; None if they were not counted. `losses` are parts that miss words, and `unread`
-    has a sentence for each part that was not read.
+    has a sentence for each part that was not read. `outdated`: an older reader has read the file.
     """
 
     id: str
@@ -72,6 +72,7 @@ class Document(Model):
     text_coverage: float | None = None
     losses: list[Loss] = Field(default_factory=list)
     unread: list[str] = Field(default_factory=list)
+    outdated: bool = False
     questions: int
     usage: Usage
 

@@ -158,13 +158,13 @@ EXISTS (SELECT 1 FROM chunks c
 
 -- part: discard
 -- Restore the live version of locked documents, and delete documents that never had one. Never reuse the discarded
--- number: a worker whose lease expired may still write under it.
+-- number: a worker whose lease expired may still write under it. The reader of the live version is not known any more.
 WITH locked AS ({{argument}})
 UPDATE documents d
 SET {discard_state},
     version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
     discarded_version = greatest(d.version, d.discarded_version),
-    error = NULL, due_at = now(), updated_at = now(), {UNCLAIMED}
+    reader = NULL, error = NULL, due_at = now(), updated_at = now(), {UNCLAIMED}
 FROM locked WHERE d.id = locked.id
 RETURNING d.id
 

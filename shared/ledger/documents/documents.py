@@ -8,15 +8,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping
+from sqlalchemy import Row, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain import readers
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.collections import Collection
 from shared.domain.documents import DeletableDocument, Document, NewDocument
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import require_fit
 from shared.domain.jobs import JobKind
+from shared.domain.lanes import Lane
+from shared.domain.readers import is_outdated
 from shared.domain.states import ChunkState, DocumentState, PageState
 from shared.ledger.documents import (
     build_sync,
@@ -53,6 +56,7 @@ SQL = statements.load(
     next_version=versions.NEXT,
     due_again=versions.DUE_AGAIN,
     document_counts=counters.of_tenant("documents"),
+    reader_counts=counters.of_tenant("readers"),
 )
 
 
@@ -345,34 +349,40 @@ class Documents:
     async def retry(self, tenant: str, document_id: UUID) -> Document:
         """Give a failed document, or the dead pages and chunks of a degraded one, another round of attempts.
 
+        A degraded document without any is read again if an older reader has read it.
+
         Raises:
             NotFound: the tenant has no document of that id.
             Conflict: there is nothing to retry.
         """
         async with self._database.begin() as connection:
             parameters = {"tenant": tenant, "id": document_id}
-            state = (await connection.execute(SQL.lock, parameters)).scalar_one_or_none()
-            if state is None:
+            row = (await connection.execute(SQL.lock, parameters)).one_or_none()
+            if row is None:
                 raise _not_found(document_id)
-            if state == DocumentState.FAILED:
+            if row.state == DocumentState.FAILED:
                 await revive_documents(connection, document_parameters(tenant, document_id))
-            elif state == DocumentState.DEGRADED:
+            elif row.state == DocumentState.DEGRADED:
                 parameters = document_parameters(tenant, document_id)
                 pages, _ = await revive_pages(connection, parameters)
                 chunks, _ = await revive_chunks(connection, parameters)
                 if not pages and not chunks:
-                    raise Conflict(_ONLY_LOSSES)
+                    await _read_again(connection, row)
             else:
-                raise Conflict(f"The document is {state}: only failed and degraded documents can be retried.")
+                raise Conflict(f"The document is {row.state}: only failed and degraded documents can be retried.")
         return await self.get(tenant, document_id)
 
     @again_after_collision
-    async def reindex(self, collection: Collection) -> StartedReindex:
+    async def reindex(self, collection: Collection, *, outdated: bool = False) -> StartedReindex:
         """Open a job that starts the next version of every document of the live build that is not in progress.
 
         The old versions stay visible. Some documents start at once, the others through `continue_reindex`. The content
         is the newest that was not discarded, even if it failed. Only new content is generated, after a change of
         prompt, model or chunking: all other questions are paid already.
+
+        Args:
+            collection: the collection.
+            outdated: whether only documents start a version that an older reader has read.
 
         Raises:
             JobIsOpen: the live build is being reindexed.
@@ -385,12 +395,20 @@ class Documents:
             if live is None:
                 raise being_erased(f"the collection '{collection.name}'")
             build, key = collection_of(live), str(live["id"])
-            counted = await connection.execute(SQL.count_final, {"tenant": build.tenant, "part": key})
-            documents: int = counted.scalar_one()
+            if outdated:
+                documents = sum([row.documents for row in await _outdated(connection, build.tenant, build.id)])
+            else:
+                counted = await connection.execute(SQL.count_final, {"tenant": build.tenant, "part": key})
+                documents = counted.scalar_one()
             job = await open_job(connection, build, JobKind.REINDEX, key=key, expected=documents)
-            await connection.execute(SQL.start_reindex, {"id": build.id})
+            await connection.execute(SQL.start_reindex, {"id": build.id, "outdated": outdated})
             await _reindex_slice(connection, build.id)
         return StartedReindex(job.id, documents)
+
+    async def outdated(self, tenant: str) -> dict[str, int]:
+        """Count the documents that an older reader has read, by collection; collections without any are missing."""
+        async with self._database.begin() as connection:
+            return {row.name: row.documents for row in await _outdated(connection, tenant)}
 
     @again_after_collision
     async def continue_reindex(self) -> bool:
@@ -465,12 +483,30 @@ async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None
         return False
     parameters = {"collection": found.id, "after": found.reindexed_until, "limit": _REINDEX_SLICE}
     locked = (await connection.execute(SQL.lock_final, parameters)).all()
-    if locked:
+    wanted = [row.id for row in locked if not found.reindexes_outdated or is_outdated(row.state, row.reader)]
+    if wanted:
         lane = lane_of(_BULK, found.job_number)
-        await versions.reindex(connection, [row.id for row in locked], lane=lane, job_id=found.job_id)
+        await versions.reindex(connection, wanted, lane=lane, job_id=found.job_id)
     until = locked[-1].external_id if len(locked) == _REINDEX_SLICE else None
     await connection.execute(SQL.save_reindex_progress, {"collection": found.id, "until": until})
     return True
+
+
+async def _outdated(connection: AsyncConnection, tenant: str, collection_id: UUID | None = None) -> Sequence[Row[Any]]:
+    """Return the collections with outdated documents, or one of them, each with its number."""
+    parameters = {"tenant": tenant, "collection": collection_id, "readers": list(readers.CURRENT)}
+    return (await connection.execute(SQL.count_outdated, parameters)).all()
+
+
+async def _read_again(connection: AsyncConnection, document: Row[Any]) -> None:
+    """Start the next version, with the same content, of a locked degraded document that an older reader has read.
+
+    Raises:
+        Conflict: the current reader has read it.
+    """
+    if not is_outdated(document.state, document.reader):
+        raise Conflict(_ONLY_LOSSES)
+    await versions.reindex(connection, [document.id], lane=Lane.INTERACTIVE, job_id=None)
 
 
 async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> RowMapping:

@@ -1,6 +1,6 @@
 -- name: lock
 -- Lock one document and read its state.
-SELECT d.state FROM documents d JOIN collections l ON l.id = d.collection_id
+SELECT d.id, d.state, d.reader FROM documents d JOIN collections l ON l.id = d.collection_id
 WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l} FOR UPDATE OF d
 
 -- name: stored_content
@@ -71,14 +71,26 @@ RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_versi
 SELECT coalesce(sum(t.rows), 0)::bigint FROM {document_counts} t
 WHERE t.part = :part AND {REINDEX.applies:t}
 
+-- name: count_outdated
+-- Count the documents of a tenant's live builds, or of one build, that are not in progress and that another reader than
+-- today's has read: all documents minus the documents of the current readers.
+SELECT l.id, l.name, sum(c.rows)::bigint AS documents
+FROM collections l JOIN (
+    SELECT t.part, t.rows FROM {document_counts} t WHERE {REINDEX.applies:t}
+    UNION ALL
+    SELECT t.part, -t.rows FROM {reader_counts} t WHERE t.state = ANY(CAST(:readers AS text[]))
+) c ON c.part = l.id::text
+WHERE l.tenant = :tenant AND {is_live:l} AND (CAST(:collection AS uuid) IS NULL OR l.id = :collection)
+GROUP BY l.id, l.name HAVING sum(c.rows) > 0 ORDER BY l.name
+
 -- name: start_reindex
 -- Start the reindex of a build.
-UPDATE collections SET reindexed_until = '' WHERE id = :id
+UPDATE collections SET reindexed_until = '', reindexes_outdated = :outdated WHERE id = :id
 
 -- name: lock_reindexing
 -- Lock a collection that is being reindexed, unless its job is paused, and read its job. A reindex that an earlier
 -- release started has none.
-SELECT l.id, l.reindexed_until, j.id AS job_id, coalesce(j.number, 0) AS job_number
+SELECT l.id, l.reindexed_until, l.reindexes_outdated, j.id AS job_id, coalesce(j.number, 0) AS job_number
 FROM collections l LEFT JOIN jobs j ON j.tenant = l.tenant AND j.kind = {JobKind.REINDEX} AND j.ended_at IS NULL
     AND j.idempotency_key = l.id::text
 WHERE l.reindexed_until IS NOT NULL AND (CAST(:collection AS uuid) IS NULL OR l.id = :collection)
@@ -91,7 +103,7 @@ UPDATE collections SET reindexed_until = :until WHERE id = :collection
 
 -- name: lock_final
 -- Lock documents that are in no worker's hands, in the order of their external ids.
-SELECT id, external_id FROM documents
+SELECT id, external_id, state, reader FROM documents
 WHERE collection_id = :collection AND {exists} AND external_id > :after AND {REINDEX.applies}
 ORDER BY external_id LIMIT :limit FOR UPDATE
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain import readers
 from shared.domain.states import DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
@@ -48,7 +49,9 @@ _BY_CHANGE = "(d.updated_at, d.public_id) < (:at, CAST(:after AS uuid))"
 _BY_NAME = "(d.external_id, d.public_id) > (CAST(:name AS text), CAST(:after AS uuid))"
 _CONDITIONS = {
     "of_tenant": "l.tenant = :tenant AND {is_live:l} AND (CAST(:collection AS text) IS NULL OR l.name = :collection)",
-    "is_named": "(CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)",
+    "is_named": "(CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)"
+    " AND (NOT CAST(:outdated AS boolean)"
+    " OR {FINAL_DOCUMENTS:d} AND (d.reader = ANY(CAST(:readers AS text[]))) IS NOT TRUE)",
 }
 _WALKS = statements.load(
     Path(__file__).with_name("walks.sql"),
@@ -108,6 +111,7 @@ class Wanted:
 
     Args:
         words: prefixes of words in the title, the filename or the external id; all must match.
+        outdated: whether to list only documents that an older reader has read.
     """
 
     ids: Sequence[UUID] | None = None
@@ -115,6 +119,7 @@ class Wanted:
     in_states: Sequence[DocumentState] | None = None
     external_id: str | None = None
     words: str | None = None
+    outdated: bool = False
 
 
 async def page(
@@ -163,6 +168,8 @@ def parameters_of(
         "tenant": tenant,
         "collection": wanted.collection,
         "external_id": wanted.external_id,
+        "outdated": wanted.outdated,
+        "readers": list(readers.CURRENT),
         "states": list(states_),
         "ats": ats,
         "ids_after": ids_after,

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.completeness import stored_completeness
 from shared.domain.documents import Document, Progress
+from shared.domain.readers import is_outdated
 from shared.domain.states import DocumentState
 from shared.ledger.documents import listing
 from shared.ledger.model import states, tier_tokens
@@ -98,6 +99,7 @@ def document_of(row: RowMapping, collection: str, progress: Progress | None = No
         metadata=row["metadata"],
         size_bytes=row["size_bytes"],
         completeness=stored_completeness(row["text_coverage"], row["missing"]),
+        outdated=is_outdated(DocumentState(row["state"]), row["reader"]),
         error=row["error"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],

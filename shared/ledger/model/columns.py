@@ -14,7 +14,7 @@ _COLLECTION = (
 )
 _DOCUMENT = (
     "d.id, d.public_id, d.tenant, d.collection_id, d.external_id, d.version, d.live_version, d.state, d.error,"
-    " d.created_at, d.updated_at"
+    " d.created_at, d.updated_at, d.reader"
 )
 _ERASURE = "id, tenant, collection, document_id, collection_ids, document_ids, deleted, started_at, finished_at"
 

@@ -30,7 +30,8 @@ def of_tenant(counted: str) -> str:
     """Return the counters of `:tenant` as a table of `part`, `state` and `rows`, which must be summed.
 
     Args:
-        counted: `documents`, whose parts are collections, or `chunks`, whose parts are embedding models.
+        counted: `documents`, whose parts are collections, `chunks`, whose parts are embedding models, or `readers`: the
+            documents of a collection that are not in progress, with their readers as states.
     """
     return f"""(
         SELECT part, state, rows FROM tallies WHERE tenant = :tenant AND counted = '{counted}'

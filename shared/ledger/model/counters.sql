@@ -59,8 +59,8 @@ DELETE FROM ended_by_minute WHERE minute <= now() - CAST(:age AS interval)
 
 -- name: delete_changes
 -- Delete the changes of a build without documents.
-DELETE FROM tally_changes WHERE tenant = :tenant AND counted = 'documents' AND part = :part
+DELETE FROM tally_changes WHERE tenant = :tenant AND counted IN ('documents', 'readers') AND part = :part
 
 -- name: delete_counters
 -- Delete the counters of a build without documents: the sums are 0.
-DELETE FROM tallies WHERE tenant = :tenant AND counted = 'documents' AND part = :part
+DELETE FROM tallies WHERE tenant = :tenant AND counted IN ('documents', 'readers') AND part = :part

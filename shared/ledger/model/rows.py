@@ -21,6 +21,7 @@ from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.pages import PageOutcome, PagesOutcome, PageText, PageToRead
 from shared.domain.questions import AcceptedQuestion
+from shared.domain.readers import reader_of
 from shared.domain.retry import Dead, Decision
 from shared.domain.stored import known_fields
 from shared.domain.usage import Cost, Usage, UsageByTier, total
@@ -161,6 +162,7 @@ def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
             "token": outcome.document.lease.token,
             "title": outcome.title,
             "media_type": outcome.media_type,
+            "reader": reader_of(outcome.media_type),
             "text_coverage": outcome.completeness.coverage,
             "missing": outcome.completeness.missing_as_json(),
         }

@@ -79,7 +79,7 @@ FROM (SELECT coalesce(sum(rows), 0)::bigint AS tallied FROM chunks_tally WHERE s
 -- Count the rows of all tenants by state.
 SELECT counted, state, sum(rows)::bigint AS rows FROM (
     SELECT counted, state, rows FROM tallies UNION ALL SELECT counted, state, change FROM tally_changes) t
-WHERE counted <> 'jobs' GROUP BY counted, state
+WHERE counted NOT IN ('jobs', 'readers') GROUP BY counted, state
 
 -- name: unserved
 -- Count the chunks that wait for a worker that serves their embedding, by its name.

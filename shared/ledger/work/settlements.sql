@@ -7,10 +7,10 @@
 -- plan: generic
 WITH parsed AS (
     UPDATE documents d
-    SET {SETTLE_PARSED.sets}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL,
+    SET {SETTLE_PARSED.sets}, reader = v.reader, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL,
         due_at = now(), updated_at = now()
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-        AS v(id uuid, token bigint, title text, media_type text, text_coverage real, missing jsonb)
+        AS v(id uuid, token bigint, title text, media_type text, reader text, text_coverage real, missing jsonb)
     WHERE d.id = v.id AND d.lease_token = v.token AND {SETTLE_PARSED.applies:d}
     RETURNING d.id, d.version, v.title, v.media_type, v.text_coverage, v.missing
 )
@@ -247,7 +247,8 @@ CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END
 -- Record failed attempts to parse.
 -- plan: generic
 UPDATE documents t
-SET {FAIL_PARSING.sets:v.dead}, error = v.error, attempts = t.attempts + v.burned,
+SET {FAIL_PARSING.sets:v.dead}, reader = CASE WHEN v.dead THEN :reader ELSE t.reader END,
+    error = v.error, attempts = t.attempts + v.burned,
     history = {history}, due_at = {next_attempt}, leased_by = NULL, lost_leases = {lost_leases}, updated_at = now()
 {valid_failures} AND {FAIL_PARSING.applies:t}
 RETURNING t.id, t.tenant, t.collection_id, t.state

@@ -18,6 +18,7 @@ import structlog
 from sqlalchemy import Row, RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain import readers
 from shared.domain.budgets import NO_TERMS, BudgetTerms, Reserve
 from shared.domain.documents import DeletableDocument
 from shared.domain.errors import BudgetExhausted, LeaseLost
@@ -189,8 +190,9 @@ class Work:
 
     async def settle_failed_documents(self, failures: Sequence[FailedAttempt]) -> None:
         """Record failed attempts to parse: another attempt later, or the state `failed` with its reason."""
+        parameters = rows.failure_rows(failures) | {"reader": readers.FAILED}
         async with self._database.begin() as connection:
-            changed = (await connection.execute(SQL.fail_documents, rows.failure_rows(failures))).all()
+            changed = (await connection.execute(SQL.fail_documents, parameters)).all()
             failed = [row.id for row in changed]
             # Users' questions for the live version waited for the next version, which will not be live.
             await acceptance.index_waiting(connection, failed)

@@ -179,6 +179,7 @@ class DocumentsApi(Connection):
         ids: Sequence[str] | None = None,
         sort: Literal["newest", "updated", "name", "state"] | None = None,
         metadata: bool | None = None,
+        outdated: bool | None = None,
     ) -> AsyncIterator[Document]:
         """List documents.
 
@@ -190,6 +191,7 @@ class DocumentsApi(Connection):
             ids: only these documents, at most 100.
             sort: order of the list; default: newest first.
             metadata: whether replies contain metadata; default: yes.
+            outdated: whether to list only documents that an older reader has read; default: no.
         """
         params = {
             "collection": collection,
@@ -199,6 +201,7 @@ class DocumentsApi(Connection):
             "id": ids,
             "sort": sort,
             "metadata": metadata,
+            "outdated": outdated,
         }
         return self.items(Pages("/v1/documents", given(params), Document.model_validate))
 

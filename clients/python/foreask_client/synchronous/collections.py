@@ -42,9 +42,15 @@ class CollectionsApi(Connection):
     def erasure(self, erasure_id: str) -> Erasure:
         return self.send(get(f"/v1/erasures/{segment(erasure_id)}", Erasure))
 
-    def reindex(self, collection: str) -> Json:
-        """Parse every document again, generate its questions and index it. Queries see no gap."""
-        return self.send(post(f"{collection_path(collection)}/reindex", Json))
+    def reindex(self, collection: str, *, outdated: bool = False) -> Json:
+        """Parse every document again, generate its questions and index it. Queries see no gap.
+
+        Args:
+            collection: name of the collection.
+            outdated: whether to parse only documents that an older reader has read.
+        """
+        query = "?outdated=true" if outdated else ""
+        return self.send(post(f"{collection_path(collection)}/reindex{query}", Json))
 
     def calibrate(self, collection: str, questions: Sequence[Json] | None = None) -> Json:
         """Choose the weights of a collection's channels.

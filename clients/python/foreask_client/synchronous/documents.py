@@ -177,6 +177,7 @@ class DocumentsApi(Connection):
         ids: Sequence[str] | None = None,
         sort: Literal["newest", "updated", "name", "state"] | None = None,
         metadata: bool | None = None,
+        outdated: bool | None = None,
     ) -> Iterator[Document]:
         """List documents.
 
@@ -188,6 +189,7 @@ class DocumentsApi(Connection):
             ids: only these documents, at most 100.
             sort: order of the list; default: newest first.
             metadata: whether replies contain metadata; default: yes.
+            outdated: whether to list only documents that an older reader has read; default: no.
         """
         params = {
             "collection": collection,
@@ -197,6 +199,7 @@ class DocumentsApi(Connection):
             "id": ids,
             "sort": sort,
             "metadata": metadata,
+            "outdated": outdated,
         }
         return self.items(Pages("/v1/documents", given(params), Document.model_validate))
 

@@ -1,0 +1,66 @@
+"""Versions of the readers of files: a better reader reaches documents that an older one has read.
+
+Change the number of a format when its reader returns another text for some files. Documents whose reader is not named
+here are outdated: they are listed and counted until they are read again. Formats without a reader of their own, such
+as Markdown and source code, are never outdated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+from shared.domain.states import DocumentState
+
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_ODF = "application/vnd.oasis.opendocument."
+
+READERS: Mapping[str, str] = {
+    "application/pdf": "pdf 1",
+    _OFFICE + "wordprocessingml.document": "docx 1",
+    _OFFICE + "spreadsheetml.sheet": "xlsx 1",
+    _OFFICE + "presentationml.presentation": "pptx 1",
+    _ODF + "text": "odt 1",
+    _ODF + "spreadsheet": "ods 1",
+    "application/epub+zip": "epub 1",
+    "application/msword": "doc 1",
+    "application/vnd.ms-excel": "xls 1",
+    "application/vnd.ms-powerpoint": "ppt 1",
+    "application/vnd.ms-outlook": "msg 1",
+    "application/rtf": "rtf 1",
+    "message/rfc822": "eml 1",
+    "application/x-ipynb+json": "ipynb 1",
+    "text/html": "html 1",
+    "application/rss+xml": "feed 1",
+    "application/xml": "xml 1",
+    "application/json": "json 1",
+    "text/csv": "csv 1",
+    "text/tab-separated-values": "tsv 1",
+    "text/x-rst": "rst 1",
+    "text/x-org": "org 1",
+    "application/x-latex": "latex 1",
+}
+"""The reader of each format, with its version, by the detected media type."""
+
+_PLAIN = "plain"
+FAILED = f"failed {sha256(','.join(sorted(READERS.values())).encode()).hexdigest()[:8]}"
+"""The reader of a file that none could read: every change of a reader may help."""
+
+CURRENT = (*READERS.values(), _PLAIN, FAILED)
+
+_READ = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
+
+
+def reader_of(media_type: str) -> str:
+    """Return the reader of files of a type, as documents store it."""
+    return READERS.get(media_type, _PLAIN)
+
+
+def is_outdated(state: DocumentState, reader: str | None) -> bool:
+    """Return whether another reader than today's has read a document that is not in progress.
+
+    Args:
+        state: the state of the document.
+        reader: its stored reader; None if a release without versions has read it.
+    """
+    return state in _READ and reader not in CURRENT
