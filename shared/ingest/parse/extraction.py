@@ -17,7 +17,22 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import delimited, doc, epub, html, mail, msg, notebook, ods, pdf, pptx, rtf, xlsx, xml
+from shared.ingest.parse.readers import (
+    delimited,
+    doc,
+    epub,
+    html,
+    mail,
+    msg,
+    notebook,
+    odf,
+    ods,
+    pdf,
+    pptx,
+    rtf,
+    xlsx,
+    xml,
+)
 from shared.ingest.parse.readers.attachments import Attachments
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.pdf.pictures import pictures_in as pdf_pictures
@@ -249,6 +264,8 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
     kinds.EPUB: epub.read,
     kinds.IPYNB: notebook.read,
     kinds.XML: xml.read,
+    kinds.ODP: odf.read_presentation,
+    kinds.ODT: odf.read_text,
     kinds.PPTX: pptx.read,
     kinds.XLSX: xlsx.read,
     kinds.ODS: ods.read,

@@ -46,7 +46,8 @@ PDF = FileKind("application/pdf", "PDF", "read")
 DOCX = FileKind(_OFFICE + "wordprocessingml.document", "Word document", "native")
 XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "read")
 PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "read")
-ODT = FileKind(_ODF + "text", "OpenDocument text", "native")
+ODT = FileKind(_ODF + "text", "OpenDocument text", "read")
+ODP = FileKind(_ODF + "presentation", "OpenDocument presentation", "read")
 ODS = FileKind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "read")
 EPUB = FileKind("application/epub+zip", "EPUB", "read")
 DOC = FileKind("application/msword", "Word 97 document", "read")
@@ -82,7 +83,8 @@ _SUFFIXES = (
     (DOCX, "docx docm dotx"),
     (XLSX, "xlsx xlsm xltx xltm"),
     (PPTX, "pptx pptm ppsx ppsm potx potm"),
-    (ODT, "odt"),
+    (ODT, "odt ott fodt"),
+    (ODP, "odp otp fodp"),
     (ODS, "ods ots"),
     (EPUB, "epub"),
     (DOC, "doc"),
@@ -133,13 +135,15 @@ _ARCHIVES = {b"\x1f\x8b": "gzip", b"7z\xbc\xaf": "7-Zip", b"Rar!": "RAR", b"BZh"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_STREAMS = (("WordDocument", DOC), ("PowerPoint Document", PPT), ("Workbook", XLS), ("Book", XLS))
 _ZIP_FOLDERS = (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX))
-_ZIP_TYPES = {kind.media_type: kind for kind in (ODT, ODS, EPUB)}
+_ZIP_TYPES = {kind.media_type: kind for kind in (ODT, ODP, ODS, EPUB)}
 _MAIL_HEADER = re.compile(
     r"(?:From|To|Subject|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To):", re.IGNORECASE
 )
 _MAIL_MUST = re.compile(r"^(?:From|Message-ID|MIME-Version):", re.IGNORECASE | re.MULTILINE)
 _MAILBOX_LINE = re.compile(r"From [^\n]{0,200}\d\d:\d\d[^\n]{0,80}\n(?:[!-9;-~]{1,80}:|>From )")
 _MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b", re.IGNORECASE)
+_FLAT_TYPES = {kind.media_type: kind for kind in (ODT, ODP)}
+_FLAT = re.compile(r"<office:document\s[^>]{0,8000}office:mimetype=[\"']([\w./-]{1,99})")
 
 
 def is_text_file(filename: str) -> bool:
@@ -278,6 +282,8 @@ def _by_shape(preview: str, claims: Iterable[FileKind | None]) -> FileKind | Non
     start = preview.lstrip()
     if IPYNB in claims or (start.startswith("{") and '"nbformat"' in preview and '"cells"' in preview):
         return IPYNB if start.startswith("{") else None
+    if (flat := _FLAT.search(start)) and (kind := _FLAT_TYPES.get(flat[1].removesuffix("-template"))):
+        return kind
     if markup := _MARKUP.match(start):
         return _marked_up(markup[1].lower(), start[:2048].lower())
     if _MAILBOX_LINE.match(start):

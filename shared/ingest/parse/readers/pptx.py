@@ -23,6 +23,7 @@ from shared.ingest.parse.readers.slide_designs import (
     placeholder_index,
     shows_master,
 )
+from shared.ingest.parse.readers.stated_titles import stated_title
 
 _KIND = "PowerPoint presentation"
 _TITLES = ("title", "ctrTitle")
@@ -30,15 +31,6 @@ _REPEATED = ("dt", "sldNum", "ftr", "hdr", "sldImg")
 """Placeholders that people do not read as text of the slide: its date, number, footer and header. A footer's text is
 part of the first slide that shows it."""
 
-_NO_TITLE = re.compile(
-    r"(?i)(microsoft )?"
-    r"(powerpoint[- ]?(presentation|präsentation|presentatie|演示文稿|プレゼンテーション|프레젠테이션|簡報|)"
-    r"|(présentation|presentación de|presentazione( standard)? di|apresentação do|prezentace aplikace"
-    r"|prezentacja programu|презентация) powerpoint"
-    r"|(slide|folie|diapositive|diapositiva|dia|snímek|slajd|bild|presentation|präsentation|présentation|untitled"
-    r"|no slide title|kein folientitel)[ \d.]*)"
-)
-_MADE_BY_PROGRAM = re.compile(r"(?i)microsoft powerpoint - ")
 _NO_DESCRIPTION = re.compile(r"(?i).*\.(png|jpe?g|gif|emf|wmf|svg|tiff?|bmp)|(picture|image|grafik|bild|photo) ?\d*")
 _DOCUMENT = re.compile(r"(?i).*\.(docx?|docm|xlsx?|xlsm|xlsb|pptx?|pptm|sldx|pdf|od[tsp])")
 _WRITTEN_BY_PROGRAM = re.compile(
@@ -75,9 +67,7 @@ def read(content: bytes) -> FileReading:
             f"{place} contains the file {name}, which was not read; add it as a file of its own"
             for name in slide.files()
         )
-    title = package.title()
-    stated = None if _NO_TITLE.fullmatch(title) or _MADE_BY_PROGRAM.match(title) else title
-    return FileReading(tuple(parts), stated, tuple(unread), apart=True)
+    return FileReading(tuple(parts), stated_title(package.title()), tuple(unread), apart=True)
 
 
 def _slides(package: Package, main: str, presentation: etree._Element | None) -> Iterator[str]:
