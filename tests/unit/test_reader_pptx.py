@@ -528,9 +528,9 @@ def test_unknown_shape_keeps_its_words():
     ],
 )
 @guards(
-    "shared/ingest/parse/readers/pptx.py",
-    "None if _NO_TITLE.fullmatch(title)",
-    "None if False",
+    "shared/ingest/parse/readers/stated_titles.py",
+    "if title and not _MADE_BY_PROGRAM.fullmatch(title)",
+    "if title",
     means="a program's title is used",
 )
 def test_title_is_not_a_programs(stated, title):

@@ -12,7 +12,15 @@ from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.formulas import local_name
 from shared.ingest.parse.readers.odf_styles import Styles, attribute
-from shared.ingest.parse.readers.odf_text import Content, Flow, is_between_paragraphs, is_left_out, joined, key_of
+from shared.ingest.parse.readers.odf_text import (
+    SKIPPED,
+    Content,
+    Flow,
+    is_between_paragraphs,
+    is_left_out,
+    joined,
+    key_of,
+)
 from shared.ingest.parse.readers.package import parse
 from shared.ingest.parse.readers.placement import Box, in_reading_order
 from shared.ingest.parse.readers.reading import FileReading, Part
@@ -187,20 +195,29 @@ def plain(root: etree._Element) -> str:
 
 def _paragraphs(root: etree._Element) -> Iterator[str]:
     texts: list[list[str]] = []
+    kinds: dict[str, tuple[bool, bool, bool, str]] = {}
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, node in walk:
-        key = key_of(node)
-        is_own = key in _OWN or is_between_paragraphs(key)
+        kind = kinds.get(node.tag)
+        if kind is None:
+            kind = kinds[node.tag] = _kind(key_of(node))
+        is_own, is_frame, is_skipped, space = kind
         if event == "start":
-            if is_own:
+            if is_own or is_frame:
                 texts.append([])
-            if key in _NO_WORDS or is_left_out(node, key):
+            if is_skipped or (is_frame and is_left_out(node, key_of(node))):
                 walk.skip_subtree()
             elif texts:
-                texts[-1].append((" " if key in _SEPARATING else "") + (node.text or ""))
+                texts[-1].append(space + (node.text or ""))
             continue
-        if is_own:
+        if is_own or is_frame:
             own = "".join(texts.pop())
-            yield own if key in _OWN else ""
-        if texts:
-            texts[-1].append(node.tail or "")
+            yield own if is_own else ""
+        if texts and node.tail:
+            texts[-1].append(node.tail)
+
+
+def _kind(key: str) -> tuple[bool, bool, bool, str]:
+    """Return whether a kind of elements is a paragraph, a frame, or has no words, and the space that it stands for."""
+    is_skipped = key in _NO_WORDS or key in SKIPPED
+    return key in _OWN, is_between_paragraphs(key), is_skipped, " " if key in _SEPARATING else ""

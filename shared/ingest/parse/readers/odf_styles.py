@@ -67,6 +67,7 @@ class Styles:
     def __init__(self, *roots: etree._Element | None) -> None:
         self._lists: dict[str, ListStyle] = {}
         self._paragraphs: dict[str, tuple[str, str | None]] = {}
+        self._known: dict[str, tuple[str | None, bool]] = {}
         self.outline = ListStyle()
         for root in roots:
             for style in () if root is None else root.iter("{*}list-style", "{*}outline-style", "{*}style"):
@@ -78,11 +79,18 @@ class Styles:
 
     def of_paragraph(self, name: str) -> str | None:
         """Return the name of the list style that a paragraph's style states; None if it states none."""
-        return next((stated for _, stated in self._ancestors(name) if stated is not None), None)
+        return self._resolved(name)[0]
 
     def is_title(self, name: str) -> bool:
         """Return whether a paragraph's style is the one of titles, or derived from it."""
-        return any(known == "Title" for known, _ in self._ancestors(name))
+        return self._resolved(name)[1]
+
+    def _resolved(self, name: str) -> tuple[str | None, bool]:
+        if name not in self._known:
+            ancestors = list(self._ancestors(name))
+            stated = next((stated for _, stated in ancestors if stated is not None), None)
+            self._known[name] = stated, any(known == "Title" for known, _ in ancestors)
+        return self._known[name]
 
     def _ancestors(self, name: str) -> Iterator[tuple[str, str | None]]:
         for _ in range(_MOST_PARENTS):
@@ -120,7 +128,10 @@ def _level(element: etree._Element) -> _Level:
 
 def attribute(element: etree._Element, name: str) -> str | None:
     """Return an attribute by its name without a namespace."""
-    return next((value for key, value in element.attrib.items() if key[key.rfind("}") + 1 :] == name), None)
+    for key, value in element.items():
+        if key.endswith(name) and key[: -len(name)][-1:] in ("", "}"):
+            return str(value)
+    return None
 
 
 class Counter:

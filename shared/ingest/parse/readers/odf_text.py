@@ -98,6 +98,25 @@ _KEYS: dict[str, str] = {}
 _MOST_KEYS = 2_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Handlers:
+    """Handlers of a kind of elements.
+
+    Args:
+        start: is called at its start.
+        end: is called at its end.
+        is_gate: whether it is between paragraphs, even if it is inside one.
+        is_closed: whether its content is not read with the text around it.
+        is_frame: whether its class may say that it is left out.
+    """
+
+    start: Callable[[etree._Element], None] | None
+    end: Callable[[etree._Element], None] | None
+    is_gate: bool
+    is_closed: bool
+    is_frame: bool
+
+
 class Flow:
     """Reads elements in their order, without recursion.
 
@@ -115,31 +134,50 @@ class Flow:
         self._lists = Lists(content.styles)
         self._tables: list[Table] = []
         self._links: list[int] = []
+        self._handlers: dict[str, _Handlers] = {}
         self._starts = self._start_handlers()
         self._ends = self._end_handlers()
 
     def read(self, element: etree._Element) -> None:
         """Read an element and everything in it; `blocks` has the result."""
+        opened, known = self._open, self._handlers
         walk = etree.iterwalk(element, events=("start", "end"))
         for event, node in walk:
-            key = key_of(node)
-            is_gate = is_between_paragraphs(key) or is_left_out(node, key)
-            if event == "start":
-                if start := self._starts.get(key):
-                    start(node)
-                if is_gate:
-                    self._open.append(None)
-                if key == "draw:object" or is_left_out(node, key):
+            handlers = known.get(node.tag) or self._handlers_of(node)
+            is_start = event == "start"
+            if is_start:
+                if handlers.start:
+                    handlers.start(node)
+                if handlers.is_gate:
+                    opened.append(None)
+                if handlers.is_closed or (handlers.is_frame and attribute(node, "class") in REPEATED):
                     walk.skip_subtree()
-                else:
-                    self._add(_SPACES.sub(" ", node.text or ""))
-            else:
-                if is_gate:
-                    self._open.pop()
-                elif end := self._ends.get(key):
-                    end(node)
-                if node is not element:
-                    self._add(_SPACES.sub(" ", node.tail or ""))
+                    continue
+            elif handlers.is_gate:
+                opened.pop()
+            elif handlers.end:
+                handlers.end(node)
+            texts = opened[-1]
+            if (
+                texts is not None
+                and (is_start or node is not element)
+                and (text := node.text if is_start else node.tail)
+            ):
+                texts.append(text if text.isprintable() and "  " not in text else _SPACES.sub(" ", text))
+
+    def _handlers_of(self, node: etree._Element) -> _Handlers:
+        """Return the handlers of elements with this tag, which are kept, because their names are slow to compare."""
+        key = key_of(node)
+        handlers = _Handlers(
+            self._starts.get(key),
+            self._ends.get(key),
+            is_gate=is_between_paragraphs(key) or key in SKIPPED,
+            is_closed=key in SKIPPED or key == "draw:object",
+            is_frame=key == "draw:frame",
+        )
+        if len(self._handlers) < _MOST_KEYS:
+            self._handlers[node.tag] = handlers
+        return handlers
 
     def _start_handlers(self) -> Mapping[str, Callable[[etree._Element], None]]:
         return {
