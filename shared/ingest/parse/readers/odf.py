@@ -109,7 +109,9 @@ class _Source:
         """Return the texts of a file that could not be parsed to its end; empty for other files."""
         if self._whole:
             return ""
-        return unescape(_TAG.sub("", _BREAK.sub(r"\n\g<0>", self._xml.decode("utf-8", "replace"))))
+        xml = self._xml.decode("utf-8", "replace")
+        body = xml[max(0, xml.find("<office:body")) :]
+        return unescape(_TAG.sub("", _BREAK.sub(r"\n\g<0>", body)))
 
     def repeated(self, page: etree._Element) -> Iterator[str]:
         """Yield the footer of a slide, and the texts of its master, which more slides have."""
