@@ -10,14 +10,17 @@ from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.readers import delimited
 from tests.support.planted import guards
 
-_READER = "shared/ingest/parse/readers/delimited.py"
-
 
 def _markdown(text: str, *, tabs: bool = False) -> str:
     return delimited.read(text, tabs=tabs).parts[0].markdown
 
 
-@guards(_READER, 'DELIMITERS = "\\t;|,"', 'DELIMITERS = ","', means="fields of other delimiters are one field")
+@guards(
+    "shared/ingest/parse/readers/delimited.py",
+    'DELIMITERS = "\\t;|,"',
+    'DELIMITERS = ","',
+    means="fields of other delimiters are one field",
+)
 @pytest.mark.parametrize("delimiter", ["\t", ";", "|", ","])
 def test_delimiter_is_found(delimiter: str) -> None:
     rows = [
@@ -32,7 +35,12 @@ def test_decimal_commas_are_no_delimiters() -> None:
     assert "| Seal | 1,5 | 2,75 |" in _markdown("Name;Net;Gross\nSeal;1,5;2,75\nRing;3,5;4,25\n")
 
 
-@guards(_READER, "body = rest if stated else text", "body = text", means="sep= is the header")
+@guards(
+    "shared/ingest/parse/readers/delimited.py",
+    "body = rest if stated else text",
+    "body = text",
+    means="sep= is the header",
+)
 def test_line_with_separator_is_no_row() -> None:
     assert _markdown("sep=:\nName:Price\nSeal:5\n").startswith("| Name | Price |\n| --- |")
 
@@ -42,7 +50,12 @@ def test_rows_above_the_header_are_paragraphs() -> None:
     assert _markdown(text).startswith("Report of 2026\n\nCreated: 2026-01-05\n\n| Article | Unit | Price |\n| --- |")
 
 
-@guards(_READER, "elif quote > line_end:", "elif False:", means="an unclosed quote swallows later rows")
+@guards(
+    "shared/ingest/parse/readers/delimited.py",
+    "elif quote > line_end:",
+    "elif False:",
+    means="an unclosed quote swallows later rows",
+)
 def test_unclosed_quote_ends_with_its_row() -> None:
     text = _markdown('id,text,n\n1,"open,2\n2,fine,3\n3,"quoted, ok",4\n4,5" pipe,6\n')
     assert '| 1 | "open | 2 |\n| 2 | fine | 3 |\n| 3 | quoted, ok | 4 |\n| 4 | 5" pipe | 6 |' in text
@@ -52,7 +65,12 @@ def test_quoted_field_has_lines_and_quotes() -> None:
     assert '| 1 | two lines, "so" | x |' in _markdown('id,text,n\n1,"two\nlines, ""so""",x\n2,b,c\n')
 
 
-@guards(_READER, "or wasted > len(text) * 4 + _MOST_FIELD_CHARS", "", means="unclosed quotes take hours")
+@guards(
+    "shared/ingest/parse/readers/delimited.py",
+    "or wasted > len(text) * 4 + _MOST_FIELD_CHARS",
+    "",
+    means="unclosed quotes take hours",
+)
 def test_many_unclosed_quotes_take_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = 0
     original = delimited._quoted

@@ -17,11 +17,6 @@ from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading
 from tests.support.planted import guards
 
-_CELLS = "shared/ingest/parse/readers/sheet_cells.py"
-_GRID = "shared/ingest/parse/readers/grid.py"
-_ROWS = "shared/ingest/parse/readers/table_rows.py"
-_BOOK = "shared/ingest/parse/readers/xlsx.py"
-_DRAWINGS = "shared/ingest/parse/readers/sheet_drawings.py"
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -104,15 +99,23 @@ def _chunks(content: bytes) -> list[str]:
     return [chunk.text for chunk in divide(extracted, ChunkingOptions())]  # type: ignore[arg-type]
 
 
-@guards(_CELLS, "codes.get(identifier) or BUILT_IN", '"" or BUILT_IN', means="own number formats are ignored")
+@guards(
+    "shared/ingest/parse/readers/sheet_cells.py",
+    "codes.get(identifier) or BUILT_IN",
+    '"" or BUILT_IN',
+    means="own number formats are ignored",
+)
 def test_cells_have_their_number_format() -> None:
-    cells = '<row r="1"><c r="A1" s="1"><v>46085</v></c><c r="B1" s="2"><v>1067</v></c><c r="C1" s="3"><v>1.5625</v></c></row>'
-    text = _text(workbook(cells, formats=("dd/mm/yyyy", "00000", "[h]:mm")))
+    cells = '<c r="A1" s="1"><v>46085</v></c><c r="B1" s="2"><v>1067</v></c><c r="C1" s="3"><v>1.5625</v></c>'
+    text = _text(workbook(f'<row r="1">{cells}</row>', formats=("dd/mm/yyyy", "00000", "[h]:mm")))
     assert all(shown in text for shown in ("04/03/2026", "01067", "37:30"))
 
 
 @guards(
-    _CELLS, "since_1904=since_1904)\n", "since_1904=False)\n", means="dates of old Macintosh files are four years early"
+    "shared/ingest/parse/readers/sheet_cells.py",
+    "since_1904=since_1904)\n",
+    "since_1904=False)\n",
+    means="dates of old Macintosh files are four years early",
 )
 def test_workbook_of_1904_has_its_dates() -> None:
     cells = '<row r="1"><c r="A1" s="1"><v>0</v></c></row>'
@@ -122,7 +125,8 @@ def test_workbook_of_1904_has_its_dates() -> None:
 
 def test_values_of_all_types_are_shown() -> None:
     cells = (
-        '<row r="1"><c r="A1" t="b"><v>1</v></c><c r="B1" t="e"><v>#N/A</v></c><c r="C1" t="str"><f>A1</f><v>made</v></c>'
+        '<row r="1"><c r="A1" t="b"><v>1</v></c><c r="B1" t="e"><v>#N/A</v></c>'
+        '<c r="C1" t="str"><f>A1</f><v>made</v></c>'
         '<c r="D1" t="inlineStr"><is><r><t>rich </t></r><r><rPr><b/></rPr><t>text</t></r><rPh><t>no</t></rPh></is></c>'
         '<c r="E1" t="d"><v>2026-03-04</v></c><c><is><t>next_x000D_</t></is></c></row>'
     )
@@ -130,7 +134,7 @@ def test_values_of_all_types_are_shown() -> None:
 
 
 @guards(
-    _CELLS,
+    "shared/ingest/parse/readers/sheet_cells.py",
     'sheet.formulas.append((f"{column_letters(column)}{row + 1}", shown))',
     "pass",
     means="formulas without values are not named",
@@ -142,7 +146,12 @@ def test_formula_without_value_is_named() -> None:
     assert 'sheet "Sheet 1" has 2 formulas without a stored value, such as B2 =A2*2' in reading.unread[0]
 
 
-@guards(_CELLS, "if self._recalculates and zeros.are_all:", "if False:", means="0 stands for values never calculated")
+@guards(
+    "shared/ingest/parse/readers/sheet_cells.py",
+    "if self._recalculates and zeros.are_all:",
+    "if False:",
+    means="0 stands for values never calculated",
+)
 def test_formulas_never_calculated_are_named() -> None:
     cells = _rows([["a", "b"], [1, "<c><f>A2*2</f><v>0</v></c>"]])
     reading = _read(workbook(cells, properties='<calcPr fullCalcOnLoad="1"/>'))
@@ -158,7 +167,10 @@ def test_calculated_zero_is_a_value() -> None:
 
 
 @guards(
-    _GRID, "if len(cells) < 2 or covered < usual", "if covered < usual - 9", means="a title is taken for the header"
+    "shared/ingest/parse/readers/grid.py",
+    "if len(cells) < 2 or covered < usual",
+    "if covered < usual - 9",
+    means="a title is taken for the header",
 )
 def test_title_above_table_is_no_header() -> None:
     rows = [["Prices of 2026"], ["Currency", "EUR"], ["Article", "Unit", "Size", "Price"]]
@@ -169,7 +181,7 @@ def test_title_above_table_is_no_header() -> None:
     assert all("| Article | Unit | Size | Price |\n| ---" in chunk for chunk in chunks)
 
 
-@guards(_GRID, "first -= 1", "break", means="an upper header row is a paragraph")
+@guards("shared/ingest/parse/readers/grid.py", "first -= 1", "break", means="an upper header row is a paragraph")
 @pytest.mark.parametrize("merged", [True, False])
 def test_two_header_rows_become_one(merged: bool) -> None:
     rows: list[list[Value]] = [[None, 2025, None, "Sum", None], ["City", "Plan", "Actual", "Plan", "Actual"]]
@@ -178,14 +190,19 @@ def test_two_header_rows_become_one(merged: bool) -> None:
     assert "| City | Plan 2025 | Actual 2025 | Sum Plan | Sum Actual |\n| --- |" in text
 
 
-@guards(_GRID, "after += 1", "break", means="a lower header row is a row of values")
+@guards("shared/ingest/parse/readers/grid.py", "after += 1", "break", means="a lower header row is a row of values")
 def test_merged_labels_above_second_header_row() -> None:
     rows: list[list[Value]] = [["City", 2025, None], [None, "Plan", "Actual"], ["Oslo", 1, 2], ["Rome", 3, 4]]
     after = '<mergeCells><mergeCell ref="A1:A2"/><mergeCell ref="B1:C1"/></mergeCells>'
     assert "| City | Plan 2025 | Actual 2025 |\n| --- |" in _text(workbook(_rows(rows), after=after))
 
 
-@guards(_GRID, "return {**texts, **cells} if texts else cells", "return cells", means="merged cells are filled once")
+@guards(
+    "shared/ingest/parse/readers/grid.py",
+    "return {**texts, **cells} if texts else cells",
+    "return cells",
+    means="merged cells are filled once",
+)
 def test_merged_cells_are_filled() -> None:
     rows: list[list[Value]] = [["Country", "City", "N"], ["Peru", "Lima", 1], [None, "Cusco", 2], [None, "Ica", 3]]
     text = _text(workbook(_rows(rows), after='<mergeCells><mergeCell ref="A2:A4"/></mergeCells>'))
@@ -198,13 +215,23 @@ def test_merged_title_is_shown_once() -> None:
     assert text == "## Sheet 1\n\nBudget\n\n| Item | Cost |\n| --- | --- |\n| Pump | 5 |"
 
 
-@guards(_GRID, "if previous and _continues(previous, band, grid):", "if False:", means="a total row has no header")
+@guards(
+    "shared/ingest/parse/readers/grid.py",
+    "if previous and _continues(previous, band, grid):",
+    "if False:",
+    means="a total row has no header",
+)
 def test_empty_row_inside_table_does_not_end_it() -> None:
     rows: list[list[Value]] = [["Item", "Cost"], ["Pump", 5], [], ["Total", 5]]
     assert "| Pump | 5 |\n| Total | 5 |" in _text(workbook(_rows(rows)))
 
 
-@guards(_GRID, "if _is_apart(left, right):", "if False:", means="tables next to each other are one table")
+@guards(
+    "shared/ingest/parse/readers/grid.py",
+    "if _is_apart(left, right):",
+    "if False:",
+    means="tables next to each other are one table",
+)
 def test_tables_next_to_each_other_are_apart() -> None:
     rows: list[list[Value]] = [["Name", "Age", None, "City", "Size"], ["Ann", 3, None, "Oslo", 9]]
     text = _text(workbook(_rows([*rows, ["Bob", 4, None, "Rome", 8], [None, None, None, "Bonn", 7]])))
@@ -216,7 +243,12 @@ def test_empty_column_inside_table_is_left_out() -> None:
     assert "| Pump | new | 1 | 2 |" in _text(workbook(_rows([*rows, ["Seal", "old", None, 3, 4]])))
 
 
-@guards(_ROWS, "WIDE_HEADER_CHARS = 900", "WIDE_HEADER_CHARS = 900_000", means="values of wide tables have no name")
+@guards(
+    "shared/ingest/parse/readers/table_rows.py",
+    "names.get(column) or _reference(number, column)",
+    "_reference(number, column)",
+    means="values of wide tables have no name",
+)
 def test_wide_table_has_names_in_each_chunk() -> None:
     names: list[Value] = ["Respondent", *(f"How satisfied are you with topic {at}?" for at in range(300))]
     chunks = _chunks(
@@ -229,7 +261,12 @@ def test_wide_table_has_names_in_each_chunk() -> None:
     )
 
 
-@guards(_ROWS, "others = key if at else", "others = {} if at else", means="a piece of a long cell has no key")
+@guards(
+    "shared/ingest/parse/readers/table_rows.py",
+    "others = key if at else",
+    "others = {} if at else",
+    means="a piece of a long cell has no key",
+)
 def test_piece_of_long_cell_has_key_of_row() -> None:
     rows: list[list[Value]] = [["Code", "Text"], ["E17", "A seal may leak. " * 300], ["E18", "short"]]
     chunks = _chunks(workbook(_rows(rows)))
@@ -237,23 +274,33 @@ def test_piece_of_long_cell_has_key_of_row() -> None:
     assert all("| Code | Text |" in chunk and "| E17 | A seal" in chunk for chunk in chunks)
 
 
-@guards(_GRID, "max(_SMALL, cells / _DENSE)", "10**12", means="a sparse sheet fills the memory")
+@guards(
+    "shared/ingest/parse/readers/grid.py",
+    "max(_SMALL, cells / _DENSE)",
+    "10**12",
+    means="a sparse sheet fills the memory",
+)
 def test_sparse_sheet_is_short() -> None:
-    diagonal = "".join(f'<row r="{at + 1}">{_cell(f"{_letters(at)}{at + 1}", at)}</row>' for at in range(9_000))
+    diagonal = "".join(f'<row r="{at + 1}">{_cell(f"{_letters(at)}{at + 1}", at)}</row>' for at in range(1_500))
     far = '<row r="1048576"><c r="XFD1048576"><v>42</v></c></row>'
     text = _text(workbook(diagonal + far))
     assert text.endswith("\n\n42")
-    assert len(text) < 300_000
+    assert len(text) < 100_000
 
 
-@guards(_CELLS, "if self._chars > MOST_SHOWN_CHARS:", "if False:", means="a small file fills the memory")
+@guards(
+    "shared/ingest/parse/readers/sheet_cells.py",
+    "if self._chars > MOST_SHOWN_CHARS:",
+    "if False:",
+    means="a small file fills the memory",
+)
 def test_text_shown_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared.ingest.parse.readers.sheet_cells.MOST_SHOWN_CHARS", 50_000)
     with pytest.raises(Unreadable, match="too large when unpacked; divide it"):
         xlsx.read(workbook(_rows([["long " * 1000]] * 20)))
 
 
-@guards(_GRID, "if left_over < 0:", "if False:", means="many merged cells take hours")
+@guards("shared/ingest/parse/readers/grid.py", "if left_over < 0:", "if False:", means="many merged cells take hours")
 def test_merged_cells_fill_a_limited_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared.ingest.parse.readers.grid._MOST_FILLED", 4)
     rows: list[list[Value]] = [["a", "b"], *([["x", at] if at == 0 else [None, at] for at in range(9)])]
@@ -261,7 +308,12 @@ def test_merged_cells_fill_a_limited_number(monkeypatch: pytest.MonkeyPatch) -> 
     assert text.count("| x |") == 4
 
 
-@guards(_ROWS, 'text = text.replace("|", r"\\|")', "pass", means="a pipe in a cell makes another column")
+@guards(
+    "shared/ingest/parse/readers/table_rows.py",
+    'text = text.replace("|", r"\\|")',
+    "pass",
+    means="a pipe in a cell makes another column",
+)
 def test_pipe_and_line_break_stay_in_their_cell() -> None:
     assert "| a \\| b | one two |" in _text(workbook(_rows([["Key", "Text"], ["a | b", "one\ntwo"], ["c", "d"]])))
 
@@ -278,18 +330,26 @@ _BOX = (
     f'<xdr:wsDr xmlns:xdr="{_XDR}" xmlns:a="{_A}"><xdr:sp><xdr:txBody><a:p><a:r><a:t>R&amp;D is </a:t></a:r>'
     "<a:r><a:t>open</a:t></a:r></a:p><a:p><a:r><a:t># all day</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:wsDr>"
 )
+
+
+def _titled(text: str) -> str:
+    return f"<c:title><c:tx><c:rich><a:p><a:r><a:t>{text}</a:t></a:r></a:p></c:rich></c:tx></c:title>"
+
+
+def _points(*values: str) -> str:
+    return "".join(f'<c:pt idx="{at}"><c:v>{value}</c:v></c:pt>' for at, value in enumerate(values))
+
+
 _CHART = (
-    f'<c:chartSpace xmlns:c="{_C}" xmlns:a="{_A}"><c:chart><c:title><c:tx><c:rich><a:p><a:r><a:t>Ducks</a:t></a:r></a:p>'
-    "</c:rich></c:tx></c:title><c:plotArea><c:barChart><c:ser><c:tx><c:strRef><c:strCache><c:pt idx='0'><c:v>Lakes</c:v>"
-    "</c:pt></c:strCache></c:strRef></c:tx><c:cat><c:strRef><c:strCache><c:pt idx='0'><c:v>May</c:v></c:pt>"
-    "<c:pt idx='1'><c:v>June</c:v></c:pt></c:strCache></c:strRef></c:cat><c:val><c:numRef><c:numCache>"
-    "<c:formatCode>0.0%</c:formatCode><c:pt idx='0'><c:v>0.5</c:v></c:pt><c:pt idx='1'><c:v>0.25</c:v></c:pt></c:numCache>"
-    "</c:numRef></c:val></c:ser></c:barChart><c:valAx><c:title><c:tx><c:rich><a:p><a:r><a:t>Share</a:t></a:r></a:p></c:rich>"
-    "</c:tx></c:title></c:valAx></c:plotArea></c:chart></c:chartSpace>"
+    f'<c:chartSpace xmlns:c="{_C}" xmlns:a="{_A}"><c:chart>{_titled("Ducks")}<c:plotArea><c:barChart><c:ser>'
+    f"<c:tx><c:strRef><c:strCache>{_points('Lakes')}</c:strCache></c:strRef></c:tx>"
+    f"<c:cat><c:strRef><c:strCache>{_points('May', 'June')}</c:strCache></c:strRef></c:cat>"
+    f"<c:val><c:numRef><c:numCache><c:formatCode>0.0%</c:formatCode>{_points('0.5', '0.25')}</c:numCache></c:numRef>"
+    f"</c:val></c:ser></c:barChart><c:valAx>{_titled('Share')}</c:valAx></c:plotArea></c:chart></c:chartSpace>"
 )
 
 
-@guards(_BOOK, "blocks += shape_texts(root)", "pass", means="text boxes are lost")
+@guards("shared/ingest/parse/readers/xlsx.py", "blocks += shape_texts(root)", "pass", means="text boxes are lost")
 def test_text_boxes_are_read() -> None:
     text = _text(
         workbook(
@@ -303,7 +363,12 @@ def test_text_boxes_are_read() -> None:
     assert text == "## Sheet 1\n\nR&D is open\n\\# all day"
 
 
-@guards(_DRAWINGS, "yield from _tables(", "_tables(", means="the values of charts are lost")
+@guards(
+    "shared/ingest/parse/readers/sheet_drawings.py",
+    "yield from _tables(",
+    "_tables(",
+    means="the values of charts are lost",
+)
 def test_charts_are_tables() -> None:
     text = _text(
         workbook(
@@ -321,7 +386,12 @@ def test_charts_are_tables() -> None:
     )
 
 
-@guards(_BOOK, "not text.startswith(_PLACEHOLDER)", "True", means="comments have a sentence of Excel")
+@guards(
+    "shared/ingest/parse/readers/xlsx.py",
+    "not text.startswith(_PLACEHOLDER)",
+    "True",
+    means="comments have a sentence of Excel",
+)
 def test_comments_have_cell_and_author() -> None:
     old = (
         f'<comments xmlns="{_SHEET}"><authors><author>Ann</author></authors><commentList>'
@@ -329,7 +399,10 @@ def test_comments_have_cell_and_author() -> None:
         '<comment ref="B2" authorId="0"><text><t>[Threaded comment] open in a new version</t></text></comment>'
         "</commentList></comments>"
     )
-    threaded = '<t:ThreadedComments xmlns:t="x"><t:threadedComment ref="B2" personId="p"><t:text>Why?</t:text></t:threadedComment></t:ThreadedComments>'
+    threaded = (
+        '<t:ThreadedComments xmlns:t="x"><t:threadedComment ref="B2" personId="p"><t:text>Why?</t:text>'
+        "</t:threadedComment></t:ThreadedComments>"
+    )
     text = _text(
         workbook(
             _rows([["a", "b"], [7, 8]]),
