@@ -31,7 +31,7 @@ def test_delimiter_is_found(delimiter: str) -> None:
     assert "| Seal | pcs | 1.5 |" in _markdown("\n".join(delimiter.join(row) for row in rows))
 
 
-def test_decimal_commas_are_no_delimiters() -> None:
+def test_decimal_commas_do_not_divide_fields() -> None:
     assert "| Seal | 1,5 | 2,75 |" in _markdown("Name;Net;Gross\nSeal;1,5;2,75\nRing;3,5;4,25\n")
 
 
@@ -41,7 +41,7 @@ def test_decimal_commas_are_no_delimiters() -> None:
     "body = text",
     means="sep= is the header",
 )
-def test_line_with_separator_is_no_row() -> None:
+def test_line_with_separator_is_left_out() -> None:
     assert _markdown("sep=:\nName:Price\nSeal:5\n").startswith("| Name | Price |\n| --- |")
 
 

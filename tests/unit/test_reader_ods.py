@@ -70,7 +70,7 @@ def test_repeated_cells_take_their_columns() -> None:
     assert "| 1 |  |  | 4 |" in _text(rows)
 
 
-def test_empty_rows_to_the_end_of_the_sheet_are_left_out() -> None:
+def test_repeated_empty_rows_are_left_out() -> None:
     filler = '<table:table-row table:number-rows-repeated="1048500"><table:table-cell/></table:table-row>'
     assert _text(_row(_cell("a"), _cell("b")) + filler) == "## Prices\n\na: b"
 

@@ -58,7 +58,7 @@ def _relations(*relations: tuple[str, str]) -> str:
 
 
 def workbook(*sheets: str, after: str = "", formats: tuple[str, ...] = (), properties: str = "", **parts: str) -> bytes:
-    """Return a workbook whose sheets have this XML in `sheetData`; `after` follows that of the first sheet."""
+    """Return a workbook whose sheets have this XML in `sheetData`; `after` follows the rows of the first sheet."""
     codes = "".join(f'<numFmt numFmtId="{164 + at}" formatCode={quoteattr(code)}/>' for at, code in enumerate(formats))
     styles = "".join(f'<xf numFmtId="{164 + at}"/>' for at in range(len(formats)))
     files = {
@@ -172,7 +172,7 @@ def test_calculated_zero_is_a_value() -> None:
     "if covered < usual - 9",
     means="a title is taken for the header",
 )
-def test_title_above_table_is_no_header() -> None:
+def test_title_above_table_becomes_paragraph() -> None:
     rows = [["Prices of 2026"], ["Currency", "EUR"], ["Article", "Unit", "Size", "Price"]]
     content = workbook(_rows([*rows, *([f"A{at}", "pcs", "big and heavy", at] for at in range(200))]))
     chunks = _chunks(content)

@@ -99,7 +99,7 @@ class _Filled:
     texts: dict[int, dict[int, str]]
 
     def row(self, number: int, cells: Cells) -> Cells:
-        """Return the cells of a row with those that merged cells repeat."""
+        """Return the cells of a row and the texts that merged cells repeat."""
         texts = self.texts.get(number)
         return {**texts, **cells} if texts else cells
 
@@ -204,7 +204,7 @@ def _width(band: Band) -> int:
 
 
 def _continues(above: _Table, band: Band, grid: Grid) -> bool:
-    """Return whether a band goes on with the table above, because its first row has values, not labels."""
+    """Return whether a band continues the table above, because its first row has values, not labels."""
     if not above.header or band[0][0] in grid.headers:
         return False
     columns = {column for _, cells in (*above.header, *above.rows) for column in cells}
@@ -348,7 +348,7 @@ def _joined_name(upper: str, lower: str) -> str:
 
 
 def _spread(cells: Cells, columns: Sequence[int], spans: Iterable[tuple[int, int]], *, last: bool) -> Cells:
-    """Return the labels of a header row with those of groups repeated over their columns."""
+    """Return the labels of a header row in which the label of a group is repeated over its columns."""
     out = dict(cells)
     merged = dict(spans)
     wide = {left for left, right in merged.items() if right > left}

@@ -222,7 +222,7 @@ def _token(kind: str, text: str) -> _Token | None:
 
 
 class _NumberPicture:
-    """The digits of a section: literals in front, the number, literals behind."""
+    """The digits of a section: literals, the number, literals."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         first = next(index for index, (kind, _) in enumerate(tokens) if kind == "digit")

@@ -41,7 +41,7 @@ def is_date_token(kind: str) -> bool:
 
 
 def last_serial() -> int:
-    """Return the first number that is no date any more."""
+    """Return the number after the last date."""
     return _LAST_SERIAL
 
 
