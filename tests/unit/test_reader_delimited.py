@@ -82,10 +82,9 @@ def test_many_unclosed_quotes_take_linear_time(monkeypatch: pytest.MonkeyPatch) 
         return field, end
 
     monkeypatch.setattr(delimited, "_quoted", counting)
-    text = "a,b\n" + '"x""' * 2 + "\n"
-    text += '"x""y""\n' * 20_000
-    assert sum(1 for _ in delimited.rows(text, ",")) > 0
-    assert tried < len(text) * 8
+    text = '""x\n' * 3_000
+    assert sum(1 for _ in delimited.rows(text, ",")) == 3_000
+    assert tried < 200_000
 
 
 def test_rows_of_unequal_length_are_kept() -> None:
@@ -94,9 +93,10 @@ def test_rows_of_unequal_length_are_kept() -> None:
 
 @guards("shared/ingest/parse/extraction.py", "tabs=kind is kinds.TSV", "tabs=False", means="commas divide a TSV file")
 def test_tsv_is_divided_by_tabs() -> None:
-    extracted = extract(b"a,b\tc,d\n1,2\t3,4\n", filename="a.tsv", media_type=None, max_text_chars=1000)
+    content = b"a,b\tc,d\tx\n1,2\t3,4\n5,6\t7,8\ty\n9,8\n"
+    extracted = extract(content, filename="a.tsv", media_type=None, max_text_chars=1000)
     assert isinstance(extracted, ExtractedText)
-    assert "| a,b | c,d |" in extracted.text
+    assert "| a,b | c,d | x |" in extracted.text
 
 
 def test_legacy_charset_is_decoded() -> None:

@@ -93,11 +93,12 @@ def _quoted(text: str, start: int, delimiter: str) -> tuple[str | None, int]:
 
 
 def _delimiter(text: str, *, preferred: str) -> str:
-    """Return the delimiter that divides most rows into the same number of fields."""
-    best, best_share = preferred or ",", 0.0
-    order = preferred + DELIMITERS.replace(preferred, "") if preferred else DELIMITERS
+    """Return the preferred delimiter if it occurs, else the one that divides most rows into equally many fields."""
+    best, best_share = ",", 0.0
     head = text[: 1 << 18]
-    for delimiter in order:
+    if preferred and preferred in head:
+        return preferred
+    for delimiter in DELIMITERS:
         if delimiter not in head:
             continue
         counts = Counter(len(fields) for fields, _ in zip(rows(head, delimiter), range(_SAMPLED_ROWS), strict=False))
