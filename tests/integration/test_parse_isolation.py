@@ -433,7 +433,7 @@ async def test_forged_parser_reply_fails_only_its_file(taken_over, messages):
 
 HEAD, PART = messages_of(document_reply())
 TOO_LARGE = {
-    "a first message of 65,537 bytes": LENGTH.pack(65_537),
+    "a first message of 131,073 bytes": LENGTH.pack(131_073),
     "a part of 2,000,001 bytes": framed([HEAD]) + LENGTH.pack(2_000_001),
 }
 
@@ -447,7 +447,7 @@ async def test_oversized_parser_message_is_refused_unread(taken_over, sent):
 
 
 async def test_parts_of_parser_reply_are_limited_together(taken_over):
-    padded = PART[:-1] + b" " * 50_000 + b"]"  # all parts may have 16 bytes for each of 1,000 characters, and 65,536
+    padded = PART[:-1] + b" " * 90_000 + b"]"  # all parts may have 16 bytes for each of 1,000 characters, and 131,072
     head = orjson.dumps(orjson.loads(HEAD) | {"parts": 2})
 
     with pytest.raises(Unreadable, match=INVALID) as caught:

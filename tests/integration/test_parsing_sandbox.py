@@ -428,8 +428,8 @@ async def test_crash_is_not_blamed_on_worker_memory(odd_page):
     limit = 150 << 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > limit
     async with ParsingSandbox(memory_bytes=limit) as sandbox:
+        page = odd_page("os._exit(3)")
         with pytest.raises(Unreadable, match=r"the file crashed the parser \(status 3\)"):
-            page = odd_page("os._exit(3)")
             await sandbox.parse(page, filename=page.name, media_type=None, options=ChunkingOptions())
 
 

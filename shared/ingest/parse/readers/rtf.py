@@ -1,4 +1,4 @@
-"""RTF: control words to paragraphs, headings, lists and tables (`rtf_blocks`), and the HTML that Outlook packs in it."""
+"""RTF: control words to paragraphs, headings, lists and tables (`rtf_blocks`), and HTML that Outlook packs in it."""
 
 from __future__ import annotations
 
