@@ -13,7 +13,9 @@ from PIL import Image
 from shared.domain.chunks import ChunkContent
 from shared.ingest.generate import GenerationOptions, content_key, requests
 from shared.ingest.generate.bills import highest_usage
-from shared.ingest.parse.document import ExtractedText, ParsedDocument
+from shared.ingest.parse.chunking import divide
+from shared.ingest.parse.document import ChunkingOptions, ExtractedText, ParsedDocument
+from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.illustrations import illustrated
 from shared.ingest.parse.replies import InvalidReply, ReplyLimits
 from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
@@ -75,16 +77,26 @@ def test_useless_or_hostile_picture_is_left_out(content):
     assert shrunk(content) is None
 
 
-def test_word_picture_follows_its_mark():
-    text = "![](media/a.png)\n\nFerry.\n\n![](media/b.png)"
+def test_word_picture_follows_text_before_it():
+    text = "Harbour.\n\nFerry."
     extracted = ExtractedText(text, None, WORD)
-    chunks = (ChunkContent(text[:16], (0, 16)), ChunkContent(text[18:], (18, len(text))))
-    content = docx([("", CHART), ("Ferry.", MAP)])
+    chunks = (ChunkContent("Harbour.", (0, 8)), ChunkContent("Ferry.", (10, 16)))
+    content = docx([("Harbour.", CHART), ("Ferry.", MAP)])
 
     found, files = illustrated(content, extracted, chunks, shrunk, 10)
 
     assert [chunk.picture is not None for chunk in found] == [False, True, False, True]
     assert [found[1].picture, found[3].picture] == list(files)
+
+
+def test_pictures_without_text_are_kept():
+    content = docx([("", CHART), ("", MAP)])
+    extracted = extract(content, filename="a.docx", media_type=None, max_text_chars=100)
+
+    _found, files = illustrated(content, extracted, divide(extracted, ChunkingOptions()), shrunk, 10)
+
+    assert len(files) == 2
+    assert "no text" in extracted.unread[0]
 
 
 def test_damaged_file_keeps_its_chunks():

@@ -20,6 +20,7 @@ from shared.ingest.parse.payloads import without_comments, without_data
 from shared.ingest.parse.readers import (
     delimited,
     doc,
+    docx,
     epub,
     html,
     mail,
@@ -43,9 +44,6 @@ from shared.ingest.parse.titles import title_of
 _SURE = 0.8
 """The confidence from which on the detector is believed."""
 
-_WITH_PICTURES = (kinds.PDF, kinds.DOCX)
-_PICTURE = re.compile(r"!\[[^\[\]]*\]\([^()\n]*\)")
-_PICTURE_NUMBER = re.compile(r"!\[[^\[\]]*\]\(image_(\d{1,6})\.\w+\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class EmbeddedPicture:
     Args:
         content: its file.
         page: its page, from 1; None if the format has no pages.
-        position: index of its mark in the text; None if unknown.
+        position: its position in the text; None if unknown.
     """
 
     content: bytes
@@ -260,6 +258,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
     **{kind: _message_reader(kind) for kind in _MESSAGE_READERS},
     kinds.PDF: pdf.read,
     kinds.DOC: doc.read,
+    kinds.DOCX: docx.read,
     kinds.RTF: rtf.read,
     kinds.EPUB: epub.read,
     kinds.IPYNB: notebook.read,
@@ -296,24 +295,15 @@ def _why_empty(kind: kinds.FileKind, page_count: int, *, read: bool) -> str:
 def pictures_in(content: bytes, extracted: ExtractedText) -> list[EmbeddedPicture]:
     """Return the pictures of a PDF or Word file in order; none for other formats.
 
-    The file is converted again, because marks of pictures would change the chunks of its text.
+    The file is read again, because few documents need their pictures.
     """
-    kind = next((kind for kind in _WITH_PICTURES if kind.media_type == extracted.media_type), None)
-    if kind is None:
-        return []
-    if kind is kinds.PDF:
+    if extracted.media_type == kinds.DOCX.media_type:
+        text, found = docx.pictures(content)
+        same = clean(text).strip("\n") == extracted.text
+        return [EmbeddedPicture(data, position=position if same else None) for data, position in found]
+    if extracted.media_type == kinds.PDF.media_type:
         return [EmbeddedPicture(picture, page) for page, picture in pdf_pictures(content)]
-    result = _kreuzberg().convert(content, kind, with_pictures=True)
-    found = {image["image_index"]: image for image in result.images or () if image["data"] and not image["is_mask"]}
-    marks = [int(number) for number in _PICTURE_NUMBER.findall(result.content)]
-    positions: list[int | None] = [mark.start() for mark in _PICTURE.finditer(extracted.text)]
-    if len(marks) != len(positions):
-        positions = [None] * len(marks)
-    return [
-        EmbeddedPicture(bytes(found[number]["data"]), position=position)
-        for number, position in zip(marks, positions, strict=True)
-        if number in found
-    ]
+    return []
 
 
 def detected_language(text: str) -> str | None:
@@ -346,13 +336,10 @@ class _Kreuzberg:
         self.files = 0
         self._config = _options()
 
-    def convert(self, content: bytes, kind: kinds.FileKind, *, with_pictures: bool = False) -> Any:
+    def convert(self, content: bytes, kind: kinds.FileKind) -> Any:
         self.files += 1
-        config = self._config
-        if with_pictures:
-            config = _options(images=kreuzberg.ImageExtractionConfig(extract_images=True))
         with _explaining(kind.name):
-            return kreuzberg.extract_bytes_sync(content, kind.media_type, config=config)
+            return kreuzberg.extract_bytes_sync(content, kind.media_type, config=self._config)
 
 
 def _options(**more: Any) -> Any:

@@ -43,7 +43,7 @@ class FileKind:
 
 
 PDF = FileKind("application/pdf", "PDF", "read")
-DOCX = FileKind(_OFFICE + "wordprocessingml.document", "Word document", "native")
+DOCX = FileKind(_OFFICE + "wordprocessingml.document", "Word document", "read")
 XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "read")
 PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "read")
 ODT = FileKind(_ODF + "text", "OpenDocument text", "read")
@@ -245,8 +245,9 @@ def _inside(archive: zipfile.ZipFile, names: list[str]) -> FileKind:
         declared = archive.read("mimetype").decode("ascii", "replace").strip().removesuffix("-template")
         if kind := _ZIP_TYPES.get(declared):
             return kind
+    plain_names = [name.replace("\\", "/").lstrip("/").lower() for name in names]
     for folder, kind in _ZIP_FOLDERS:
-        if any(name.startswith(folder) for name in names):
+        if any(name.startswith(folder) for name in plain_names):
             return kind
     if "META-INF/container.xml" in names:
         return EPUB

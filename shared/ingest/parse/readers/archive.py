@@ -16,7 +16,7 @@ _PROTECTED = "is protected with a password; remove the password and add it again
 
 
 class Archive:
-    """A ZIP file. Names are compared without regard to case if no exact name exists, as office programs do.
+    """A ZIP file. If no exact name exists, names are compared without regard to case and kind of slash.
 
     Args:
         content: content of the file.
@@ -30,10 +30,10 @@ class Archive:
         except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
             raise Unreadable(f"the {kind} file {_DAMAGED}", detail=str(error)) from error
         self.names = tuple(self._file.namelist())
-        self._by_lower = {name.lower().lstrip("/"): name for name in reversed(self.names)}
+        self._by_lower = {_comparable(name): name for name in reversed(self.names)}
 
     def __contains__(self, name: str) -> bool:
-        return name.lower().lstrip("/") in self._by_lower
+        return _comparable(name) in self._by_lower
 
     def read(self, name: str) -> bytes:
         """Return the content of a part.
@@ -42,7 +42,7 @@ class Archive:
             KeyError: there is no such part.
             Unreadable: it is damaged, protected with a password, or unpacks to too much.
         """
-        exact = name if name in self._file.NameToInfo else self._by_lower[name.lower().lstrip("/")]
+        exact = name if name in self._file.NameToInfo else self._by_lower[_comparable(name)]
         info = self._file.getinfo(exact)
         if info.flag_bits & 1:
             raise Unreadable(
@@ -56,3 +56,7 @@ class Archive:
         if len(data) > MAX_PART_BYTES:
             raise Unreadable(f"the {self._kind} file is too large when unpacked; divide it", detail=exact)
         return data
+
+
+def _comparable(name: str) -> str:
+    return name.replace("\\", "/").lstrip("/").lower()

@@ -1,0 +1,66 @@
+"""A second reading of a Word file: the nodes of its text, without styles, lists, fields and tables."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from lxml import etree
+
+from shared.ingest.parse.readers.word.equations import linear
+from shared.ingest.parse.readers.word.names import MC, Element, M, W
+
+_SKIPPED = frozenset((W + "del", W + "moveFrom", MC + "Fallback"))
+_SPACES = {W + "tab": " ", W + "br": "\n", W + "cr": "\n", W + "noBreakHyphen": "-"}
+_ENDS = frozenset((W + "p", W + "txbxContent"))
+_TAGS = (*_SKIPPED, *_SPACES, *_ENDS, W + "t", M + "oMath")
+_NODE = re.compile(r"<(?:\w+:)?(?:t(?: [^<>]*)?>([^<]*)|(?:p|tr|br|tab|cr)[ />])")
+_ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\w{1,8});)\w{1,40};")
+
+
+def text_of(root: Element) -> str:
+    """Return the text of a part, one paragraph in a line."""
+    texts: list[str] = []
+    walk = etree.iterwalk(root, events=("start", "end"), tag=_TAGS)
+    for event, element in walk:
+        tag = element.tag
+        if event == "end":
+            if tag in _ENDS and not _is_initial(element):
+                texts.append("\n")
+        elif tag in _SKIPPED:
+            if tag != MC + "Fallback" or _has_choice(element):
+                walk.skip_subtree()
+        elif tag == W + "t":
+            texts.append(element.text or "")
+        elif tag == M + "oMath":
+            texts.append(f" {linear(element)} ")
+            walk.skip_subtree()
+        elif tag in _SPACES:
+            texts.append(_SPACES[tag])
+    return "".join(texts)
+
+
+def text_of_damaged(data: bytes) -> str:
+    """Return the text in XML that no parser reads completely."""
+    xml = _ENTITY.sub("", _without_fallbacks(data.decode("utf-8", "replace")))
+    nodes = _NODE.finditer(xml)
+    return "".join(unescape(found[1]) if found[1] is not None else "\n" for found in nodes)
+
+
+def _without_fallbacks(xml: str) -> str:
+    """Return XML without its content for older programs; an unclosed part is kept."""
+    kept, at = list[str](), 0
+    while (start := xml.find("<mc:Fallback", at)) >= 0 and (end := xml.find("</mc:Fallback>", start)) >= 0:
+        kept.append(xml[at:start])
+        at = end
+    return "".join((*kept, xml[at:]))
+
+
+def _has_choice(fallback: Element) -> bool:
+    parent = fallback.getparent()
+    return parent is not None and any(len(choice) for choice in parent.iterchildren(MC + "Choice"))
+
+
+def _is_initial(paragraph: Element) -> bool:
+    frame = paragraph.find(f"{W}pPr/{W}framePr")
+    return frame is not None and frame.get(W + "dropCap", "none") != "none"
