@@ -103,8 +103,8 @@ def test_moved_text_occurs_once():
 
 @guards(
     "shared/ingest/parse/readers/word/paragraphs.py",
-    'if child(marks, "del") is not None',
-    'if child(marks, "ins") is not None',
+    'return child(property_, "del") is not None',
+    'return child(property_, "ins") is not None',
     means="a paragraph whose mark was deleted is divided",
 )
 def test_paragraphs_without_mark_between_them_are_one():

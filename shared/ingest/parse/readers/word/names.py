@@ -31,7 +31,7 @@ def child(parent: Element | None, *names: str) -> Element | None:
     for name in names:
         if found is None:
             return None
-        found = found.find(W + name)
+        found = next(found.iterchildren(W + name), None)
     return found
 
 

@@ -26,13 +26,9 @@ class Notes:
 
     def __init__(self, package: Package, read: Read) -> None:
         self._read = read
-        settings = package.related("settings")
-        self._notes: dict[str, dict[str, Element]] = {}
-        self._forms: dict[str, str] = {}
+        self._package = package
         self._counts = dict.fromkeys(_KINDS, 0)
-        for kind, (part, form) in _KINDS.items():
-            self._notes[kind] = _by_id(package.related(part), kind)
-            self._forms[kind] = value(settings, f"{kind}Pr", "numFmt") or form
+        self._notes = {kind: _by_id(package.related(part), kind) for kind, (part, _) in _KINDS.items()}
         self._comments = _by_id(package.related("comments"), "comment")
 
     def note(self, kind: str, identifier: str, own_mark: str | None) -> tuple[str, Block | None]:
@@ -45,7 +41,7 @@ class Notes:
         """
         if own_mark is None:
             self._counts[kind] += 1
-        mark = f"[^{own_mark or numeral(self._counts[kind], self._forms[kind])}]"
+        mark = f"[^{own_mark or numeral(self._counts[kind], self._form(kind))}]"
         note = self._notes[kind].pop(identifier, None)
         text = "" if note is None else self._text(note, f"{kind}s")
         return (mark, Block(f"{mark}: {text}", "markdown")) if text else ("", None)
@@ -64,6 +60,9 @@ class Notes:
             for note in notes.values():
                 if text := self._text(note, f"{kind}s"):
                     yield Block(text, "markdown")
+
+    def _form(self, kind: str) -> str:
+        return value(self._package.related("settings"), f"{kind}Pr", "numFmt") or _KINDS[kind][1]
 
     def _text(self, element: Element, part: str) -> str:
         return placed(self._read(element, part)).markdown

@@ -69,9 +69,9 @@ class Numbering:
         self._abstract: dict[str, Element] = {}
         self._definitions: dict[str, _Definition] = {}
         self._lists: dict[str, _List | None] = {}
-        for element in () if root is None else root.iter(W + "abstractNum"):
+        for element in () if root is None else root.iterchildren(W + "abstractNum"):
             self._abstract.setdefault(element.get(W + "abstractNumId") or "", element)
-        for element in () if root is None else root.iter(W + "num"):
+        for element in () if root is None else root.iterchildren(W + "num"):
             self._elements.setdefault(element.get(W + "numId") or "", element)
 
     def level_of(self, list_id: str, style: str | None) -> int | None:

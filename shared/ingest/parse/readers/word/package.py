@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from posixpath import join as joined
@@ -61,6 +62,7 @@ class Package:
 
     def __init__(self, content: bytes) -> None:
         self._archive = Archive(content, KIND)
+        self._roots: dict[str, Element | None] = {}
         self.main_name = self._found_main()
 
     @cached_property
@@ -77,8 +79,10 @@ class Package:
         Raises:
             Unreadable: the part is longer than `MAX_XML_BYTES`.
         """
-        data = self.bytes_of(name)
-        return None if data is None else root_of(data)
+        if name not in self._roots:
+            data = self.bytes_of(name)
+            self._roots[name] = None if data is None else root_of(data)
+        return self._roots[name]
 
     def main_part(self) -> tuple[Element | None, bytes | None]:
         """Return the root of the main document, and its XML if the tree has only a part of it."""
@@ -143,11 +147,13 @@ def _parsed(data: bytes) -> tuple[Element | None, bool]:
         remove_pis=True,
         collect_ids=False,
     )
-    try:
+    root = None
+    with suppress(etree.XMLSyntaxError):  # nothing that could be recovered
         root = etree.fromstring(data, parser)
-    except etree.XMLSyntaxError:  # nothing that could be recovered
-        return None, False
-    return root, not parser.error_log.filter_from_fatals()
+    fatal = parser.error_log.filter_from_fatals()
+    if any(error.type == etree.ErrorTypes.ERR_NO_MEMORY for error in fatal):  # the parser would stop without a word
+        raise MemoryError
+    return root, root is not None and not fatal
 
 
 def _resolved(folder: str, target: str) -> str:

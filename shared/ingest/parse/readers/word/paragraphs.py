@@ -38,11 +38,12 @@ class OpenParagraph:
     @property
     def joins_next(self) -> bool:
         """Whether it and the next paragraph are one: its mark was deleted, or it is an initial letter."""
-        marks = child(self.properties, "rPr")
-        if child(marks, "del") is not None or child(marks, "moveFrom") is not None:
-            return True
-        frame = child(self.properties, "framePr")
-        return frame is not None and frame.get(W + "dropCap", "none") != "none"
+        for property_ in () if self.properties is None else self.properties:
+            if property_.tag == W + "rPr":
+                return child(property_, "del") is not None or child(property_, "moveFrom") is not None
+            if property_.tag == W + "framePr" and property_.get(W + "dropCap", "none") != "none":
+                return True
+        return False
 
     def link(self, start: int, address: str) -> None:
         """Make the texts from an index on a link, unless the text says its address itself."""

@@ -53,7 +53,7 @@ class Styles:
         self._elements: dict[str, Element] = {}
         self._known: dict[str | None, Style] = {}
         self.default: str | None = None
-        for style in () if root is None else root.iter(W + "style"):
+        for style in () if root is None else root.iterchildren(W + "style"):
             identifier = style.get(W + "styleId")
             if identifier and style.get(W + "type", "paragraph") in ("paragraph", "numbering"):
                 self._elements.setdefault(identifier, style)
