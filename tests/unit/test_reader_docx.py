@@ -396,8 +396,8 @@ def test_chart_is_a_table():
     body = p('<w:r><w:drawing><c:chart r:id="x"/></w:drawing></w:r>')
 
     assert paragraphs(body, {"chart1.xml": chart}, {"x": ("chart", "chart1.xml")}) == [
-        "Ferries",
-        "|  | 2025 | 2026 |\n| --- | --- | --- |\n| Kiel | 30% | 40% |\n| Oslo | 50% | 60% |",
+        "Chart: Ferries",
+        "|  | 2025 | 2026 |\n| --- | --- | --- |\n| Kiel | 30 % | 40 % |\n| Oslo | 50 % | 60 % |",
     ]
 
 
@@ -551,12 +551,29 @@ def test_equation_is_in_its_sentence(equation, expected):
 
 
 def test_parts_in_other_formats_are_read():
-    body = p("Before") + '<w:altChunk r:id="h"/><w:altChunk r:id="d"/><w:altChunk r:id="m"/>' + p("After")
+    body = (
+        p("Before")
+        + '<w:altChunk r:id="h"/><w:altChunk r:id="d"/><w:altChunk r:id="m"/><w:altChunk r:id="f"/>'
+        + p("After")
+    )
     mail = b"MIME-Version: 1.0\nContent-Type: text/html; charset=utf-8\n\n<p>Saved &amp; sent</p>"
-    parts = {"a.html": "<p>From HTML</p>", "b.docx": word_file(p("From Word")), "c.mht": mail}
-    relations = {"h": ("aFChunk", "a.html"), "d": ("aFChunk", "b.docx"), "m": ("aFChunk", "c.mht")}
+    parts = {
+        "a.html": "<p>From HTML</p>",
+        "b.docx": word_file(p("From Word")),
+        "c.mht": mail,
+        "d.rtf": r"{\rtf1 From RTF\par}",
+    }
+    names = zip("hdmf", parts, strict=True)
+    relations = {identifier: ("aFChunk", name) for identifier, name in names}
 
-    assert paragraphs(body, parts, relations) == ["Before", "From HTML", "From Word", "Saved & sent", "After"]
+    assert paragraphs(body, parts, relations) == [
+        "Before",
+        "From HTML",
+        "From Word",
+        "Saved & sent",
+        "From RTF",
+        "After",
+    ]
 
 
 def test_strict_names_are_read():

@@ -45,7 +45,6 @@ _SURE = 0.8
 """The confidence from which on the detector is believed."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class EmbeddedPicture:
     """A picture in a document.

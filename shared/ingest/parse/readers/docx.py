@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers import charts, drawingml
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.word import alternatives, figures, plain
+from shared.ingest.parse.readers.word import alternatives, plain
 from shared.ingest.parse.readers.word.blocks import Block, Placed, placed
 from shared.ingest.parse.readers.word.names import Element
 from shared.ingest.parse.readers.word.notes import Notes
@@ -133,14 +134,15 @@ class _Document:
         root = None if relation.outside else self.package.xml(relation.target)
         if root is None:
             return []
-        return figures.chart(root) if kind == "chart" else figures.diagram(root)
+        texts = charts.chart(root) if kind == "chart" else (drawingml.diagram(root),)
+        return [Block(text, "markdown") for text in texts if text]
 
     def alternative(self, relation: Relation) -> Block | None:
         """Return the text of a part in another format."""
         data = None if relation.outside else self.package.bytes_of(relation.target)
         if data is None:
             return None
-        text = self._inner(data) if data.startswith(b"PK") else alternatives.text_of(data)
+        text = self._inner(data) if data.startswith(b"PK") else self._other(data)
         return Block(text, "markdown") if text else None
 
     def leave_out(self, program: str) -> None:
@@ -148,6 +150,13 @@ class _Document:
         known = next((label for word, label in _PROGRAMS if word in program.lower()), None)
         if known:
             self._left_out[known] = self._left_out.get(known, 0) + 1
+
+    def _other(self, data: bytes) -> str:
+        try:
+            return alternatives.markdown_of(data)
+        except Unreadable:
+            self.leave_out("package")
+            return ""
 
     def _inner(self, data: bytes) -> str:
         if self._depth >= MOST_NESTED:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
-
-from shared.ingest.parse.markup import page_text
+from shared.ingest.parse.readers import html, mime, rtf
 from shared.ingest.parse.text import decode
 
 
-def text_of(data: bytes) -> str:
-    """Return the text of HTML, of a saved web page (MHT) or of plain text."""
+def markdown_of(data: bytes) -> str:
+    """Return the Markdown of HTML, of a saved web page (MHT), of RTF or of plain text.
+
+    Raises:
+        Unreadable: it is none of these.
+    """
     head = data[:4096].lower()
+    if head.startswith(b"{\\rtf"):
+        return "\n\n".join(part.markdown for part in rtf.read(data).parts)
     if b"mime-version:" in head or head.startswith(b"content-type:"):
         return _saved_page(data)
     text = decode(data)
-    return page_text(text) if "<" in text[:4096] else text.strip()
+    return html.markdown_of(text) if "<" in text[:4096] else text.strip()
 
 
 def _saved_page(data: bytes) -> str:
-    message = email.message_from_bytes(data, policy=email.policy.default)
-    part = message.get_body(("html", "plain"))
-    if part is None:
-        return ""
-    content = part.get_content()
-    return page_text(content) if part.get_content_subtype() == "html" else content.strip()
+    """Return the first part that is text; the others are pictures and styles."""
+    waiting = [mime.parse(data)[0]]
+    while waiting:
+        part = waiting.pop()
+        if part.kind == "text/html":
+            return html.markdown_of(part.text)
+        if part.kind == "text/plain" and not part.parts:
+            return part.text.strip()
+        waiting += reversed(part.parts)
+    return ""
