@@ -314,8 +314,9 @@ def detected_language(text: str) -> str | None:
 
 
 def load() -> None:
-    """Load the PDF library, which the extractor unpacks to a file at the first PDF."""
-    kreuzberg.extract_bytes_sync(_BLANK_PDF, kinds.PDF.media_type, config=_options())
+    """Start the extractor and load the data of pdfium, because a confined process opens no file."""
+    kreuzberg.extract_bytes_sync(b"a", kinds.TEXT.media_type, config=_options())
+    pdf.load()
 
 
 def native_files() -> int:
@@ -363,7 +364,6 @@ def _detecting() -> Any:
     )
 
 
-_BLANK_PDF = b"%PDF-1.4\n1 0 obj<</Pages<</Kids[<<>>]/Count 1>>>>endobj trailer<</Root 1 0 R>>"
 _UNKNOWN_FORM = "is of a form that cannot be read; save it in a newer one, or as PDF"
 _REASONS = (
     (r"password|encrypted", "is protected with a password; remove the password and add it again"),

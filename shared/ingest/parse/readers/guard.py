@@ -68,5 +68,7 @@ def escaped(plain: str) -> str:
 
 
 def _loss(place: str, lost: Counter[str]) -> Loss:
-    sample = tuple(word[:SAMPLE_WORD_CHARS] for word, _ in lost.most_common(MOST_SAMPLE_WORDS))
+    # `most_common(n)` would import a module, which the confined process cannot.
+    frequent = sorted(lost, key=lost.__getitem__, reverse=True)[:MOST_SAMPLE_WORDS]
+    sample = tuple(word[:SAMPLE_WORD_CHARS] for word in frequent)
     return Loss(place, lost.total(), sample)

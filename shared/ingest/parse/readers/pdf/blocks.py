@@ -14,6 +14,7 @@ from shared.ingest.parse.readers.pdf.words import UNSPACED, keeps_no_hyphen
 _SPACED = 0.25  # of the font size: more space than between the lines of a paragraph
 _OTHER_SIZE = 0.08
 _INDENT = 0.8  # of the font size
+_LONG_HEADER = 300  # characters of a cell in the first row: this is no table
 _SHORT = 0.2  # share of the width that a last line leaves empty
 _BULLETS = frozenset("•▪➢✓□■●○◦‣\u2043·∙*\u2013—-")
 _ENDS = (".", ":", ";", "!", "?", ")", "。", "”", '"')
@@ -58,7 +59,8 @@ def blocks_of(items: Iterable[Item]) -> list[Block]:
     blocks = list[Block]()
     for item in items:
         if isinstance(item, Table):
-            blocks.append(_table(item))
+            block = _table(item)
+            blocks += [block] if max(map(len, block.rows[0])) <= _LONG_HEADER else _cells(item)
             continue
         for index, lines in enumerate(_paragraphs(item)):
             block = _paragraph(lines)
@@ -215,6 +217,11 @@ def _table(table: Table) -> Block:
         columns=table.edges,
         rows=rows,
     )
+
+
+def _cells(table: Table) -> list[Block]:
+    """Return the cells of a table that only arranges paragraphs, as paragraphs."""
+    return [_paragraph(lines) for row in table.rows for cell in row if cell for lines in _paragraphs(Flow(cell))]
 
 
 def _cell(lines: Sequence[Line]) -> str:

@@ -21,6 +21,8 @@ _MOST_DEPTH = 6
 _LEAST_ROWS = 3
 _TEXT_CHARS = 18  # median length of the lines of a text column
 _TEXT_LINES = 4
+_MANY_LINES = 8
+_MARK_CHARS = 4
 _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
 _OFTEN = 0.3
 _MOSTLY = 0.6
@@ -219,8 +221,8 @@ def arranged(lines: Sequence[Line], depth: int = 0) -> list[Item]:
         columns = _columns(line for row in run for line in row)
         if len(columns) == 1:
             _flow(items, run)
-        elif depth < _MOST_DEPTH and _are_text(run, columns):
-            parts = _by_column(run, columns)
+        elif depth < _MOST_DEPTH and (texts := _text_columns(run, columns)):
+            parts = _by_column(run, texts)
             for part in parts[::-1] if is_right_to_left([line for row in run for line in row]) else parts:
                 items += arranged(part, depth + 1)
         else:
@@ -294,13 +296,21 @@ def _by_column(rows: Iterable[Sequence[Line]], columns: Sequence[list[float]]) -
     return parts
 
 
-def _are_text(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> bool:
-    """Return whether columns are text that is read one after the other, not cells of a table."""
+def _text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> Sequence[list[float]]:
+    """Return the columns that are read one after the other; none if they are cells of a table."""
     parts = _by_column(rows, columns)
     texts = [_is_text(part, end - start) for part, (start, end) in zip(parts, columns, strict=True)]
     if all(texts):
-        return True
-    return len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - text beside something else
+        return columns
+    if sum(texts) > 1 and all(len(part) >= _MANY_LINES for part, text in zip(parts, texts, strict=True) if text):
+        return [column for index, column in enumerate(columns) if texts[index] or not index]
+    beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - text beside something else
+    return columns if beside and not _is_marginal(parts[0]) else ()
+
+
+def _is_marginal(lines: Sequence[Line]) -> bool:
+    """Return whether a column has only numbers or marks of the lines next to it."""
+    return all(line.chars <= _MARK_CHARS and not line.table for line in lines)
 
 
 def _is_text(lines: Sequence[Line], width: float) -> bool:
@@ -331,7 +341,7 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
         table = _table(part, columns) if len(columns) > 1 and several >= _LEAST_ROWS else None
         if table and not _are_labels(part, len(columns)) and _is_filled(table):
             items.append(table)
-        elif several * 2 < len(part) and len(columns) > 1:
+        elif several * 2 < len(part) and len(columns) > 1 and not _is_marginal(_by_column(part, columns)[0]):
             for column in _by_column(part, columns):
                 _flow(items, _rows(column))
         else:
@@ -376,7 +386,20 @@ def _table(rows: Sequence[list[Line]], columns: Sequence[list[float]]) -> Table:
                 cell.extend(more)
         else:
             table.append(row)
-    return Table(table, tuple(start for start, _ in columns))
+    return Table(_with_whole_header(table), tuple(start for start, _ in columns))
+
+
+def _with_whole_header(rows: list[list[list[Line]]]) -> list[list[list[Line]]]:
+    """Join a second line of a header with the first one: it has gaps and no numbers, as the rows below it have."""
+    if len(rows) <= _LEAST_ROWS or all(rows[1]) or any(map(_has_digit, rows[1])):
+        return rows
+    if not all(any(map(_has_digit, row)) for row in rows[2:]):
+        return rows
+    return [[above + below for above, below in zip(rows[0], rows[1], strict=True)], *rows[2:]]
+
+
+def _has_digit(cell: Sequence[Line]) -> bool:
+    return any(char.isdigit() for line in cell for word in line.words for char in word.text[:1])
 
 
 def _pitch_limit(rows: Sequence[list[Line]], cells: Sequence[Sequence[list[Line]]]) -> float:

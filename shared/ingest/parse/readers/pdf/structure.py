@@ -158,7 +158,7 @@ def body_size(blocks: Iterable[Block]) -> float:
     sizes = Counter[float]()
     for block in blocks:
         sizes[round(block.size * 2) / 2] += block.chars
-    return sizes.most_common(1)[0][0] if sizes else 0.0
+    return max(sizes, key=sizes.__getitem__, default=0.0)
 
 
 def _font(block: Block) -> tuple[float, bool]:
