@@ -81,9 +81,13 @@ class _Reader:
         except pypdfium2.PdfiumError:
             self.unread.append(f"page {number:,} is damaged and was not read; create or download the file again")
             return PageBlocks(number, [], "", 0, 0)
+        if self._form:  # without it, every box is empty
+            raw.FORM_OnAfterLoadPage(page, self._form)
         try:
             return self._read(page, number)
         finally:
+            if self._form:
+                raw.FORM_OnBeforeClosePage(page, self._form)
             page.close()
 
     def _read(self, page: pypdfium2.PdfPage, number: int) -> PageBlocks:

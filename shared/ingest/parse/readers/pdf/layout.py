@@ -22,11 +22,13 @@ _LEAST_ROWS = 3
 _TEXT_CHARS = 18  # median length of the lines of a text column
 _TEXT_LINES = 4
 _MANY_LINES = 8
+_PAGE_LINES = 20
 _MARK_CHARS = 4
 _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
 _OFTEN = 0.3
 _MOSTLY = 0.6
 _FULL = 0.4
+_FILLED_PAGE = 0.25  # the same for a column as long as a page: lists and questions have short lines
 _FILLED = 0.55  # share of its width that the median line of a text column fills
 
 LABEL = re.compile(
@@ -316,7 +318,8 @@ def _is_marginal(lines: Sequence[Line]) -> bool:
 def _is_text(lines: Sequence[Line], width: float) -> bool:
     if len(lines) < _TEXT_LINES:
         return False
-    filled = median(line.x1 - line.x0 for line in lines) >= width * _FILLED
+    least = _FILLED if len(lines) < _PAGE_LINES else _FILLED_PAGE
+    filled = median(line.x1 - line.x0 for line in lines) >= width * least
     return filled and median(line.chars for line in lines) >= _TEXT_CHARS
 
 

@@ -21,7 +21,7 @@ def opened(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
     try:
         document = pypdfium2.PdfDocument(content)
     except pypdfium2.PdfiumError as error:
-        if raw.FPDF_GetLastError() == raw.FPDF_ERR_PASSWORD or "password" in str(error).lower():
+        if raw.FPDF_GetLastError() == raw.FPDF_ERR_PASSWORD:
             raise Unreadable(
                 "the PDF file is protected with a password; remove the password and add it again", detail=str(error)
             ) from error

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from shared.ingest.parse.readers.pdf.blocks import Block
+from shared.ingest.parse.readers.pdf.structure import body_size
 
 _NO_TITLE = re.compile(
     r"[\W_]*(?:untitled.*|anonymous|unspecified|unknown|none|null|title|document\d*|\d+|slide \d+|powerpoint[- ]pr.*|"
@@ -39,7 +40,6 @@ def largest(blocks: Sequence[Block]) -> str | None:
     if not texts:
         return None
     size = max(block.size for block in texts)
-    others = sorted(block.size for block in blocks if block.chars)
-    if size < others[len(others) // 2] * _LARGER:
+    if size < body_size(blocks) * _LARGER:
         return None
     return " ".join(next(block.text for block in texts if block.size == size).split()).removeprefix("- ") or None

@@ -1,0 +1,388 @@
+"""The reader of PDF: words in the order of reading, with true headings, tables and values of forms."""
+
+from pathlib import Path
+
+import pytest
+
+from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.pdf import read
+from shared.ingest.parse.readers.pdf.pictures import pictures_in
+from shared.ingest.parse.readers.pdf.titles import real_title
+from tests.support.planted import guards
+
+FILES = Path(__file__).parents[1] / "files"
+BODY = "The harbour opens at six and closes when the last ferry has left the pier"
+
+
+def line(x, y, text, size=10, font="F1"):
+    escaped = text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
+    return f"BT /{font} {size} Tf 1 0 0 1 {x} {y} Tm ({escaped}) Tj ET\n"
+
+
+def lines(x, y, *texts, pitch=12, size=10, font="F1"):
+    return "\n".join(line(x, y - pitch * index, text, size, font) for index, text in enumerate(texts))
+
+
+def box(xs, ys):
+    across = [f"{xs[0]} {y} m {xs[-1]} {y} l S" for y in ys]
+    return "\n".join([*across, *(f"{x} {ys[0]} m {x} {ys[-1]} l S" for x in xs), ""])
+
+
+def pdf(*contents, page="", catalog="", more=(), info=""):
+    """Return a PDF file with these contents of pages; objects of `more` have the numbers from 100 on."""
+    fonts = "/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+    fonts += " /F2 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>"
+    pages = range(len(contents))
+    kids = " ".join(f"{10 + 2 * index} 0 R" for index in pages)
+    objects = {1: f"<< /Type /Catalog /Pages 2 0 R {catalog} >>".encode(), 3: f"<< {info} >>".encode()}
+    objects[2] = f"<< /Type /Pages /Kids [{kids}] /Count {len(contents)} >>".encode()
+    for index, content in enumerate(contents):
+        objects[10 + 2 * index] = (
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {11 + 2 * index} 0 R"
+            f" /Resources << /Font << {fonts} >> /XObject << /I1 100 0 R >> >> {page} >>"
+        ).encode()
+        data = content.encode("cp1252")
+        objects[11 + 2 * index] = b"<< /Length %d >> stream\n%s\nendstream" % (len(data), data)
+    objects |= {100 + index: item for index, item in enumerate(more)}
+    body, places = b"%PDF-1.7\n", {}
+    for number, item in objects.items():
+        places[number] = len(body)
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, item)
+    table = b"".join(b"%d 1\n%010d 00000 n \n" % place for place in places.items())
+    return body + b"xref\n%strailer << /Size 200 /Root 1 0 R /Info 3 0 R >>\nstartxref\n%d\n%%%%EOF" % (
+        table,
+        len(body),
+    )
+
+
+def markdown(content):
+    return [part.markdown for part in read(content).parts]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout.py",
+    "elif depth < _MOST_DEPTH and (texts := _text_columns(run, columns)):",
+    "elif depth < 0 and (texts := _text_columns(run, columns)):",
+    means="columns of text are read as rows",
+)
+def test_columns_are_read_one_after_the_other():
+    left = [f"left {index} of a column that fills its width" for index in range(9)]
+    right = [f"right {index} of a column that fills its width" for index in range(9)]
+    rows = [line(50, 700 - 12 * at, left[at]) + line(320, 700 - 12 * at, right[at]) for at in range(9)]
+
+    (text,) = markdown(pdf("\n".join(rows)))
+
+    assert " ".join(text.split()) == " ".join([*left, *right])
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/rulings.py",
+    "if table := _Grid(across, down).table(rest):",
+    "if table := _Grid(across[:1], down).table(rest):",
+    means="a cell that wraps is two rows",
+)
+def test_table_with_lines_keeps_wrapped_cells():
+    table = box((50, 200, 300), (700, 670, 640, 610))
+    words = lines(55, 685, "Name", "Seal", "Pump", pitch=30) + lines(205, 685, "EUR", "10", "20", pitch=30)
+
+    (text,) = markdown(pdf(line(50, 750, BODY) + table + words + line(55, 643, "of steel", 10)))
+
+    assert text.endswith("| Name | EUR |\n| --- | --- |\n| Seal of steel | 10 |\n| Pump | 20 |")
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout.py",
+    "_LEAST_ROWS = 3",
+    "_LEAST_ROWS = 30",
+    means="a table without ruling lines is running text",
+)
+def test_aligned_columns_are_a_table():
+    rows = [("Port", "Ships", "Tons"), ("Kiel", "12", "3,400"), ("Turku", "7", "1,900"), ("Riga", "9", "2,000")]
+    words = [line(50 + 120 * column, 700 - 14 * row, rows[row][column]) for row in range(4) for column in range(3)]
+
+    (text,) = markdown(pdf(line(50, 750, BODY) + "\n".join(words) + line(50, 600, BODY)))
+
+    assert "| Port | Ships | Tons |\n| --- | --- | --- |\n| Kiel | 12 | 3,400 |\n| Turku | 7 | 1,900 |" in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/__init__.py",
+    "first.rows.insert(0, header)",
+    "first.rows.insert(0, first.rows[0])",
+    means="the rows of a second page have no header",
+)
+def test_table_on_next_page_gets_header_once():
+    def page(*rows):
+        return "\n".join(
+            line(50 + 150 * at, 750 - 14 * row, cell) for row, cells in enumerate(rows) for at, cell in enumerate(cells)
+        )
+
+    head = ("Code", "Meaning")
+    first, second, third = markdown(
+        pdf(
+            page(head, *((f"E{at}", f"fault {at}") for at in range(3))),
+            page(*((f"E{at}", f"fault {at}") for at in range(3, 6))),
+            page(head, *((f"E{at}", f"fault {at}") for at in range(6, 9))),
+        )
+    )
+
+    assert first.startswith("| Code | Meaning |\n| --- | --- |\n| E0 |")
+    assert second.startswith("| Code | Meaning |\n| --- | --- |\n| E3 |")
+    assert third.count("Code") == 1
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/structure.py",
+    "if block.size >= body * _LARGER:",
+    "if block.size >= body * 0.9:",
+    means="lines of the body are headings",
+)
+def test_only_larger_lines_are_headings():
+    content = (
+        line(50, 750, "Opening hours", 18) + lines(50, 700, BODY, BODY + ".") + line(50, 670, "Ships wait outside")
+    )
+
+    (text,) = markdown(pdf(content + line(50, 640, "Fees", 13) + lines(50, 600, BODY, BODY)))
+
+    assert [part for part in text.split("\n") if part.startswith("#")] == ["# Opening hours", "## Fees"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/structure.py",
+    "block.level = _bookmarked(",
+    "block.level = 0 * _bookmarked(",
+    means="bookmarks are ignored",
+)
+def test_bookmarks_give_levels():
+    outlines = (
+        b"<< /Type /Outlines /First 101 0 R /Last 101 0 R >>",
+        b"<< /Title (Fees) /Parent 100 0 R /Dest [10 0 R /Fit] /First 102 0 R /Last 102 0 R >>",
+        b"<< /Title (Small boats) /Parent 101 0 R /Dest [10 0 R /Fit] >>",
+    )
+    content = line(50, 750, "Fees") + line(50, 720, BODY) + line(50, 690, "Small boats") + line(50, 660, BODY)
+
+    (text,) = markdown(pdf(content, catalog="/Outlines 100 0 R", more=outlines))
+
+    assert text.startswith("# Fees\n\nThe harbour")
+    assert "\n\n## Small boats\n\n" in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/margins.py",
+    "    page.blocks.remove(block)\n",
+    "    pass\n",
+    means="each page repeats its header",
+)
+def test_running_header_is_kept_once_and_no_heading():
+    pages = [
+        line(50, 780, "Harbour handbook", 14) + line(50, 600, f"{BODY} {at}") + line(300, 20, f"Page {at}")
+        for at in (1, 2, 3)
+    ]
+
+    reading = read(pdf(*pages))
+
+    assert [part.markdown.count("Harbour handbook") for part in reading.parts] == [1, 0, 0]
+    assert [part.markdown.count("Page") for part in reading.parts] == [1, 0, 0]
+    assert "#" not in reading.parts[0].markdown
+    assert guarded(reading.parts).parts == reading.parts
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/margins.py",
+    "if len(found) == len(page.blocks):",
+    "if not page:",
+    means="the only words of a page vanish",
+)
+def test_page_with_header_only_keeps_it():
+    assert markdown(pdf(*(line(50, 780, f"Potato {at}") for at in (1, 2, 3)))) == ["Potato 1", "Potato 2", "Potato 3"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/words.py",
+    'and "-" not in before and after',
+    "and not before and after",
+    means="words stay divided",
+)
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        ("The har-", "bour opens", "harbour opens"),
+        ("An up-to-", "date list", "up-to-date list"),
+        ("The C-", "64 runs", "C-64 runs"),
+    ],
+)
+def test_hyphen_at_line_end_joins_words(first, second, whole):
+    reading = read(pdf(lines(50, 700, first, second)))
+
+    assert whole in reading.parts[0].markdown
+    assert guarded(reading.parts).coverage == 1
+
+
+FIELDS = (
+    b"<< /Fields [101 0 R 102 0 R 103 0 R] >>",
+    b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (a) /V (Ann Miller) /Rect [120 696 300 712] >>",
+    b"<< /Type /Annot /Subtype /Widget /FT /Ch /Ff 131072 /T (b) /V (Peru) /Opt [(Chile) (Peru)] /Rect [99 666 300 682] >>",
+    b"<< /Type /Annot /Subtype /Widget /FT /Btn /T (c) /V /Yes /AS /Yes /Rect [120 636 132 648] /AP 106 0 R >>",
+    b"<< /Type /XObject /Subtype /Form /BBox [0 0 1 1] /Length 0 >> stream\n\nendstream",
+    b"<< /Type /Annot /Subtype /Text /T (Kim) /Contents (Check the year) /Rect [400 700 420 720] >>",
+    b"<< /N << /Yes 104 0 R /Off 104 0 R >> >>",
+)
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/forms.py",
+    'return "[x]" if raw.FPDFAnnot_IsChecked(form, annotation) else "[ ]"',
+    'return "[ ]" if raw.FPDFAnnot_IsChecked(form, annotation) else "[x]"',
+    means="a ticked box is read as empty",
+)
+def test_form_values_are_next_to_labels():
+    content = lines(50, 700, "Name:", "Country:", "Agree:", pitch=30)
+
+    (text,) = markdown(
+        pdf(content, page="/Annots [101 0 R 102 0 R 103 0 R 105 0 R]", catalog="/AcroForm 100 0 R", more=FIELDS)
+    )
+
+    assert text.split("\n\n") == ["Name: Ann Miller", "Country: Peru", "Agree: [x]", "Comment by Kim: Check the year"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/words.py",
+    "ordered = sorted(groups.items(), key=",
+    "ordered = sorted(groups.items(), reverse=True, key=",
+    means="a stamp comes first",
+)
+def test_turned_text_follows_the_rest():
+    turned = "BT /F1 10 Tf 0 1 -1 0 20 200 Tm (arXiv stamp) Tj ET"
+
+    assert markdown(pdf(turned + line(50, 700, BODY))) == [f"{BODY}\n\narXiv stamp"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/words.py",
+    "origin_y * cosine - origin_x * sine",
+    "origin_y * cosine + origin_x * sine",
+    means="lines are reversed",
+)
+def test_lines_of_turned_page_are_in_order():
+    turned = [f"BT /F1 10 Tf 0 1 -1 0 {100 + 14 * at} 50 Tm (Line {at} of the page) Tj ET" for at in range(3)]
+
+    (text,) = markdown(pdf("\n".join(turned), page="/Rotate 90"))
+
+    assert text.split() == [word for at in "012" for word in ("Line", at, "of", "the", "page")]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/words.py",
+    "_RAISED = 0.65",
+    "_RAISED = 0.01",
+    means="the number of a footnote is a word",
+)
+def test_raised_number_stays_with_its_word():
+    assert markdown(pdf("BT /F1 10 Tf 50 700 Td (Smith) Tj /F1 7 Tf 4 Ts (2) Tj /F1 10 Tf 0 Ts ( and Lee) Tj ET")) == [
+        "Smith2 and Lee"
+    ]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout.py",
+    "_WIDE_AFTER_LABEL = 4.0",
+    "_WIDE_AFTER_LABEL = 0.1",
+    means="a label is a column",
+)
+def test_labels_of_lists_are_kept_as_printed():
+    labels = ["1.", "(b)", "2.1"]
+    content = "\n".join(
+        line(50, 700 - 14 * at, label) + line(80, 700 - 14 * at, f"clause {at}") for at, label in enumerate(labels)
+    )
+
+    assert markdown(pdf(content)) == ["1. clause 0\n\n(b) clause 1\n\n2.1 clause 2"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/titles.py",
+    "if not title or not any(map(str.isalpha, title)) or",
+    "if not title or",
+    means="1.0 is a title",
+)
+@pytest.mark.parametrize(
+    "title",
+    [
+        "untitled",
+        "(anonymous)",
+        "Microsoft Word - x.doc",
+        "report final.docx",
+        "C:\\a\\b.pdf",
+        "1.0",
+        "Document1",
+        "",
+        "Untitled-3",
+    ],
+)
+def test_default_titles_are_none(title):
+    assert real_title(title) is None
+    assert real_title("Rules of the harbour, 2.0") == "Rules of the harbour, 2.0"
+
+
+def test_largest_text_is_title_without_metadata():
+    content = line(50, 700, "Rules of the harbour", 20) + lines(50, 600, BODY, BODY)
+
+    assert read(pdf(content, info="/Title (untitled)")).title == "Rules of the harbour"
+    assert read(pdf(content, info="/Title (By-laws)")).title == "By-laws"
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/opening.py",
+    "raw.FPDF_GetLastError() == raw.FPDF_ERR_PASSWORD",
+    "not error",
+    means="no reason is given",
+)
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ((FILES / "hostile/pdfminer_rc4_40.pdf").read_bytes(), "protected with a password"),
+        (b"%PDF-1.4\nnothing", "is damaged"),
+    ],
+    ids=["password", "damage"],
+)
+def test_unreadable_file_has_a_reason(content, reason):
+    with pytest.raises(Unreadable, match=reason):
+        read(content)
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/forms.py",
+    "yield f'the attached file",
+    "yield f'a file",
+    means="attachments are not named",
+)
+def test_attached_file_is_named():
+    files = (
+        b"<< /Names [(a.txt) 101 0 R] >>",
+        b"<< /Type /Filespec /F (a.txt) /UF (a.txt) /EF << /F 102 0 R >> >>",
+        b"<< /Type /EmbeddedFile /Length 2 >> stream\nhi\nendstream",
+    )
+
+    reading = read(pdf(line(50, 700, BODY), catalog="/Names << /EmbeddedFiles 100 0 R >>", more=files))
+
+    assert reading.unread == ('the attached file "a.txt" was not read; add it as a document of its own',)
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/pictures.py",
+    "first = 14 + 40 + len(palette)",
+    "first = 14 + len(palette)",
+    means="the pixels of a picture are shifted",
+)
+def test_picture_has_its_page_and_its_rows():
+    image = (
+        b"<< /Type /XObject /Subtype /Image /Width 2 /Height 2 /ColorSpace /DeviceRGB /BitsPerComponent 8 /Length 12 >>"
+        b" stream\n\xff\0\0\0\xff\0\0\0\xff\xff\xff\xff\nendstream"
+    )
+
+    ((page, content),) = pictures_in(pdf(line(50, 700, BODY), "q 50 0 0 50 100 100 cm /I1 Do Q", more=(image,)))
+
+    assert page == 2
+    assert content[:2] == b"BM"
+    assert int.from_bytes(content[10:14], "little") == 54
+    assert content[54:60] == b"\0\0\xff\0\xff\0"
