@@ -178,7 +178,7 @@ def _native(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extrac
 
 
 def _pdf_with_scans(content: bytes, scans: ScanOptions) -> ExtractedText | PagesToRead:
-    reading = pdf.read(content)
+    reading = _pdf(content)
     texts = [(part.number or 0, clean(part.plain or "")) for part in reading.parts]
     numbers = scans.finder.pages_without_text(content, texts)
     if missing := tuple(number for number in numbers if number not in scans.texts):
