@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -91,8 +90,7 @@ class TimedFinder:
 def cost_of_text(pairs: int) -> Iterator[str]:
     """Yield a line of the pairs, and a line of the search for pages without text."""
     content, finder = pdf_of_text(), TimedFinder()
-    with tempfile.TemporaryDirectory() as scratch:
-        child.load_extractor(Path(scratch))
+    child.load_extractor()
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for number in range(pairs + 1):
         first = number % 2 == 0  # alternately, because the second one finds warm caches

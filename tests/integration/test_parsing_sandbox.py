@@ -6,7 +6,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +21,6 @@ import pytest
 import uvloop
 
 from shared.domain.errors import Transient, Unreadable
-from shared.ingest.parse import pdf_library
 from shared.ingest.parse import sandbox as sandboxes
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.sandbox import ParsingSandbox
@@ -676,7 +674,7 @@ async def test_hostile_files_yield_text_or_plain_errors(parse):
     assert text_of(await parse("still alive", "b.txt")) == "still alive"
 
 
-# The PDF library, on a machine without earlier runs
+# The temporary folder
 
 
 @pytest.fixture
@@ -696,80 +694,6 @@ async def parse_at_once(sandbox: ParsingSandbox, count: int) -> list[str]:
         *(sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions()) for _ in range(count))
     )
     return [text_of(document) for document in documents]
-
-
-async def test_files_unpacked_for_first_pdf_are_removed(temporary):
-    for workers in (2, 1):
-        async with ParsingSandbox(workers=workers) as sandbox:
-            for text in await parse_at_once(sandbox, workers):
-                assert "Water Freezing Point" in text
-            for child in sandbox._idle:
-                (library,) = {line.split(maxsplit=5)[5] for line in maps_of(child._process.pid) if "libpdfium" in line}
-                assert library.startswith(f"{temporary}/foreask-")
-                assert library.endswith(" (deleted)")
-            assert list(temporary.iterdir()) == []
-
-
-def maps_of(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/maps").read_text().splitlines()
-
-
-async def test_planted_library_in_temporary_folder_is_not_loaded(temporary):
-    code = "from shared.ingest.parse.extraction import load; load()"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    (library,) = temporary.glob("*/libpdfium.so")
-    library.write_bytes(bytes(library.stat().st_size))
-
-    async with ParsingSandbox() as sandbox:
-        (text,) = await parse_at_once(sandbox, 1)
-
-    assert "Water Freezing Point" in text
-
-
-def test_library_folder_must_be_private_and_empty(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", "unchanged")
-    folder = tmp_path / "folder"
-    folder.mkdir(mode=0o700)
-    with pdf_library.unpacking_in(folder):
-        assert os.environ["TMPDIR"] == "."
-        assert Path.cwd() == folder
-    monkeypatch.setenv("TMPDIR", "unchanged")
-
-    (folder / "libpdfium.so").touch()
-    refuse(folder)
-    (folder / "libpdfium.so").unlink()
-
-    for mode in (0o770, 0o702):
-        folder.chmod(mode)
-        refuse(folder)
-    folder.chmod(0o700)
-
-    another = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: another)
-    refuse(folder)
-
-
-def refuse(folder: Path) -> None:
-    with (
-        pytest.raises(PermissionError, match="not an empty folder that only this user can open"),
-        pdf_library.unpacking_in(folder),
-    ):
-        pass
-    assert os.environ["TMPDIR"] == "unchanged"
-
-
-async def test_failed_library_unpacking_reports_remedy(temporary):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024 * 1024, limits[1]))
-    try:
-        async with ParsingSandbox() as sandbox:
-            with pytest.raises(
-                Transient, match="set TMPDIR to a folder in which this user may write files and run code"
-            ):
-                await sandbox.warm()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert list(temporary.iterdir()) == []
 
 
 async def test_unwritable_temporary_folder_reports_remedy(temporary, monkeypatch):

@@ -222,7 +222,7 @@ def test_hyphen_at_line_end_joins_words(first, second, whole):
 FIELDS = (
     b"<< /Fields [101 0 R 102 0 R 103 0 R] >>",
     b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (a) /V (Ann Miller) /Rect [120 696 300 712] >>",
-    b"<< /Type /Annot /Subtype /Widget /FT /Ch /Ff 131072 /T (b) /V (Peru) /Opt [(Fiji) (Peru)] /Rect [99 666 200 682] >>",
+    b"<< /Subtype /Widget /FT /Ch /Ff 131072 /T (b) /V (Peru) /Opt [(Fiji) (Peru)] /Rect [99 666 200 682] >>",
     b"<< /Type /Annot /Subtype /Widget /FT /Btn /T (c) /V /Yes /AS /Yes /Rect [120 636 132 648] /AP 106 0 R >>",
     b"<< /Type /XObject /Subtype /Form /BBox [0 0 1 1] /Length 0 >> stream\n\nendstream",
     b"<< /Type /Annot /Subtype /Text /T (Kim) /Contents (Check the year) /Rect [400 700 420 720] >>",

@@ -38,11 +38,10 @@ from shared.ingest.parse import confinement
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument
 from shared.ingest.parse.extraction import PageFinder, ScanOptions, extract
-from shared.ingest.parse.extraction import load as load_pdf_library
+from shared.ingest.parse.extraction import load as load_extractor
 from shared.ingest.parse.extraction import native_files as extracted_files
 from shared.ingest.parse.illustrations import Shrink, illustrated
 from shared.ingest.parse.languages import with_languages
-from shared.ingest.parse.pdf_library import unpacking_in
 from shared.ingest.parse.protocol import (
     DETAIL_CHARS,
     LENGTH,
@@ -85,7 +84,7 @@ def main() -> None:
     statm = _open_statm()
     tie_to_parent()
     load_codecs()
-    load_data = _reader(folder, *sys.argv[5:7]) if profile == "ocr" else _parser(folder, profile)
+    load_data = _reader(folder, *sys.argv[5:7]) if profile == "ocr" else _parser(profile)
     confinement.close_files(folder)
     work = load_data()
     confine(memory_bytes, cpu_seconds)
@@ -101,7 +100,7 @@ def main() -> None:
                 return
 
 
-def _parser(folder: Path, profile: str) -> Load:
+def _parser(profile: str) -> Load:
     """Import the libraries of a child that parses files, and return the function that loads their data."""
     finder: PageFinder | None = None
     shrink: Shrink | None = None
@@ -113,7 +112,7 @@ def _parser(folder: Path, profile: str) -> Load:
         return _outcome(parse(request, content, finder, shrink))
 
     def load() -> Work:
-        load_extractor(folder)
+        load_extractor()
         return work
 
     return load
@@ -156,23 +155,6 @@ def load_codecs() -> None:
     for module in pkgutil.iter_modules(encodings.__path__):
         with suppress(ImportError):  # two are Windows's
             import_module(f"encodings.{module.name}")
-
-
-def load_extractor(folder: Path) -> None:
-    """Load the extractor before this process is confined, because its PDF library is unpacked to a file of 8 MB.
-
-    Raises:
-        SystemExit: the library cannot be unpacked or loaded; the message says what to do.
-    """
-    try:
-        with unpacking_in(folder):
-            load_pdf_library()
-    except Exception as error:  # noqa: BLE001 - after any error this process is unusable
-        cause = " ".join(str(error).split())[:200]
-        sys.exit(
-            f"the PDF library cannot be unpacked and loaded in {folder.parent}: set TMPDIR to a folder in which this"
-            f" user may write files and run code ({cause})"
-        )
 
 
 def confine(memory_bytes: int, cpu_seconds: int) -> None:

@@ -14,7 +14,7 @@ from shared.ingest.parse.readers.pdf.words import UNSPACED, keeps_no_hyphen
 _SPACED = 0.25  # of the font size: more space than between the lines of a paragraph
 _OTHER_SIZE = 0.08
 _INDENT = 0.8  # of the font size
-_LONG_HEADER = 300  # characters of a cell in the first row: this is no table
+_LONG_HEADER = 300  # characters of a cell in the first row: the lines only arrange paragraphs
 _SHORT = 0.2  # share of the width that a last line leaves empty
 _BULLETS = frozenset("•▪➢✓□■●○◦‣\u2043·∙*\u2013—-")
 _ENDS = (".", ":", ";", "!", "?", ")", "。", "”", '"')

@@ -15,7 +15,6 @@ from shared.ingest.parse.readers.pdf.words import UNSPACED, Word
 _LEVEL = 0.35  # of the font size: baselines that are not farther are one line
 _WIDE = 1.1  # of the font size: a wider gap divides a line, as between columns
 _WIDE_AFTER_LABEL = 4.0  # of the font size: the same after the number or bullet of a list
-_TOUCHING = 0.1  # of the font size: a smaller gap is no space
 _APART = 2.6  # of the font size: lines that are farther apart belong to two tables
 _MOST_DEPTH = 6
 _LEAST_ROWS = 3
@@ -97,7 +96,7 @@ Item = Flow | Table
 
 
 def joined(words: Sequence[Word]) -> str:
-    """Return the words of a line with spaces, except where they touch."""
+    """Return the words of a line with spaces between words that do not touch."""
     parts = list[str]()
     last: Word | None = None
     for word in words:
@@ -197,7 +196,7 @@ def _logical(chains: Sequence[Line]) -> Sequence[Line]:
 
 
 def _with_turned(chains: Sequence[Line], leading: Sequence[str], *, right_to_left: bool) -> list[Line]:
-    """Reverse the runs of words whose direction is not that of their line."""
+    """Reverse the runs of words whose direction differs from their line's."""
     ordered, run = list[Line](), list[Line]()
     for chain, text in zip(chains, leading, strict=True):
         if bool(_RTL.search(text)) == right_to_left or (not right_to_left and not run):
@@ -246,7 +245,7 @@ def _flow(items: list[Item], rows: Iterable[Sequence[Line]]) -> None:
 
 
 def in_place_of(table: Table, box: tuple[float, float, float, float]) -> Line:
-    """Return a line that takes the place of a table with ruling lines."""
+    """Return a line that represents a table with ruling lines."""
     left, bottom, right, top = box
     size = min(top - bottom, 12.0)
     return Line([], left, right, top - size, size, table=table)
@@ -306,7 +305,7 @@ def _text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]
         return columns
     if sum(texts) > 1 and all(len(part) >= _MANY_LINES for part, text in zip(parts, texts, strict=True) if text):
         return [column for index, column in enumerate(columns) if texts[index] or not index]
-    beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - text beside something else
+    beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - a column of text and another one
     return columns if beside and not _is_marginal(parts[0]) else ()
 
 
@@ -352,7 +351,7 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
 
 
 def _is_filled(table: Table) -> bool:
-    """Return whether most cells have text, which those of scattered words have not."""
+    """Return whether enough cells have text; scattered words fill only few."""
     cells = [bool(cell) for row in table.rows for cell in row]
     return len(table.rows) > 1 and sum(cells) >= len(cells) * _FULL
 
@@ -409,7 +408,7 @@ def _pitch_limit(rows: Sequence[list[Line]], cells: Sequence[Sequence[list[Line]
     """Return the distance below which a printed line continues the row above it; 0 if cells do not wrap.
 
     The distances must be of two kinds, both frequent: one large gap is only the header's. Lines of a cell that wraps
-    have neighbours without text.
+    are next to cells without text.
     """
     pitches = [above[0].y - below[0].y for above, below in pairwise(rows)]
     least, most = min(pitches), max(pitches)

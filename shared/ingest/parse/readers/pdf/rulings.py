@@ -58,7 +58,7 @@ def rulings_of(page: Any, size: tuple[float, float], angle: int) -> Rulings:
     Args:
         page: pdfium's handle.
         size: its width and height in points.
-        angle: direction of its words; without lines if it is no multiple of 90.
+        angle: direction of its words; another angle than a multiple of 90 yields no lines.
     """
     across, down = list[Ruling](), list[Ruling]()
     for box in _boxes(page, size[0] * size[1] * _WHOLE_PAGE) if angle % 90 == 0 else ():
@@ -161,7 +161,7 @@ def _bounds(item: Any, outer: _Matrix) -> Box:
 
 
 def _together(lines: list[Ruling]) -> list[Ruling]:
-    """Join lines that are at one place and touch, such as the borders of neighbouring cells."""
+    """Join lines of one position that touch, such as the borders of neighbouring cells."""
     kept = list[Ruling]()
     for line in sorted(lines, key=lambda line: (round(line.at), line.start)):
         last = kept[-1] if kept else None
@@ -265,7 +265,7 @@ class _Grid:
         return cells
 
     def _first(self, row: int, column: int) -> tuple[int, int]:
-        """Return the first cell of those that are merged with a cell."""
+        """Return the first cell of a merged cell."""
         y = (self._ys[row] + self._ys[row + 1]) / 2
         while column and not _crosses(self._down, self._xs[column], y):
             column -= 1

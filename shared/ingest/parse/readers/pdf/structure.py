@@ -25,7 +25,7 @@ _SHORT_CHARS = 50
 _MUCH_LARGER = 1.3
 _LARGER = 1.12  # than the letters of the body
 _AS_LARGE = 0.97
-_MOST_BOLD = 0.2  # share of the letters of a document that are bold, above which bold lines are no headings
+_MOST_BOLD = 0.2  # share of the letters of a document that are bold, above which bold lines are body text
 _TAG = re.compile(r"H([1-6])?$")
 _NUMBERED = re.compile(r"(\d{1,3}(?:\.\d{1,3}){0,5})[.)]?\s+\S")
 _ENDS = (".", ",", ";", "-", "\u2010", "=", "。", "、")
@@ -37,7 +37,7 @@ Bookmarks = dict[int, dict[str, int]]
 
 
 def bookmarks_of(document: Any) -> Bookmarks:
-    """Return the bookmarks of a document. Those that form a circle are read once."""
+    """Return the bookmarks of a document. A circle of bookmarks is read once."""
     found: Bookmarks = {}
     seen = set[int]()
     todo = [(raw.FPDFBookmark_GetFirstChild(document, None), 1)]

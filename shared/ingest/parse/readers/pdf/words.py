@@ -14,7 +14,7 @@ from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf import library
 
-_GLUED = 0.13  # of the font size: a smaller gap between two objects is no space
+_GLUED = 0.13  # of the font size: objects with a smaller gap are one word
 _TRACKED = 0.4  # of the font size: letters that are spaced are not farther apart
 _RAISED = 0.65  # of the font size: the baseline of a raised or lowered number is not farther
 _RAISED_GAP = 0.3  # of the font size
@@ -28,7 +28,7 @@ _COLUMN_PAIRS = 4  # so many characters, each below the one before it, are verti
 _TOKEN = re.compile(r"[^\s\x02]+\x02?|\x02")
 _BOLD = re.compile(r"bold|black|heavy|demi|cmbx|cmssbx|(?:^|[-,_])(?:bd|b|bx)(?:$|[-,_])", re.IGNORECASE)
 _NOTHING = "\x7f"
-"""The place of an accent that was joined with its letter."""
+"""Replaces an accent that was joined with its letter."""
 
 _ACCENTS = {
     "`": "\u0300",
@@ -108,7 +108,7 @@ class TextLayer:
     """The text of a page.
 
     Args:
-        groups: the words of each direction, those of the direction with most characters first.
+        groups: the words of each direction, the direction with most characters first.
         plain: its characters in the order of the content.
     """
 
@@ -209,7 +209,7 @@ class _Finder:
         return abs(self._origins[2 * one + 1] - self._origins[2 * two + 1]) < abs(height) / 2
 
     def _order_ligatures(self) -> None:
-        """Put lam in front of alef where one glyph is both: pdfium reverses the characters of Arabic lines."""
+        """Put lam in front of alef if one glyph is both: pdfium reverses the characters of Arabic lines."""
         for found in _ALEF_LAM.finditer(self._text):
             one, two = 4 * found.start(), 4 * found.start() + 4
             if self._boxes[one : one + 4] == self._boxes[two : two + 4]:
@@ -310,12 +310,12 @@ class _Finder:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if self._halves else text
 
     def _runs_down(self, start: int, end: int, size: float) -> bool:
-        """Return whether characters without a turn are below each other, as in vertical writing."""
+        """Return whether upright characters are below each other, as in vertical writing."""
         fall = self._origins[2 * start + 1] - self._origins[2 * end - 1]
         return fall > size * (end - start - 1) / 2 and bool(UNSPACED.match(self._text[start]))
 
     def _turned_word(self, text: str, start: int, end: int, style: Style) -> Word:
-        """Return a word of a line that is not horizontal, with its place after the line was turned."""
+        """Return a word of a line that is not horizontal, with its position after the line was turned."""
         angle = radians(style.angle)
         cosine, sine = cos(angle), sin(angle)
         corners = [
@@ -345,7 +345,7 @@ def _hull(one: Word, two: Word) -> tuple[float, float]:
 
 
 def _vertical(words: list[Word]) -> list[Word]:
-    """Return the words, those of vertical writing as words of lines that run downwards."""
+    """Return the words; words of vertical writing get lines that run downwards."""
     if sum(map(_below, words, words[1:])) < _COLUMN_PAIRS:
         return words
     turned = list[Word]()
