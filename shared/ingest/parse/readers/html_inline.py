@@ -20,17 +20,24 @@ _MARKUP = re.compile(r"#{1,6}(?:\s|\Z)|```|~~~|\||>|={2,}\Z|-{2,}\Z")
 _PERMALINK = " \u00b6\u00a7#\U0001f517"
 
 
-def paragraphs(pieces: Sequence[str]) -> Iterator[str]:
-    """Yield the paragraphs of a line: its parts between empty lines, which are two breaks."""
-    text = "".join(pieces)
+def paragraphs(pieces: Sequence[str]) -> list[str]:
+    """Return the paragraphs of a line: its parts between empty lines, which are two breaks."""
+    text = pieces[0] if len(pieces) == 1 else "".join(pieces)
+    if not (text.isascii() and text.isprintable()):
+        text = _cleaned(text)
+    if BREAK in text:
+        return list(_divided(text))
+    line = " ".join(text.split())
+    return [line] if line else []
+
+
+def _cleaned(text: str) -> str:
     if _MARK.search(text):
         text = _formatted(text)
-    if not text.isascii():
-        text = _INVISIBLE.sub("", text.replace("\u00a0", " "))
-    if BREAK not in text:
-        if line := " ".join(text.split()):
-            yield line
-        return
+    return text if text.isascii() else _INVISIBLE.sub("", text.replace("\u00a0", " "))
+
+
+def _divided(text: str) -> Iterator[str]:
     lines = list[str]()
     for part in text.split(BREAK):
         if line := " ".join(part.split()):

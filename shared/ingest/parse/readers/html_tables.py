@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 MAX_SPAN = 200
@@ -102,8 +102,7 @@ def _is_short(blocks: Sequence[Block]) -> bool:
     return len(blocks) == 1 and blocks[0].kind == "text" and len(blocks[0].text) <= 80 and "\n" not in blocks[0].text  # noqa: PLR2004 - a line
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(NamedTuple):
     """A position of the grid.
 
     Args:
@@ -170,6 +169,9 @@ def _grid(rows: Sequence[Row]) -> list[list[_Slot]]:
 
     A cell that spans a complete row has its text once.
     """
+    if all(cell.columns == 1 == cell.rows for row in rows for cell in row.cells):
+        grid = [[_Slot(value(cell.blocks), own=True, header=cell.header) for cell in row.cells] for row in rows]
+        return _filled(grid)
     cells = sum(len(row.cells) for row in rows)
     spans = sum(
         min(cell.columns, MAX_SPAN) * min(cell.rows or len(rows), len(rows)) for row in rows for cell in row.cells
@@ -179,8 +181,13 @@ def _grid(rows: Sequence[Row]) -> list[list[_Slot]]:
     below: dict[int, tuple[int, _Slot]] = {}
     for number, (slots, row) in enumerate(zip(grid, rows, strict=True)):
         _fill(slots, row, below, left=1 if plain else len(rows) - number, most_columns=1 if plain else MAX_SPAN)
+    return [_labelled(slots) for slots in _filled(grid)]
+
+
+def _filled(grid: list[list[_Slot]]) -> list[list[_Slot]]:
+    """Return rows of equal length."""
     width = max(map(len, grid))
-    return [_labelled([*slots, *(_EMPTY for _ in range(width - len(slots)))]) for slots in grid]
+    return [slots if len(slots) == width else [*slots, *[_EMPTY] * (width - len(slots))] for slots in grid]
 
 
 def _fill(slots: list[_Slot], row: Row, below: dict[int, tuple[int, _Slot]], *, left: int, most_columns: int) -> None:
@@ -199,7 +206,7 @@ def _fill(slots: list[_Slot], row: Row, below: dict[int, tuple[int, _Slot]], *, 
             count, slot = found
             if count > 1:
                 below[len(slots)] = (count - 1, slot)
-            slots.append(replace(slot, continues=count > 1))
+            slots.append(slot._replace(continues=count > 1))
 
     for cell in row.cells:
         from_above()

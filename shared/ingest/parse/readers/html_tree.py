@@ -51,6 +51,7 @@ _MARKS = {
     "q": ("\u201c", "\u201d"),
     **dict.fromkeys(("mi", "mn", "mo", "mtext", "ms"), (" ", " ")),
 }
+_KNOWN = BLOCKS | _FRAMES.keys() | _MARKS.keys() | {"a", "img", "input", "select", "textarea"}
 _FIELDS_WITH_TEXT = _names("text search url tel email number date month week time datetime-local submit button reset")
 _HIDING = re.compile(r"display\s*+:\s*+none|visibility\s*+:\s*+hidden", re.IGNORECASE)
 _FILE_NAME = re.compile(r"[\w .()-]{1,80}\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|avif|ico)", re.IGNORECASE)
@@ -72,12 +73,14 @@ def markdown_of_tree(root: etree._Element) -> str:
     for event, element in walker:
         if event == "end":
             page.end(element, element.tag)
-            if element.tail:
-                page.line.append(element.tail)
-        elif not page.start(element, element.tag):
+            text = element.tail
+        elif page.start(element, element.tag):
+            text = element.text
+        else:
             walker.skip_subtree()
-        elif element.text:
-            page.line.append(element.text)
+            continue
+        if text:
+            page.line.append(text)
     return page.markdown()
 
 
@@ -92,7 +95,7 @@ class _Frame:
     number: int = 1  # of the next item of a list
     step: int = 1
     style: str = ""
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)  # of a table
     in_head: bool = False
 
 
@@ -119,10 +122,12 @@ class _Page:
         self._flush()
         return joined(self._frames[0].blocks)
 
-    def start(self, element: etree._Element, tag: object) -> bool:
+    def start(self, element: etree._Element, tag: str) -> bool:
         """Open an element; return whether its content is read."""
-        if not isinstance(tag, str) or tag in UNSEEN or _is_hidden(element):
+        if tag in UNSEEN or _is_hidden(element):
             return False
+        if tag not in _KNOWN:
+            return True
         if tag in BLOCKS and tag != "br":
             self._flush()
         if mark := _MARKS.get(tag):
@@ -133,20 +138,24 @@ class _Page:
             return special(element)
         return True
 
-    def end(self, element: etree._Element, tag: object) -> None:
+    def end(self, element: etree._Element, tag: str) -> None:
         """Close an element."""
-        if not isinstance(tag, str):
-            return
+        if self._frames[-1].element is element:
+            if mark := _MARKS.get(tag):
+                self.line.append(mark[1])
+            self._close()
+        elif tag in _KNOWN:
+            self._end(element, tag)
+
+    def _end(self, element: etree._Element, tag: str) -> None:
         if mark := _MARKS.get(tag):
             self.line.append(mark[1])
-        elif tag == "a":
-            self._address(element)
-        if self._frames[-1].element is element:
-            self._close()
-        elif tag in BLOCKS and tag != "br":
+        if tag in BLOCKS and tag != "br":
             self._flush()
-            if tag == "thead":
-                self._frames[-1].in_head = False
+        if tag == "a":
+            self._address(element)
+        elif tag == "thead":
+            self._frames[-1].in_head = False
         elif tag == "textarea":
             self.line.append(" ")
 
@@ -181,7 +190,9 @@ class _Page:
         pieces, self.line = self.line, []
         if len(pieces) == 1 and pieces[0].isspace():
             return
-        self._frames[-1].blocks += [Block("text", text) for text in inline.paragraphs(pieces)]
+        blocks = self._frames[-1].blocks
+        for text in inline.paragraphs(pieces):
+            blocks.append(Block("text", text))
 
     def _break(self, _: etree._Element) -> bool:
         self.line.append(inline.BREAK)
@@ -257,7 +268,10 @@ def _add_cell(table: _Frame, frame: _Frame) -> None:
 
 
 def _span(element: etree._Element, name: str) -> int:
-    text = (element.get(name) or "1").strip()
+    stated = element.get(name)
+    if stated is None:
+        return 1
+    text = stated.strip()
     return int(text) if text.isdecimal() and len(text) <= 5 else 1  # noqa: PLR2004 - the most that HTML permits
 
 
