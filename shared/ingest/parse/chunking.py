@@ -17,11 +17,14 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.pages import PageText
 from shared.domain.text.headings import common_path
 from shared.ingest.parse.blocks import Block, scan, scan_plain
-from shared.ingest.parse.cutting import Piece, cut
+from shared.ingest.parse.cutting import Piece, cut, is_lead
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 
 SHORT_CHARS = 200
 """A section with less text than this is too short to be asked about."""
+
+FEW_CHARS = 40
+"""A section with less text is no chunk of its own if it can join a neighbour: it costs as much as a long one."""
 
 EARLIEST_CUT = 0.6
 """A section that does not fit is cut between this share of `max_chars` and all of it.
@@ -38,6 +41,9 @@ class _PlacedPiece:
     piece: Piece
     path: tuple[str, ...]
     heading: bool
+    leads: bool = (
+        False  # whether it says nothing without the next one: a heading, a question, an introduction of a list
+    )
 
     @property
     def start(self) -> int:
@@ -126,9 +132,22 @@ def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> I
             path = tuple(heading.title for heading in open_headings if heading.title)
         elif not section.units:
             path = ()
-        section.units += [_PlacedPiece(piece, path, block.kind == "heading") for piece in cut(block, text, options)]
+        heading, leads = block.kind == "heading", is_lead(block, text)
+        pieces = cut(block, text, _with_headings(section, block, options))
+        section.units += [_PlacedPiece(piece, path, heading, leads) for piece in pieces]
     if section.units:
         yield section
+
+
+def _with_headings(section: _HeadingSection, block: Block, options: ChunkingOptions) -> ChunkingOptions:
+    """Return options whose pieces leave space for the headings above the first block of a section.
+
+    A heading must not become a chunk because the block below it fills one.
+    """
+    chars = block.start - section.units[0].start if section.units and section.bodiless else 0
+    if not 0 < chars <= options.max_chars // 4 or block.kind == "heading":
+        return options
+    return replace(options, max_chars=options.max_chars - chars)
 
 
 def _joined(sections: Iterable[_HeadingSection], options: ChunkingOptions) -> list[_HeadingSection]:
@@ -164,11 +183,17 @@ def _harmless(first: _HeadingSection, second: _HeadingSection, options: Chunking
 
 
 def _settle(short: _HeadingSection, done: list[_HeadingSection], options: ChunkingOptions) -> None:
-    if done and short.level >= done[-1].last and _harmless(done[-1], short, options):
+    if done and _may_join_previous(done[-1], short, options):
         done[-1].units += short.units
         done[-1].last = short.last
     else:
         done.append(short)
+
+
+def _may_join_previous(previous: _HeadingSection, short: _HeadingSection, options: ChunkingOptions) -> bool:
+    if short.size < FEW_CHARS and (short.bodiless or short.level >= previous.last):
+        return True
+    return short.level >= previous.last and _harmless(previous, short, options)
 
 
 def _packed(units: Sequence[_PlacedPiece], text: str, max_chars: int) -> Iterator[Sequence[_PlacedPiece]]:
@@ -199,7 +224,7 @@ def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, in
     """Return the harm of a cut before a unit; a checksum decides between equals, so that cuts follow the content."""
     unit = units[index]
     tail_is_short = units[-1].end - unit.start < SHORT_CHARS
-    priority = 3 if units[index - 1].heading else 0 if unit.heading else 2 if unit.piece.inside_block else 1
+    priority = 3 if units[index - 1].leads else 0 if unit.heading else 2 if unit.piece.inside_block else 1
     return tail_is_short, priority, crc32(text[unit.start : unit.start + 64].encode("utf-8", "surrogatepass"))
 
 

@@ -14,6 +14,10 @@ SMALLEST_PIECE_CHARS = 80
 """Sentences and lines shorter than this stay with the next one: pieces are for packing, not for reading."""
 
 
+LEAD_CHARS = 300
+"""A longer paragraph is a text of its own, also if it ends with a question."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A part of a block.
@@ -23,7 +27,7 @@ class Piece:
         end: index after the last character.
         inside_block: whether the same block continues before it.
         overlap_chars: number of characters before `start` that a chunk starting here repeats.
-        header: span of the table header that a chunk starting here repeats.
+        header: span of the lines that a chunk starting here repeats: a table's header, or the first line of code.
     """
 
     start: int
@@ -36,6 +40,15 @@ class Piece:
     def repeated_chars(self) -> int:
         header_chars = self.header[1] - self.header[0] + 1 if self.header else 0
         return header_chars + self.overlap_chars
+
+
+def is_lead(block: Block, text: str) -> bool:
+    """Return whether a block says nothing without the next one: a heading, a question, or the line above a list."""
+    if block.kind != "paragraph" or block.end - block.start > LEAD_CHARS:
+        return block.kind == "heading"
+    line = text[block.start : block.end]
+    is_bold = line.startswith("**") and line.rstrip(":").endswith("**")
+    return "\n" not in line and (is_bold or line.endswith((":", "?", "\uff1a", "\uff1f", "?**")))
 
 
 def cut(block: Block, text: str, options: ChunkingOptions) -> Iterable[Piece]:
@@ -57,7 +70,7 @@ def _prose(block: Block, text: str, options: ChunkingOptions) -> Iterator[Piece]
 
 
 def _lines(block: Block, text: str, options: ChunkingOptions) -> Iterator[Piece]:
-    header = _table_header(block, text, options) if block.kind == "table" else None
+    header = _HEADERS[block.kind](block, text, options) if block.kind in _HEADERS else None
     room = options.max_chars - (header[1] - header[0] + 1 if header else 0)
     for start, end in _spans(block.start, block.end, _line_ends(text, block.start, block.end), text, room):
         inside = start > block.start
@@ -77,6 +90,16 @@ def _table_header(block: Block, text: str, options: ChunkingOptions) -> tuple[in
     if second < 0 or second - block.start > options.max_chars // 2 or not is_table_rule(text[first + 1 : second]):
         return None
     return block.start, second
+
+
+def _fence(block: Block, text: str, options: ChunkingOptions) -> tuple[int, int] | None:
+    """Return the span of the line that opens code and names its language, unless the code has no fence."""
+    end = text.find("\n", block.start, block.end)
+    is_fence = text.startswith(("```", "~~~"), block.start) and 0 < end - block.start <= options.max_chars // 4
+    return (block.start, end) if is_fence else None
+
+
+_HEADERS = {"table": _table_header, "code": _fence}
 
 
 def _spans(start: int, end: int, ends: Iterable[int], text: str, room: int) -> Iterator[tuple[int, int]]:
