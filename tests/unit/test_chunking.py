@@ -230,3 +230,55 @@ def test_hundred_kilobytes_are_chunked_in_seconds(text):
     assert chunks_of(text, 2_000, 100)
 
     assert process_time() - started < 5  # a quadratic scan takes minutes
+
+
+@guards("shared/ingest/parse/cutting.py", '"code": _fence', "", means="code of a later chunk is text")
+def test_continued_code_repeats_its_fence():
+    code = "\n".join(f"line_{number} = call({number})" for number in range(60))
+
+    chunks = chunks_of(f"```python\n{code}\n```")
+
+    assert len(chunks) > 2
+    assert all(chunk.text.startswith("```python\nline_") for chunk in chunks)
+
+
+@guards(
+    "shared/ingest/parse/chunking.py",
+    "units[index - 1].leads",
+    "units[index - 1].heading",
+    means="an answer has no question",
+)
+@pytest.mark.parametrize(
+    "question", ["**Q: How do I reset device {}?**", "How do I reset device {}?", "To reset it {}:"]
+)
+def test_question_stays_with_its_answer(question):
+    pairs = (f"{question.format(number)}\n\nHold button {number} for some seconds." for number in range(40))
+
+    for chunk in chunks_of("\n\n".join(pairs)):
+        assert not chunk.text.startswith("Hold")
+
+
+@guards(
+    "shared/ingest/parse/chunking.py",
+    "if not 0 < chars <= options.max_chars // 4",
+    "if True",
+    means="nine characters are a chunk",
+)
+def test_heading_above_a_full_chunk_is_not_a_chunk():
+    row = "| " + " | ".join(f"column {number}" for number in range(100)) + " |"
+
+    chunks = chunks_of(f"## Survey\n\n{row}\n| --- |\n{row}")
+
+    assert len(chunks[0].text) > 100
+
+
+@guards(
+    "shared/ingest/parse/chunking.py",
+    "if short.size < FEW_CHARS and",
+    "if False and",
+    means="nine characters are a chunk",
+)
+def test_few_characters_at_the_end_join_the_previous_section():
+    chunks = chunks_of(f"# One\n\n## Part\n\n{'A sentence of some words. ' * 10}\n\n# Note")
+
+    assert all(len(chunk.text) > 100 for chunk in chunks)

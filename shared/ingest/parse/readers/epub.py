@@ -158,8 +158,8 @@ def _without_contents(parts: list[tuple[_Item, Part]]) -> Iterator[Part]:
     """Yield the parts without a long table of contents of which each word is in another part."""
     for item, part in parts:
         if "nav" in item.properties.split() and len(part.markdown) > LONG_CONTENTS_CHARS:
-            others = {word for other, text in parts if other != item for word in words(text.markdown)}
-            if others.issuperset(words(part.markdown)):
+            others = {word for other, text in parts if other != item for word in words(text.plain or "")}
+            if others.issuperset(words(part.plain or "")):
                 continue
         yield part
 

@@ -30,7 +30,7 @@ _QUOTED = re.compile(r"\"[^\"]*+\"|'[^']*+'")
 _HIDDEN = re.compile(r"(?:^|\s)hidden(?=[\s=/]|\Z)")
 _HIDING = re.compile(r"style\s*+=.*?(?:display\s*+:\s*+none|visibility\s*+:\s*+hidden)", re.IGNORECASE | re.DOTALL)
 
-_STRAY = re.compile(r"<(?=[A-Za-z][^<>\"'=/\s]{0,64}\s{0,8}<)")
+_STRAY = re.compile(r"<(?=[A-Za-z][^<>\"'=]{0,200}<)")  # a tag that another one interrupts
 _RENAMED = re.compile(r"<(/?)(?:noframes|plaintext)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^<>]{0,500}>", re.IGNORECASE)
 _TITLE_END = re.compile(r"</title", re.IGNORECASE)
@@ -81,6 +81,7 @@ def _seen(page: str) -> list[str]:
             depth += (1 if opens else -1) if name == unseen and not (opens and name == "p") else 0
         elif name in UNSEEN or _is_hidden(found[3]):
             unseen, depth = name, int(opens and name not in _VOID)
+            pieces.append(_BREAK if name in BLOCKS else "")
         elif name in BLOCKS or name in _SPACED:
             pieces.append(_BREAK if name in BLOCKS else " ")
         if opens and name in _RAW_ENDS:

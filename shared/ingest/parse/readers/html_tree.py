@@ -448,10 +448,10 @@ def _preformatted(element: etree._Element) -> str:
 
 def _language(element: etree._Element) -> str:
     """Return the language that the classes of a `pre`, its `code` or the element around it state."""
-    code = element.find("code")
-    for part in (element, code, element.getparent()):
+    code, around = element.find("code"), element.iterancestors()
+    for part in (element, code, next(around, None), next(around, None)):
         if part is not None and (found := _LANGUAGE.search(part.get("class") or "")):
-            return found[1]
+            return "" if found[1] in ("default", "none") else found[1]
     return ""
 
 
