@@ -164,7 +164,7 @@ FEED = (
         (NOTEBOOK, "a.ipynb", None, "Notes", "print(42)"),
         (MAIL, "a.eml", None, "Ferry", "The ferry is late."),
         (FEED, "a.xml", "text/xml", "Port", "By **an hour**."),
-        ("<?xml version='1.0'?><port><ferry>late</ferry></port>", "a.xml", None, "port", "late"),
+        ("<?xml version='1.0'?><port><ferry>late</ferry></port>", "a.xml", None, None, "late"),
         (r"{\rtf1\ansi The ferry is late.\par}", "a.rtf", None, None, "The ferry is late."),
         (docx(paragraph("The ferry is late.")), "a.docx", None, None, "The ferry is late."),
         (pdf("The ferry is late."), "a.pdf", None, None, "The ferry is late."),
