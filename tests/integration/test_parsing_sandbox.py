@@ -658,7 +658,10 @@ async def test_every_good_file_yields_its_words(parse):
             wanted, found = (set(re.findall(r"\w+", text)) for text in (prose, got))
             assert len(wanted & found) >= 0.9 * len(wanted), path.name
 
-    assert refused == {SCANNED: "the PDF has 3 pages but no text; run OCR on it first"}
+    assert refused == {
+        SCANNED: "the PDF has 3 pages but no text; run OCR on it first",
+        "kreuzberg_image.rtf": "the RTF file has no text inside",
+    }
     assert compared
 
 

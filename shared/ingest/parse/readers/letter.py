@@ -16,6 +16,9 @@ MOST_PEOPLE = 30
 MOST_LOST = 0.01
 """A form of a message has the words of another one if it lacks at most this share of them."""
 
+MOST_FORMS = 8
+"""More forms than any program sends are not alternatives, and are all read."""
+
 OTHER_TEXT = 0.5
 """A form of which the chosen one lacks more is another text."""
 
@@ -116,6 +119,8 @@ def best(forms: list[list[Body]]) -> list[Body]:
     filled = [form for form in forms if any(body.plain.strip() for body in form)]
     if len(filled) < 2:  # noqa: PLR2004 - nothing to choose
         return filled[0] if filled else []
+    if len(filled) > MOST_FORMS:
+        return [body for form in filled for body in form]
     arrived = [Counter(words("\n".join(body.markdown for body in form))) for form in filled]
     stated = [Counter(words(_LINK.sub(" ", "\n".join(body.plain for body in form)))) for form in filled]
     lost = [[(count - mine).total() for count in stated] for mine in arrived]

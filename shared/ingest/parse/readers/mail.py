@@ -23,7 +23,14 @@ from shared.ingest.parse.text import unicode_codec
 MAX_FORWARDS = 10
 """A forwarded message in as many forwarded messages is not read."""
 
+MAX_SUBJECT = 1_000
+"""Characters of a subject; RFC 5322 allows 998 in a line."""
+
+MAX_UUENCODED = 100
+"""A text contains at most as many uuencoded files; more remain text."""
+
 _FROM_LINE = re.compile(rb"^From [^\r\n]{0,200}\d\d:\d\d[^\r\n]{0,80}\r?\n(?=[!-9;-~]{1,80}:|>From )", re.MULTILINE)
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n")
 _STUFFED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _UNSHOWN = frozenset(
     (
@@ -70,7 +77,7 @@ def read(content: bytes, attachments: Attachments) -> FileReading:
 
 def _plain_bytes(content: bytes) -> tuple[bytes, bool]:
     """Return a file in an encoding that contains ASCII, and whether it was in UTF-16 or UTF-32."""
-    codec = unicode_codec(content)
+    codec = unicode_codec(content) if b"\0" in content[:8] or content[:2] in (b"\xff\xfe", b"\xfe\xff") else None
     if codec and codec != "utf-8":
         return content.decode(codec, "replace").removeprefix("\ufeff").lstrip().encode("utf-8", "replace"), True
     return content.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n\t \0"), False
@@ -83,17 +90,13 @@ def _messages(data: bytes) -> Iterator[bytes]:
     if not data.startswith(b"From "):
         yield data
         return
-    starts = [
-        found
-        for found in _FROM_LINE.finditer(data)
-        if found.start() == 0 or data[: found.start()][-2:] in (b"\n\n", b"\r\n")
-    ]
+    found = [line.span() for line in _FROM_LINE.finditer(data)]
+    starts = [(at, end) for at, end in found if data[max(0, at - 4) : at].endswith(_BLANK_LINES) or not at]
     if not starts:
         yield data.partition(b"\n")[2]
         return
-    for number, start in enumerate(starts):
-        end = starts[number + 1].start() if number + 1 < len(starts) else len(data)
-        message = data[start.end() : end]
+    for (_, begin), (end, _) in zip(starts, (*starts[1:], (len(data), 0)), strict=True):
+        message = data[begin:end]
         yield _STUFFED.sub(rb"\1", message) if len(starts) > 1 else message
 
 
@@ -102,7 +105,7 @@ def _letter(message: bytes, attachments: Attachments, *, recoded: bool, depth: i
     collected = _Collected(attachments, recoded, depth)
     collected.take(root, root=True)
     found = collected.letter
-    found.subject = root.header("subject")
+    found.subject = root.header("subject")[:MAX_SUBJECT]
     if not _is_saved_page(root):
         found.facts = [
             ("From", root.header("from") or root.header("sender")),
@@ -238,13 +241,13 @@ class _Collected:
         return letter.text_body(text, self.letter.unread, flowed=flowed, delsp=delsp)
 
     def _without_uuencoded(self, part: MimePart, text: str) -> str:
-        data, kept, found = part.content, list[bytes](), False
-        while file := mime.uuencoded(data):
+        data, kept, at = part.content, list[bytes](), 0
+        while len(kept) < MAX_UUENCODED and (file := mime.uuencoded(data, at)):
             start, name, content, end = file
-            kept.append(data[:start])
+            kept.append(data[at:start])
             self.letter.files.append(Enclosed(name, content))
-            data, found = data[end:], True
-        return decode_text(b"".join((*kept, data)), part.charset) if found else text
+            at = end
+        return decode_text(b"".join((*kept, data[at:])), part.charset) if kept else text
 
     def _add(self, body: Body) -> None:
         if body.plain.strip() or body.markdown.strip():

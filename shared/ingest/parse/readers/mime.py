@@ -19,6 +19,12 @@ MAX_DEPTH = 25
 MAX_PARTS = 5_000
 """A message with more parts is not mail; later parts are not read."""
 
+FULL_LINE = 60
+"""Programs write lines of base64 with 60, 64, 72 or 76 letters."""
+
+MOST_JUNK = 0.9
+"""Base64 with blanks has at least this share of its own letters; other text with blanks is not encoded."""
+
 _HEADER_BYTES = 64 * 1024
 _HEADER = re.compile(rb"([!-9;-~]{1,200})[ \t]*:[ \t]*")
 _FOLD = re.compile(r"\r?\n|\r")
@@ -246,18 +252,29 @@ def _base64_body(body: bytes) -> bytes:
     """Return decoded base64. A list server appends its footer as plain text after the encoded lines: it is kept."""
     lines = [line.strip() for line in body.split(b"\n")]
     encoded = [bool(_BASE64_LINE.fullmatch(line)) for line in lines]
-    filled = sum(map(bool, lines))
-    if not any(encoded) or sum(map(len, lines)) > 2 * sum(
-        len(line) for line, is_ in zip(lines, encoded, strict=True) if is_
-    ):
+    if not _starts_encoded(lines, encoded):
         compact = _NOT_BASE64.sub(b"", body)
-        if filled and b" " in b" ".join(lines).strip() and len(compact) < len(body) * 0.9:
-            return body
-        return decode_base64(compact)
-    last = next((index for index, line in enumerate(lines) if line.endswith(b"=") and encoded[index]), len(lines) - 1)
-    tail = next((index for index in range(last + 1, len(lines)) if lines[index] and not encoded[index]), len(lines))
-    footer = b"\n".join(lines[tail:]).strip() if any(b" " in line or b"__" in line for line in lines[tail:]) else b""
+        return body if b" " in body.strip() and len(compact) < len(body) * MOST_JUNK else decode_base64(compact)
+    tail = _footer_start(lines, encoded)
+    footer = b"\n".join(lines[tail:]).strip()
     return decode_base64(b"".join(lines[:tail])) + (b"\n\n" + footer if footer else b"")
+
+
+def _starts_encoded(lines: list[bytes], encoded: list[bool]) -> bool:
+    first = next((index for index, line in enumerate(lines) if line), 0)
+    if not encoded[first]:
+        return False
+    length = sum(len(line) for line, is_encoded in zip(lines, encoded, strict=True) if is_encoded)
+    return lines[first].endswith(b"=") or len(lines[first]) >= FULL_LINE or 2 * length >= sum(map(len, lines))
+
+
+def _footer_start(lines: list[bytes], encoded: list[bool]) -> int:
+    """Return the index of the first line that is text; the number of lines if all are encoded."""
+    wordy = next((index for index, line in enumerate(lines) if b" " in line and not encoded[index]), len(lines))
+    if wordy == len(lines):
+        return wordy
+    end = next((index for index in range(wordy) if lines[index].endswith(b"=") and encoded[index]), None)
+    return next((index for index in range(end + 1, wordy) if lines[index]), wordy) if end is not None else wordy
 
 
 def decode_base64(data: bytes) -> bytes:
@@ -274,9 +291,9 @@ def decode_base64(data: bytes) -> bytes:
 _UU_BEGIN = re.compile(rb"^begin(?:-base64)? [0-7]{3,4} ([^\r\n]{1,200}?)[ \t]*\r?\n(?=[ -`]{1,64}\r?\n)", re.MULTILINE)
 
 
-def uuencoded(body: bytes) -> tuple[int, str, bytes, int] | None:
-    """Return the first uuencoded file in a body: its start, name, content and end; None if there is none."""
-    begin = _UU_BEGIN.search(body)
+def uuencoded(body: bytes, start: int = 0) -> tuple[int, str, bytes, int] | None:
+    """Return the next uuencoded file of a body: its start, name, content and end; None if there is none."""
+    begin = _UU_BEGIN.search(body, start)
     if not begin:
         return None
     out, at = bytearray(), begin.end()

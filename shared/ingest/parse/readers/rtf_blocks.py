@@ -186,7 +186,8 @@ class Blocks:
         elif rows:
             lines = [_table_line([*row, *[""] * (columns - len(row))]) for row in rows]
             self._block("\n".join((lines[0], "| " + " | ".join(["---"] * columns) + " |", *lines[1:])))
-        self._end_notes()
+        if rows:
+            self._end_notes()
 
 
 def _table_line(cells: list[str]) -> str:
