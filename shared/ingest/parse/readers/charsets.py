@@ -94,6 +94,8 @@ def decode_text(data: bytes, charset: str | None) -> str:
         return _guess(data)
     if not _STATEFUL.match(codec) and (data.isascii() or (_is_doubtful(codec, data) and _is_utf8(data))):
         return clean(data.decode("utf-8"))
+    if codec.startswith(("utf-16", "utf-32")):  # the line end of the mail may follow
+        data = data[: len(data) // (int(codec[4:6]) // 8) * (int(codec[4:6]) // 8)]
     if codec in ("utf-16", "utf-32"):
         return _wide(data, codec)
     for name in (codec, *_VARIANTS.get(codec, ())):

@@ -12,6 +12,9 @@ _BULLETS = frozenset("\u2022\u00b7\u25aa\u25cf\u25e6\u25cb\u00a7\u2013-*o\u00d8\
 LONGEST_HEADING = 200
 """A longer paragraph is text, whatever its style."""
 
+MOST_CELLS = 1_000_000
+"""The short rows of a larger table are not filled with empty cells."""
+
 _DEEPEST = 6  # level of a heading
 
 
@@ -184,7 +187,8 @@ class Blocks:
             for row in rows:
                 self._block(_MARKUP.sub(r"\1\\\2", row[0].replace("\n", "\n\n")))
         elif rows:
-            lines = [_table_line([*row, *[""] * (columns - len(row))]) for row in rows]
+            width = columns if len(rows) * columns <= MOST_CELLS else 0  # a wide row does not fill all others
+            lines = [_table_line([*row, *[""] * (width - len(row))]) for row in rows]
             self._block("\n".join((lines[0], "| " + " | ".join(["---"] * columns) + " |", *lines[1:])))
         if rows:
             self._end_notes()
