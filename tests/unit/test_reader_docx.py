@@ -451,6 +451,12 @@ def test_field_shows_its_result(runs, expected):
     assert text(p(runs)) == expected
 
 
+def test_field_without_end_hides_no_text():
+    start = '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>PAGE</w:instrText></w:r>'
+
+    assert paragraphs(p(start) + p(field("REF x", r("seven"))) + p("eight")) == ["seven", "eight"]
+
+
 def test_form_fields_show_their_values():
     data = "<w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData>"
     box = f'<w:r><w:fldChar w:fldCharType="begin">{data}</w:fldChar></w:r>'
@@ -499,6 +505,12 @@ def test_notes_of_a_list_follow_the_list():
     assert paragraphs(noted + item("b") + p("End"), parts) == ["- a[^1]\n- b", "[^1]: note", "End"]
 
 
+def test_mark_of_author_stays_as_written():
+    mark = '<w:r><w:footnoteReference w:id="1" w:customMarkFollows="1"/><w:t>*</w:t></w:r>'
+
+    assert paragraphs(p(r("A") + mark), {"footnotes.xml": notes("footnote", n1="* note")}) == ["A*", "* note"]
+
+
 def test_note_without_reference_is_kept():
     assert paragraphs(p("A"), {"footnotes.xml": notes("footnote", n5="five")}) == ["A", "five"]
 
@@ -525,6 +537,7 @@ def mr(value):
     ("equation", "expected"),
     [
         (mr("E=m") + m("sSup", m("e", mr("c")), m("sup", mr("2"))), "E=mc^2"),
+        (mr("A=π") + m("sSup", m("e", mr("r")), m("sup", mr("2"))), "A=π r^2"),
         (m("f", m("num", mr("a+b")), m("den", mr("2"))), "(a+b)/2"),
         (m("rad", m("deg"), m("e", mr("x"))), "√(x)"),
         (
@@ -541,7 +554,7 @@ def mr(value):
         (m("func", m("fName", mr("sin")), m("e", mr("θ"))), "sin θ"),
         (m("m", m("mr", m("e", mr("1")), m("e", mr("0"))), m("mr", m("e", mr("0")), m("e", mr("1")))), "1, 0; 0, 1"),
     ],
-    ids=["power", "fraction", "root", "sum", "brackets", "function", "matrix"],
+    ids=["power", "greek", "fraction", "root", "sum", "brackets", "function", "matrix"],
 )
 def test_equation_is_in_its_sentence(equation, expected):
     assert text(p(r("It is ") + m("oMath", equation) + r(" here."))) == f"It is {expected} here."

@@ -10,7 +10,7 @@ def markdown_of(data: bytes) -> str:
     """Return the Markdown of HTML, of a saved web page (MHT), of RTF or of plain text.
 
     Raises:
-        Unreadable: it is none of these.
+        Unreadable: it has another format.
     """
     head = data[:4096].lower()
     if head.startswith(b"{\\rtf"):

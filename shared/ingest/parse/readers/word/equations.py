@@ -57,11 +57,14 @@ def _is_word(char: str) -> bool:
 
 
 def _are_factors(before: str, after: str) -> bool:
-    """Return whether two single letters meet, which are written together: mc."""
+    """Return whether a letter after an operator meets a single letter, as in E=m and c: both are one product.
+
+    A Greek letter stays apart, because it is a word of its own in searches.
+    """
     return (
-        before[-1].isalpha()
-        and after[0].isalpha()
-        and not _is_word(before[-2:-1] or " ")
+        (before[-1] + after[0]).isascii()
+        and (before[-1] + after[0]).isalpha()
+        and not _is_word(before[-2:-1] or "x")
         and not _is_word(after[1:2] or " ")
     )
 

@@ -41,10 +41,14 @@ class Notes:
         """
         if own_mark is None:
             self._counts[kind] += 1
-        mark = f"[^{own_mark or numeral(self._counts[kind], self._form(kind))}]"
         note = self._notes[kind].pop(identifier, None)
         text = "" if note is None else self._text(note, f"{kind}s")
-        return (mark, Block(f"{mark}: {text}", "markdown")) if text else ("", None)
+        if not text:
+            return "", None
+        if own_mark is not None:  # it is in the text already
+            return "", Block(text if text.startswith(own_mark) else f"{own_mark} {text}", "markdown")
+        mark = f"[^{numeral(self._counts[kind], self._form(kind))}]"
+        return mark, Block(f"{mark}: {text}", "markdown")
 
     def comment(self, identifier: str) -> Block | None:
         """Return a comment with its author; it is returned once."""

@@ -106,6 +106,8 @@ class Story:
     def close_paragraph(self) -> None:
         """End the open paragraph, unless the next one continues it."""
         paragraph = self._paragraphs.pop()
+        if self.fields:  # code ends in its paragraph, or the file is damaged and would lose the rest of its text
+            self.fields = [field for field in self.fields if field.result or field.paragraph != id(paragraph)]
         if paragraph.joins_next:
             self._flows[-1].carried = paragraph
         else:
