@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,6 +44,9 @@ from shared.ingest.parse.titles import title_of
 
 _SURE = 0.8
 """The confidence from which on the detector is believed."""
+
+
+_files: Counter[str] = Counter()  # files that native code has read in this process, by kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ def extract(
         Unreadable: with a sentence that names the problem and the remedy.
     """
     kind = kinds.detect(content, filename=filename, media_type=media_type, pictures=scans is not None)
+    if kind.route not in ("text", "code"):
+        _files[kind.name] += 1
     extracted: ExtractedText | PagesToRead
     if scans and kind.route == "picture":
         extracted = _pictured(content, kind, scans)
@@ -119,7 +125,8 @@ def extract(
             "divide it"
         )
     if not extracted.text.strip():
-        raise Unreadable(_why_empty(kind, len(extracted.page_starts), read=scans is not None))
+        reason = _why_empty(kind, len(extracted.page_starts), read=scans is not None)
+        raise Unreadable("; ".join((reason, *extracted.unread[:1])))
     return extracted
 
 
@@ -283,7 +290,7 @@ _ROUTES = {
 
 
 def _why_empty(kind: kinds.FileKind, page_count: int, *, read: bool) -> str:
-    if page_count and kind.route != "read":
+    if page_count and (kind is kinds.PDF or kind.route == "picture"):
         pages_ = "1 page" if page_count == 1 else f"{page_count:,} pages"
         if read:
             return f"the {kind.name} has {pages_}, but no words were found on {'it' if page_count == 1 else 'them'}"
@@ -321,7 +328,7 @@ def load() -> None:
 
 def native_files() -> int:
     """Return the number of files that native code has read in this process."""
-    return _kreuzberg().files
+    return _files.total()
 
 
 @cache
@@ -333,11 +340,9 @@ class _Kreuzberg:
     """The extractor, with OCR, caches and all network access disabled."""
 
     def __init__(self) -> None:
-        self.files = 0
         self._config = _options()
 
     def convert(self, content: bytes, kind: kinds.FileKind) -> Any:
-        self.files += 1
         with _explaining(kind.name):
             return kreuzberg.extract_bytes_sync(content, kind.media_type, config=self._config)
 
