@@ -180,12 +180,11 @@ def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> Ext
 def _native(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
     result = _kreuzberg().convert(content, kind)
     text, starts = pages.of_markers(clean(result.content))
-    title = result.metadata.get("title") or result.metadata.get("subject" if kind in (kinds.EML, kinds.MSG) else "")
-    return ExtractedText(text, title_of(text, title), kind.media_type, page_starts=starts)
+    return ExtractedText(text, title_of(text, result.metadata.get("title")), kind.media_type, page_starts=starts)
 
 
 def _pdf_with_scans(content: bytes, scans: ScanOptions) -> ExtractedText | PagesToRead:
-    reading = _pdf(content)
+    reading = pdf.read(content)
     texts = [(part.number or 0, clean(part.plain or "")) for part in reading.parts]
     numbers = scans.finder.pages_without_text(content, texts)
     if missing := tuple(number for number in numbers if number not in scans.texts):
