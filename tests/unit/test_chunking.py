@@ -264,7 +264,7 @@ def test_question_stays_with_its_answer(question):
     "if True",
     means="nine characters are a chunk",
 )
-def test_heading_above_a_full_chunk_is_not_a_chunk():
+def test_heading_above_full_chunk_joins_it():
     row = "| " + " | ".join(f"column {number}" for number in range(100)) + " |"
 
     chunks = chunks_of(f"## Survey\n\n{row}\n| --- |\n{row}")
@@ -278,7 +278,7 @@ def test_heading_above_a_full_chunk_is_not_a_chunk():
     "if False and",
     means="nine characters are a chunk",
 )
-def test_few_characters_at_the_end_join_the_previous_section():
+def test_few_last_characters_join_previous_section():
     chunks = chunks_of(f"# One\n\n## Part\n\n{'A sentence of some words. ' * 10}\n\n# Note")
 
     assert all(len(chunk.text) > 100 for chunk in chunks)

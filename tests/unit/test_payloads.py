@@ -1,4 +1,4 @@
-"""base64, data URIs and comments are no text; keys, long words and code are."""
+"""base64, data URIs and comments are removed; keys, long words and code are kept."""
 
 import base64
 from random import Random

@@ -1,4 +1,4 @@
-"""A book's text has the order of its spine, and names what is missing or protected."""
+"""A book is read in the order of its spine; missing and protected chapters are named."""
 
 import zipfile
 from io import BytesIO
@@ -89,7 +89,7 @@ def test_missing_chapter_is_named():
     "True",
     means="a book with protected fonts is refused",
 )
-def test_protected_book_is_refused_but_not_for_its_fonts():
+def test_protected_book_is_refused_unless_only_fonts():
     encrypted = (
         '<encryption xmlns="e"><EncryptedData><EncryptionMethod Algorithm="{}"/><CipherData>'
         '<CipherReference URI="OEBPS/a.xhtml"/></CipherData></EncryptedData></encryption>'
@@ -119,7 +119,7 @@ def test_title_in_contents_makes_first_line_a_heading():
     means="contents with own words are left out",
 )
 @pytest.mark.parametrize(("own", "kept"), [("", False), ("<p>Unknown elsewhere", True)])
-def test_long_contents_are_left_out_if_they_only_repeat(own, kept):
+def test_long_repeated_contents_are_left_out(own, kept):
     titles = "".join(f"<li><a href='a.xhtml#{n}'>Chapter number {n} of the book</a></li>" for n in range(50))
     nav = f"<nav><ol>{titles}</ol></nav>{own}"
     body = "".join(f"<h2>Chapter number {n} of the book</h2>" for n in range(50))

@@ -172,7 +172,7 @@ def test_title_is_the_title_of_the_page():
     assert title_of("<p>no title</p>") is None
 
 
-def test_meta_tags_and_data_are_no_text():
+def test_meta_tags_and_data_are_left_out():
     page = (
         "<html><head><meta name=viewport content=w><link rel=canonical href=u><title>T &amp; u</title></head>"
         f"<body><p>Text.</p><img src='data:image/png;base64,{'Ab9+' * 99}'></body></html>"

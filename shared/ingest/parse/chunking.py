@@ -24,7 +24,7 @@ SHORT_CHARS = 200
 """A section with less text than this is too short to be asked about."""
 
 FEW_CHARS = 40
-"""A section with less text is no chunk of its own if it can join a neighbour: it costs as much as a long one."""
+"""A section with less text joins a neighbour if it can: it costs as much as a long one."""
 
 EARLIEST_CUT = 0.6
 """A section that does not fit is cut between this share of `max_chars` and all of it.

@@ -72,7 +72,7 @@ def _xml(data: bytes) -> etree._Element | None:
 
 
 def _package_path(archive: Archive) -> str:
-    """Return the name of the package document: the one that the container states, or else the first of the file."""
+    """Return the name of the package document: as the container states it, or else the first of the file."""
     if "META-INF/container.xml" in archive and (container := _xml(archive.read("META-INF/container.xml"))) is not None:
         for root in container.iter("{*}rootfile"):
             path = unquote(root.get("full-path") or "")

@@ -63,7 +63,7 @@ def table_blocks(rows: Sequence[Row], *, presentation: bool) -> list[Block]:
 
 def _is_data(rows: Sequence[Row]) -> bool:
     filled = [row for row in rows if any(cell.blocks for cell in row.cells)]
-    if len(filled) < 2 or max(sum(bool(cell.blocks) for cell in row.cells) for row in filled) < 2:  # noqa: PLR2004 - a line is no table
+    if len(filled) < 2 or max(sum(bool(cell.blocks) for cell in row.cells) for row in filled) < 2:  # noqa: PLR2004 - a line is not a table
         return False
     headed = any(row.head or any(cell.header for cell in row.cells) for row in filled)
     longest = LONG_HEADED_CELL_CHARS if headed else LONG_CELL_CHARS

@@ -14,7 +14,7 @@ from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.text import decode
 
 MAX_OUTPUT_CHARS = 4000
-"""More of an output is left out: it is a log or a large table, and its code tells what it is."""
+"""More of an output is left out: it is a log or a large table, which its code explains."""
 
 MAX_OUTPUTS_CHARS = 12_000
 """The same for all outputs of a cell."""
@@ -52,7 +52,7 @@ def _has_cells(notebook: object) -> bool:
 
 
 def _cells(notebook: object) -> Iterator[Mapping[str, Any]]:
-    """Yield the cells; those of an old notebook are in worksheets."""
+    """Yield the cells; an old notebook has them in worksheets."""
     if not isinstance(notebook, dict):
         return
     sheets = [notebook, *_list(notebook.get("worksheets"))]

@@ -81,7 +81,7 @@ def read(content: bytes) -> FileReading:
 
 
 def _without_entities(source: str) -> str:
-    """Return a file in which references to entities are text: those that it declares itself, and those of HTML."""
+    """Return a file in which references to entities are text: its own entities, and the entities of HTML."""
     doctype = _DOCTYPE.search(source, 0, 1 << 20)
     declared = {name: first or second for name, first, second in _DECLARED.findall(doctype[1] or "" if doctype else "")}
     left = _MAX_DECLARED_CHARS
