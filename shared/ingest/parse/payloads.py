@@ -1,4 +1,4 @@
-"""Data in a text that is not for reading: data URIs, base64 and comments. It would be divided, embedded and asked about.
+"""Data in a text that is not for reading: data URIs, base64 and comments. It would be divided, embedded and paid for.
 
 Every repetition is possessive or bounded, so that hostile text is read in linear time.
 """
