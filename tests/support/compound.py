@@ -42,7 +42,7 @@ def compound_file(tree: Tree) -> bytes:
 
 
 def _add(tree: Tree, parent: int, entries: list[tuple[str, int, int, bytes]]) -> None:
-    """Add the entries of a folder. Its first child is the root of a list that goes to the right."""
+    """Add the entries of a folder. Its first child is the root of a list of right siblings."""
     name, kind, _, data = entries[parent]
     entries[parent] = (name, kind, len(entries) if tree else _FREE, data)
     first = len(entries)

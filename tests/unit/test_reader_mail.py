@@ -126,7 +126,7 @@ def test_encoded_word_cut_between_bytes_is_joined():
     "out.append(line.lstrip(' >') if is_quote else",
     means="a quoted reply looks like the message",
 )
-def test_lines_quotes_and_signature_of_plain_mail_are_kept():
+def test_plain_mail_keeps_lines_quotes_and_signature():
     text = read(
         PEOPLE + b"Subject: s\n\nDear Bob,\nthe ferry is late.\n# 1\n\n> What time?\n> Ann\nAt noon.\n-- \nAnn\n"
     ).text
@@ -292,7 +292,7 @@ def test_saved_page_has_no_mail_headers():
     assert "Saved by" not in text.text
 
 
-def test_invitation_shows_time_and_place():
+def test_invitation_is_read_with_time_and_place():
     event = b"BEGIN:VEVENT\nSUMMARY:Board\nDTSTART;TZID=Europe/Rome:20260105T100000\nLOCATION:Room\n  3\nEND:VEVENT\n"
 
     assert read(mail(part(b"text/calendar", event))).text.endswith(

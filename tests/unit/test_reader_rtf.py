@@ -41,7 +41,7 @@ def test_letters_are_decoded_by_font_and_unicode(body, text):
     assert text_of(body) == text
 
 
-def test_code_page_of_file_is_used_without_charsets_of_fonts():
+def test_fonts_without_charset_use_code_page():
     (part,) = rtf.read(rb"{\rtf1\ansi\ansicpg1251{\fonttbl{\f0\fcharset0 Arial;}}\f0 \'cc\'e8\'f0}").parts
 
     assert part.markdown == "Мир"
@@ -62,7 +62,7 @@ def test_code_page_of_file_is_used_without_charsets_of_fonts():
         rb"{\deleted old}",
     ],
 )
-def test_formatting_data_is_no_text(hidden):
+def test_formatting_data_is_left_out(hidden):
     assert text_of(rb"before " + hidden + rb"after") == "before after"
 
 
@@ -72,7 +72,7 @@ def test_formatting_data_is_no_text(hidden):
     "if False:",
     means="a row of a merged cell has no label",
 )
-def test_table_rows_are_rows_and_merged_cells_are_filled():
+def test_table_keeps_rows_and_fills_merged_cells():
     row = rb"\trowd%b\cellx1\cellx2\pard\intbl %b\cell %b\cell\row "
     table = (
         row % (b"", b"Country", b"City") + row % (rb"\clvmgf", b"Spain", b"Vigo") + row % (rb"\clvmrg", b"", b"Lugo|")
@@ -98,7 +98,7 @@ def test_headings_lists_links_notes_and_comments():
     )
 
 
-def test_text_of_header_is_read_if_there_is_no_other():
+def test_header_is_read_if_body_is_empty():
     assert text_of(rb"{\header Animal hospital\par}") == "Animal hospital"
 
 

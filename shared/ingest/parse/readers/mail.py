@@ -58,7 +58,7 @@ _TAG = re.compile(r"<[^<>\n]{0,200}>")
 
 
 def read(content: bytes, attachments: Attachments) -> FileReading:
-    """Return the messages of a file: one, or those of a mailbox, each a numbered part."""
+    """Return the messages of a file: one, or all messages of a mailbox, each a numbered part."""
     data, recoded = _plain_bytes(content)
     messages = list(_messages(data))
     if len(messages) == 1:

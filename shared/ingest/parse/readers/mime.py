@@ -188,7 +188,7 @@ def _delimiters(boundary: bytes, body: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def parameters(value: str) -> dict[str, str]:
-    """Return the parameters of a header's value; those of RFC 2231 are joined and decoded."""
+    """Return the parameters of a header's value; parameters of RFC 2231 are joined and decoded."""
     plain: dict[str, str] = {}
     pieces: dict[str, dict[int, tuple[bool, str]]] = {}
     for name, quoted, bare in _PARAMETER.findall(value):
