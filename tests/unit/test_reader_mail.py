@@ -292,7 +292,7 @@ def test_saved_page_has_no_mail_headers():
     assert "Saved by" not in text.text
 
 
-def test_invitation_is_read_with_time_and_place():
+def test_calendar_entry_is_read_as_lines():
     event = b"BEGIN:VEVENT\nSUMMARY:Board\nDTSTART;TZID=Europe/Rome:20260105T100000\nLOCATION:Room\n  3\nEND:VEVENT\n"
 
     assert read(mail(part(b"text/calendar", event))).text.endswith(

@@ -60,7 +60,7 @@ class Letter:
 def rendered(
     letter: Letter, attachments: Attachments, *, level: int = 1, place: str = ""
 ) -> tuple[list[Part], list[str]]:
-    """Return the parts of a message: its own text, forwarded messages, attachments; and sentences about unread files."""
+    """Return the parts of a message: its own text, forwarded messages, attachments; and sentences on losses."""
     own = _own(letter, level, place)
     parts, unread = [own], list(letter.unread)
     for forwarded in letter.forwarded:
