@@ -24,6 +24,7 @@ from shared.ingest.parse.readers import (
     docx,
     epub,
     html,
+    json,
     mail,
     msg,
     notebook,
@@ -165,8 +166,11 @@ def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
 
 
 def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    """Return the text of a markup file; if the conversion fails or drops most of it, return its source."""
+    """Return the text of a markup file; its source if it cannot be converted."""
     plain = without_data(decode(content, charset=charset))
+    if reader := _CONVERTERS.get(kind):
+        reading = reader(plain)
+        return _checked(reading, kind) if reading else ExtractedText(plain, None, kind.media_type, markdown=False)
     try:
         result = _kreuzberg().convert(plain.encode(), kind)
     except Unreadable:
@@ -275,6 +279,11 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
     kinds.ODS: ods.read,
 }
 """The reader of each format of the route `read`."""
+
+_CONVERTERS: Mapping[kinds.FileKind, Callable[[str], FileReading | None]] = {
+    kinds.JSON: json.read,
+}
+"""The reader of each format of the route `converted`; None if it cannot read a text."""
 
 _ROUTES = {
     "read": _read,
