@@ -32,6 +32,7 @@ from shared.ingest.parse.readers import (
     ods,
     pdf,
     pptx,
+    rst,
     rtf,
     xlsx,
     xml,
@@ -282,6 +283,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
 
 _CONVERTERS: Mapping[kinds.FileKind, Callable[[str], FileReading | None]] = {
     kinds.JSON: json.read,
+    kinds.RST: rst.read,
 }
 """The reader of each format of the route `converted`; None if it cannot read a text."""
 
