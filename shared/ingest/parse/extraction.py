@@ -30,6 +30,7 @@ from shared.ingest.parse.readers import (
     notebook,
     odf,
     ods,
+    org,
     pdf,
     pptx,
     rst,
@@ -284,6 +285,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
 _CONVERTERS: Mapping[kinds.FileKind, Callable[[str], FileReading | None]] = {
     kinds.JSON: json.read,
     kinds.RST: rst.read,
+    kinds.ORG: org.read,
 }
 """The reader of each format of the route `converted`; None if it cannot read a text."""
 
