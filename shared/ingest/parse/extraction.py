@@ -25,6 +25,7 @@ from shared.ingest.parse.readers import (
     epub,
     html,
     json,
+    latex,
     mail,
     msg,
     notebook,
@@ -286,6 +287,7 @@ _CONVERTERS: Mapping[kinds.FileKind, Callable[[str], FileReading | None]] = {
     kinds.JSON: json.read,
     kinds.RST: rst.read,
     kinds.ORG: org.read,
+    kinds.LATEX: latex.read,
 }
 """The reader of each format of the route `converted`; None if it cannot read a text."""
 
