@@ -36,6 +36,7 @@ from shared.ingest.parse.readers import (
     pptx,
     rst,
     rtf,
+    xls,
     xlsx,
     xml,
 )
@@ -278,6 +279,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
     kinds.ODP: odf.read_presentation,
     kinds.ODT: odf.read_text,
     kinds.PPTX: pptx.read,
+    kinds.XLS: xls.read,
     kinds.XLSX: xlsx.read,
     kinds.ODS: ods.read,
 }

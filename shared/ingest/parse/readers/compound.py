@@ -10,6 +10,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.charsets import codec_of_page
 
 _MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _LAST_SECTOR = 0xFFFFFFFA  # larger numbers are marks
@@ -131,3 +132,20 @@ class CompoundFile:
                 waiting.append((inner, child))
             waiting += [(folder, left), (folder, right)]
         return root
+
+
+def summary_title(data: bytes) -> str | None:
+    """Return the title in the properties of a file (MS-OLEPS)."""
+    try:
+        start = struct.unpack_from("<I", data, 44)[0]
+        count = min(struct.unpack_from("<I", data, start + 4)[0], 100)
+        offsets = dict(struct.unpack_from("<II", data, start + 8 + index * 8) for index in range(count))
+        page = struct.unpack_from("<H", data, start + offsets[1] + 4)[0] if 1 in offsets else 1252
+        at = start + offsets[2]
+        kind, length = struct.unpack_from("<II", data, at)
+    except (struct.error, KeyError):
+        return None
+    if kind == 0x1F:  # noqa: PLR2004 - Unicode
+        return data[at + 8 : at + 8 + length * 2].decode("utf-16-le", "replace").split("\0")[0].strip() or None
+    codec = codec_of_page(page) or "cp1252"
+    return data[at + 8 : at + 8 + length].decode(codec, "replace").split("\0")[0].strip() or None

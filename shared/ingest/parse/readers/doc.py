@@ -9,8 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.charsets import codec_of_page
-from shared.ingest.parse.readers.compound import CompoundFile
+from shared.ingest.parse.readers.compound import CompoundFile, summary_title
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.rtf_blocks import Blocks
 
@@ -92,7 +91,7 @@ class _Document:
         return self._paragraphs[index] if index < len(self._paragraphs) else _Paragraph()
 
     def title(self) -> str | None:
-        return _summary_title(self._file.read(self._file.root, "\x05SummaryInformation"))
+        return summary_title(self._file.read(self._file.root, "\x05SummaryInformation"))
 
     def _stream(self, number: int) -> bytes:
         offset, length = struct.unpack_from("<II", self._main, self._pointers + number * 8)
@@ -265,20 +264,3 @@ class _Story:
 
 
 _MARKS = re.compile(f"[\r\x07\x0c\x0e{_CODE}{_RESULT}{_END}{''.join(_SHOWN)}]")
-
-
-def _summary_title(data: bytes) -> str | None:
-    """Return the title in the properties of a file (MS-OLEPS)."""
-    try:
-        start = struct.unpack_from("<I", data, 44)[0]
-        count = min(struct.unpack_from("<I", data, start + 4)[0], 100)
-        offsets = dict(struct.unpack_from("<II", data, start + 8 + index * 8) for index in range(count))
-        page = struct.unpack_from("<H", data, start + offsets[1] + 4)[0] if 1 in offsets else 1252
-        at = start + offsets[2]
-        kind, length = struct.unpack_from("<II", data, at)
-    except (struct.error, KeyError):
-        return None
-    if kind == 0x1F:  # noqa: PLR2004 - Unicode
-        return data[at + 8 : at + 8 + length * 2].decode("utf-16-le", "replace").split("\0")[0].strip() or None
-    codec = codec_of_page(page) or "cp1252"
-    return data[at + 8 : at + 8 + length].decode(codec, "replace").split("\0")[0].strip() or None
