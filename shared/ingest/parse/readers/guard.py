@@ -17,8 +17,14 @@ MOST_MISSING = 0.01
 # A word of a script without spaces is one character, because two readings break its lines at different places.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _WORD = re.compile(r"[^\W_]+")
-_HYPHENATED = re.compile(r"(\w)[-\u2010]\s*\n\s*(\w)")
-_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_HYPHENS = ("-", "\u2010", "\u2011")
+_HYPHENATED = {
+    hyphen: re.compile(rf"{hyphen}(?<=\w{hyphen})[^\S\n]*+\n\s*+(?=\w)") for hyphen in _HYPHENS
+}  # a literal first character makes the search fast
+_SEPARATED = bytes(ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") for code in range(128)) + bytes(
+    range(128, 256)
+)
+"""Small letters, digits and everything beyond ASCII; a space for the rest of ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +44,80 @@ class Guarded:
 
 def guarded(parts: Iterable[Part]) -> Guarded:
     """Return the parts, each with the text that has most of its words."""
-    kept, losses, whole, missing = list[Part](), list[Loss](), 0, 0
+    kept, losses, counted, missing = list[Part](), list[Loss](), list[str](), 0
     for part in parts:
         if part.plain is None:
             kept.append(part)
             continue
-        expected = Counter(words(part.plain))
-        lost = expected - Counter(words(part.markdown))
-        if lost.total() > expected.total() * MOST_MISSING:
-            text = escaped(part.plain)
-            part, lost = replace(part, markdown=text), expected - Counter(words(text))  # noqa: PLW2901
-        whole += expected.total()
-        missing += lost.total()
-        if lost.total() > expected.total() * MOST_MISSING:
-            losses.append(_loss(part.place, lost))
+        counted.append(part.plain)
+        if lost := _lost(part.plain, part.markdown):
+            most = len(words(part.plain)) * MOST_MISSING
+            if lost.total() > most:
+                text = escaped(part.plain)
+                lost = _lost(part.plain, text)
+                part = replace(part, markdown=text)  # noqa: PLW2901
+            if lost.total() > most:
+                losses.append(_loss(part.place, lost))
+            missing += lost.total()
         kept.append(part)
-    return Guarded(tuple(kept), 1 - missing / whole if whole else None, tuple(losses))
+    return Guarded(tuple(kept), _coverage(counted, missing), tuple(losses))
+
+
+def _coverage(counted: Iterable[str], missing: int) -> float | None:
+    if missing:
+        return 1 - missing / sum(len(words(text)) for text in counted)
+    return 1.0 if any(map(_has_word, counted)) else None
+
+
+def _has_word(text: str) -> bool:
+    return _WORD.search(text) is not None
+
+
+def _lost(plain: str, markdown: str) -> Counter[str]:
+    """Return the words of a plain text that its Markdown lacks.
+
+    Most of both is equal, and only the rest is divided into words.
+    """
+    stated, arrived = _pieces(plain), _pieces(markdown)
+    if stated == arrived:
+        return Counter()
+    stated_counts, arrived_counts = Counter(stated), Counter(arrived)
+    rest = _more(stated_counts, arrived_counts)
+    if not rest:
+        return Counter()
+    return Counter(words(rest)) - Counter(words(_more(arrived_counts, stated_counts)))
+
+
+def _more(counts: Counter[bytes], others: Counter[bytes]) -> str:
+    """Return the pieces that are more often in one count than in the other."""
+    find = others.get
+    rest = [(piece, count - found) for piece, count in counts.items() if count > (found := find(piece, 0))]
+    return b" ".join(piece for piece, count in rest for _ in range(count)).decode()
+
+
+def _pieces(text: str) -> list[bytes]:
+    """Return the pieces of a text between spaces and punctuation of ASCII: words, or several words of other scripts."""
+    return _joined(text).encode("utf-8", "replace").translate(_SEPARATED).split()
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text or Markdown, as two readings of it have them alike."""
-    plain = unicodedata.normalize("NFKC", _ESCAPE.sub(r"\1", text)).replace("\u00ad", "").casefold()
-    return _WORD.findall(_UNSPACED.sub(r" \g<0> ", _HYPHENATED.sub(r"\1\2", plain)))
+    text = _joined(text)
+    if text.isascii():
+        return text.encode().translate(_SEPARATED).decode().split()
+    plain = unicodedata.normalize("NFKC", text).replace("\u00ad", "").casefold()
+    return _WORD.findall(_UNSPACED.sub(r" \g<0> ", plain))
+
+
+def _joined(text: str) -> str:
+    """Return a text without the hyphens that divide a word at the end of a line."""
+    if "\\-" in text:
+        text = text.replace("\\-", "-")
+    if "\n" in text:
+        for hyphen, pattern in _HYPHENATED.items():
+            if hyphen in text:
+                text = pattern.sub("", text)
+    return text
 
 
 def escaped(plain: str) -> str:
