@@ -126,7 +126,7 @@ class _Table:
     def blocks(self, filled: _Filled) -> Iterator[str]:
         for _, cells in self.preamble:
             yield paragraph(_sentence(cells))
-        columns = sorted({column for _, cells in (*self.header, *self.rows) for column in cells})
+        columns = _columns((*self.header, *self.rows))
         if not self.header and len(columns) == 1:
             yield from self._column(columns[0])
         elif columns:
@@ -166,7 +166,7 @@ def _parts(band: Band, *, side_by_side: bool) -> list[Band]:
     """Divide a band at empty columns if tables are next to each other, and not parts of one table."""
     if not side_by_side:
         return [band]
-    columns = sorted({column for _, cells in band for column in cells})
+    columns = _columns(band)
     gaps = [right for left, right in pairwise(columns) if right > left + 1]
     parts, rest = list[Band](), band
     for gap in gaps[:_SEARCHED_ROWS]:
@@ -200,14 +200,18 @@ def _is_apart(left: Band, right: Band) -> bool:
 
 
 def _width(band: Band) -> int:
-    return len({column for _, cells in band for column in cells})
+    return len(_columns(band))
+
+
+def _columns(rows: Iterable[Numbered]) -> list[int]:
+    return sorted(set().union(*(cells for _, cells in rows)))
 
 
 def _continues(above: _Table, band: Band, grid: Grid) -> bool:
     """Return whether a band continues the table above, because its first row has values, not labels."""
     if not above.header or band[0][0] in grid.headers:
         return False
-    columns = {column for _, cells in (*above.header, *above.rows) for column in cells}
+    columns = set(_columns((*above.header, *above.rows)))
     first = band[0][1]
     inside = all(columns.issuperset(cells) for _, cells in band[:_SEARCHED_ROWS])
     return inside and len(first) > 1 and any(_is_value(text) for text in first.values())
@@ -218,7 +222,7 @@ def _fits_under(header: _Table, band: Band) -> bool:
     labels = header.rows[0][1]
     if any(_is_value(text) for text in labels.values()):
         return False
-    columns = {column for _, cells in band for column in cells}
+    columns = set(_columns(band))
     return columns <= set(labels) and len(band[0][1]) > 1 and any(_is_value(text) for text in band[0][1].values())
 
 
@@ -390,7 +394,7 @@ def _filled(grid: Grid) -> _Filled:
     """Return the texts that merged cells repeat; a merged cell that is alone in its rows repeats nothing."""
     filled = _Filled({})
     numbers = list(grid.rows)
-    used = sorted({column for cells in grid.rows.values() for column in cells}) if grid.merges else []
+    used = _columns(grid.rows.items()) if grid.merges else []
     left_over = _MOST_FILLED
     for merge in grid.merges:
         text = grid.rows.get(merge.top, {}).get(merge.left)

@@ -85,6 +85,7 @@ class NumberFormat:
             self._text, sections = sections[3], sections[:3]
         self._numbers = sections
         self._hides_all = not any(section.tokens for section in sections)
+        self._is_conditional = any(section.condition for section in sections)
         self.is_date = any(section.picture for section in sections)
 
     def number(self, value: float) -> str:
@@ -107,7 +108,7 @@ class NumberFormat:
     def _section_of(self, value: float) -> tuple[_Section, bool]:
         """Return the section for a number, and whether a minus sign is shown in front of it."""
         sections = self._numbers
-        if any(section.condition for section in sections):
+        if self._is_conditional:
             return _conditional(sections, value)
         if len(sections) == 1 or value > 0:
             return sections[0], True
@@ -157,6 +158,11 @@ def general(value: float) -> str:
         return str(int(value))
     digits = f"{value:.{_GENERAL_DIGITS}g}"
     if "e" not in digits:
+        exact = f"{value:.15g}"
+        if len(exact) <= _GENERAL_DIGITS:
+            return exact
+        if exact[-1] != "5" and abs(value) >= 1:  # no tie, which Excel rounds away from zero
+            return digits
         whole = len(digits.lstrip("-").partition(".")[0])
         return _plain(value, max(0, _GENERAL_DIGITS - whole))
     mantissa, _, exponent = f"{value:.5e}".partition("e")
@@ -176,6 +182,15 @@ def _rounded(value: float, decimals: int) -> Decimal:
         return exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_UP)
     except InvalidOperation:  # more digits than a Decimal has
         return exact
+
+
+def _rounds_alike(value: float, decimals: int) -> bool:
+    """Return whether a number rounded to even, as Python does it, is the same one rounded as Excel does it."""
+    exact = f"{value:.{_LONGEST_EXPONENT}g}"
+    whole, _, places = exact.partition(".")
+    if "e" in exact or len(whole) + decimals > _LONGEST_EXPONENT:
+        return False
+    return len(places) != decimals + 1 or places[-1] != "5"
 
 
 def _divided(code: str) -> list[str]:
@@ -284,6 +299,9 @@ class _Decimal:
         self._least = sum(token == ("digit", "0") for token in self._whole[:_MOST_DIGITS])
         self._least_decimals = self._required(self._decimals)
         self._simple = all(kind == "digit" for kind, _ in (*self._whole, *self._decimals))
+        self._fixed = self._simple and self._least == 1 and not self._scale and self._least_decimals == self._places
+        self._fixed = self._fixed and self._point == bool(self._places)
+        self._form = f"{',' if self._grouped else ''}.{self._places}f"
 
     @staticmethod
     def _required(tokens: list[_Token]) -> int:
@@ -291,6 +309,8 @@ class _Decimal:
         return max((index + 1 for index, text in enumerate(digits) if text == "0"), default=0)
 
     def shown(self, value: float) -> str:
+        if self._fixed and _rounds_alike(value, self._places):
+            return format(value, self._form)
         number = _rounded(value / 10**self._scale if self._scale else value, self._places)
         whole, _, decimals = f"{number:f}".partition(".")
         whole = "" if whole == "0" and not self._least else whole.zfill(self._least)

@@ -10,9 +10,11 @@ from lxml import etree
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.archive import Archive
+from shared.ingest.parse.readers.formulas import local_name
 from shared.ingest.parse.readers.grid import Grid, Merge, markdown_of
+from shared.ingest.parse.readers.package import parse
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.sheet_cells import MOST_SHOWN_CHARS, local, xml
+from shared.ingest.parse.readers.sheet_cells import MOST_SHOWN_CHARS
 from shared.ingest.parse.readers.table_rows import column_letters, one_line, paragraph
 
 KIND = "OpenDocument spreadsheet"
@@ -44,14 +46,14 @@ def read(content: bytes) -> FileReading:
     archive = Archive(content, KIND)
     if "META-INF/manifest.xml" in archive and b"encryption-data" in archive.read("META-INF/manifest.xml"):
         raise Unreadable(f"the {KIND} file is protected with a password; remove the password and add it again")
-    root = xml(archive.read("content.xml")) if "content.xml" in archive else None
+    root = parse(archive.read("content.xml"))[0] if "content.xml" in archive else None
     if root is None:
         raise Unreadable(f"the {KIND} file is damaged: it has no content; create or download it again")
     body = next(root.iter("{*}spreadsheet"), root)
     reader = _Reader(archive)
     parts, unread = list[Part](), list[str]()
     for table in body:
-        if local(table) == "table":
+        if local_name(table) == "table":
             name = one_line(_attribute(table, "name"))
             sheet = reader.read(table)
             if part := _part(name, sheet):
@@ -77,7 +79,7 @@ def _part(name: str, sheet: _Sheet) -> Part | None:
 
 
 def _title(archive: Archive) -> str | None:
-    root = xml(archive.read("meta.xml")) if "meta.xml" in archive else None
+    root = parse(archive.read("meta.xml"))[0] if "meta.xml" in archive else None
     return next((element.text for element in root.iter("{*}title")), None) if root is not None else None
 
 
@@ -90,7 +92,7 @@ class _Reader:
         """Return a sheet; rows in groups and headers are rows like any others."""
         sheet, number = _Sheet(), 0
         for row in table.iter("{*}table-row", "{*}shapes"):
-            if local(row) == "shapes":
+            if local_name(row) == "shapes":
                 self._draw(row, sheet)
                 continue
             if next(row.iterancestors("{*}table"), None) is not table:
@@ -109,7 +111,7 @@ class _Reader:
     def _row(self, row: etree._Element, number: int, sheet: _Sheet) -> dict[int, str]:
         cells, column = dict[int, str](), 0
         for cell in row:
-            if local(cell) not in _CELLS:
+            if local_name(cell) not in _CELLS:
                 continue
             repeated = _count(cell, "number-columns-repeated")
             text = self._cell(cell, number, column, sheet)
@@ -131,7 +133,7 @@ class _Reader:
     def _cell(self, cell: etree._Element, row: int, column: int, sheet: _Sheet) -> str:
         lines = list[str]()
         for child in cell:
-            name = local(child)
+            name = local_name(child)
             if name == "annotation":
                 lines_of_note = [_text(line) for line in child.iter("{*}p")]
                 author = next((element.text or "" for element in child.iter("{*}creator")), "")
@@ -163,7 +165,7 @@ class _Reader:
 
     def _chart(self, folder: str) -> Iterator[str]:
         part = f"{folder}/content.xml"
-        root = xml(self._archive.read(part)) if part in self._archive else None
+        root = parse(self._archive.read(part))[0] if part in self._archive else None
         chart = next(root.iter("{*}chart"), None) if root is not None else None
         if chart is None:
             return
@@ -187,7 +189,7 @@ def _text(line: etree._Element) -> str:
     """Return the text of a paragraph; spaces, tabs and line breaks are elements."""
     out = [line.text or ""]
     for element in line.iterdescendants():
-        name = local(element)
+        name = local_name(element)
         if name == "s":
             out.append(" " * min(_count(element, "c"), _MOST_SPACES))
         elif name in ("tab", "line-break"):

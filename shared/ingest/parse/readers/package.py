@@ -67,6 +67,10 @@ class Package:
         self._incomplete: set[str] = set()
         self.names = self._archive.names
 
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a part; None if it is missing."""
+        return self._archive.read(path) if path in self._archive else None
+
     def xml(self, path: str) -> etree._Element | None:
         """Return the root of a part; None if it is missing or has no element."""
         if not path or path not in self._archive:

@@ -13,8 +13,11 @@ from math import isfinite
 from lxml import etree
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers import sheet_rows
+from shared.ingest.parse.readers.formulas import local_name
 from shared.ingest.parse.readers.grid import Grid, Merge
 from shared.ingest.parse.readers.number_formats import BUILT_IN, NumberFormat, general
+from shared.ingest.parse.readers.package import parse
 from shared.ingest.parse.readers.table_rows import column_letters, one_line
 
 MOST_SHOWN_CHARS = 100_000_000
@@ -22,35 +25,28 @@ MOST_SHOWN_CHARS = 100_000_000
 
 _MOST_COLUMNS = 16_384
 _MOST_MERGES = 200_000
-_CACHED_VALUES = 50_000
+_CACHED_VALUES = 300_000
+_CACHED_OF_FORMAT = 20_000
+_MOST_FORMATS = 10_000
 _MOST_DIGITS = 15
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))?\Z")
-_PLAIN_CELL = re.compile(
-    rb"<(?:\w{1,20}:)?c\s([^<>]{0,300})>"
-    rb"(<(?:\w{1,20}:)?f\b[^<>]{0,300}(?:/>|>[^<]*</(?:\w{1,20}:)?f\s{0,9}>))?"
-    rb"<(?:\w{1,20}:)?v\b[^<>]{0,60}>([^<]*)<"
+_PLAIN_CELLS = tuple(
+    re.compile(
+        rb'<%bc\s(?:r="[A-Z]{1,3}\d{1,7}")?([^<>]{0,300})>'
+        rb"(<%bf\b[^<>]{0,300}(?:/>|>[^<]*</%bf\s{0,9}>))?"
+        rb"<%bv\b[^<>]{0,60}>([^<]*)<".replace(b"%b", prefix)
+    )
+    for prefix in (b"", rb"(?:\w{1,20}:)?")
 )
+"""A cell with a value: without and with a prefix of its names, which takes several times as long to find."""
+
 _PLAIN_TEXT = re.compile(rb"<(?:\w{1,20}:)?t(?:\s[^<>]{0,100})?>([^<]*)<")
 _PLAIN_ITEM = re.compile(rb"<(?:\w{1,20}:)?(?:si|is)[\s/>]")
 _PLAIN_PHONETIC = re.compile(rb"<(?:\w{1,20}:)?rPh\b")
 _TYPE = re.compile(rb'\bt\s?=\s?["\'](\w+)')
 _STYLE = re.compile(rb'\bs\s?=\s?["\'](\d{1,6})')
 _EXCEL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
-
-
-def xml(content: bytes) -> etree._Element | None:
-    """Return the root of a part; None if it has none."""
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True, recover=True)
-    try:
-        return etree.fromstring(content, parser)
-    except (etree.XMLSyntaxError, ValueError):
-        return None
-
-
-def local(element: etree._Element) -> str:
-    """Return the name of an element without its namespace; empty for a comment."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def unescaped(text: str) -> str:
@@ -88,7 +84,7 @@ class Styles:
 
     def __init__(self, content: bytes | None, *, since_1904: bool) -> None:
         self._since_1904 = since_1904
-        codes, styles = _format_codes(xml(content) if content else None)
+        codes, styles = _format_codes(parse(content)[0] if content else None)
         self._formats: dict[str, NumberFormat | None] = {}
         compiled: dict[str, NumberFormat | None] = {"General": None}
         for index, identifier in enumerate(styles):
@@ -98,14 +94,21 @@ class Styles:
                 compiled[code] = None if plain else NumberFormat(code, since_1904=since_1904)
             self._formats[str(index)] = compiled[code]
         self._shown: dict[str | None, dict[str, str]] = {}
+        self._shown_count = 0
 
     def number(self, raw: str, style: str | None) -> str:
         """Return a stored number as it is shown."""
-        if (cache := self._shown.get(style)) and (shown := cache.get(raw)):
-            return shown
-        if cache is None or len(cache) > _CACHED_VALUES:
+        cache = self._shown.get(style)
+        if cache is None:
             cache = self._shown[style] = {}
-        shown = cache[raw] = self._number(raw, self._formats.get(style or "0"))
+        shown = cache.get(raw)
+        if shown is None:
+            self._shown_count += 1
+            if self._shown_count > _CACHED_VALUES:
+                self._shown.clear()
+                cache = self._shown[style] = {}
+                self._shown_count = 1
+            shown = cache[raw] = self._number(raw, self._formats.get(style or "0"))
         return shown
 
     def text(self, text: str, style: str | None) -> str:
@@ -142,10 +145,12 @@ def _format_codes(root: etree._Element | None) -> tuple[dict[int, str], list[int
     """Return the format codes that a file defines, and the format of each style."""
     codes, styles = dict[int, str](), list[int]()
     for element in root.iter("{*}numFmt") if root is not None else ():
-        if (identifier := _number(element.get("numFmtId"))) is not None and local(element.getparent()) == "numFmts":
+        if (identifier := _number(element.get("numFmtId"))) is not None and local_name(
+            element.getparent()
+        ) == "numFmts":
             codes[identifier] = element.get("formatCode") or ""
     for element in root.iter("{*}cellXfs") if root is not None else ():
-        styles = [_number(style.get("numFmtId")) or 0 for style in element if local(style) == "xf"]
+        styles = [_number(style.get("numFmtId")) or 0 for style in element if local_name(style) == "xf"]
     return codes, styles
 
 
@@ -155,6 +160,20 @@ def _number(text: str | None) -> int | None:
 
 def shared_strings(content: bytes) -> list[str]:
     """Return the texts of the part `sharedStrings.xml`, without pronunciations."""
+    try:
+        return [
+            unescaped(text) if isinstance(text, str) else _parsed_string(text) for text in sheet_rows.strings(content)
+        ]
+    except sheet_rows.UnusualError:
+        return _parsed_strings(content)
+
+
+def _parsed_string(xml_of_string: bytes) -> str:
+    item = parse(xml_of_string)[0]
+    return _string(item) if item is not None else ""
+
+
+def _parsed_strings(content: bytes) -> list[str]:
     found = list[str]()
     try:
         for _, item in etree.iterparse(BytesIO(content), tag="{*}si", **_PARSING):
@@ -176,9 +195,9 @@ def _forget(element: etree._Element) -> None:
 
 
 def _string(item: etree._Element) -> str:
-    if len(item) == 1 and local(item[0]) == "t":
+    if len(item) == 1 and local_name(item[0]) == "t":
         return unescaped(item[0].text or "")
-    texts = (text.text or "" for text in item.iter("{*}t") if local(text.getparent()) != "rPh")
+    texts = (text.text or "" for text in item.iter("{*}t") if local_name(text.getparent()) != "rPh")
     return unescaped("".join(texts))
 
 
@@ -216,12 +235,16 @@ class WorksheetReader:
 
     def read(self, content: bytes) -> Worksheet:
         """Return the content of a worksheet."""
-        sheet = Worksheet()
-        merges, headers, zeros = list[Merge](), set[int](), _Zeros()
+        sheet, zeros, chars = Worksheet(), _Zeros(), self._chars
+        try:
+            content = self._read_bytes(content, sheet, zeros)
+        except sheet_rows.UnusualError:
+            sheet, zeros, self._chars = Worksheet(), _Zeros(), chars
+        merges, headers = list[Merge](), set[int]()
         number = -1
         try:
             for _, element in etree.iterparse(BytesIO(content), tag=_READ, **_PARSING):
-                match local(element):
+                match local_name(element):
                     case "row":
                         stated = _number(element.get("r"))
                         number = stated - 1 if stated else number + 1
@@ -240,9 +263,55 @@ class WorksheetReader:
             for row, column, formula in zeros.cells:
                 sheet.grid.rows[row][column] = formula
                 sheet.formulas.append((f"{column_letters(column)}{row + 1}", formula))
-        sheet.grid.rows = dict(sorted(sheet.grid.rows.items()))
+        sheet.grid.rows = {number: cells for number, cells in sorted(sheet.grid.rows.items()) if cells}
         sheet.grid.merges, sheet.grid.headers = merges, headers
         return sheet
+
+    def _read_bytes(self, content: bytes, sheet: Worksheet, zeros: _Zeros) -> bytes:
+        """Read the rows of a worksheet, and return its other elements.
+
+        Raises:
+            UnusualError: only an XML parser reads it.
+        """
+        span = sheet_rows.rows_of(content)
+        if span is None:
+            return content
+        rows, number, cells = sheet.grid.rows, -1, dict[int, str]()
+        formats = dict[bytes, tuple[sheet_rows.Format, dict[bytes, str]]]()  # and the values shown in each
+        for row, column, attributes, formula, value, inline in sheet_rows.cells(content, *span):
+            if row != number:
+                self._check_size()
+                number, cells = row, rows.setdefault(row, {})
+            form, known = formats.get(attributes) or _added(formats, attributes)
+            if inline is not None:
+                text = self._styles.text(unescaped(sheet_rows.decoded(inline)), form.style).strip()
+            elif formula is not None:
+                shown = _shown_formula(sheet_rows.formula_text(formula))
+                text = self._calculated((row, column), shown, sheet_rows.decoded(value), form, sheet, zeros)
+            elif (text := known.get(value, _UNKNOWN)) is _UNKNOWN:
+                if len(known) > _CACHED_OF_FORMAT:
+                    known.clear()
+                text = known[value] = self._value(sheet_rows.decoded(value), *form).strip()
+            if text and column < _MOST_COLUMNS:
+                cells[column] = text
+                self._chars += len(text)
+        self._check_size()
+        return content[: span[0]] + content[span[1] :]
+
+    def _check_size(self) -> None:
+        if self._chars > MOST_SHOWN_CHARS:
+            raise Unreadable("the Excel workbook file is too large when unpacked; divide it")
+
+    def _calculated(  # noqa: PLR0917 - the parts of one cell
+        self, at: tuple[int, int], formula: str, value: str, form: sheet_rows.Format, sheet: Worksheet, zeros: _Zeros
+    ) -> str:
+        """Return the value of a formula, or the formula if it has none."""
+        row, column = at
+        if not value and form.kind != "str":
+            sheet.formulas.append((f"{column_letters(column)}{row + 1}", formula))
+            return formula
+        zeros.add(row, column, formula, value if form.kind in (None, "n") else "text")
+        return self._value(value, *form).strip()
 
     def _row(self, row: etree._Element, number: int, sheet: Worksheet, zeros: _Zeros) -> None:
         cells: dict[int, str] = {}
@@ -256,16 +325,15 @@ class WorksheetReader:
             column = columns[letters] if letters in columns else self._column(letters, empty, column + 1)
             empty, first = "", cell[0]
             if first.tag == value_tag:
-                text = self._value(first.text or "", cell.get("t"), cell.get("s"))
+                text = self._value(first.text or "", cell.get("t"), cell.get("s")).strip()
             else:
                 text = self._cell(cell, number, column, sheet, zeros)
-            if text and not text.isspace() and column < _MOST_COLUMNS:
+            if text and column < _MOST_COLUMNS:
                 cells[column] = text
                 self._chars += len(text)
         if cells:
             sheet.grid.rows.setdefault(number, cells).update(cells)
-        if self._chars > MOST_SHOWN_CHARS:
-            raise Unreadable("the Excel workbook file is too large when unpacked; divide it")
+        self._check_size()
 
     def _column(self, letters: str, before: str, following: int) -> int:
         """Return the column of these letters; without letters, the column after the reference of the cell before."""
@@ -276,23 +344,20 @@ class WorksheetReader:
         return self._column(before.rstrip("0123456789"), "", following - 1) + 1 if before else following
 
     def _cell(self, cell: etree._Element, row: int, column: int, sheet: Worksheet, zeros: _Zeros) -> str:
-        kind, formula, value = cell.get("t"), None, ""
+        formula, value = None, ""
         for child in cell:
-            match local(child):
+            match local_name(child):
                 case "v":
                     value = child.text or ""
                 case "f":
                     formula = child
                 case "is":
-                    return self._styles.text(_string(child), cell.get("s"))
+                    return self._styles.text(_string(child), cell.get("s")).strip()
+        form = sheet_rows.Format(cell.get("t"), cell.get("s"))
         if formula is None:
-            return self._value(value, kind, cell.get("s"))
-        if not value and kind != "str":
-            shown = _formula(formula)
-            sheet.formulas.append((f"{column_letters(column)}{row + 1}", shown))
-            return shown
-        zeros.add(row, column, formula, value if kind in (None, "n") else "text")
-        return self._value(value, kind, cell.get("s"))
+            return self._value(value, *form).strip()
+        shown = _shown_formula((formula.text or "").strip())
+        return self._calculated((row, column), shown, value, form, sheet, zeros)
 
     def _value(self, raw: str, kind: str | None, style: str | None) -> str:
         if kind is None or kind == "n":
@@ -309,6 +374,16 @@ class WorksheetReader:
         return self._styles.text(unescaped(raw), style)
 
 
+def _added(
+    formats: dict[bytes, tuple[sheet_rows.Format, dict[bytes, str]]], attributes: bytes
+) -> tuple[sheet_rows.Format, dict[bytes, str]]:
+    if len(formats) > _MOST_FORMATS:
+        formats.clear()
+    found = formats[attributes] = (sheet_rows.format_of(attributes), {})
+    return found
+
+
+_UNKNOWN = "\0"  # no text has it
 _PAGE_TEXTS = ("oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter")
 _READ = tuple("{*}" + name for name in ("row", "mergeCell", "autoFilter", *_PAGE_TEXTS))
 
@@ -317,8 +392,8 @@ def _boolean(raw: str) -> str:
     return "TRUE" if raw.strip() in ("1", "true") else "FALSE"
 
 
-def _formula(element: etree._Element) -> str:
-    text = unescaped(element.text or "").strip()
+def _shown_formula(stated: str) -> str:
+    text = unescaped(stated)
     return f"={text}" if text else "=(formula of a group)"
 
 
@@ -333,19 +408,19 @@ class _Zeros:
     def are_all(self) -> bool:
         return bool(self.cells) and not self.others
 
-    def add(self, row: int, column: int, formula: etree._Element, value: str) -> None:
+    def add(self, row: int, column: int, formula: str, value: str) -> None:
         if value.strip() != "0":
             self.others = True
             self.cells.clear()
         elif not self.others:
-            self.cells.append((row, column, _formula(formula)))
+            self.cells.append((row, column, formula))
 
 
 def plain_strings(content: bytes) -> list[str]:
-    """Return the texts of shared strings, or of strings in cells, without an XML parser."""
+    """Return the texts of shared strings, or of strings in cells, each in one line, without an XML parser."""
     starts = [item.start() for item in _PLAIN_ITEM.finditer(content)]
     return [
-        "".join(plain_texts(content, start, end))
+        one_line("".join(plain_texts(content, start, end)))
         for start, end in zip(starts, [*starts[1:], len(content)], strict=False)
     ]
 
@@ -366,23 +441,35 @@ def plain_cells(content: bytes, strings: Sequence[str], styles: Styles, *, stale
         styles: number formats.
         stale: whether the values 0 of formulas were never calculated.
     """
-    for found in _PLAIN_CELL.finditer(content):
-        attributes, raw = found[1], found[3]
-        if stale and found[2] and raw == b"0":
+    formats = dict[bytes, tuple[str, str | None]]()
+    number = styles.number
+    for found in _PLAIN_CELLS[b"<c " not in content].finditer(content):
+        attributes, formula, raw = found.groups()
+        if stale and formula and raw == b"0":
             continue
-        kind, style = _TYPE.search(attributes), _STYLE.search(attributes)
-        if kind is None or kind[1] == b"n":
-            yield styles.number(_plain(raw), style[1].decode() if style else None)
-        elif kind[1] == b"s":
+        if (form := formats.get(attributes)) is None:
+            if len(formats) > _MOST_FORMATS:
+                formats.clear()
+            form = formats[attributes] = _plain_format(attributes)
+        kind, style = form
+        if kind == "n":
+            yield number(_plain(raw), style)
+        elif kind == "s":
             index = _number(raw.decode("ascii", "replace").strip())
-            yield one_line(strings[index]) if index is not None and index < len(strings) else ""
-        elif kind[1] == b"b":
+            yield strings[index] if index is not None and index < len(strings) else ""
+        elif kind == "b":
             yield _boolean(_plain(raw))
-        elif kind[1] == b"d":
-            yield styles.moment(_plain(raw), style[1].decode() if style else None)
+        elif kind == "d":
+            yield styles.moment(_plain(raw), style)
         else:
             yield one_line(_plain(raw))
-    yield from map(one_line, plain_strings(content))
+    if b"<is" in content or b":is" in content:
+        yield from plain_strings(content)
+
+
+def _plain_format(attributes: bytes) -> tuple[str, str | None]:
+    kind, style = _TYPE.search(attributes), _STYLE.search(attributes)
+    return kind[1].decode() if kind else "n", style[1].decode() if style else None
 
 
 def _plain(raw: bytes) -> str:

@@ -9,8 +9,9 @@ from math import isfinite
 
 from lxml import etree
 
+from shared.ingest.parse.readers.formulas import local_name
 from shared.ingest.parse.readers.number_formats import NumberFormat, general
-from shared.ingest.parse.readers.sheet_cells import local, plain_texts
+from shared.ingest.parse.readers.sheet_cells import plain_texts
 from shared.ingest.parse.readers.table_rows import paragraph, table
 
 MOST_POINTS = 500
@@ -52,7 +53,7 @@ def rich_text(body: etree._Element) -> str:
 
 
 def _run(part: etree._Element) -> str:
-    return (part.text or "") if local(part) == "t" else "\n"
+    return (part.text or "") if local_name(part) == "t" else "\n"
 
 
 def control_texts(root: etree._Element) -> Iterator[str]:
@@ -78,7 +79,7 @@ class _Series:
 
 def chart_blocks(root: etree._Element) -> Iterator[str]:
     """Yield the title, the axes and the values of a chart."""
-    extended = local(root) == "chartSpace" and next(root.iter("{*}chartData"), None) is not None
+    extended = local_name(root) == "chartSpace" and next(root.iter("{*}chartData"), None) is not None
     title = _title(root)
     series = (_extended_series(root) if extended else _series(root))[:_MOST_SERIES]
     axes = [
@@ -103,8 +104,8 @@ def _names(series: Sequence[_Series]) -> str:
 
 def _title(element: etree._Element) -> str:
     """Return the title of a chart or of an axis."""
-    holder = next((child for child in element if local(child) == "chart"), element)
-    title = next((child for child in holder if local(child) == "title"), None)
+    holder = next((child for child in element if local_name(child) == "chart"), element)
+    title = next((child for child in holder if local_name(child) == "title"), None)
     return _own_title(title) if title is not None else ""
 
 
@@ -118,7 +119,7 @@ def _own_title(element: etree._Element) -> str:
 def _series(root: etree._Element) -> list[_Series]:
     found = []
     for each in root.iter("{*}ser"):
-        parts = {local(child): child for child in each}
+        parts = {local_name(child): child for child in each}
         categories = parts.get("cat", parts.get("xVal"))
         values = parts.get("val", parts.get("yVal"))
         name = " ".join(value.text or "" for value in parts["tx"].iter("{*}v")) if "tx" in parts else ""
@@ -183,16 +184,16 @@ def _extended_series(root: etree._Element) -> list[_Series]:
     data = {each.get("id"): each for each in root.iter("{*}data")}
     found = []
     for each in root.iter("{*}series"):
-        parts = {local(child): child for child in each}
+        parts = {local_name(child): child for child in each}
         name = " ".join(value.text or "" for value in parts["tx"].iter("{*}v")) if "tx" in parts else ""
         source = data.get(parts["dataId"].get("val")) if "dataId" in parts else None
         categories, values = dict[int, str](), dict[int, str]()
         for dimension in source if source is not None else ():
             levels = [
-                dict(_level(level, _format(level), numeric=local(dimension) == "numDim"))
+                dict(_level(level, _format(level), numeric=local_name(dimension) == "numDim"))
                 for level in dimension.iter("{*}lvl")
             ]
-            if local(dimension) == "strDim":
+            if local_name(dimension) == "strDim":
                 for level_points in reversed(levels):
                     categories = _under(categories, level_points) if categories else level_points
             elif levels:

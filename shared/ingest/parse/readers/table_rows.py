@@ -93,7 +93,11 @@ def _has_many_values(columns: Sequence[int], rows: Sequence[Row]) -> bool:
 
 
 def _line(texts: Iterable[str]) -> str:
-    return "| " + " | ".join(map(_cell, texts)) + " |"
+    cells = list(texts)
+    line = " | ".join(cells)
+    if line.count("|") >= len(cells) or not line.isprintable():
+        line = " | ".join(map(_cell, cells))
+    return f"| {line} |"
 
 
 def _cell(text: str) -> str:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from posixpath import dirname, join, normpath, split
+from posixpath import dirname, join, split
 
 from lxml import etree
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.archive import Archive
+from shared.ingest.parse.readers.formulas import local_name
 from shared.ingest.parse.readers.grid import markdown_of
+from shared.ingest.parse.readers.package import Package, Relation
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.sheet_cells import (
     Styles,
     Worksheet,
     WorksheetReader,
-    local,
     plain_cells,
     plain_strings,
     range_of,
     shared_strings,
-    xml,
 )
 from shared.ingest.parse.readers.sheet_drawings import (
     chart_blocks,
@@ -32,6 +30,7 @@ from shared.ingest.parse.readers.sheet_drawings import (
     shape_texts,
     without_fallbacks,
 )
+from shared.ingest.parse.readers.sheet_rows import without_empty_cells
 from shared.ingest.parse.readers.table_rows import one_line, paragraph
 
 KIND = "Excel workbook"
@@ -41,50 +40,15 @@ _PAGE_CODE = re.compile(r'&(?:"[^"]{0,200}"|K[0-9A-Fa-f]{6}|\d{1,3}|[A-Za-z+-])'
 _VALUE_SHOWN_CHARS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class _Relation:
-    kind: str
-    part: str
-
-
-class Package:
-    """The parts of an Office Open XML file and their relations."""
-
-    def __init__(self, content: bytes) -> None:
-        self._archive = Archive(content, KIND)
-        self.names = self._archive.names
-
-    def read(self, part: str) -> bytes | None:
-        """Return the content of a part; None if it is missing."""
-        return self._archive.read(part) if part in self._archive else None
-
-    def root(self, part: str) -> etree._Element | None:
-        """Return the root element of a part; None if it is missing or empty."""
-        content = self.read(part)
-        return xml(content) if content else None
-
-    def relations(self, part: str) -> dict[str, _Relation]:
-        """Return the parts to which a part refers, by identifier."""
-        folder, name = split(part)
-        root = self.root(join(folder, "_rels", f"{name}.rels"))
-        found = {}
-        for element in root if root is not None else ():
-            target = element.get("Target") or ""
-            if local(element) == "Relationship" and element.get("TargetMode") != "External":
-                path = normpath(join("/", dirname(part), target)).lstrip("/")
-                found[element.get("Id") or ""] = _Relation((element.get("Type") or "").rpartition("/")[2], path)
-        return found
-
-
 def read(content: bytes) -> FileReading:
     """Return the sheets of a workbook.
 
     Raises:
         Unreadable: it is damaged, too large, or a binary workbook.
     """
-    package = Package(content)
+    package = Package(content, KIND)
     main = next(
-        (each.part for each in package.relations("").values() if each.kind == "officeDocument"), "xl/workbook.xml"
+        (each.target for each in package.relations("").values() if each.kind == "officeDocument"), "xl/workbook.xml"
     )
     if main.endswith(".bin"):
         raise Unreadable(f"the {KIND} file is a binary workbook (xlsb); save it as xlsx")
@@ -98,7 +62,7 @@ def read(content: bytes) -> FileReading:
 class _Workbook:
     def __init__(self, package: Package, main: str) -> None:
         self._package, self._main = package, main
-        self._root = package.root(main)
+        self._root = package.xml(main)
         self._relations = package.relations(main)
         self.unread: list[str] = []
         strings = self._related("sharedStrings") or b""
@@ -115,7 +79,7 @@ class _Workbook:
 
     def _related(self, kind: str) -> bytes | None:
         part = next(
-            (each.part for each in self._relations.values() if each.kind == kind),
+            (each.target for each in self._relations.values() if each.kind == kind),
             join(dirname(self._main), f"{kind}.xml"),
         )
         return self._package.read(part)
@@ -127,15 +91,14 @@ class _Workbook:
             identifier = next((value for key, value in element.attrib.items() if str(key).endswith("}id")), "")
             if relation := self._relations.get(str(identifier)):
                 found = True
-                yield one_line(element.get("name") or ""), relation.part
+                yield one_line(element.get("name") or ""), relation.target
         if not found:
             names = (name for name in self._package.names if re.fullmatch(r"/?xl/worksheets/[^/]+\.xml", name))
             yield from ((split(name)[1].removesuffix(".xml"), name) for name in sorted(names))
 
     def title(self) -> str | None:
         """Return the title in the properties of the file."""
-        root = self._package.root("docProps/core.xml")
-        return next((element.text for element in root if local(element) == "title"), None) if root is not None else None
+        return self._package.title() or None
 
     def part(self, name: str, part: str) -> Part | None:
         """Return a sheet; None if it shows nothing."""
@@ -143,7 +106,8 @@ class _Workbook:
         if content is None:
             self.unread.append(f'sheet "{name}" is missing in the file; save it again in Excel')
             return None
-        relations = list(self._package.relations(part).values())
+        relations = [each for each in self._package.relations(part).values() if not each.external]
+        content = without_empty_cells(content)
         sheet = self._reader.read(content)
         sheet.grid.headers = {*sheet.grid.headers, *self._table_headers(relations)}
         self._note_unread(name, sheet, relations)
@@ -156,17 +120,17 @@ class _Workbook:
         if not blocks:
             return None
         cells = plain_cells(content, self._plain_strings, self._styles, stale=sheet.stale)
-        plain = ";\n".join((*cells, *drawn_plain))
+        plain = " ;\n".join((*cells, *drawn_plain))  # as a word of its own, which the guard counts faster
         heading = f"## {name}"
         return Part("\n\n".join((heading, *blocks)), f"{name}\n{plain}", f'sheet "{name}"')
 
-    def _table_headers(self, relations: Sequence[_Relation]) -> Iterator[int]:
+    def _table_headers(self, relations: Sequence[Relation]) -> Iterator[int]:
         for relation in relations:
-            root = self._package.root(relation.part) if relation.kind == "table" else None
+            root = self._package.xml(relation.target) if relation.kind == "table" else None
             if root is not None and root.get("headerRowCount") != "0" and (area := range_of(root.get("ref") or "")):
                 yield area.top
 
-    def _note_unread(self, name: str, sheet: Worksheet, relations: Sequence[_Relation]) -> None:
+    def _note_unread(self, name: str, sheet: Worksheet, relations: Sequence[Relation]) -> None:
         if sheet.formulas:
             cell, formula = sheet.formulas[0]
             count = "1 formula" if len(sheet.formulas) == 1 else f"{len(sheet.formulas):,} formulas"
@@ -179,11 +143,11 @@ class _Workbook:
             count = "1 embedded file" if files == 1 else f"{files:,} embedded files"
             self.unread.append(f'sheet "{name}" has {count}, which cannot be read here; add each of them as a file')
 
-    def _drawn(self, relations: Sequence[_Relation]) -> tuple[list[str], list[str]]:
+    def _drawn(self, relations: Sequence[Relation]) -> tuple[list[str], list[str]]:
         """Return the blocks of a sheet's drawings, and the texts of their shapes without an XML parser."""
         blocks, plain = list[str](), list[str]()
         for relation in relations:
-            root = self._package.root(relation.part) if relation.kind in ("drawing", "vmlDrawing") else None
+            root = self._package.xml(relation.target) if relation.kind in ("drawing", "vmlDrawing") else None
             if root is None:
                 continue
             if relation.kind == "vmlDrawing":
@@ -191,15 +155,15 @@ class _Workbook:
                 continue
             without_fallbacks(root)
             blocks += shape_texts(root)
-            plain += plain_shapes(self._package.read(relation.part) or b"")
-            for inner in self._package.relations(relation.part).values():
+            plain += plain_shapes(self._package.read(relation.target) or b"")
+            for inner in self._package.relations(relation.target).values():
                 blocks += self._inside_drawing(inner)
         return blocks, plain
 
-    def _inside_drawing(self, relation: _Relation) -> Iterator[str]:
+    def _inside_drawing(self, relation: Relation) -> Iterator[str]:
         if relation.kind not in ("chart", "chartEx", "diagramData"):
             return
-        root = self._package.root(relation.part)
+        root = self._package.xml(relation.target)
         if root is None:
             return
         if relation.kind == "diagramData":
@@ -208,28 +172,28 @@ class _Workbook:
             return
         without_fallbacks(root)
         yield from chart_blocks(root)
-        for inner in self._package.relations(relation.part).values():
-            shapes = self._package.root(inner.part) if inner.kind == "chartUserShapes" else None
+        for inner in self._package.relations(relation.target).values():
+            shapes = self._package.xml(inner.target) if inner.kind == "chartUserShapes" else None
             if shapes is not None:
                 yield from shape_texts(shapes)
 
     def _persons(self) -> Iterator[tuple[str, str]]:
         for relation in self._relations.values():
-            root = self._package.root(relation.part) if relation.kind == "person" else None
+            root = self._package.xml(relation.target) if relation.kind == "person" else None
             for person in root.iter("{*}person") if root is not None else ():
                 yield person.get("id") or "", person.get("displayName") or ""
 
-    def _notes(self, relations: Sequence[_Relation], sheet: Worksheet) -> Iterator[str]:
+    def _notes(self, relations: Sequence[Relation], sheet: Worksheet) -> Iterator[str]:
         """Yield the comments of cells, each with its cell, the value in it and its author."""
         lines = list[str]()
         for relation in relations:
-            root = self._package.root(relation.part) if relation.kind in ("comments", "threadedComment") else None
+            root = self._package.xml(relation.target) if relation.kind in ("comments", "threadedComment") else None
             if root is None:
                 continue
             authors = [author.text or "" for author in root.iter("{*}author")]
             for comment in root.iter("{*}comment", "{*}threadedComment"):
                 text = "".join(
-                    part.text or "" for part in comment.iter("{*}t", "{*}text") if local(part.getparent()) != "rPh"
+                    part.text or "" for part in comment.iter("{*}t", "{*}text") if local_name(part.getparent()) != "rPh"
                 )
                 author = self._people.get(comment.get("personId") or "", "")
                 index = comment.get("authorId") or ""
