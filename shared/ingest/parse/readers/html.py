@@ -17,8 +17,8 @@ _BREAK = "\0"
 
 # A tag or a comment without an end extends to the end of the page, so that each character is read once.
 _TAG = re.compile(
-    r"<!--.*?(?:-->|\Z)|<[!?][^>]*+(?:>|\Z)"
-    r"""|<(/?)([a-zA-Z][^\s/>]*+)((?:[^>"']|"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))*+)(?:>|\Z)""",
+    r"""<(/?)([a-zA-Z][^\s/>]*+)((?:[^>"']++|"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))*+)(?:>|\Z)"""
+    r"|<!--.*?(?:-->|\Z)|<[!?][^>]*+(?:>|\Z)",
     re.DOTALL,
 )
 _RAW_ENDS = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "title", "iframe", "noembed")}
@@ -26,6 +26,7 @@ _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
 _SPACED = frozenset(("mi", "mn", "mo", "mtext", "ms", "input", "option", "img", "select", "textarea"))
+_SPACES = {**dict.fromkeys(_SPACED, " "), **dict.fromkeys(BLOCKS, _BREAK)}
 _QUOTED = re.compile(r"\"[^\"]*+\"|'[^']*+'")
 _HIDDEN = re.compile(r"(?:^|\s)hidden(?=[\s=/]|\Z)")
 _HIDING = re.compile(r"style\s*+=.*?(?:display\s*+:\s*+none|visibility\s*+:\s*+hidden)", re.IGNORECASE | re.DOTALL)
@@ -44,24 +45,31 @@ def read(html: str, body: str | None = None) -> FileReading:
         html: the page.
         body: the part of it that is read; None for the whole page.
     """
-    part = html if body is None else body
-    return FileReading((Part(markdown_of(part), plain_of(part)),), title_of(html))
+    page = _repaired(html if body is None else body)
+    return FileReading((Part(_markdown(page), _plain(page)),), title_of(html))
 
 
 def markdown_of(html: str) -> str:
     """Return the text of a page as Markdown; without structure if its elements are nested too deep for libxml2."""
-    parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
-    root = etree.fromstring(_repaired(html).encode("utf-8", "replace"), parser)
-    if root is None:
-        return ""
-    if any(_TOO_DEEP in error.message for error in parser.error_log):
-        return escaped(plain_of(html))
-    return markdown_of_tree(root)
+    return _markdown(_repaired(html))
 
 
 def plain_of(html: str) -> str:
     """Return the words of a page, one paragraph for each block, from its tags alone; nesting has no limit."""
-    page = _repaired(html)
+    return _plain(_repaired(html))
+
+
+def _markdown(page: str) -> str:
+    parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
+    root = etree.fromstring(page.encode("utf-8", "replace"), parser)
+    if root is None:
+        return ""
+    if any(_TOO_DEEP in error.message for error in parser.error_log):
+        return escaped(_plain(page))
+    return markdown_of_tree(root)
+
+
+def _plain(page: str) -> str:
     lines = (" ".join(line.split()) for line in unescape("".join(_seen(page))).split(_BREAK))
     return "\n\n".join(line for line in lines if line)
 
@@ -71,19 +79,20 @@ def _seen(page: str) -> list[str]:
     pieces, at = list[str](), 0
     unseen, depth = "", 0
     while found := _TAG.search(page, at):
-        if not depth:
+        if not depth and found.start() > at:
             pieces.append(page[at : found.start()])
         at = found.end()
-        if not found[2]:
+        closing, name, attributes = found.groups()
+        if name is None:
             continue
-        name, opens = found[2].lower(), not found[1] and not found[3].endswith("/")
+        name, opens = name.lower(), not closing and attributes[-1:] != "/"
         if depth:
             depth += (1 if opens else -1) if name == unseen and not (opens and name == "p") else 0
-        elif name in UNSEEN or _is_hidden(found[3]):
+        elif name in UNSEEN or (attributes and _is_hidden(attributes)):
             unseen, depth = name, int(opens and name not in _VOID)
             pieces.append(_BREAK if name in BLOCKS else "")
-        elif name in BLOCKS or name in _SPACED:
-            pieces.append(_BREAK if name in BLOCKS else " ")
+        elif space := _SPACES.get(name):
+            pieces.append(space)
         if opens and name in _RAW_ENDS:
             end = _RAW_ENDS[name].search(page, at)
             at = end.start() if end else len(page)

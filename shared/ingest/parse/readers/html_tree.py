@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +11,7 @@ from lxml import etree
 
 from shared.ingest.parse.readers import html_inline as inline
 from shared.ingest.parse.readers.html_tables import Block, Cell, Row, table_blocks, value
+from shared.ingest.parse.readers.numerals import numeral
 
 MAX_FRAMES = 40
 """Lists, quotations and tables that are nested deeper lose their markup, because each level copies its text."""
@@ -53,6 +54,7 @@ _MARKS = {
 }
 _KNOWN = BLOCKS | _FRAMES.keys() | _MARKS.keys() | {"a", "img", "input", "select", "textarea"}
 _FIELDS_WITH_TEXT = _names("text search url tel email number date month week time datetime-local submit button reset")
+_MAY_HIDE = etree.XPath("descendant-or-self::*[@hidden or @style]")
 _HIDING = re.compile(r"display\s*+:\s*+none|visibility\s*+:\s*+hidden", re.IGNORECASE)
 _FILE_NAME = re.compile(r"[\w .()-]{1,80}\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|avif|ico)", re.IGNORECASE)
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-|brush:\s*+)([\w+#.-]{1,30})")
@@ -60,21 +62,19 @@ _STYLE = re.compile(r"list-style(?:-type)?+\s*+:\s*+(lower|upper)-(alpha|latin|r
 _TYPES = {"a": "lower-alpha", "A": "upper-alpha", "i": "lower-roman", "I": "upper-roman"}
 _LONG_HEADING_CHARS = 400
 _MAX_NUMBER = 999_999_999
-_ROMAN = (
-    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
-    *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
-)
 
 
 def markdown_of_tree(root: etree._Element) -> str:
     """Return the text of a tree of HTML as Markdown."""
-    page = _Page()
+    page = _Page(_hidden_below(root))
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
+        tag = element.tag
         if event == "end":
-            page.end(element, element.tag)
+            if tag in _KNOWN:
+                page.end(element, tag)
             text = element.tail
-        elif page.start(element, element.tag):
+        elif page.start(element, tag):
             text = element.text
         else:
             walker.skip_subtree()
@@ -102,7 +102,8 @@ class _Frame:
 class _Page:
     """Collects the blocks of a page. `line` has the pieces of the current line."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: Collection[etree._Element]) -> None:
+        self._hidden = hidden
         self.line: list[str] = []
         self._frames = [_Frame("page")]
         self._special: dict[str, Callable[[etree._Element], bool]] = {
@@ -124,11 +125,11 @@ class _Page:
 
     def start(self, element: etree._Element, tag: str) -> bool:
         """Open an element; return whether its content is read."""
-        if tag in UNSEEN or _is_hidden(element):
+        if tag in UNSEEN or (self._hidden and element in self._hidden):
             return False
         if tag not in _KNOWN:
             return True
-        if tag in BLOCKS and tag != "br":
+        if self.line and tag in BLOCKS and tag != "br":
             self._flush()
         if mark := _MARKS.get(tag):
             self.line.append(mark[0])
@@ -144,13 +145,13 @@ class _Page:
             if mark := _MARKS.get(tag):
                 self.line.append(mark[1])
             self._close()
-        elif tag in _KNOWN:
+        else:
             self._end(element, tag)
 
     def _end(self, element: etree._Element, tag: str) -> None:
         if mark := _MARKS.get(tag):
             self.line.append(mark[1])
-        if tag in BLOCKS and tag != "br":
+        if self.line and tag in BLOCKS and tag != "br":
             self._flush()
         if tag == "a":
             self._address(element)
@@ -249,6 +250,11 @@ def joined(blocks: Iterable[Block]) -> str:
 def rendered(block: Block) -> str:
     """Return the text of a block, in which no character is markup at the start of a line by accident."""
     return inline.escaped(block.text) if block.kind in ("text", "term", "entry") else block.text
+
+
+def _hidden_below(root: etree._Element) -> frozenset[etree._Element]:
+    """Return the elements that a page hides, found at once, because a test of each element takes longer."""
+    return frozenset(filter(_is_hidden, _MAY_HIDE(root)))
 
 
 def _is_hidden(element: etree._Element) -> bool:
@@ -394,7 +400,7 @@ def _marker(above: _Frame, element: etree._Element) -> str:
     case, _, letters = above.style.partition("-")
     text = str(number)
     if letters == "roman" and 0 < number < 4000:  # noqa: PLR2004 - larger ones have no Roman number
-        text = _roman(number)
+        text = numeral(number, "i")
     elif letters and letters != "roman" and number > 0:
         text = _letters(number)
     return f"{text.upper() if case == 'upper' else text}. "
@@ -406,14 +412,6 @@ def _integer(text: str | None) -> int | None:
     except ValueError:
         return None
     return number if abs(number) <= _MAX_NUMBER else None
-
-
-def _roman(number: int) -> str:
-    text = ""
-    for size, letters in _ROMAN:
-        count, number = divmod(number, size)
-        text += letters * count
-    return text
 
 
 def _letters(number: int) -> str:
