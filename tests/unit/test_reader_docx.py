@@ -103,8 +103,8 @@ def test_moved_text_occurs_once():
 
 @guards(
     "shared/ingest/parse/readers/word/paragraphs.py",
-    'return child(property_, "del") is not None',
-    'return child(property_, "ins") is not None',
+    "return mark is not None and",
+    "return False and",
     means="a paragraph whose mark was deleted is divided",
 )
 def test_paragraphs_without_mark_between_them_are_one():
@@ -722,6 +722,29 @@ def test_words_of_both_readings_agree():
     )
 
     assert guarded(docx.read(content).parts).coverage == 1
+
+
+@guards(
+    "shared/ingest/parse/readers/word/plain.py",
+    'b"<w:moveFrom", ',
+    "",
+    means="text that was moved is counted at its old position, and the file becomes plain text",
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<w:moveFrom>{r('moved away')}</w:moveFrom>",
+        f"<w:del>{r('deleted')}</w:del>",
+        r("a") + "<w:tab/>" + r("b") + "<w:noBreakHyphen/>" + r("c"),
+        r("R&amp;D ©"),
+    ],
+)
+def test_words_of_raw_xml_agree(body):
+    parts = docx.read(word_file(p(r("Ferry") + body))).parts
+
+    checked = guarded(parts)
+
+    assert (checked.parts, checked.losses) == (parts, ())
 
 
 def test_extraction_uses_the_reader():

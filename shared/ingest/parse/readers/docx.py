@@ -83,14 +83,14 @@ class _Document:
 
     def __init__(self, content: bytes, depth: int = 0) -> None:
         self.package = Package(content)
-        self.styles = Styles(self.package.related("styles"))
-        self.numbering = Numbering(self.package.related("numbering"), self.styles)
+        self.styles = Styles(self.package.related_data("styles"))
+        self.numbering = Numbering(lambda: self.package.related("numbering"), self.styles)
         self._notes = Notes(self.package, self._note_blocks)
         self.note = self._notes.note
         self.comment = self._notes.comment
         self._depth = depth
         self._left_out: dict[str, int] = {}
-        self._root, self._damaged = self.package.main_part()
+        self._root, self._data, self._is_whole = self.package.main_part()
 
     def body(self) -> Placed:
         """Return the Markdown of the file, and its pictures.
@@ -106,11 +106,16 @@ class _Document:
 
     def plain(self) -> str | None:
         """Return the nodes of the text of the body and the notes; None if there are none."""
-        roots = (None if self._damaged else self._root, *map(self.package.related, ("footnotes", "endnotes")))
-        texts = [plain.text_of(root) for root in roots if root is not None]
-        if self._damaged:
-            texts.insert(0, plain.text_of_damaged(self._damaged))
+        notes = map(self.package.related, ("footnotes", "endnotes"))
+        texts = [self._plain_body(), *(plain.text_of(root) for root in notes if root is not None)]
         return "\n".join(texts) if any(map(str.strip, texts)) else None
+
+    def _plain_body(self) -> str:
+        if not self._is_whole:
+            return plain.text_of_damaged(self._data)
+        if plain.is_simple(self._data):
+            return plain.text_of_simple(self._data)
+        return "" if self._root is None else plain.text_of(self._root)
 
     def title(self) -> str | None:
         """Return the title in the properties of the file; None if a program has set it."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from lxml import etree
 
-from shared.ingest.parse.readers.formulas import formula, local_name
+from shared.ingest.parse.readers.equations import linear
+from shared.ingest.parse.readers.formulas import local_name
 from shared.ingest.parse.readers.numerals import numeral
 from shared.ingest.parse.readers.rows import as_item, as_paragraph, as_table, one_line
 
@@ -118,8 +119,10 @@ def paragraph_text(paragraph: etree._Element, links: Links = no_links) -> str:
             parts.append(_linked(node, "".join(t.text or "" for t in node.iterchildren("{*}t")), links))
         elif name == "br":
             parts.append(_LINE_BREAK)
-        elif name in ("m", "oMath", "oMathPara"):
-            parts.append(f" {formula(node)} ")
+        elif name in ("oMath", "oMathPara"):
+            parts.append(f" {linear(node)} ")
+        elif name == "m":
+            waiting.extend(reversed(node))
         elif name == "AlternateContent":
             waiting.extend(reversed(chosen(node)))
     return "".join(parts)

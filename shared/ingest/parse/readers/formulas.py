@@ -1,4 +1,4 @@
-"""Formulas in one line of text: Office's and MathML's elements."""
+"""Formulas of MathML in one line of text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from lxml import etree
 
-_OPERATOR_OF = {"sSup": "^", "sSub": "_", "f": "/", "msup": "^", "msub": "_", "mfrac": "/", "mover": "^", "munder": "_"}
-_LEFT_OUT = frozenset(("annotation", "annotation-xml", "ctrlPr", "rPr"))
+_OPERATOR_OF = {"msup": "^", "msub": "_", "mfrac": "/", "mover": "^", "munder": "_"}
+_LEFT_OUT = frozenset(("annotation", "annotation-xml"))
 _MOST_NESTED = 200
 
 
@@ -39,7 +39,7 @@ def local_name(element: etree._Element) -> str:
 def _text_of(node: etree._Element, name: str, parts: list[str]) -> str:
     if name in _LEFT_OUT:
         return ""
-    if name in ("mo", "mi", "mn", "mtext", "t", "ms"):
+    if name in ("mo", "mi", "mn", "mtext", "ms"):
         text = " ".join("".join((node.text or "", *parts)).split())
         return f" {text} " if name == "mo" and text not in "(){}[]|,.!'" else text
     if operator := _OPERATOR_OF.get(name):
@@ -61,15 +61,6 @@ def _root(_: etree._Element, parts: list[str]) -> str:
     return f"√({''.join(parts).strip()})"
 
 
-def _delimited(node: etree._Element, parts: list[str]) -> str:
-    opening, closing = _property(node, "begChr", "("), _property(node, "endChr", ")")
-    return opening + _property(node, "sepChr", "|").join(part.strip() for part in parts) + closing
-
-
-def _summed(node: etree._Element, parts: list[str]) -> str:
-    return f"{_property(node, 'chr', '∫')}{' '.join(part.strip() for part in parts)} "
-
-
 def _scripts(_: etree._Element, parts: list[str]) -> str:
     return "_".join(_bracketed(part) for part in parts[:2]) + "".join("^" + _bracketed(part) for part in parts[2:])
 
@@ -82,25 +73,11 @@ def _fenced(node: etree._Element, parts: list[str]) -> str:
     return f"{node.get('open', '(')}{', '.join(part.strip() for part in parts)}{node.get('close', ')')}"
 
 
-def _property(node: etree._Element, name: str, default: str) -> str:
-    """Return a property of one of Office's elements, which its first child states."""
-    first = node[0] if len(node) else None
-    if first is None or not local_name(first).endswith("Pr"):
-        return default
-    stated = first.find("{*}" + name)
-    return default if stated is None else next(iter(stated.attrib.values()), "")
-
-
 _BUILDERS: dict[str, Callable[[etree._Element, list[str]], str]] = {
-    "rad": _root,
     "msqrt": _root,
     "mroot": _root,
-    "d": _delimited,
-    "nary": _summed,
-    "sSubSup": _scripts,
     "msubsup": _scripts,
     "munderover": _scripts,
-    "mr": _row,
     "mtr": _row,
     "mfenced": _fenced,
 }

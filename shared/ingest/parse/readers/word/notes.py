@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from shared.ingest.parse.readers.numerals import numeral
 from shared.ingest.parse.readers.word.blocks import Block, placed
 from shared.ingest.parse.readers.word.names import Element, W, value
-from shared.ingest.parse.readers.word.numerals import numeral
 from shared.ingest.parse.readers.word.package import Package
 
 Read = Callable[[Element, str], list[Block]]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from shared.ingest.parse.readers.numerals import numeral
 from shared.ingest.parse.readers.word.names import MC, Element, W, child, is_on, number, value
-from shared.ingest.parse.readers.word.numerals import numeral
 from shared.ingest.parse.readers.word.styles import Styles
 
 LEVELS = 9
@@ -59,20 +61,29 @@ class Numbering:
     """The lists of a file, and the numbers that they have reached.
 
     Args:
-        root: root of the part with the lists, if there is one.
+        root: returns the root of the part with the lists, if there is one.
         styles: the styles, which may define lists.
     """
 
-    def __init__(self, root: Element | None, styles: Styles) -> None:
+    def __init__(self, root: Callable[[], Element | None], styles: Styles) -> None:
         self._styles = styles
-        self._elements: dict[str, Element] = {}
-        self._abstract: dict[str, Element] = {}
+        self._root = root
         self._definitions: dict[str, _Definition] = {}
         self._lists: dict[str, _List | None] = {}
-        for element in () if root is None else root.iterchildren(W + "abstractNum"):
-            self._abstract.setdefault(element.get(W + "abstractNumId") or "", element)
-        for element in () if root is None else root.iterchildren(W + "num"):
-            self._elements.setdefault(element.get(W + "numId") or "", element)
+
+    @cached_property
+    def _abstract(self) -> Mapping[str, Element]:
+        return self._by_id("abstractNum", "abstractNumId")
+
+    @cached_property
+    def _elements(self) -> Mapping[str, Element]:
+        return self._by_id("num", "numId")
+
+    def _by_id(self, name: str, attribute: str) -> dict[str, Element]:
+        root, found = self._root(), dict[str, Element]()
+        for element in () if root is None else root.iterchildren(W + name):
+            found.setdefault(element.get(W + attribute) or "", element)
+        return found
 
     def level_of(self, list_id: str, style: str | None) -> int | None:
         """Return the level of a list that belongs to a style."""

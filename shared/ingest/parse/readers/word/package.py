@@ -36,6 +36,18 @@ _TRANSITIONAL = (
         b"http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing",
     ),
 )
+_USUAL_PREFIX = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+_OTHER_ENCODING = re.compile(rb"encoding\s{0,9}=\s{0,9}[\"'](?!utf-8[\"'])", re.IGNORECASE)
+_HEAD_BYTES = 8192
+_PARSER = etree.XMLParser(
+    resolve_entities=False,
+    no_network=True,
+    huge_tree=True,
+    recover=True,
+    remove_comments=True,
+    remove_pis=True,
+    collect_ids=False,
+)
 _DECLARED = re.compile(r"^\ufeff?\s*<\?xml[^>]{0,200}\?>")
 _WIDE = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _MAIN_NAME = re.compile(r"(?:^|/)document\d*\.xml$", re.IGNORECASE)
@@ -84,17 +96,21 @@ class Package:
             self._roots[name] = None if data is None else root_of(data)
         return self._roots[name]
 
-    def main_part(self) -> tuple[Element | None, bytes | None]:
-        """Return the root of the main document, and its XML if the tree has only a part of it."""
+    def main_part(self) -> tuple[Element | None, bytes, bool]:
+        """Return the root of the main document, its XML, and whether the tree has all of it."""
         data = self.bytes_of(self.main_name) or b""
         root, complete = _parsed(data)
-        return root, None if complete else data
+        return root, data, complete
 
     def related(self, kind: str) -> Element | None:
         """Return the root of the first part of a kind that the main document refers to."""
         names = (one.target for one in self.main_relations.values() if one.kind == kind and not one.outside)
         roots = (self.xml(name) for name in names)
         return next((root for root in roots if root is not None), None)
+
+    def related_data(self, kind: str) -> bytes | None:
+        """Return the XML of the first part of a kind that the main document refers to."""
+        return next((data for name in self.related_names(kind) if (data := self.bytes_of(name))), None)
 
     def related_names(self, kind: str) -> list[str]:
         """Return the names of the parts of a kind that the main document refers to."""
@@ -124,6 +140,12 @@ class Package:
         raise Unreadable(f"the {KIND} file has no main document inside; save it again in Word, or as PDF")
 
 
+def is_usual(data: bytes) -> bool:
+    """Return whether XML is in UTF-8 with Word's usual prefix `w`, and without comments and sections."""
+    head = data[:_HEAD_BYTES]
+    return _USUAL_PREFIX in head and b"<!" not in data and not _OTHER_ENCODING.search(head)
+
+
 def root_of(data: bytes) -> Element | None:
     """Return the root of XML, as much of it as can be read; entities are not resolved and nothing is fetched."""
     return _parsed(data)[0]
@@ -138,19 +160,12 @@ def _parsed(data: bytes) -> tuple[Element | None, bool]:
     if _STRICT in data:
         for strict, transitional in _TRANSITIONAL:
             data = data.replace(_STRICT + strict, transitional)
-    parser = etree.XMLParser(
-        resolve_entities=False,
-        no_network=True,
-        huge_tree=True,
-        recover=True,
-        remove_comments=True,
-        remove_pis=True,
-        collect_ids=False,
-    )
     root = None
     with suppress(etree.XMLSyntaxError):  # nothing that could be recovered
-        root = etree.fromstring(data, parser)
-    fatal = parser.error_log.filter_from_fatals()
+        root = etree.fromstring(data, _PARSER)
+    if not len(_PARSER.error_log):
+        return root, root is not None
+    fatal = _PARSER.error_log.filter_from_fatals()
     if any(error.type == etree.ErrorTypes.ERR_NO_MEMORY for error in fatal):  # the parser would stop without a word
         raise MemoryError
     return root, root is not None and not fatal

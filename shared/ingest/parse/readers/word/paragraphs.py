@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.ingest.parse.blocks import TITLE_CHARS
 from shared.ingest.parse.readers.word.blocks import Block, tidied
 from shared.ingest.parse.readers.word.names import Element, W, child, number, value
 from shared.ingest.parse.readers.word.numbering import BULLET, Numbering
-from shared.ingest.parse.readers.word.styles import BODY_LEVEL, Styles, outline_of
+from shared.ingest.parse.readers.word.styles import BODY_LEVEL, Styles, outline_level
 
 EQUATION = "\u2063"
 """Mark on both sides of an equation in a text: a space if letters would meet there, otherwise nothing."""
 
 _BETWEEN_LETTERS = re.compile(rf"(?<=\w){EQUATION}+(?=\w)")
+_STYLE, _OUTLINE, _LIST, _FRAME, _MARK, _DROP_CAP, _VALUE = (
+    W + name for name in ("pStyle", "outlineLvl", "numPr", "framePr", "rPr", "dropCap", "val")
+)
 _LINKED = re.compile(r"(?:https?|ftps?|mailto):", re.IGNORECASE)
 _UNSAFE = {ord(char): f"%{ord(char):02X}" for char in " ()<>\\\n\t"}
 
@@ -24,13 +28,13 @@ class OpenParagraph:
     """A paragraph whose end was not read yet.
 
     Args:
-        properties: its properties, if it states any.
+        properties: its properties by their tags.
         texts: its text so far.
         pictures: names of the parts that contain its pictures.
         after: text boxes, charts and diagrams that are anchored in it.
     """
 
-    properties: Element | None = None
+    properties: Mapping[str, Element] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     pictures: list[str] = field(default_factory=list)
     after: list[Block] = field(default_factory=list)
@@ -38,12 +42,15 @@ class OpenParagraph:
     @property
     def joins_next(self) -> bool:
         """Whether it and the next paragraph are one: its mark was deleted, or it is an initial letter."""
-        for property_ in () if self.properties is None else self.properties:
-            if property_.tag == W + "rPr":
-                return child(property_, "del") is not None or child(property_, "moveFrom") is not None
-            if property_.tag == W + "framePr" and property_.get(W + "dropCap", "none") != "none":
-                return True
-        return False
+        frame, mark = self.properties.get(_FRAME), self.properties.get(_MARK)
+        if frame is not None and frame.get(_DROP_CAP, "none") != "none":
+            return True
+        return mark is not None and (child(mark, "del") is not None or child(mark, "moveFrom") is not None)
+
+    def value(self, tag: str) -> str | None:
+        """Return the value of a property."""
+        found = self.properties.get(tag)
+        return None if found is None else found.get(_VALUE)
 
     def link(self, start: int, address: str) -> None:
         """Make the texts from an index on a link, unless the text says its address itself."""
@@ -71,24 +78,21 @@ def block_of(paragraph: OpenParagraph, styles: Styles, numbering: Numbering, *, 
     if EQUATION in text:
         text = _BETWEEN_LETTERS.sub(" ", text).replace(EQUATION, "")
     block = Block(tidied(text), pictures=paragraph.pictures)
-    identifier = value(paragraph.properties, "pStyle")
+    identifier = paragraph.value(_STYLE)
     style = styles.style(identifier)
-    outline = outline_of(paragraph.properties)
+    outline = outline_level(paragraph.value(_OUTLINE))
     level = style.outline if outline is None else outline
     if headings and block.text and len(block.text) <= TITLE_CHARS:
         if style.title:
             block.kind, block.level = "heading", 1
         elif level is not None and level < BODY_LEVEL:
             block.kind, block.level = "heading", level + 1
-    _number(block, paragraph.properties, identifier or styles.default, styles, numbering)
+    _number(block, paragraph.properties.get(_LIST), identifier or styles.default, styles, numbering)
     return block
 
 
-def _number(
-    block: Block, properties: Element | None, identifier: str | None, styles: Styles, numbering: Numbering
-) -> None:
+def _number(block: Block, stated: Element | None, identifier: str | None, styles: Styles, numbering: Numbering) -> None:
     style = styles.style(identifier)
-    stated = child(properties, "numPr")
     own, list_level = value(stated, "numId"), number(value(stated, "ilvl"))
     list_id = style.list_id if own is None else own
     if list_id is None or list_id == "0":

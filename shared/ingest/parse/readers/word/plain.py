@@ -7,14 +7,17 @@ from html import unescape
 
 from lxml import etree
 
-from shared.ingest.parse.readers.word.equations import linear
+from shared.ingest.parse.readers.equations import linear
 from shared.ingest.parse.readers.word.names import MC, Element, M, W
+from shared.ingest.parse.readers.word.package import is_usual
 
 _SKIPPED = frozenset((W + "del", W + "moveFrom", MC + "Fallback"))
 _SPACES = {W + "tab": " ", W + "br": "\n", W + "cr": "\n", W + "noBreakHyphen": "-"}
 _ENDS = frozenset((W + "p", W + "txbxContent"))
 _TAGS = (*_SKIPPED, *_SPACES, *_ENDS, W + "t", M + "oMath")
 _NODE = re.compile(r"<(?:\w+:)?(?:t(?: [^<>]*)?>([^<]*)|(?:p|tr|br|tab|cr)[ />])")
+_NOT_SIMPLE = (b"<w:del", b"<w:moveFrom", b":Fallback", b":oMath", b":dropCap")
+_SIMPLE_NODE = re.compile(rb"<(?:w:(?:t(?:\s[^<>]*)?>([^<]*)|(?:tab|br|cr)\b)|(w:noBreakHyphen)|(/w:p)>)")
 _ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\w{1,8});)\w{1,40};")
 
 
@@ -38,6 +41,21 @@ def text_of(root: Element) -> str:
         elif tag in _SPACES:
             texts.append(_SPACES[tag])
     return "".join(texts)
+
+
+def is_simple(data: bytes) -> bool:
+    """Return whether XML has no deleted text, equations, initials, or content for older programs."""
+    return is_usual(data) and not any(name in data for name in _NOT_SIMPLE)
+
+
+def text_of_simple(data: bytes) -> str:
+    """Return the text of simple XML, one paragraph in a line."""
+    texts = list[bytes]()
+    for found in _SIMPLE_NODE.finditer(data):
+        text, hyphen, end = found.groups()
+        texts.append(text if text is not None else b"\n" if end else b"-" if hyphen else b" ")
+    text = b"".join(texts).decode("utf-8", "replace")
+    return unescape(text) if "&" in text else text
 
 
 def text_of_damaged(data: bytes) -> str:

@@ -100,7 +100,7 @@ class Story:
         flow = self._flows[-1]
         paragraph = flow.carried or OpenParagraph()
         flow.carried = None
-        paragraph.properties = properties
+        paragraph.properties = {} if properties is None else {one.tag: one for one in reversed(properties)}
         self._paragraphs.append(paragraph)
 
     def close_paragraph(self) -> None:

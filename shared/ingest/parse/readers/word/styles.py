@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from html import unescape
 
 from shared.ingest.parse.readers.word.names import Element, W, child, number, value
+from shared.ingest.parse.readers.word.package import is_usual, root_of
 
 BODY_LEVEL = 9
 """The outline level of body text; headings have 0 to 8."""
@@ -18,6 +21,10 @@ _HEADING = re.compile(
 )
 _TITLES = frozenset(("title", "titel", "titre", "título", "titolo", "tittel", "otsikko", "tytuł", "название", "表題"))
 _MOST_ANCESTORS = 20
+_STYLE = re.compile(rb"<w:style(\s[^<>]*)>")
+_STATED = re.compile(rb'\sw:(\w{1,20})\s{0,9}=\s{0,9}["\']([^"\'<>]*)["\']')
+_DEFAULTS = {"styleId": "", "type": "paragraph", "default": ""}
+_OPENED = b'<w:styles xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +53,18 @@ class Styles:
     """The styles of a file.
 
     Args:
-        root: root of the part with the styles, if there is one.
+        data: XML of the part with the styles, if there is one.
     """
 
-    def __init__(self, root: Element | None) -> None:
-        self._elements: dict[str, Element] = {}
+    def __init__(self, data: bytes | None) -> None:
+        self._elements: dict[str, Element | bytes] = {}
         self._known: dict[str | None, Style] = {}
         self.default: str | None = None
-        for style in () if root is None else root.iterchildren(W + "style"):
-            identifier = style.get(W + "styleId")
-            if identifier and style.get(W + "type", "paragraph") in ("paragraph", "numbering"):
+        for attributes, style in _defined(data or b""):
+            identifier = attributes.get("styleId")
+            if identifier and attributes.get("type", "paragraph") in ("paragraph", "numbering"):
                 self._elements.setdefault(identifier, style)
-                if style.get(W + "default") in ("1", "true", "on") and style.get(W + "type") == "paragraph":
+                if attributes.get("default") in ("1", "true", "on") and attributes.get("type") == "paragraph":
                     self.default = identifier
 
     def style(self, identifier: str | None) -> Style:
@@ -94,19 +101,44 @@ class Styles:
             style = self._elements.get(identifier)
             if style is None:
                 break
+            if isinstance(style, bytes):
+                style = self._elements[identifier] = _parsed(style)
             chain.append(style)
             identifier = value(style, "basedOn")
         return chain
 
 
-def outline_of(properties: Element | None) -> int | None:
-    """Return the outline level that properties of a paragraph state."""
-    level = number(value(properties, "outlineLvl"))
+def _defined(data: bytes) -> Iterator[tuple[Mapping[str, str], Element | bytes]]:
+    """Yield the attributes of each style, and the style itself; of usual files its XML, because most are not used."""
+    if is_usual(data):
+        for found in _STYLE.finditer(data):
+            end = found.end() if found[1].endswith(b"/") else data.find(b"</w:style>", found.end())
+            stated = {
+                name.decode(): unescape(text.decode("utf-8", "replace")) for name, text in _STATED.findall(found[1])
+            }
+            yield stated, data[found.start() : end if end >= 0 else len(data)]
+        return
+    root = root_of(data) if data else None
+    for style in () if root is None else root.iterchildren(W + "style"):
+        yield {name: style.get(W + name, default) for name, default in _DEFAULTS.items()}, style
+
+
+def _parsed(style: bytes) -> Element:
+    """Return the element of a style."""
+    end = b"" if style.endswith(b"/>") else b"</w:style>"
+    root = root_of(_OPENED + style + end + b"</w:styles>")
+    assert root is not None
+    return root[0]
+
+
+def outline_level(stated: str | None) -> int | None:
+    """Return the outline level that a paragraph or a style states."""
+    level = number(stated)
     return None if level is None else min(max(level, 0), BODY_LEVEL)
 
 
 def _outline(name: str, properties: Element | None) -> int | None:
-    stated = outline_of(properties)
+    stated = outline_level(value(properties, "outlineLvl"))
     if stated is not None:
         return stated
     found = _HEADING.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Equations of Word in one line of text, in the manner of Unicode's linear form."""
+"""Equations of Office files in one line of text, in the manner of Unicode's linear form."""
 
 from __future__ import annotations
 
@@ -6,37 +6,32 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lxml import etree
 
-from shared.ingest.parse.readers.word.names import Element, M, W, local_name
+from shared.ingest.parse.readers.formulas import local_name
 
 Child = tuple[str, str]
 """The name of an element and its text."""
 
-_SKIPPED = frozenset(
-    (
-        *(W + name for name in ("del", "moveFrom", "delText", "instrText")),
-        *(M + name for name in ("rPr", "ctrlPr", "argPr")),
-        W + "rPr",
-    )
-)
+_SKIPPED = frozenset(("del", "moveFrom", "delText", "instrText", "rPr", "ctrlPr", "argPr"))
 _INVISIBLE = {0x2061: " ", 0x2062: " ", 0x2063: ",", 0x2064: " ", 0x200B: "", 0x00AD: ""}
 """Marks that no reader sees: the application of a function, a product, a list, a sum."""
 
 _ROOTS = {"3": "∛", "4": "∜"}
 
 
-def linear(equation: Element) -> str:
+def linear(equation: etree._Element) -> str:
     """Return an equation as text. Parts that would join to one word are divided by a space."""
     stack: list[list[Child]] = [[]]
     walk = etree.iterwalk(equation, events=("start", "end"))
     for event, element in walk:
+        name = local_name(element)
         if event == "start":
-            if element.tag in _SKIPPED:
+            if name in _SKIPPED:
                 walk.skip_subtree()
             stack.append([])
             continue
         children = stack.pop()
-        if element.tag not in _SKIPPED:
-            stack[-1].append((local_name(element.tag), _text(element, children)))
+        if name not in _SKIPPED:
+            stack[-1].append((name, _text(element, name, children)))
     return " ".join(together(text for _, text in stack[0]).split())
 
 
@@ -69,8 +64,7 @@ def _are_factors(before: str, after: str) -> bool:
     )
 
 
-def _text(element: Element, children: list[Child]) -> str:
-    name = local_name(element.tag)
+def _text(element: etree._Element, name: str, children: list[Child]) -> str:
     if name == "t":
         return (element.text or "").translate(_INVISIBLE)
     if name in ("br", "tab"):
@@ -100,75 +94,74 @@ def _closed(text: str) -> bool:
     return False
 
 
-def _property(element: Element, name: str, default: str) -> str:
+def _property(element: etree._Element, name: str, default: str) -> str:
     """Return a property's value; an empty value is stated by an attribute that is missing or empty."""
-    properties = element.find(f"{M}{local_name(element.tag)}Pr")
-    found = None if properties is None else properties.find(M + name)
-    return default if found is None else found.get(M + "val", "")
+    found = element.find(f"{{*}}{local_name(element)}Pr/{{*}}{name}")
+    return default if found is None else next(iter(found.attrib.values()), "")
 
 
-def _fraction(element: Element, children: list[Child]) -> str:
+def _fraction(element: etree._Element, children: list[Child]) -> str:
     above, below = _part(children, "num"), _part(children, "den")
     if _property(element, "type", "") == "noBar":
         return f"({above}¦{below})"
     return f"{_grouped(above)}/{_grouped(below)}"
 
 
-def _scripted(*marks: tuple[str, str]) -> Callable[[Element, list[Child]], str]:
-    def build(_: Element, children: list[Child]) -> str:
+def _scripted(*marks: tuple[str, str]) -> Callable[[etree._Element, list[Child]], str]:
+    def build(_: etree._Element, children: list[Child]) -> str:
         scripts = ((mark, _part(children, name)) for name, mark in marks)
         return _part(children, "e") + "".join(mark + _grouped(text) for mark, text in scripts if text)
 
     return build
 
 
-def _before(_: Element, children: list[Child]) -> str:
+def _before(_: etree._Element, children: list[Child]) -> str:
     scripts = (("_", _part(children, "sub")), ("^", _part(children, "sup")))
     return "".join(mark + _grouped(text) for mark, text in scripts if text) + " " + _part(children, "e")
 
 
-def _radical(_: Element, children: list[Child]) -> str:
+def _radical(_: etree._Element, children: list[Child]) -> str:
     degree, base = _part(children, "deg"), _part(children, "e")
     if degree in ("", "2"):
         return f"√({base})"
     return f"{_ROOTS[degree]}({base})" if degree in _ROOTS else f"√({degree}&{base})"
 
 
-def _nary(element: Element, children: list[Child]) -> str:
+def _nary(element: etree._Element, children: list[Child]) -> str:
     return _scripted(("sub", "_"), ("sup", "^"))(element, [("e", _property(element, "chr", "∫")), *children]) + (
         f" {_part(children, 'e')}"
     )
 
 
-def _delimited(element: Element, children: list[Child]) -> str:
+def _delimited(element: etree._Element, children: list[Child]) -> str:
     separator = _property(element, "sepChr", "|")
     inside = separator.join(text for name, text in children if name == "e")
     return f"{_property(element, 'begChr', '(')}{inside}{_property(element, 'endChr', ')')}"
 
 
-def _function(_: Element, children: list[Child]) -> str:
+def _function(_: etree._Element, children: list[Child]) -> str:
     name, argument = _part(children, "fName").strip(), _part(children, "e")
     return f"{name}{argument}" if argument.startswith("(") else f"{name} {argument}"
 
 
-def _accented(element: Element, children: list[Child]) -> str:
+def _accented(element: etree._Element, children: list[Child]) -> str:
     base, mark = _part(children, "e"), _property(element, "chr", "\u0302")
     return base + mark if len(base) == 1 else f"{_grouped(base)}{mark}"
 
 
-def _matrix(_: Element, children: list[Child]) -> str:
+def _matrix(_: etree._Element, children: list[Child]) -> str:
     return "; ".join(text for name, text in children if name == "mr")
 
 
-def _row(_: Element, children: list[Child]) -> str:
+def _row(_: etree._Element, children: list[Child]) -> str:
     return ", ".join(text.strip() for name, text in children if name == "e")
 
 
-def _lines(_: Element, children: list[Child]) -> str:
+def _lines(_: etree._Element, children: list[Child]) -> str:
     return "; ".join(text.replace("&", "").strip() for name, text in children if name == "e")
 
 
-_FORMS: dict[str, Callable[[Element, list[Child]], str]] = {
+_FORMS: dict[str, Callable[[etree._Element, list[Child]], str]] = {
     "f": _fraction,
     "sSup": _scripted(("sup", "^")),
     "sSub": _scripted(("sub", "_")),
