@@ -1,14 +1,18 @@
 """The reader of PDF: words in the order of reading, with true headings, tables and values of forms."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.pages import of_parts
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.pdf import read
 from shared.ingest.parse.readers.pdf.pictures import pictures_in
 from shared.ingest.parse.readers.pdf.titles import real_title
+from shared.ingest.parse.readers.reading import Part
 from tests.support.planted import guards
 
 FILES = Path(__file__).parents[1] / "files"
@@ -107,19 +111,19 @@ def test_aligned_columns_are_a_table():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/__init__.py",
-    "first.rows.insert(0, header)",
-    "first.rows.insert(0, first.rows[0])",
-    means="the rows of a second page have no header",
+    "shared/ingest/parse/readers/pdf/tables.py",
+    "first.continues = page.continues = True",
+    "pass",
+    means="the rows of a second page are another table",
 )
-def test_table_on_next_page_gets_header_once():
+def test_table_over_pages_is_one_table():
     def page(*rows):
         return "\n".join(
             line(50 + 150 * at, 750 - 14 * row, cell) for row, cells in enumerate(rows) for at, cell in enumerate(cells)
         )
 
     head = ("Code", "Meaning")
-    first, second, third = markdown(
+    reading = read(
         pdf(
             page(head, *((f"E{at}", f"fault {at}") for at in range(3))),
             page(*((f"E{at}", f"fault {at}") for at in range(3, 6))),
@@ -127,9 +131,9 @@ def test_table_on_next_page_gets_header_once():
         )
     )
 
-    assert first.startswith("| Code | Meaning |\n| --- | --- |\n| E0 |")
-    assert second.startswith("| Code | Meaning |\n| --- | --- |\n| E3 |")
-    assert third.count("Code") == 1
+    rows = "\n".join(f"| E{at} | fault {at} |" for at in range(9))
+    assert of_parts(reading.parts)[0] == f"| Code | Meaning |\n| --- | --- |\n{rows}"
+    assert guarded(reading.parts).coverage == 1
 
 
 @guards(
@@ -329,6 +333,143 @@ def test_largest_text_is_title_without_metadata():
 
     assert read(pdf(content, info="/Title (untitled)")).title == "Rules of the harbour"
     assert read(pdf(content, info="/Title (By-laws)")).title == "By-laws"
+
+
+def test_stamp_or_footer_is_no_title():
+    stamp = "BT /F1 24 Tf 0 1 -1 0 30 200 Tm (arXiv:2004 cs) Tj ET\n"
+    content = line(50, 700, "Rules of the harbour", 20) + lines(50, 600, BODY, BODY)
+
+    assert read(pdf(stamp + content)).title == "Rules of the harbour"
+    assert read(pdf(content + line(50, 60, "ACME", 30))).title == "Rules of the harbour"
+
+
+def cid_font(encoding, ordering):
+    """Return the content of a page and objects whose font is not in the file."""
+    return (
+        f"<< /Type /Font /Subtype /Type0 /BaseFont /Heisei /Encoding /{encoding} /DescendantFonts [<< /Type /Font"
+        f" /Subtype /CIDFontType0 /BaseFont /Heisei /CIDSystemInfo << /Registry (Adobe) /Ordering ({ordering})"
+        " /Supplement 2 >> /DW 1000 /FontDescriptor << /Type /FontDescriptor /FontName /Heisei /Flags 6 /Ascent 723"
+        " /Descent -241 /FontBBox [0 -200 1000 900] /ItalicAngle 0 /StemV 60 /CapHeight 700 >> >>] >>"
+    ).encode()
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/opening.py",
+    "    fonts.use()\n",
+    "    pass\n",
+    means="text whose font is not in the file vanishes",
+)
+@pytest.mark.parametrize(
+    ("encoding", "ordering", "text"),
+    [
+        ("UniJIS-UCS2-H", "Japan1", "縦書の文"),
+        ("UniGB-UCS2-V", "GB1", "竖排文字"),
+        ("UniKS-UCS2-H", "Korea1", "대한민국"),
+        ("UniCNS-UCS2-V", "CNS1", "直書文字"),
+    ],
+)
+def test_text_without_font_in_file_is_read(encoding, ordering, text):
+    strings = "".join(
+        f"BT /F9 12 Tf 1 0 0 1 500 {700 - 13 * at} Tm <{ord(char):04x}> Tj ET\n" for at, char in enumerate(text)
+    )
+    content = pdf(strings, more=(b"null", cid_font(encoding, ordering)))
+
+    reading = in_fresh_process(content.replace(b"/Font <<", b"/Font << /F9 101 0 R", 1))
+
+    assert reading == [text, text]
+
+
+def in_fresh_process(content):
+    """Return Markdown and words of the plain text, as a process reads them that has not read a file before."""
+    code = (
+        "import sys; from shared.ingest.parse.readers.pdf import read; part = read(sys.stdin.buffer.read()).parts[0];"
+        "sys.stdout.buffer.write('|'.join((''.join(part.markdown.split()), ''.join(part.plain.split()))).encode())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=True, timeout=60)
+    return done.stdout.decode().split("|")
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/words.py",
+    "return len(unknown) > 1 or unknown[0] > start or",
+    "return False and",
+    means="letters that the file does not map are not counted",
+)
+def test_letters_without_meaning_are_lost_words():
+    content = lines(50, 700, BODY, "A w\x03\x04d and the sum of \x0512.5", "\x05 no word")
+
+    (part,) = read(pdf(content)).parts
+    (loss,) = guarded([part]).losses
+
+    assert part.illegible == ("w\ufffd\ufffdd", "\ufffd12.5")
+    assert (loss.place, loss.missing) == ("page 1", 2)
+
+
+@guards(
+    "shared/ingest/parse/readers/guard.py",
+    "lost[word] = min(lost[word], max(0,",
+    "lost[word] = max(lost[word], min(0,",
+    means="letters that are printed apart are lost words",
+)
+def test_words_that_are_only_divided_differently_are_not_lost():
+    plain = "T I T L E of the page caf\xb4e"
+
+    assert guarded([Part("TITLE of the page café", plain)]).coverage == 1
+    assert guarded([Part("C C U U C U", "CUU CCU")]).coverage == 1
+    assert guarded([Part("TITLE of the caf\xe9", plain)]).parts[0].markdown == plain
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/blocks.py",
+    "            while _has_caption(item):\n",
+    "            while False:\n",
+    means="the title of a table is its header",
+)
+def test_title_row_of_table_is_apart():
+    table = box((50, 200, 300), (700, 670, 640)) + box((50, 300), (730, 700))
+    words = lines(55, 685, "Name", "Seal", pitch=30) + lines(205, 685, "EUR", "10", pitch=30)
+
+    (text,) = markdown(pdf(line(50, 780, BODY) + table + line(120, 710, "Prices of all spare parts 2026") + words))
+
+    assert text.endswith("\n\nPrices of all spare parts 2026\n\n| Name | EUR |\n| --- | --- |\n| Seal | 10 |")
+
+
+CHOICES = (
+    b"<< /Fields [101 0 R 102 0 R 103 0 R] >>",
+    b"<< /Subtype /Widget /FT /Ch /T (b) /V (Peru) /Opt [(Fiji) (Peru)] /Rect [99 640 200 690] >>",
+    b"<< /FT /Btn /Ff 32768 /T (c) /V /Women /Kids [104 0 R 105 0 R] >>",
+    b"<< /Subtype /Widget /FT /Tx /Ff 4096 /T (d) /V (Quay 1\rTurku) /Rect [99 540 200 590] >>",
+    b"<< /Subtype /Widget /Parent 102 0 R /AS /Off /AP << /N << /Men 106 0 R >> >> /Rect [99 620 109 630] >>",
+    b"<< /Subtype /Widget /Parent 102 0 R /AS /Women /AP << /N << /Women 106 0 R >> >> /Rect [99 600 109 610] >>",
+    b"<< /Type /XObject /Subtype /Form /BBox [0 0 1 1] /Length 0 >> stream\n\nendstream",
+)
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/forms.py",
+    "if kind == raw.FPDF_FORMFIELD_LISTBOX and count",
+    "if kind == 0 and count",
+    means="options that are not chosen are lost",
+)
+def test_lists_and_buttons_show_all_choices():
+    content = pdf(
+        line(50, 750, BODY), page="/Annots [101 0 R 104 0 R 105 0 R 103 0 R]", catalog="/AcroForm 100 0 R", more=CHOICES
+    )
+
+    (text,) = markdown(content)
+
+    assert " ".join(text.split()).endswith(" pier [ ] Fiji [x] Peru [ ] Men [x] Women Quay 1 Turku")
+
+
+def test_form_that_only_xfa_has_is_named():
+    xfa = (b"<< /Fields [] /XFA [(template) 101 0 R] >>", b"<< /Length 12 >> stream\n<template/>\nendstream")
+
+    reading = read(pdf(line(50, 700, "Please wait..."), catalog="/AcroForm 100 0 R", more=xfa))
+
+    assert reading.unread == (
+        "the XFA form in the file was not read; print it to a new PDF file with Adobe Reader and add that",
+    )
+    assert not read(pdf(line(50, 700, BODY), catalog="/AcroForm 100 0 R", more=xfa)).unread
 
 
 @guards(

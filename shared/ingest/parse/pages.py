@@ -40,9 +40,15 @@ def of_parts(parts: Iterable[Part]) -> tuple[str, PageStarts]:
     kept, starts, length = list[str](), list[tuple[int, int]](), 0
     for part in parts:
         text = clean(part.markdown).strip("\n")
+        rows = part.continues and text.startswith("|") and bool(kept) and _ends_with_row(kept[-1])
+        gap = ("\n" if rows else "\n\n") if kept else ""
         if part.number is not None:
-            starts.append((length, part.number))
+            starts.append((length + len(gap), part.number))
         if text.strip():
-            kept.append(text)
-            length += len(text) + len("\n\n")
-    return "\n\n".join(kept), tuple(starts)
+            kept += (gap, text)
+            length += len(gap) + len(text)
+    return "".join(kept), tuple(starts)
+
+
+def _ends_with_row(text: str) -> bool:
+    return text.rpartition("\n")[2].startswith("|")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shared.domain.completeness import MOST_SAMPLE_WORDS, SAMPLE_WORD_CHARS, Loss
@@ -25,6 +25,11 @@ _SEPARATED = bytes(ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") f
     range(128, 256)
 )
 """Small letters, digits and everything beyond ASCII; a space for the rest of ASCII."""
+
+_ACCENT = re.compile(r"[\u0300-\u036f\u0653-\u0655]")
+# Letters i and j under an accent are drawn without a dot; lam and alef are one glyph, whose halves have no order.
+_ALIKE = str.maketrans({"\u0131": "i", "\u0237": "j"} | dict.fromkeys("\u0644\u0627"))
+_MOST_LOST = 2_000  # different words: a part that lost more has lost them
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +55,29 @@ def guarded(parts: Iterable[Part]) -> Guarded:
             kept.append(part)
             continue
         counted.append(part.plain)
-        if lost := _lost(part.plain, part.markdown):
-            most = len(words(part.plain)) * MOST_MISSING
-            if lost.total() > most:
-                text = escaped(part.plain)
-                lost = _lost(part.plain, text)
-                part = replace(part, markdown=text)  # noqa: PLW2901
-            if lost.total() > most:
-                losses.append(_loss(part.place, lost))
+        kept_part, lost = _better(part, part.plain)
+        lost += Counter(part.illegible)
+        if lost:
             missing += lost.total()
-        kept.append(part)
+            if lost.total() > len(words(part.plain)) * MOST_MISSING:
+                losses.append(_loss(part.place, lost))
+        kept.append(kept_part)
     return Guarded(tuple(kept), _coverage(counted, missing), tuple(losses))
+
+
+def _better(part: Part, plain: str) -> tuple[Part, Counter[str]]:
+    """Return a part, as its plain text if that misses fewer words, and the words that it misses."""
+    lost = _lost(plain, part.markdown)
+    if not lost or lost.total() <= len(words(plain)) * MOST_MISSING:
+        return part, lost
+    text = escaped(plain)
+    in_plain = _lost(plain, text)
+    return (replace(part, markdown=text), in_plain) if in_plain.total() < lost.total() else (part, lost)
 
 
 def _coverage(counted: Iterable[str], missing: int) -> float | None:
     if missing:
-        return 1 - missing / sum(len(words(text)) for text in counted)
+        return max(0.0, 1 - missing / max(1, sum(len(words(text)) for text in counted)))
     return 1.0 if any(map(_has_word, counted)) else None
 
 
@@ -85,7 +97,8 @@ def _lost(plain: str, markdown: str) -> Counter[str]:
     rest = _more(stated_counts, arrived_counts)
     if not rest:
         return Counter()
-    return Counter(words(rest)) - Counter(words(_more(arrived_counts, stated_counts)))
+    lost = Counter(words(rest)) - Counter(words(_more(arrived_counts, stated_counts)))
+    return _without_divided(lost, words(plain), words(markdown)) if lost else lost
 
 
 def _more(counts: Counter[bytes], others: Counter[bytes]) -> str:
@@ -118,6 +131,49 @@ def _joined(text: str) -> str:
             if hyphen in text:
                 text = pattern.sub("", text)
     return text
+
+
+def _without_divided(lost: Counter[str], expected: Sequence[str], found: Sequence[str]) -> Counter[str]:
+    """Return the lost words without those that the two readings only divide differently, as letters printed apart."""
+    added = Counter(found) - Counter(expected)
+    if len(lost) > _MOST_LOST:
+        return lost
+    here, there = _letters(expected), _letters(found)
+    for word in tuple(lost):
+        letters = _letters([word])
+        lost[word] = min(lost[word], max(0, here.count(letters) - there.count(letters)) if letters else 0)
+        if lost[word] and len(added) <= _MOST_LOST:
+            lost[word] -= _composed(letters, lost[word], added)
+    return +lost
+
+
+def _composed(word: str, count: int, added: Counter[str]) -> int:
+    """Return how often a word can be composed of added words, and take these."""
+    letters = Counter(word)
+    parts = {part: number for part, number in added.items() if number and part in word}
+    times = 0
+    while times < count:
+        needed = letters.copy()
+        used = Counter[str]()
+        for part in sorted(parts, key=len, reverse=True):
+            while parts[part] > used[part] and all(needed[char] >= number for char, number in Counter(part).items()):
+                needed -= Counter(part)
+                used[part] += 1
+        if needed:
+            break
+        for part, number in used.items():
+            parts[part] -= number
+            added[part] -= number
+        times += 1
+    return times
+
+
+def _letters(tokens: Iterable[str]) -> str:
+    """Return the letters and digits of words without accents, which some files draw as characters of their own."""
+    decomposed = unicodedata.normalize("NFKD", "".join(tokens))
+    if not decomposed.isascii():
+        decomposed = _ACCENT.sub("", decomposed).translate(_ALIKE)
+    return decomposed
 
 
 def escaped(plain: str) -> str:

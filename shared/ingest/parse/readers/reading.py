@@ -16,12 +16,16 @@ class Part:
             possible: the loss guard compares their words. None if there is none.
         place: its name for people, such as `page 3` or `sheet "Prices"`; empty for the whole file.
         number: number of the page or slide, from 1; None if the format has none.
+        illegible: words that the file has, but whose characters it does not map to letters. They count as lost.
+        continues: whether its first row continues the table at the end of the part before it.
     """
 
     markdown: str
     plain: str | None = None
     place: str = ""
     number: int | None = None
+    illegible: tuple[str, ...] = ()
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from pypdfium2 import raw
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.pdf.blocks import Block, blocks_of, escaped, table_markdown
-from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of, form_of
-from shared.ingest.parse.readers.pdf.layout import Item, arranged, in_place_of, lines_of, normal
+from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of, form_of, unread_form
+from shared.ingest.parse.readers.pdf.layout import Item, arranged, in_place_of, lines_of
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without_running
 from shared.ingest.parse.readers.pdf.opening import opened
 from shared.ingest.parse.readers.pdf.rulings import Rulings, ruled_tables, rulings_of
@@ -23,6 +23,7 @@ from shared.ingest.parse.readers.pdf.structure import (
     tagged_headings,
     wide_text,
 )
+from shared.ingest.parse.readers.pdf.tables import join_tables
 from shared.ingest.parse.readers.pdf.titles import largest, real_title
 from shared.ingest.parse.readers.pdf.words import Fonts, TextLayer, Word, text_layer
 from shared.ingest.parse.readers.reading import FileReading, Part
@@ -32,7 +33,6 @@ MAX_CHARS = 100_000
 """A page with more characters keeps the order of its content."""
 
 _NO_TABLES = Rulings([], [])
-_ALIGNED = 6.0  # points between the columns of a table on two pages
 _BLANK = b"%PDF-1.4\n1 0 obj<</Pages<</Kids[<<>>]/Count 1>>>>endobj trailer<</Root 1 0 R>>"
 
 
@@ -55,12 +55,18 @@ def read(content: bytes) -> FileReading:
             reader = _Reader(document, form)
             pages = [reader.page(number) for number in range(1, count + 1)]
         title = real_title(wide_text(raw.FPDF_GetMetaText, document, b"Title"))
-        unread = (*reader.unread, *attachments_of(document))
+        texts = [page.plain for page in pages]
+        unread = (*reader.unread, *unread_form(document, texts), *attachments_of(document))
     without_running(pages)
     set_levels([page.blocks for page in pages])
-    _repeat_headers(pages)
-    parts = tuple(Part(_markdown(page.blocks), page.plain, f"page {page.number}", page.number) for page in pages)
-    return FileReading(parts, title or (largest(pages[0].blocks) if pages else None), unread)
+    join_tables(pages)
+    parts = tuple(map(_part, pages))
+    return FileReading(parts, title or (largest(pages[0]) if pages else None), unread)
+
+
+def _part(page: PageBlocks) -> Part:
+    place = f"page {page.number}"
+    return Part(_markdown(page.blocks), page.plain, place, page.number, page.illegible, page.continues)
 
 
 class _Reader:
@@ -101,24 +107,26 @@ class _Reader:
         finally:
             text_page.close()
         notes = annotations_of(page, self._form, layer.plain)
-        layer = _with_values(layer, notes.values)
-        items = _items(page, layer)
-        blocks = blocks_of(items)
+        blocks = _blocks(page, _with_values(layer, notes.values))
         if blocks:
             tags = tagged_headings(page) if self._tagged else {}
             state_levels(blocks, self._bookmarks.get(number, {}), tags)
         blocks += [_note(text) for text in notes.comments]
         plain = "\n".join((layer.plain, *(word.text for word in notes.values), *notes.comments))
         top, bottom = _edges(page, layer)
-        return PageBlocks(number, blocks, plain, top, bottom)
+        return PageBlocks(number, blocks, plain, top, bottom, layer.illegible)
 
 
-def _items(page: Any, layer: TextLayer) -> list[Item]:
-    items = list[Item]()
+def _blocks(page: Any, layer: TextLayer) -> list[Block]:
+    """Return the blocks of a page: the direction with most letters first, then text that is turned to it."""
+    blocks = list[Block]()
     for index, (angle, words) in enumerate(layer.groups):
-        rulings = rulings_of(page, page.get_size(), angle) if index == 0 else _NO_TABLES
-        items += _placed(words, rulings)
-    return items
+        rulings = _NO_TABLES if index else rulings_of(page, page.get_size(), angle)
+        found = blocks_of(_placed(words, rulings))
+        for block in found:
+            block.turned = index > 0
+        blocks += found
+    return blocks
 
 
 def _placed(words: Sequence[Word], rulings: Rulings) -> list[Item]:
@@ -150,31 +158,13 @@ def _unordered(plain: str) -> Block:
     return Block("note", escaped(plain), 0, 0, 0)
 
 
-def _repeat_headers(pages: Sequence[PageBlocks]) -> None:
-    """Give a table that continues on the next page its header there, if the page does not repeat it."""
-    last: Block | None = None
-    for page in pages:
-        blocks = [block for block in page.blocks if block.kind not in ("running", "note")]
-        first = blocks[0] if blocks else None
-        if last and first and first.kind == "table" and _is_continued(last, first):
-            header = last.rows[0]
-            if [normal(cell) for cell in first.rows[0]] != [normal(cell) for cell in header]:
-                first.rows.insert(0, header)
-        last = blocks[-1] if blocks and blocks[-1].kind == "table" else None
-
-
-def _is_continued(table: Block, following: Block) -> bool:
-    pairs = zip(table.columns, following.columns, strict=False)
-    return len(table.columns) == len(following.columns) and all(abs(one - two) <= _ALIGNED for one, two in pairs)
-
-
 def _markdown(blocks: Sequence[Block]) -> str:
     return "\n\n".join(filter(None, map(_block, blocks)))
 
 
 def _block(block: Block) -> str:
     if block.kind == "table":
-        return table_markdown(block.rows)
+        return table_markdown(block.rows, continues=block.continues)
     if block.level:
         return f"{'#' * block.level} {' '.join(block.text.split())}"
     return block.text

@@ -33,10 +33,12 @@ class Block:
         size: size of its font.
         bold: whether all its words are bold.
         lines: number of its printed lines.
-        alone: whether no other words are on its lines.
+        alone: whether no other words are on its lines, and it is not the value of a field.
         level: level of the heading that the document itself calls it; 0 for none.
         columns: left ends of a table's columns.
         rows: cells of a table.
+        turned: whether its lines have another direction than most lines of the page.
+        continues: whether its rows continue a table on the page before it.
     """
 
     kind: str
@@ -52,6 +54,8 @@ class Block:
     marks: frozenset[int] = frozenset()
     columns: tuple[float, ...] = ()
     rows: list[list[str]] = field(default_factory=list)
+    turned: bool = False
+    continues: bool = False
 
 
 def blocks_of(items: Iterable[Item]) -> list[Block]:
@@ -59,6 +63,8 @@ def blocks_of(items: Iterable[Item]) -> list[Block]:
     blocks = list[Block]()
     for item in items:
         if isinstance(item, Table):
+            while _has_caption(item):
+                blocks += map(_paragraph, _paragraphs(Flow([line for cell in item.rows.pop(0) for line in cell])))
             block = _table(item)
             blocks += [block] if max(map(len, block.rows[0])) <= _LONG_HEADER else _cells(item)
             continue
@@ -69,6 +75,15 @@ def blocks_of(items: Iterable[Item]) -> list[Block]:
             else:
                 blocks.append(block)
     return blocks
+
+
+def _has_caption(table: Table) -> bool:
+    """Return whether the first row is one cell over all columns, the title of the table."""
+    first, *rest = table.rows
+    cells = [cell for cell in first if cell]
+    if not table.ruled or len(cells) != 1 or len(rest) < 2 or len(table.edges) < 2:  # noqa: PLR2004 - header and a row
+        return False
+    return max(line.x1 for line in cells[0]) > table.edges[1] or (cells[0] is first[0] and all(rest[0]))
 
 
 def _goes_on(last: Block, block: Block) -> bool:
@@ -178,7 +193,7 @@ def _paragraph(lines: Sequence[Line]) -> Block:
         size=max(lines, key=lambda line: line.chars).size,
         bold=_is_bold(lines),
         lines=len(lines),
-        alone=not any(line.divided for line in lines),
+        alone=lines[0].words[0].index >= 0 and not any(line.divided for line in lines),
         chars=sum(line.chars for line in lines),
         marks=frozenset(word.style.mark for line in lines for word in line.words),
     )
@@ -228,10 +243,10 @@ def _cell(lines: Sequence[Line]) -> str:
     return _text(lines, flat=True).replace("|", "\\|").replace("\n", " ") if lines else ""
 
 
-def table_markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table, whose first row is its header."""
+def table_markdown(rows: Sequence[Sequence[str]], *, continues: bool = False) -> str:
+    """Return a table, whose first row is its header unless it continues another table."""
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join((head, "|" + " --- |" * len(rows[0]), *body))
+    return "\n".join((head, *body) if continues else (head, "|" + " --- |" * len(rows[0]), *body))
 
 
 def escaped(text: str) -> str:

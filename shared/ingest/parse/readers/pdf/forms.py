@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref
 from dataclasses import dataclass
@@ -17,6 +17,10 @@ from shared.ingest.parse.readers.pdf.words import Style, Word
 
 _MAX_ANNOTATIONS = 10_000  # of a page
 _MAX_OPTIONS = 2_000
+_SHOWN_OPTIONS = 50
+_ON = re.compile(r"on|yes|true|off|ja|oui|si|choice\W?\w*", re.IGNORECASE)
+"""The values that programs give to buttons."""
+
 _SMALLEST, _LARGEST = 6.0, 12.0  # points
 _AUTOMATIC = re.compile(r"\S*\d\S*|(?:text|field|combo|list|drop)\w*", re.IGNORECASE)
 """The names that programs give to fields."""
@@ -91,7 +95,9 @@ def _field(annotation: Any, form: Any, known: str) -> Iterator[Word]:
     if not value:
         return
     label = " ".join(wide_text(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation).split())
-    if label and kind not in _TICKED and not _AUTOMATIC.fullmatch(label) and normal(label) not in known:
+    if kind in _TICKED:
+        value = f"{value} {_choice(annotation, form, known)}".rstrip()
+    elif label and not _AUTOMATIC.fullmatch(label) and normal(label) not in known:
         value = f"{label.removesuffix(':')}: {value}"
     box = raw.FS_RECTF()
     raw.FPDFAnnot_GetRect(annotation, byref(box))
@@ -110,16 +116,28 @@ def _value(annotation: Any, form: Any, kind: int) -> str:
     if kind in _TICKED:
         return "[x]" if raw.FPDFAnnot_IsChecked(form, annotation) else "[ ]"
     if kind in _CHOSEN:
-        count = min(raw.FPDFAnnot_GetOptionCount(form, annotation), _MAX_OPTIONS)
-        chosen = [
-            wide_text(raw.FPDFAnnot_GetOptionLabel, form, annotation, index)
-            for index in range(max(count, 0))
-            if raw.FPDFAnnot_IsOptionSelected(form, annotation, index)
-        ]
-        return ", ".join(chosen) or _stated(annotation, form)
+        return _options(annotation, form, kind) or _stated(annotation, form)
     if kind == raw.FPDF_FORMFIELD_TEXTFIELD and not raw.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD:
         return _stated(annotation, form)
     return ""
+
+
+def _choice(annotation: Any, form: Any, known: str) -> str:
+    """Return the value of a button, if the page has no text that says it."""
+    if raw.FPDFAnnot_GetFormFieldType(form, annotation) != raw.FPDF_FORMFIELD_RADIOBUTTON:
+        return ""
+    value = " ".join(wide_text(raw.FPDFAnnot_GetFormFieldExportValue, form, annotation).split())
+    return "" if _AUTOMATIC.fullmatch(value) or _ON.fullmatch(value) or normal(value) in known else value
+
+
+def _options(annotation: Any, form: Any, kind: int) -> str:
+    """Return the chosen options; a list that shows all its options has the others, too, if they are few."""
+    count = max(min(raw.FPDFAnnot_GetOptionCount(form, annotation), _MAX_OPTIONS), 0)
+    chosen = [bool(raw.FPDFAnnot_IsOptionSelected(form, annotation, index)) for index in range(count)]
+    labels = [wide_text(raw.FPDFAnnot_GetOptionLabel, form, annotation, index).strip() for index in range(count)]
+    if kind == raw.FPDF_FORMFIELD_LISTBOX and count <= _SHOWN_OPTIONS:
+        return "\n".join(f"{'[x]' if on else '[ ]'} {label}" for on, label in zip(chosen, labels, strict=True))
+    return ", ".join(label for on, label in zip(chosen, labels, strict=True) if on)
 
 
 def _stated(annotation: Any, form: Any) -> str:
@@ -137,6 +155,19 @@ def _comment(annotation: Any) -> Iterator[str]:
     author = " ".join(wide_text(raw.FPDFAnnot_GetStringValue, annotation, b"T").split())
     label = "Text note" if kind == raw.FPDF_ANNOT_FREETEXT else "Marked text" if kind in _MARKED else "Comment"
     yield f"{label}{f' by {author}' if author else ''}: {text}"
+
+
+def unread_form(document: Any, pages: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence if the form of a document is only there as XFA, which needs the program that made it.
+
+    Args:
+        document: pdfium's handle.
+        pages: the texts of its pages.
+    """
+    kind = document.get_formtype()
+    waits = any("please wait" in text[:1000].casefold() for text in pages[:1])
+    if kind == raw.FORMTYPE_XFA_FULL or (kind == raw.FORMTYPE_XFA_FOREGROUND and waits):
+        yield "the XFA form in the file was not read; print it to a new PDF file with Adobe Reader and add that"
 
 
 def attachments_of(document: Any) -> Iterator[str]:

@@ -26,6 +26,7 @@ _loose_box = _fast(raw.FPDFText_GetLooseCharBox, _INT, _ADDRESS, _INT, _ADDRESS)
 _origin = _fast(raw.FPDFText_GetCharOrigin, _INT, _ADDRESS, _INT, _ADDRESS, _ADDRESS)
 _object_of = _fast(raw.FPDFText_GetTextObject, _ADDRESS, _ADDRESS, _INT)
 _unicode = _fast(raw.FPDFText_GetUnicode, c_uint, _ADDRESS, _INT)
+_unmapped = _fast(raw.FPDFText_HasUnicodeMapError, _INT, _ADDRESS, _INT)
 _type = _fast(raw.FPDFPageObj_GetType, _INT, _ADDRESS)
 
 
@@ -37,6 +38,11 @@ def address(handle: object) -> int:
 def unicodes(text_page: int, count: int) -> list[int]:
     """Return the code point of each character; 0 if its font does not say."""
     return list(map(_unicode, repeat(text_page), range(count)))
+
+
+def is_unmapped(text_page: int, at: int) -> bool:
+    """Return whether the file does not map a character to Unicode."""
+    return bool(_unmapped(text_page, at) == 1)
 
 
 def boxes(text_page: int, count: int) -> array[float]:

@@ -35,6 +35,8 @@ class PageBlocks:
         plain: its text layer.
         top: height of its upper edge.
         bottom: height of its lower edge.
+        illegible: words with characters that the file does not map to letters.
+        continues: whether its first block is the rest of a table on the page before it.
     """
 
     number: int
@@ -42,6 +44,8 @@ class PageBlocks:
     plain: str
     top: float
     bottom: float
+    illegible: tuple[str, ...] = ()
+    continues: bool = False
 
 
 _Key = tuple[bool, str, int | None]
@@ -70,7 +74,7 @@ def _remove(page: PageBlocks, block: Block, key: _Key, shown: set[str]) -> None:
         shown.add(key[1])
         return
     page.blocks.remove(block)
-    page.plain = _without(page.plain, block.text.split(), last=not key[0])
+    page.plain = without(page.plain, block.text.split(), last=not key[0])
 
 
 def _marginal(page: PageBlocks) -> list[Block]:
@@ -78,7 +82,7 @@ def _marginal(page: PageBlocks) -> list[Block]:
     short = [
         block
         for block in page.blocks
-        if block.kind != "table" and block.lines <= _MOST_LINES and block.chars <= _MOST_CHARS
+        if block.kind != "table" and not block.turned and block.lines <= _MOST_LINES and block.chars <= _MOST_CHARS
     ]
     upper = sorted((block for block in short if block.bottom > page.top - zone), key=lambda block: -block.top)
     lower = sorted((block for block in short if block.top < page.bottom + zone), key=lambda block: block.bottom)
@@ -104,7 +108,7 @@ def _roman(text: str) -> int:
     return sum(-one if one < two else one for one, two in zip(values, [*values[1:], 0], strict=True))
 
 
-def _without(plain: str, tokens: Iterable[str], *, last: bool) -> str:
+def without(plain: str, tokens: Iterable[str], *, last: bool) -> str:
     """Return a text without some words, each removed once: its first or its last occurrence."""
     parts = _SPACE.split(plain)
     places: dict[str, list[int]] = defaultdict(list)

@@ -9,6 +9,7 @@ import pypdfium2
 from pypdfium2 import raw
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.pdf import fonts
 
 
 @contextmanager
@@ -18,6 +19,7 @@ def opened(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
     Raises:
         Unreadable: it is damaged or protected with a password.
     """
+    fonts.use()
     try:
         document = pypdfium2.PdfDocument(content)
     except pypdfium2.PdfiumError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_float, cast
 from dataclasses import dataclass
@@ -17,8 +17,12 @@ from shared.ingest.parse.readers.pdf.words import Word
 MAX_OBJECTS = 20_000
 """A page with more objects is a drawing, and is read without ruling lines."""
 
-_MAX_RULINGS = 4_000
+_MAX_DRAWN = 20_000  # lines of a page, of which each cell may draw its own
+_MAX_RULINGS = 2_000  # lines of a page after those that touch are joined
+_MAX_CELLS = 20_000
 _MAX_SEGMENTS = 400  # of one path
+_MAX_ALL_SEGMENTS = 40_000  # of a page
+_FEW_SEGMENTS = 5  # of a line or a rectangle
 _MAX_DEPTH = 4  # of nested forms
 _THIN = 2.5  # points
 _NEAR = 3.0  # points between lines that meet
@@ -72,9 +76,10 @@ def rulings_of(page: Any, size: tuple[float, float], angle: int) -> Rulings:
         elif top - bottom >= _SHORTEST and right - left >= _SHORTEST:
             across += [Ruling(bottom, left, right), Ruling(top, left, right)]
             down += [Ruling(left, bottom, top), Ruling(right, bottom, top)]
-        if len(across) + len(down) > _MAX_RULINGS:
+        if len(across) + len(down) > _MAX_DRAWN:
             return Rulings([], [])
-    return Rulings(_together(across), _together(down))
+    found = Rulings(_together(across), _together(down))
+    return found if len(found.across) + len(found.down) <= _MAX_RULINGS else Rulings([], [])
 
 
 def _turned(box: Box, angle: int) -> Box:
@@ -93,13 +98,18 @@ def _boxes(page: Any, most: float) -> Iterator[Box]:
     if count > MAX_OBJECTS:
         return
     todo.extend((library.address(raw.FPDFPage_GetObject(page, index)), _IDENTITY, 0) for index in range(count))
-    seen = 0
+    seen = segments = 0
     while todo:
         item, outer, depth = todo.pop()
         kind = library.object_type(item)
         if kind == raw.FPDF_PAGEOBJ_PATH:
             seen += 1
-            for box in _path(cast(item, raw.FPDF_PAGEOBJECT), outer):
+            path = cast(item, raw.FPDF_PAGEOBJECT)
+            count = raw.FPDFPath_CountSegments(path)
+            segments += count if _FEW_SEGMENTS < count <= _MAX_SEGMENTS else 0
+            if segments > _MAX_ALL_SEGMENTS:
+                return
+            for box in _path(path, count, outer):
                 if (box[2] - box[0]) * (box[3] - box[1]) < most:
                     yield box
         elif kind == raw.FPDF_PAGEOBJ_FORM and depth < _MAX_DEPTH:
@@ -125,11 +135,11 @@ def _product(one: _Matrix, two: _Matrix) -> _Matrix:
     return a * p + b * r, a * q + b * s, c * p + d * r, c * q + d * s, e * p + f * r + t, e * q + f * s + u
 
 
-def _path(item: Any, outer: _Matrix) -> Iterator[Box]:
-    count = raw.FPDFPath_CountSegments(item)
-    if count <= 5 or count > _MAX_SEGMENTS:  # noqa: PLR2004 - a line or a rectangle
-        if count <= 5:  # noqa: PLR2004
-            yield _bounds(item, outer)
+def _path(item: Any, count: int, outer: _Matrix) -> Iterator[Box]:
+    if count <= _FEW_SEGMENTS:
+        yield _bounds(item, outer)
+        return
+    if count > _MAX_SEGMENTS:
         return
     matrix = _product(_matrix(item), outer)
     x, y = c_float(), c_float()
@@ -218,6 +228,8 @@ class _Grid:
         self._across, self._down = across, down
         self._ys = _places(across)[::-1]
         self._xs = _places(down)
+        self._rows = _near(across, self._ys)
+        self._columns = _near(down, self._xs)
 
     @property
     def box(self) -> Box:
@@ -227,7 +239,7 @@ class _Grid:
         """Return the table of the words inside; None if this is a frame or a drawing."""
         if (len(self._xs) - 1) * (len(self._ys) - 1) < _LEAST_CELLS or len(self._xs) < 3 or len(self._ys) < 3:  # noqa: PLR2004
             return None
-        if self._drawn() < _LEAST_DRAWN:
+        if len(self._xs) * len(self._ys) > _MAX_CELLS or self._drawn() < _LEAST_DRAWN:
             return None
         cells = self._filled(words)
         rows = [row for row in cells if any(row)]
@@ -267,16 +279,23 @@ class _Grid:
     def _first(self, row: int, column: int) -> tuple[int, int]:
         """Return the first cell of a merged cell."""
         y = (self._ys[row] + self._ys[row + 1]) / 2
-        while column and not _crosses(self._down, self._xs[column], y):
+        while column and not _crosses(self._columns[column], y):
             column -= 1
         x = (self._xs[column] + self._xs[column + 1]) / 2
-        while row and not _crosses(self._across, self._ys[row], x):
+        while row and not _crosses(self._rows[row], x):
             row -= 1
         return row, column
 
 
-def _crosses(lines: Sequence[Ruling], at: float, position: float) -> bool:
-    return any(abs(line.at - at) <= _NEAR and line.start - 1 <= position <= line.end + 1 for line in lines)
+def _near(lines: Sequence[Ruling], places: Sequence[float]) -> list[list[Ruling]]:
+    """Return for each place of a grid the lines that are drawn there."""
+    ordered = sorted(lines, key=lambda line: line.at)
+    ats = [line.at for line in ordered]
+    return [ordered[bisect_left(ats, at - _NEAR) : bisect_right(ats, at + _NEAR)] for at in places]
+
+
+def _crosses(lines: Sequence[Ruling], position: float) -> bool:
+    return any(line.start - 1 <= position <= line.end + 1 for line in lines)
 
 
 def _places(lines: Sequence[Ruling]) -> list[float]:

@@ -198,7 +198,9 @@ def _goes_on(following: Block) -> bool:
 
 
 def _may_be_heading(block: Block, body: float) -> bool:
-    if block.kind not in ("text", "item") or not block.alone or block.lines > _MOST_LINES or block.chars > _MOST_CHARS:
+    if block.kind not in ("text", "item") or block.turned or not block.alone:
+        return False
+    if block.lines > _MOST_LINES or block.chars > _MOST_CHARS:
         return False
     large = block.size >= body * _MUCH_LARGER
     return _reads_as_heading(block.text, block.chars) and (large or block.chars <= _FEW_CHARS or block.lines == 1)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from shared.ingest.parse.readers.pdf.blocks import Block
+from shared.ingest.parse.readers.pdf.margins import PageBlocks
 from shared.ingest.parse.readers.pdf.structure import body_size
 
 _NO_TITLE = re.compile(
     r"[\W_]*(?:untitled.*|anonymous|unspecified|unknown|none|null|title|document\d*|\d+|slide \d+|powerpoint[- ]pr.*|"
     r"microsoft (?:word|powerpoint|excel|office|publisher|visio)\b.*|print\w*|layout \d+|no title|"
-    r"(?:page|sheet|scan|img|image|doc|presentation)[\s_-]*\d*)[\W_]*",
+    r"(?:page|sheet|scan|img|image|doc|presentation)[\s_-]*\d*|(?:pii|doi)\s*:.*|(?=\S*\d)[\w.-]*_[\w.-]*)[\W_]*",
     re.IGNORECASE,
 )
 _FILE = re.compile(
@@ -20,6 +19,7 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _MOST_CHARS = 200
+_UPPER = 0.35  # of the height of a page: the title is not below
 _LARGER = 1.15  # than most letters of the page
 
 
@@ -33,13 +33,15 @@ def real_title(stated: str) -> str | None:
     return title[:_MOST_CHARS]
 
 
-def largest(blocks: Sequence[Block]) -> str | None:
-    """Return the largest text of the first page; None if no text is larger than the others."""
-    texts = [block for block in blocks if block.kind != "table" and 2 < block.chars <= _MOST_CHARS]  # noqa: PLR2004
-    texts = [block for block in texts if any(map(str.isalpha, block.text)) and block.kind != "running"]
+def largest(page: PageBlocks) -> str | None:
+    """Return the largest text in the upper part of a page; None if no text is larger than the others."""
+    least = page.bottom + (page.top - page.bottom) * _UPPER
+    texts = [block for block in page.blocks if block.kind in ("text", "item") and not block.turned]
+    texts = [block for block in texts if 2 < block.chars <= _MOST_CHARS and block.top >= least]  # noqa: PLR2004
+    texts = [block for block in texts if any(map(str.isalpha, block.text))]
     if not texts:
         return None
     size = max(block.size for block in texts)
-    if size < body_size(blocks) * _LARGER:
+    if size < body_size(page.blocks) * _LARGER:
         return None
     return " ".join(next(block.text for block in texts if block.size == size).split()).removeprefix("- ") or None

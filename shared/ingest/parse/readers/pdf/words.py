@@ -52,9 +52,14 @@ _DOTTED = str.maketrans("ıȷ", "ij")
 _ALEF_LAM = re.compile(r"[\u0622\u0623\u0625\u0627]\u0644")
 _RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _HALF = re.compile(r"[\ud800-\udfff]")
-_KEPT = re.compile(r"(\w-\w+|\w)[-\u2010]\n(?=(\S))")
 UNSPACED = re.compile(r"[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65]")
 """Characters of scripts without spaces between words."""
+
+_ILLEGIBLE = re.compile(r"\S*[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]\S*")
+_SUSPECT = re.compile(r"[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]")
+_WITHOUT_MEANING = re.compile(r"[\ue000-\uf8ff\ufffd]")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+"""pdfium uses the code of a character that the file does not map to Unicode. Simple fonts have codes up to 255."""
 
 _SYMBOLS = str.maketrans(
     {"\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0a8": "□", "\uf06f": "□", "\ufffe": "\x02"}
@@ -109,11 +114,13 @@ class TextLayer:
 
     Args:
         groups: the words of each direction, the direction with most characters first.
-        plain: its characters in the order of the content.
+        plain: its characters in the order of the content, as pdfium joins them.
+        illegible: words with characters that the file does not map to letters.
     """
 
     groups: tuple[tuple[int, list[Word]], ...]
     plain: str
+    illegible: tuple[str, ...] = ()
 
 
 class Fonts:
@@ -164,12 +171,18 @@ def text_layer(text_page: Any, count: int, fonts: Fonts) -> TextLayer:
         fonts: the fonts of the document.
     """
     found = _Finder(text_page, count, fonts)
-    words, plain = found.words()
+    words = found.words()
     groups: dict[int, list[Word]] = {}
     for word in _vertical(words):
         groups.setdefault(word.style.angle, []).append(word)
     ordered = sorted(groups.items(), key=lambda group: -sum(len(word.text) for word in group[1]))
-    return TextLayer(tuple(ordered), plain)
+    return TextLayer(tuple(ordered), plain_text(text_page), found.illegible())
+
+
+def plain_text(text_page: Any) -> str:
+    """Return the text of a page in the order of its content, as pdfium itself joins and divides it."""
+    text: str = text_page.get_text_range()
+    return text.translate(_SYMBOLS).replace("\r\n", "\n").replace("\x02", "-\n")
 
 
 class _Finder:
@@ -178,6 +191,7 @@ class _Finder:
         codes = library.unicodes(handle, count)
         self._boxes = library.boxes(handle, count)
         self._origins = library.origins(handle, count)
+        self._handle = handle
         self._text = "".join(map(chr, codes)).translate(_SYMBOLS)
         self._compose()
         self._order_ligatures()
@@ -216,35 +230,42 @@ class _Finder:
                 first = found.start()
                 self._text = f"{self._text[:first]}{found[0][::-1]}{self._text[first + 2 :]}"
 
-    def words(self) -> tuple[list[Word], str]:
-        """Return the words, and the text with a space or a line end between them."""
-        words, plain, end = list[Word](), list[str](), 0
+    def words(self) -> list[Word]:
+        """Return the words in the order of the content."""
+        words, end = list[Word](), 0
         for token in _TOKEN.finditer(self._text):
             start = token.start()
             gap = self._text[end:start]
-            plain.append(gap)
             end = token.end()
             pieces = [piece for piece in self._pieces(start, end) if piece.text]
             if not pieces:
                 continue
             if gap == "\r\n" and words and words[-1].glued and self._continues(words, pieces[0]):
                 pieces[0].glued = True
-                plain.pop()
             elif gap == " " and words and self._is_tracked(words[-1], pieces[0], start - 1):
-                plain.pop()
                 first = pieces.pop(0)
                 words[-1].text += first.text
                 words[-1].x0, words[-1].x1 = _hull(words[-1], first)
-                plain.append(first.text)
-            for piece in pieces:
-                if piece.index != start and not piece.glued:
-                    plain.append(" ")
-                plain.append(piece.text)
-                words.append(piece)
-            if self._text[end - 1] == "\x02":
-                plain.append("\n")
-        text = "".join(plain).replace("\r\n", "\n").replace("\x02", "-").replace("\xad\n", "-\n")
-        return words, _KEPT.sub(_kept_hyphen, text)
+            words += pieces
+        return words
+
+    def illegible(self) -> tuple[str, ...]:
+        """Return the words with characters that the file does not map to letters. Single symbols are no words."""
+        return tuple(
+            word[0] for word in _ILLEGIBLE.finditer(self._text) if self._is_illegible(word.start(), word.end())
+        )
+
+    def _is_illegible(self, start: int, end: int) -> bool:
+        """Return whether a word lacks letters or the sign of its number. A mark in front of a word is none of these."""
+        unknown = [
+            at
+            for at in range(start, end)
+            if _SUSPECT.match(self._text[at])
+            and (_WITHOUT_MEANING.match(self._text[at]) or library.is_unmapped(self._handle, at))
+        ]
+        if not unknown or end - start == 1:
+            return False
+        return len(unknown) > 1 or unknown[0] > start or bool(_NUMBER.fullmatch(self._text, start + 1, end))
 
     def _is_tracked(self, last: Word, piece: Word, space: int) -> bool:
         """Return whether a space that pdfium inserted between two objects is as narrow as those between letters."""
@@ -365,12 +386,6 @@ def _below(one: Word, two: Word) -> bool:
         return False
     fits = abs(one.x0 - two.x0) < size / 2 and size * 0.7 < one.y - two.y < size * 1.5
     return fits and bool(UNSPACED.match(one.text) and UNSPACED.match(two.text))
-
-
-def _kept_hyphen(found: re.Match[str]) -> str:
-    """Join a compound word at its hyphen; a hyphen in front of a small letter only divides its word."""
-    before, after = found[1], found[2]
-    return found[0] if keeps_no_hyphen(before, after) else found[0].rstrip("\n")
 
 
 def keeps_no_hyphen(before: str, after: str) -> bool:
