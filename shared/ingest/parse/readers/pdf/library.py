@@ -27,6 +27,7 @@ _origin = _fast(raw.FPDFText_GetCharOrigin, _INT, _ADDRESS, _INT, _ADDRESS, _ADD
 _object_of = _fast(raw.FPDFText_GetTextObject, _ADDRESS, _ADDRESS, _INT)
 _unicode = _fast(raw.FPDFText_GetUnicode, c_uint, _ADDRESS, _INT)
 _unmapped = _fast(raw.FPDFText_HasUnicodeMapError, _INT, _ADDRESS, _INT)
+_font = _fast(raw.FPDFTextObj_GetFont, _ADDRESS, _ADDRESS)
 _type = _fast(raw.FPDFPageObj_GetType, _INT, _ADDRESS)
 
 
@@ -65,6 +66,11 @@ def origins(text_page: int, count: int) -> array[float]:
 def objects(text_page: int, count: int) -> list[int | None]:
     """Return the address of each character's text object; None for line ends that pdfium inserted."""
     return list(map(_object_of, repeat(text_page), range(count)))
+
+
+def font_of(item: int) -> int:
+    """Return the address of the font of a text object; 0 if it has none."""
+    return _font(item) or 0
 
 
 def object_type(item: int) -> int:

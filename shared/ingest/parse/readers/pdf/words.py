@@ -7,7 +7,9 @@ import unicodedata
 from collections.abc import Sequence
 from ctypes import byref, cast, create_string_buffer
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import atan2, cos, degrees, hypot, radians, sin
+from operator import sub
 from typing import Any
 
 from pypdfium2 import raw
@@ -23,6 +25,8 @@ _BACK = -0.7  # of the font size: kerning and accents move back less
 _SMALLER = 0.92  # of the font size: a raised number is smaller
 _NEARLY = 2  # degrees
 _BOLD_WEIGHT = 600
+_DRAWN = 3  # times the font size: glyphs of common fonts are not taller
+_SPACE = 0.17  # of the font size: a wider gap in an object is a space
 _COLUMN_PAIRS = 4  # so many characters, each below the one before it, are vertical writing
 
 _TOKEN = re.compile(r"[^\s\x02]+\x02?|\x02")
@@ -124,10 +128,15 @@ class TextLayer:
 
 
 class Fonts:
-    """The styles of text objects. Whether a font is bold is read once for a document."""
+    """The styles of text objects. Whether a font is bold is read once for a document.
+
+    Args:
+        heights: for fonts whose glyphs are drawings: the height of the tallest glyph in points.
+    """
 
     def __init__(self) -> None:
         self._bold: dict[int, bool] = {}
+        self.heights: dict[int, float] = {}
 
     def style(self, text_page: Any, at: int, item: int) -> Style:
         """Return the style of a character's text object."""
@@ -199,6 +208,7 @@ class _Finder:
         self._objects = library.objects(handle, count)
         self._page, self._fonts = text_page, fonts
         self._styles: dict[int | None, Style] = {None: Style(1.0, bold=False, angle=0)}
+        self._has_heights = False
 
     def _compose(self) -> None:
         """Join an accent that is drawn over a letter with the letter, as TeX and old programs write it."""
@@ -288,6 +298,8 @@ class _Finder:
     def _pieces(self, start: int, end: int) -> list[Word]:
         """Divide a token where its text objects are apart."""
         objects = self._objects
+        if gaps := self._spaces(start, end):
+            return [piece for one, two in pairwise((start, *gaps, end)) for piece in self._pieces(one, two)]
         if objects[start] == objects[end - 1]:
             return [self._word(start, end)]
         pieces, first = list[Word](), start
@@ -296,6 +308,21 @@ class _Finder:
                 self._add(pieces, self._word(first, at))
                 first = at
         return pieces
+
+    def _spaces(self, start: int, end: int) -> list[int]:
+        """Return the characters after a gap as wide as a space, unless most letters of the word are apart."""
+        boxes = self._boxes
+        gaps = list(map(sub, boxes[4 * start + 4 : 4 * end : 4], boxes[4 * start + 2 : 4 * end - 2 : 4]))
+        if not gaps or max(gaps) < 1 or self._style(start).angle:
+            return []
+        limit = max(1.0, _SPACE * self._style(start).size)
+        found = [
+            start + 1 + at
+            for at, gap in enumerate(gaps)
+            if gap > limit and self._text[start + at].isalpha() and self._text[start + at + 1].isalpha()
+        ]
+        found = [at for at in found if self._objects[at] == self._objects[at - 1] and self._level(at, at - 1)]
+        return found if len(found) * 3 <= len(gaps) and min(gaps) > -limit * 3 else []
 
     def _add(self, pieces: list[Word], piece: Word) -> None:
         last = pieces[-1] if pieces else None
@@ -352,8 +379,26 @@ class _Finder:
     def _style(self, at: int) -> Style:
         item = self._objects[at]
         if item not in self._styles:
-            self._styles[item] = self._fonts.style(self._page, at, item or 0)
+            style = self._fonts.style(self._page, at, item or 0)
+            if not style.angle and self._height(at) > _DRAWN * style.size:
+                style = replace(style, size=round(self._drawn_size(item or 0), 2))
+            self._styles[item] = style
         return self._styles[item]
+
+    def _height(self, at: int) -> float:
+        return self._boxes[4 * at + 1] - self._boxes[4 * at + 3]
+
+    def _drawn_size(self, item: int) -> float:
+        """Return the size of a font whose glyphs are drawings in any unit, as TeX's bitmaps are."""
+        heights = self._fonts.heights
+        if not self._has_heights:
+            self._has_heights = True
+            fonts = {one: library.font_of(one) for one in set(self._objects) if one}
+            for at, one in enumerate(self._objects):
+                if one:
+                    font = fonts[one]
+                    heights[font] = max(heights.get(font, 0.0), self._height(at))
+        return heights.get(library.font_of(item), 1.0)
 
 
 def _is_mixed(one: str, two: str) -> bool:
