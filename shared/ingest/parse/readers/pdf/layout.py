@@ -27,6 +27,8 @@ _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a
 _OFTEN = 0.3
 _MOSTLY = 0.6
 _FULL = 0.4
+_FULL_WITHOUT_HEADER = 0.65  # the same if the first row has empty cells, as figures have
+_LABEL_GAP = 0.5  # of the font size
 _FILLED_PAGE = 0.25  # the same for a column as long as a page: lists and questions have short lines
 _FILLED = 0.55  # share of its width that the median line of a text column fills
 
@@ -343,6 +345,9 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
         table = _table(part, columns) if len(columns) > 1 and several >= _LEAST_ROWS else None
         if table and not _are_labels(part, len(columns)) and _is_filled(table):
             items.append(table)
+        elif table and not _are_labels(part, len(columns)) and len(columns) > 2:  # noqa: PLR2004 - two are columns of text
+            for label in _labels(part):
+                _flow(items, _rows(label))
         elif several * 2 < len(part) and len(columns) > 1 and not _is_marginal(_by_column(part, columns)[0]):
             for column in _by_column(part, columns):
                 _flow(items, _rows(column))
@@ -353,7 +358,35 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
 def _is_filled(table: Table) -> bool:
     """Return whether enough cells have text; scattered words fill only few."""
     cells = [bool(cell) for row in table.rows for cell in row]
-    return len(table.rows) > 1 and sum(cells) >= len(cells) * _FULL
+    least = _FULL if all(table.rows[0]) else _FULL_WITHOUT_HEADER
+    return len(table.rows) > 1 and sum(cells) >= len(cells) * least
+
+
+def _labels(rows: Iterable[Sequence[Line]]) -> list[list[Line]]:
+    """Return the lines of a figure by its labels: lines below each other that are close are one label."""
+    labels = list[list[Line]]()
+    open_labels = list[list[Line]]()
+    for row in rows:
+        below = list[list[Line]]()
+        for line in row:
+            near = (label for label in open_labels if _is_under(label[-1], line))
+            if label := next(near, None):
+                label.append(line)
+                open_labels.remove(label)
+            else:
+                label = [line]
+                labels.append(label)
+            below.append(label)
+        lowest = row[0].y - _APART * row[0].size
+        open_labels = [*below, *(label for label in open_labels if label[-1].y > lowest)]
+    return labels
+
+
+def _is_under(above: Line, line: Line) -> bool:
+    shared = min(above.x1, line.x1) - max(above.x0, line.x0)
+    size = min(above.size, line.size)
+    near = above.bottom - line.top <= _LABEL_GAP * size and abs(above.size - line.size) <= _LABEL_GAP * size
+    return near and shared >= min(above.x1 - above.x0, line.x1 - line.x0) / 2
 
 
 def _are_labels(rows: Sequence[Sequence[Line]], columns: int) -> bool:
