@@ -434,6 +434,79 @@ def test_title_row_of_table_is_apart():
     assert text.endswith("\n\nPrices of all spare parts 2026\n\n| Name | EUR |\n| --- | --- |\n| Seal | 10 |")
 
 
+@guards(
+    "shared/ingest/parse/readers/pdf/words.py",
+    "if gaps := self._spaces(start, end):",
+    "if (gaps := self._spaces(start, end)) and not gaps:",
+    means="words without a space between them are joined",
+)
+def test_move_as_wide_as_space_divides_words():
+    moved = "BT /F1 10 Tf 1 0 0 1 50 700 Tm [(The flow) -250 (colours)] TJ ET"
+    tracked = "BT /F1 10 Tf 3 Tc 1 0 0 1 50 650 Tm (TITLE) Tj ET"
+
+    assert markdown(pdf(moved + tracked)) == ["The flow colours\n\nTITLE"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/words.py",
+    "if not style.angle and self._height(at) > _DRAWN * style.size:",
+    "if style.angle and self._height(at) > _DRAWN * style.size:",
+    means="the letters of a drawn font are apart",
+)
+def test_drawn_font_has_size_of_its_glyphs():
+    glyph = b"<< /Length 35 >> stream\n50 0 0 -10 45 70 d1 0 -10 45 70 re f\nendstream"
+    font = (
+        b"<< /Type /Font /Subtype /Type3 /FontBBox [0 0 0 0] /FontMatrix [1 0 0 1 0 0] /FirstChar 97 /LastChar 100"
+        b" /Widths [50 50 50 50] /CharProcs << /a 102 0 R /b 102 0 R /c 102 0 R /d 102 0 R >>"
+        b" /Encoding << /Type /Encoding /Differences [97 /a /b /c /d] >> >>"
+    )
+    content = "BT /F9 .12 Tf 1 0 0 1 50 700 Tm (ab) Tj 1 0 0 1 63 700 Tm (cd) Tj ET"
+
+    made = pdf(content, more=(b"null", font, glyph)).replace(b"/Font <<", b"/Font << /F9 101 0 R", 1)
+
+    assert markdown(made) == ["abcd"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout.py",
+    "for label in _labels(part):",
+    "for label in [[line for row in part for line in row]]:",
+    means="labels of a figure are mixed",
+)
+def test_labels_of_figure_are_no_table():
+    boxes = [
+        (50, 700, "Main", "pump"),
+        (170, 660, "Spare"),
+        (290, 688, "Valve", "closed"),
+        (410, 640, "Tank"),
+        (170, 616, "Drain", "pipe"),
+        (50, 640, "Gauge"),
+        (290, 640, "Filter"),
+    ]
+    content = "\n".join(lines(x, y, *texts) for x, y, *texts in boxes)
+
+    (text,) = markdown(pdf(line(50, 760, BODY) + content))
+
+    assert "|" not in text
+    assert "Valve\nclosed" in text or "Valve closed" in text
+    assert "Drain pipe" in " ".join(text.split())
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout.py",
+    "lead = int(_is_header_line(part))",
+    "lead = 0",
+    means="the header of a page is read by columns",
+)
+def test_header_with_three_texts_stays_one_line():
+    header = line(50, 770, "NOP(1)") + line(230, 770, "Manual of commands") + line(480, 770, "NOP(1)")
+    content = header + lines(50, 740, "NAME", "SYNOPSIS", "OPTIONS", "DESCRIPTION", pitch=14) + line(240, 640, "print")
+
+    (text,) = markdown(pdf(content))
+
+    assert text.startswith("NOP(1) Manual of commands NOP(1)\n\nNAME")
+
+
 CHOICES = (
     b"<< /Fields [101 0 R 102 0 R 103 0 R] >>",
     b"<< /Subtype /Widget /FT /Ch /T (b) /V (Peru) /Opt [(Fiji) (Peru)] /Rect [99 640 200 690] >>",

@@ -28,6 +28,9 @@ _OFTEN = 0.3
 _MOSTLY = 0.6
 _FULL = 0.4
 _FULL_WITHOUT_HEADER = 0.65  # the same if the first row has empty cells, as figures have
+_PROSE_GAP = 2.0  # of the font size: a narrower gap between long texts is only a wide space
+_PROSE_CHARS = 12
+_HEADER_GAP = 0.5  # of the font size
 _LABEL_GAP = 0.5  # of the font size
 _FILLED_PAGE = 0.25  # the same for a column as long as a page: lists and questions have short lines
 _FILLED = 0.55  # share of its width that the median line of a text column fills
@@ -49,7 +52,7 @@ class Line:
     x1: float
     y: float
     size: float
-    divided: bool = False  # by a wide gap
+    divided: bool = False  # by a wide gap, or from the others in its figure
     table: Table | None = None  # in ruling lines, which this line represents
 
     @property
@@ -334,7 +337,7 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
         if any(line.table for line in part[0]):
             _flow(items, part)
             continue
-        lead = 0
+        lead = int(_is_header_line(part))
         while lead < len(part) - _LEAST_ROWS and _is_caption(part[lead]):
             lead += 1
         if lead:
@@ -343,16 +346,28 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
         columns = _columns(line for row in part for line in row)
         several = sum(len(row) > 1 for row in part)
         table = _table(part, columns) if len(columns) > 1 and several >= _LEAST_ROWS else None
-        if table and not _are_labels(part, len(columns)) and _is_filled(table):
+        if table and not _are_labels(part, len(columns)) and _is_filled(table) and not _is_prose(part, columns):
             items.append(table)
-        elif table and not _are_labels(part, len(columns)) and len(columns) > 2:  # noqa: PLR2004 - two are columns of text
-            for label in _labels(part):
-                _flow(items, _rows(label))
-        elif several * 2 < len(part) and len(columns) > 1 and not _is_marginal(_by_column(part, columns)[0]):
-            for column in _by_column(part, columns):
-                _flow(items, _rows(column))
         else:
-            _flow(items, part)
+            _untabled(items, part, columns, is_figure=bool(table) and len(columns) > 2)  # noqa: PLR2004 - columns of text
+
+
+def _untabled(
+    items: list[Item], rows: Sequence[list[Line]], columns: Sequence[list[float]], *, is_figure: bool
+) -> None:
+    """Add rows that are no table: the labels of a figure, columns, or lines."""
+    if is_figure and not _are_labels(rows, len(columns)):
+        for label in _labels(rows):
+            for line in label:
+                line.divided = True
+            _flow(items, _rows(label))
+        return
+    parts = _by_column(rows, columns)
+    if sum(len(row) > 1 for row in rows) * 2 < len(rows) and len(columns) > 1 and not _is_marginal(parts[0]):
+        for column in parts:
+            _flow(items, _rows(column))
+    else:
+        _flow(items, rows)
 
 
 def _is_filled(table: Table) -> bool:
@@ -360,6 +375,13 @@ def _is_filled(table: Table) -> bool:
     cells = [bool(cell) for row in table.rows for cell in row]
     least = _FULL if all(table.rows[0]) else _FULL_WITHOUT_HEADER
     return len(table.rows) > 1 and sum(cells) >= len(cells) * least
+
+
+def _is_prose(rows: Sequence[Sequence[Line]], columns: Sequence[Sequence[float]]) -> bool:
+    """Return whether two columns are the halves of lines with wide spaces at about the same place."""
+    if len(columns) > 2 or columns[1][0] - columns[0][1] > _PROSE_GAP * rows[0][0].size:  # noqa: PLR2004
+        return False
+    return all(median(line.chars for line in part) >= _PROSE_CHARS for part in _by_column(rows, columns))
 
 
 def _labels(rows: Iterable[Sequence[Line]]) -> list[list[Line]]:
@@ -393,6 +415,13 @@ def _are_labels(rows: Sequence[Sequence[Line]], columns: int) -> bool:
     """Return whether rows are labels with a colon, each in front of its value, as in forms."""
     ended = sum(row[0].words[-1].text.endswith((":", "\uff1a")) for row in rows)
     return columns == 2 and ended * 2 > len(rows)  # noqa: PLR2004
+
+
+def _is_header_line(rows: Sequence[Sequence[Line]]) -> bool:
+    """Return whether the first row is the header of a page: several texts over a line of its own that is apart."""
+    if len(rows) <= _LEAST_ROWS or len(rows[0]) == 1 or any(len(row) > 1 for row in rows[1:_LEAST_ROWS]):
+        return False
+    return rows[0][0].bottom - rows[1][0].top > _HEADER_GAP * rows[0][0].size
 
 
 def _is_caption(row: Sequence[Line]) -> bool:

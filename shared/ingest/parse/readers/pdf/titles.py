@@ -19,6 +19,7 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _MOST_CHARS = 200
+_MOST_PARTS = 2  # more texts of one size are the headings of sections
 _UPPER = 0.35  # of the height of a page: the title is not below
 _LARGER = 1.15  # than most letters of the page
 
@@ -44,4 +45,7 @@ def largest(page: PageBlocks) -> str | None:
     size = max(block.size for block in texts)
     if size < body_size(page.blocks) * _LARGER:
         return None
-    return " ".join(next(block.text for block in texts if block.size == size).split()).removeprefix("- ") or None
+    found = [block.text for block in texts if block.size == size]
+    if len(found) > _MOST_PARTS:
+        return None
+    return " ".join(found[0].split()).removeprefix("- ") or None
