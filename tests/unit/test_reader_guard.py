@@ -24,7 +24,7 @@ EQUAL = {
 DIFFERENT = {
     "word": ("one two three", "one three", ("two",)),
     "repeated word": ("one one two", "one two", ("one",)),
-    "part of a word": ("onetwo", "one two", ("onetwo",)),
+    "joined words": ("seven eight", "seveneight", ("seven", "eight")),
     "other script": ("Straße und Weg", "Weg und", ("strasse",)),
     "number": ("price 12.50", "price 12", ("50",)),
 }
@@ -67,3 +67,23 @@ def test_part_without_words_becomes_plain_text(plain, markdown, lost):
 
 def test_part_without_words_has_no_coverage():
     assert guarded([Part("---", "- -")]).coverage is None
+
+
+@guards(
+    "shared/ingest/parse/readers/guard.py",
+    "            lost[word] -= _composed(letters, lost[word], added)\n",
+    "            pass\n",
+    means="a word that is divided in the text counts as lost",
+)
+@pytest.mark.parametrize(
+    ("plain", "markdown"),
+    [
+        ("the underwater hull", "the under water hull"),
+        ("A B S T R A C T", "Abstract"),
+        ("Shen1 and Lee", "Shen 1 and Lee"),
+    ],
+)
+def test_words_divided_otherwise_are_not_lost(plain, markdown):
+    checked = guarded([Part(markdown, plain)])
+
+    assert (checked.parts[0].markdown, checked.coverage) == (markdown, 1)

@@ -29,6 +29,7 @@ _SEPARATED = bytes(ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") f
 _ACCENT = re.compile(r"[\u0300-\u036f\u0653-\u0655]")
 # Letters i and j under an accent are drawn without a dot; lam and alef are one glyph, whose halves have no order.
 _ALIKE = str.maketrans({"\u0131": "i", "\u0237": "j"} | dict.fromkeys("\u0644\u0627"))
+_APART = 2  # letters of a word that may be joined to its neighbour, such as a number above the line
 _MOST_LOST = 2_000  # different words: a part that lost more has lost them
 
 
@@ -134,14 +135,18 @@ def _joined(text: str) -> str:
 
 
 def _without_divided(lost: Counter[str], expected: Sequence[str], found: Sequence[str]) -> Counter[str]:
-    """Return the lost words without those that the two readings only divide differently, as letters printed apart."""
+    """Return the lost words without those that the two readings only divide differently.
+
+    These are letters that are printed apart, and a word that the Markdown divides. Words that it joins are lost.
+    """
     added = Counter(found) - Counter(expected)
     if len(lost) > _MOST_LOST:
         return lost
     here, there = _letters(expected), _letters(found)
     for word in tuple(lost):
         letters = _letters([word])
-        lost[word] = min(lost[word], max(0, here.count(letters) - there.count(letters)) if letters else 0)
+        if len(letters) <= _APART:
+            lost[word] = min(lost[word], max(0, here.count(letters) - there.count(letters)) if letters else 0)
         if lost[word] and len(added) <= _MOST_LOST:
             lost[word] -= _composed(letters, lost[word], added)
     return +lost

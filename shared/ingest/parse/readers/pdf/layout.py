@@ -293,7 +293,7 @@ def _merged(spans: list[list[float]]) -> list[list[float]]:
     return merged
 
 
-def _by_column(rows: Iterable[Sequence[Line]], columns: Sequence[list[float]]) -> list[list[Line]]:
+def _by_column(rows: Iterable[Sequence[Line]], columns: Sequence[Sequence[float]]) -> list[list[Line]]:
     starts = [start for start, _ in columns]
     parts: list[list[Line]] = [[] for _ in columns]
     for row in rows:
