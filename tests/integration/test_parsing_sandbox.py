@@ -702,5 +702,5 @@ async def parse_at_once(sandbox: ParsingSandbox, count: int) -> list[str]:
 async def test_unwritable_temporary_folder_reports_remedy(temporary, monkeypatch):
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
     async with ParsingSandbox() as sandbox:
-        with pytest.raises(Transient, match="set TMPDIR to a folder in which this user may write files and run code"):
+        with pytest.raises(Transient, match="set TMPDIR to a folder in which this user may write files"):
             await sandbox.warm()

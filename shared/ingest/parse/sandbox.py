@@ -610,7 +610,7 @@ def _folder() -> Iterator[str]:
 
 
 def _no_folder(error: OSError) -> Transient:
-    return Transient(f"{error.strerror}: set TMPDIR to a folder in which this user may write files and run code")
+    return Transient(f"{error.strerror}: set TMPDIR to a folder in which this user may write files")
 
 
 async def _decoded(decode: Callable[[], T], size: int) -> T:
