@@ -1,5 +1,10 @@
 """A document whose file was not read completely is degraded, and names the missing words."""
 
+import io
+import zipfile
+from email.message import EmailMessage
+from pathlib import Path
+
 import pytest
 
 from shared.domain.errors import Conflict
@@ -12,6 +17,9 @@ from tests.support.lossy import MISSING, with_losses
 from tests.support.planted import guards
 
 TEXT = "The harbour opens at six. (lost)"
+PROTECTED = Path(__file__).parents[1] / "files" / "hostile" / "unstructured_password_protected.xlsx"
+SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
 @pytest.fixture
@@ -47,6 +55,66 @@ async def test_complete_document_is_ready(lossy, client, provider):
 
     shown = (await client.get(f"/v1/documents/{document.id}")).json()
     assert (shown["state"], shown["text_coverage"], shown["losses"], shown["unread"]) == ("ready", None, [], [])
+
+
+def mail_with_protected_workbook():
+    message = EmailMessage()
+    message["From"], message["Subject"] = "harbour@quay.example", "Prices"
+    message.set_content("The prices of the berths are attached.")
+    message.add_attachment(PROTECTED.read_bytes(), maintype="application", subtype="excel", filename="prices.xlsx")
+    return message.as_bytes()
+
+
+def workbook(total):
+    """Return a workbook with a sum, whose value is empty if no program has calculated it."""
+    package = "http://schemas.openxmlformats.org/package/2006/relationships"
+    related = '<Relationships xmlns="{}"><Relationship Id="r" Type="{}/{}" Target="{}"/></Relationships>'
+    rows = (
+        '<row><c t="inlineStr"><is><t>Berth</t></is></c></row><row><c><v>12</v></c></row>'
+        f"<row><c><f>SUM(A2:A2)</f><v>{total}</v></c></row>"
+    )
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("_rels/.rels", related.format(package, OFFICE, "officeDocument", "xl/workbook.xml"))
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{SHEETS}" xmlns:r="{OFFICE}"><sheets><sheet name="Fees" r:id="r"/></sheets></workbook>',
+        )
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels", related.format(package, OFFICE, "worksheet", "worksheets/sheet1.xml")
+        )
+        archive.writestr(
+            "xl/worksheets/sheet1.xml", f'<worksheet xmlns="{SHEETS}"><sheetData>{rows}</sheetData></worksheet>'
+        )
+    return file.getvalue()
+
+
+@guards(
+    "shared/ingest/parse/extraction.py",
+    "unread=reading.unread,",
+    "unread=(),",
+    means="a document is ready although an attachment or a formula of its file was not read",
+)
+async def test_uploaded_file_names_its_unread_parts(services, client, provider):
+    files = {
+        "a.eml": (
+            mail_with_protected_workbook(),
+            "degraded",
+            'the attachment "prices.xlsx" was not read: the file is pro',
+        ),
+        "a.xlsx": (workbook(""), "degraded", 'sheet "Fees" has 1 formula without a stored value, such as A3 =SUM'),
+        "b.xlsx": (workbook("12"), "ready", None),
+    }
+    ids = {
+        name: (await client.post("/v1/documents", files={"file": (name, content)})).json()["id"]
+        for name, (content, _, _) in files.items()
+    }
+    await work(services)
+
+    for name, (_, state, unread) in files.items():
+        shown = (await client.get(f"/v1/documents/{ids[name]}")).json()
+        assert (shown["state"], shown["text_coverage"], shown["losses"]) == (state, 1.0, [])
+        assert [sentence[: len(unread or "")] for sentence in shown["unread"]] == [unread] * (unread is not None)
 
 
 async def test_next_complete_version_is_ready(lossy, provider):
