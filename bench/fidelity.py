@@ -107,7 +107,7 @@ def scores(folders: Iterable[Path], read: Callable[[Path], tuple[str, bool]]) ->
             continue
         try:
             expected = words(reading_of(path) or "")
-        except Exception as error:  # noqa: BLE001 - the reading is no parser, and a damaged file has no measure
+        except Exception as error:  # noqa: BLE001 - the reading is not a parser, and a damaged file has no measure
             print(f"  no plain reading of {path.name}: {type(error).__name__}", file=sys.stderr)
             continue
         if len(expected) >= _MIN_WORDS:

@@ -1,6 +1,6 @@
-"""The words of files by plain readings that share no code with the parser: what its text is compared with.
+"""The words of files by plain readings, which share no code with the parser and are compared with its text.
 
-They know only paragraphs of XML, bodies of HTML, parts of messages, and `pdftotext`, and leave out what no reader sees:
+They know only paragraphs of XML, bodies of HTML, parts of messages, and `pdftotext`, and leave out invisible text:
 deleted revisions, field codes, scripts and styles. They do not see notes, charts, attachments and number formats.
 """
 

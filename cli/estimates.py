@@ -57,7 +57,7 @@ def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file; 0 if it is gone, which its upload will report."""
+    """Return the size of a file; 0 if it is deleted, which its upload will report."""
     try:
         return path.stat().st_size
     except OSError:

@@ -86,7 +86,7 @@ class ExtractedText:
         read_pages: the pages whose text was read by OCR, by number.
         coverage: share of the words of the file that are in `text`; None if the reader cannot count them.
         losses: parts of the file that still miss words.
-        unread: sentences that name what was not read, each with the reason.
+        unread: sentences that name the parts that were not read, each with the reason.
         apart: whether a chunk never contains two pages.
     """
 

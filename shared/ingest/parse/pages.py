@@ -36,7 +36,7 @@ def joined(texts: Iterable[tuple[int, str]]) -> tuple[str, PageStarts]:
 
 
 def of_parts(parts: Iterable[Part]) -> tuple[str, PageStarts]:
-    """Return the Markdown of parts as one text, and the starts of those that have a number."""
+    """Return the Markdown of parts as one text, and the starts of numbered parts."""
     kept, starts, length = list[str](), list[tuple[int, int]](), 0
     for part in parts:
         text = clean(part.markdown).strip("\n")

@@ -1,4 +1,4 @@
-"""The parts of a ZIP file, with limits on what they unpack to."""
+"""The parts of a ZIP file, with limits on their unpacked size."""
 
 from __future__ import annotations
 

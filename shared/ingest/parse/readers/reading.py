@@ -1,4 +1,4 @@
-"""What a reader returns: the parts of a file, each with an independent count of its words."""
+"""The result of a reader: the parts of a file, each with an independent count of its words."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FileReading:
     Args:
         parts: its parts, in the order of reading.
         title: title that the file states; None if it states none.
-        unread: sentences that name what is in the file but was not read, such as an encrypted attachment, each with
+        unread: sentences that name contents of the file that were not read, such as an encrypted attachment, each with
             the reason. A document with such a sentence is degraded.
         apart: whether a chunk never contains two parts: slides, messages.
     """
