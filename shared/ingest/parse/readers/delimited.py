@@ -93,7 +93,7 @@ def _quoted(text: str, start: int, delimiter: str) -> tuple[str | None, int]:
 
 
 def _delimiter(text: str, *, preferred: str) -> str:
-    """Return the preferred delimiter if it occurs, else the delimiter that divides most rows into equally many fields."""
+    """Return the preferred delimiter if it occurs, or the one by which most rows have equally many fields."""
     best, best_share = ",", 0.0
     head = text[: 1 << 18]
     if preferred and preferred in head:
