@@ -133,7 +133,11 @@ _PICTURES = {
 }
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"7z\xbc\xaf": "7-Zip", b"Rar!": "RAR", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_OLE_STREAMS = (("WordDocument", DOC), ("PowerPoint Document", PPT), ("Workbook", XLS), ("Book", XLS))
+_OLE_STREAMS = (
+    ("WordDocument", DOC),
+    ("PowerPoint Document", PPT),
+    *((name, XLS) for name in ("Workbook", "WORKBOOK", "Book", "BOOK")),
+)
 _ZIP_FOLDERS = (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX))
 _ZIP_TYPES = {kind.media_type: kind for kind in (ODT, ODP, ODS, EPUB)}
 _MAIL_HEADER = re.compile(

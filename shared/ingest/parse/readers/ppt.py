@@ -150,6 +150,11 @@ class _Presentation:
                     offsets.setdefault(number, offset)
             if not at:
                 break
+        # A damaged save may not lead to earlier ones.
+        directories = [record for record in self._records(0, len(self._stream)) if record.kind == _DIRECTORY]
+        for record in reversed(directories):
+            for number, offset in self._entries(record):
+                offsets.setdefault(number, offset)
         return offsets
 
     def _entries(self, directory: _Record) -> Iterator[tuple[int, int]]:

@@ -62,7 +62,8 @@ def read(content: bytes) -> FileReading:
         Unreadable: it is damaged, protected with a password, or too large.
     """
     file = CompoundFile(content, KIND)
-    stream = file.read(file.root, "Workbook") or file.read(file.root, "Book")
+    names = {name.lower(): name for name in file.root.streams}
+    stream = next((data for name in ("workbook", "book") if (data := file.read(file.root, names.get(name, "")))), b"")
     if len(stream) < 8 or struct.unpack_from("<H", stream)[0] != BOF:  # noqa: PLR2004 - a header and a version
         raise Unreadable(_DAMAGED)
     workbook = _Workbook(stream)
@@ -86,8 +87,8 @@ class _Workbook:
         for record in records(stream):
             try:
                 self._take(record)
-            except (struct.error, IndexError) as error:
-                raise Unreadable(_DAMAGED, detail=str(error)) from error
+            except (struct.error, IndexError):  # a damaged record says nothing
+                continue
 
     def _take(self, record: Record) -> None:
         data = record.data
@@ -103,7 +104,7 @@ class _Workbook:
                 size = 2 if self.encoding.is_unicode else 1
                 self._codes[struct.unpack_from("<H", data)[0]] = self.encoding.text(data, 2, size)
             case kind if kind == _XF:
-                self._styles.append(struct.unpack_from("<H", data, 2)[0])
+                self._styles.append(struct.unpack_from("<H", data.ljust(4, b"\0"), 2)[0])
             case kind if kind == _BOUNDSHEET and len(self.sheets) < _MOST_SHEETS:
                 offset, _, sort = struct.unpack_from("<IBB", data)
                 if sort != _MACROS:
