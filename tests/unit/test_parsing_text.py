@@ -5,7 +5,9 @@ import codecs
 import pytest
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse import kinds
 from shared.ingest.parse.text import decode
+from tests.support.planted import guards
 
 SENTENCE = "Zürich liegt am See \u2013 „schön“, très joli, año."
 
@@ -75,3 +77,16 @@ FRENCH = "L’été dernier, les employés ont été très gênés : à Noël, o
 def test_undeclared_charset_is_detected(encoding, text):
     assert decode(text.encode(encoding)) == text
     assert decode((text * 2000).encode(encoding)) == text * 2000
+
+
+@guards(
+    "shared/ingest/parse/text.py",
+    'return data.lstrip(b"\\0") if data.startswith(_PADDING) else data',
+    "return data",
+    means="a log that was emptied while it was open is refused as binary",
+)
+def test_padding_before_a_text_is_no_text():
+    padded = bytes(70_000) + b"06:00 The pump has started.\n"
+
+    assert decode(padded) == "06:00 The pump has started.\n"
+    assert kinds.detect(padded, filename="pump.log", media_type=None) is kinds.TEXT

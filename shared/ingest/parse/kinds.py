@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.text import is_text
+from shared.ingest.parse.text import is_text, unpadded
 
 Route = Literal["read", "delimited", "text", "code", "html", "feed", "converted", "native", "picture"]
 
@@ -185,7 +185,7 @@ def detect(content: bytes, *, filename: str | None, media_type: str | None, pict
     """
     if not content:
         raise Unreadable("the file is empty")
-    head = content[:HEAD_BYTES]
+    head = unpadded(content)[:HEAD_BYTES]
     suffix = PurePath(filename or "").suffix.removeprefix(".").lower()
     if pictures and (kind := _picture(head)):
         return kind

@@ -42,8 +42,14 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_PADDING = bytes(16)  # UTF-16 and UTF-32 start with up to three
 _CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\v\f\r\x1b") + b"\x7f"
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s{0,3}=\s{0,3}["']?([A-Za-z0-9_.:-]{2,40})""")
+
+
+def unpadded(data: bytes) -> bytes:
+    """Return the content of a file without NUL at its start, which a log has that was emptied while it was open."""
+    return data.lstrip(b"\0") if data.startswith(_PADDING) else data
 
 
 def is_text(sample: bytes) -> bool:
@@ -66,6 +72,7 @@ def decode(data: bytes, *, charset: str | None = None) -> str:
     Raises:
         Unreadable: it is not text.
     """
+    data = unpadded(data)
     if not is_text(data[:SAMPLE_BYTES]):
         raise Unreadable("the file is not text and has no supported format; convert it to PDF, DOCX or text")
     return clean(_decode(data, charset))
