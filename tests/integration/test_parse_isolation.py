@@ -1,4 +1,4 @@
-"""Attacks by a compromised extractor in a parser's child process, and the mechanisms that block them."""
+"""Attacks by a compromised library in a parser's child process, and the mechanisms that block them."""
 
 import asyncio
 import json
@@ -30,18 +30,12 @@ from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 ROOT = Path(__file__).parents[2]
 
-# An extractor that runs code from the file, in this thread and in a thread started while the extractor was loaded.
+# A library that replaces a reader, and runs code from the file in this thread and in one started while it was loaded.
 TAKEN_OVER = """
 import ctypes, errno, json, mmap, os, queue, signal, socket, sys, threading, time
-from shared.ingest.parse import confinement
+from shared.ingest.parse import confinement, extraction, kinds
+from shared.ingest.parse.readers.reading import FileReading, Part
 
-class KreuzbergError(Exception):
-    pass
-
-def ExtractionConfig(**options):
-    pass
-
-PageConfig = ConcurrencyConfig = PostProcessorConfig = LanguageDetectionConfig = ExtractionConfig
 libc = ctypes.CDLL(None, use_errno=True)
 asked, answers = queue.SimpleQueue(), queue.SimpleQueue()
 
@@ -71,22 +65,23 @@ def older_thread():
     while True:
         answers.put(tried(asked.get()))
 
-class Text:
-    metadata = {}
-    detected_languages = None
-    def __init__(self, content):
-        self.content = content
-
-def extract_bytes_sync(data, media_type, config):
-    if data == b"a":  # the sample that is read before system calls are restricted
-        threading.Thread(target=older_thread, daemon=True).start()
-    if media_type != "text/x-rst":
-        return Text("")
+def read(text):
     results = []
-    for code in json.loads(data.decode().partition("<pre>")[2]):
+    for code in json.loads(text.partition("<pre>")[2]):
         asked.put(code)
         results.append([tried(code), answers.get()])
-    return Text(json.dumps(results))
+    return FileReading((Part(json.dumps(results)),))
+
+extraction._CONVERTERS[kinds.RST] = read
+
+class NNetLanguageIdentifier:
+    language, probability = "und", 0.0
+    def __init__(self, **options):
+        pass
+    def FindLanguage(self, text):
+        if text == "a":  # the sample that is read before system calls are restricted
+            threading.Thread(target=older_thread, daemon=True).start()
+        return self
 """
 # The same as an OCR engine, which runs the code in `ATTEMPTS` instead of reading a page; its sample is read first.
 TAKEN_OVER_READER = (
@@ -201,11 +196,11 @@ class TakenOver:
 
     def without(self, *means: str) -> None:
         """Make later children run as on a kernel that lacks some mechanisms."""
-        (self._modules / "kreuzberg.py").write_text(TAKEN_OVER + "".join(WITHOUT[name] for name in means))
+        (self._modules / "gcld3.py").write_text(TAKEN_OVER + "".join(WITHOUT[name] for name in means))
 
     async def tries_reading(self, attempts: Mapping[str, str], *means: str) -> dict[str, list[str]]:
         """Return the result of each attempt in a child that reads pages, on a kernel that lacks some mechanisms."""
-        (self._modules / "kreuzberg.py").unlink()
+        (self._modules / "gcld3.py").unlink()
         source = f"{TAKEN_OVER_READER}\nATTEMPTS = {list(attempts.values())!r}\n"
         (self._modules / "tesserocr.py").write_text(source + "".join(WITHOUT[name] for name in means))
         self._page.write_bytes(saved([picture("The harbour opens at six.")], "PNG"))

@@ -18,7 +18,7 @@ from shared.settings import TenantLimits
 from tests.support.planted import guards
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
+EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "gcld3", "onnxruntime", "xllamacpp", "qdrant_edge"}
 EVERY_ROLE |= {"rich", "openai", "httpx2", "qdrant_client", "grpc", "dulwich", "urllib3", "foreask_client"}
 # Traces are off, and nothing uses OpenTelemetry's metrics.
 EVERY_ROLE |= {"shared.process.trace_export", "opentelemetry.sdk", "opentelemetry.exporter", "requests"}

@@ -41,6 +41,7 @@ from shared.ingest.parse.extraction import PageFinder, ScanOptions, extract
 from shared.ingest.parse.extraction import load as load_extractor
 from shared.ingest.parse.extraction import native_files as extracted_files
 from shared.ingest.parse.illustrations import Shrink, illustrated
+from shared.ingest.parse.languages import load as load_detector
 from shared.ingest.parse.languages import with_languages
 from shared.ingest.parse.protocol import (
     DETAIL_CHARS,
@@ -113,6 +114,7 @@ def _parser(profile: str) -> Load:
 
     def load() -> Work:
         load_extractor()
+        load_detector()
         return work
 
     return load

@@ -1,16 +1,12 @@
-"""Conversion of a file to Markdown; the only module that calls kreuzberg."""
+"""Conversion of a file to Markdown by the reader of its format."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, Protocol
-
-import kreuzberg
+from typing import Protocol
 
 from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
@@ -47,10 +43,6 @@ from shared.ingest.parse.readers.pdf.pictures import pictures_in as pdf_pictures
 from shared.ingest.parse.readers.reading import FileReading, Part, Reader
 from shared.ingest.parse.text import clean, decode
 from shared.ingest.parse.titles import title_of
-
-_SURE = 0.8
-"""The confidence from which on the detector is believed."""
-
 
 _files: Counter[str] = Counter()  # files that native code has read in this process, by kind
 
@@ -173,23 +165,8 @@ def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
 def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     """Return the text of a markup file; its source if it cannot be converted."""
     plain = without_data(decode(content, charset=charset))
-    if reader := _CONVERTERS.get(kind):
-        reading = reader(plain)
-        return _checked(reading, kind) if reading else ExtractedText(plain, None, kind.media_type, markdown=False)
-    try:
-        result = _kreuzberg().convert(plain.encode(), kind)
-    except Unreadable:
-        return ExtractedText(plain, None, kind.media_type, markdown=False)
-    text = clean(result.content)
-    if len(text) < len(plain) // 20:
-        return ExtractedText(plain, None, kind.media_type, markdown=False)
-    return ExtractedText(text, title_of(text, result.metadata.get("title")), kind.media_type)
-
-
-def _native(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
-    result = _kreuzberg().convert(content, kind)
-    text, starts = pages.of_markers(clean(result.content))
-    return ExtractedText(text, title_of(text, result.metadata.get("title")), kind.media_type, page_starts=starts)
+    reading = _CONVERTERS[kind](plain)
+    return _checked(reading, kind) if reading else ExtractedText(plain, None, kind.media_type, markdown=False)
 
 
 def _pdf_with_scans(content: bytes, scans: ScanOptions) -> ExtractedText | PagesToRead:
@@ -303,7 +280,6 @@ _ROUTES = {
     "html": _html,
     "feed": _feed,
     "converted": _converted,
-    "native": _native,
 }
 
 
@@ -330,91 +306,11 @@ def pictures_in(content: bytes, extracted: ExtractedText) -> list[EmbeddedPictur
     return []
 
 
-def detected_language(text: str) -> str | None:
-    """Return the language of a text in ISO 639-3, if the detector is sure."""
-    languages = kreuzberg.extract_bytes_sync(
-        text.encode(), kinds.TEXT.media_type, config=_detecting()
-    ).detected_languages
-    return languages[0] if languages else None
-
-
 def load() -> None:
-    """Start the extractor and load the data of pdfium, because a confined process opens no file."""
-    kreuzberg.extract_bytes_sync(b"a", kinds.TEXT.media_type, config=_options())
+    """Load the data of pdfium, because a confined process opens no file."""
     pdf.load()
 
 
 def native_files() -> int:
     """Return the number of files that native code has read in this process."""
     return _files.total()
-
-
-@cache
-def _kreuzberg() -> _Kreuzberg:
-    return _Kreuzberg()
-
-
-class _Kreuzberg:
-    """The extractor, with OCR, caches and all network access disabled."""
-
-    def __init__(self) -> None:
-        self._config = _options()
-
-    def convert(self, content: bytes, kind: kinds.FileKind) -> Any:
-        with _explaining(kind.name):
-            return kreuzberg.extract_bytes_sync(content, kind.media_type, config=self._config)
-
-
-def _options(**more: Any) -> Any:
-    return kreuzberg.ExtractionConfig(
-        use_cache=False,
-        enable_quality_processing=False,
-        output_format="markdown",
-        pages=kreuzberg.PageConfig(extract_pages=True, insert_page_markers=True, marker_format=pages.MARKER),
-        concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
-        postprocessor=kreuzberg.PostProcessorConfig(enabled=False),
-        **more,
-    )
-
-
-@cache
-def _detecting() -> Any:
-    return kreuzberg.ExtractionConfig(
-        use_cache=False,
-        enable_quality_processing=False,
-        language_detection=kreuzberg.LanguageDetectionConfig(min_confidence=_SURE),
-        concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
-    )
-
-
-_UNKNOWN_FORM = "is of a form that cannot be read; save it in a newer one, or as PDF"
-_REASONS = (
-    (r"password|encrypted", "is protected with a password; remove the password and add it again"),
-    (r"zip bomb|too (?:large|many|deep|long)|exceeds limit|depth exceeded", "is too large when unpacked; divide it"),
-    (r"unsupported|not supported", _UNKNOWN_FORM),
-)
-_REFUSED_BY_SYSTEM = re.compile(r"\(os error \d+\)")
-
-
-@contextmanager
-def _explaining(name: str) -> Iterator[None]:
-    """Convert the extractor's error to a readable reason.
-
-    If the operating system refused an operation, the file is not the cause, and the error is kept.
-    """
-    try:
-        yield
-    except kreuzberg.KreuzbergError as error:
-        if _REFUSED_BY_SYSTEM.search(str(error)):
-            raise
-        raise Unreadable(f"the {name} file {_reason(error)}", detail=str(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    """Return the problem of a file by words of the message, because most errors of the extractor have one class."""
-    for words, reason in _REASONS:
-        if re.search(rf"\b(?:{words})\b", str(error), re.IGNORECASE):
-            return reason
-    if isinstance(error, kreuzberg.ValidationError):
-        return _UNKNOWN_FORM
-    return "is damaged and cannot be read; create or download it again"

@@ -13,7 +13,7 @@ from typing import Literal
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.text import is_text, unpadded
 
-Route = Literal["read", "delimited", "text", "code", "html", "feed", "converted", "native", "picture"]
+Route = Literal["read", "delimited", "text", "code", "html", "feed", "converted", "picture"]
 
 HEAD_BYTES = 64 * 1024
 MAX_ENTRIES = 20_000
@@ -278,7 +278,7 @@ def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> F
         if kind in (EML, MBOX, HTML, XML) or (kind and kind.route in _TEXTUAL and kind is not TEXT):
             return kind
     for kind in (stated, named):
-        if kind and kind.route in ("native", "read"):
+        if kind and kind.route == "read":
             raise Unreadable(f"the file is named a {kind.name} but lacks its header: it is damaged or misnamed")
     return TEXT
 

@@ -6,10 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+
+import gcld3
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.text.words import stop_word_share
-from shared.ingest.parse.extraction import detected_language
 
 _LEAST_LETTERS = 40  # of prose: in fewer the detector guesses
 _NO_PROSE = re.compile(
@@ -46,81 +48,34 @@ _SPOKEN = frozenset(
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
 
-_CODES = dict(
-    pair.split("-")
-    for pair in [
-        "afr-af",
-        "aka-ak",
-        "amh-am",
-        "ara-ar",
-        "aze-az",
-        "bel-be",
-        "ben-bn",
-        "bul-bg",
-        "cat-ca",
-        "ces-cs",
-        "cmn-zh",
-        "dan-da",
-        "deu-de",
-        "ell-el",
-        "eng-en",
-        "epo-eo",
-        "est-et",
-        "fin-fi",
-        "fra-fr",
-        "guj-gu",
-        "heb-he",
-        "hin-hi",
-        "hrv-hr",
-        "hun-hu",
-        "hye-hy",
-        "ind-id",
-        "ita-it",
-        "jav-jv",
-        "jpn-ja",
-        "kan-kn",
-        "kat-ka",
-        "khm-km",
-        "kor-ko",
-        "lat-la",
-        "lav-lv",
-        "lit-lt",
-        "mal-ml",
-        "mar-mr",
-        "mkd-mk",
-        "mya-my",
-        "nep-ne",
-        "nld-nl",
-        "nob-no",
-        "ori-or",
-        "pan-pa",
-        "pes-fa",
-        "pol-pl",
-        "por-pt",
-        "ron-ro",
-        "rus-ru",
-        "sin-si",
-        "slk-sk",
-        "slv-sl",
-        "sna-sn",
-        "spa-es",
-        "srp-sr",
-        "swe-sv",
-        "tam-ta",
-        "tel-te",
-        "tgl-tl",
-        "tha-th",
-        "tuk-tk",
-        "tur-tr",
-        "ukr-uk",
-        "urd-ur",
-        "uzb-uz",
-        "vie-vi",
-        "yid-yi",
-        "zul-zu",
-    ]
+_KNOWN = frozenset(
+    """
+    af am ar az be bg bn ca cs da de el en eo es et eu fa fi fr ga gu he hi hr hu hy id it ja jv ka
+    km kn ko la lt lv mk ml mr my ne nl no pa pl pt ro ru si sk sl sn sr sv ta te th tl tr uk ur uz
+    vi yi zh zu
+    """.split()  # noqa: SIM905 - a list of quoted codes is not easier to read
 )
-"""ISO 639-1 codes, which name languages here, by the detector's ISO 639-3 codes."""
+"""The languages that chunks may have, in ISO 639-1. A text in another one is more often a list of names."""
+
+_OTHER_CODES = {"iw": "he", "fil": "tl"}
+_SURE = 0.95
+"""The probability from which on the detector is believed.
+
+Of 3,064 texts of 60 to 1,000 characters in 20 languages (XQuAD, Natural Questions, manuals, messages of programs), 94 %
+have their language then, and one in 3,000 a wrong one. With 0.98, 93 % have it, with 0.8, seven in 3,000 a wrong one.
+"""
+
+_MOST_BYTES = 2_000  # of a text are read
+
+
+@cache
+def _detector() -> gcld3.NNetLanguageIdentifier:
+    return gcld3.NNetLanguageIdentifier(min_num_bytes=0, max_num_bytes=_MOST_BYTES)
+
+
+def load() -> None:
+    """Create the detector and let it read a sample, because a confined process imports no module."""
+    _detector().FindLanguage(text="a")
 
 
 def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
@@ -147,7 +102,10 @@ def language_of(text: str) -> str | None:
 
     If it is sure of a language in Latin script, but the text lacks its most common words, the text is code or a list.
     """
-    language = _CODES.get(detected_language(text) or "")
+    found = _detector().FindLanguage(text=text[:_MOST_BYTES])
+    language = _OTHER_CODES.get(found.language, found.language)
+    if found.probability < _SURE or language not in _KNOWN:
+        return None
     if language in _SPOKEN and stop_word_share(text, language) < _LEAST_STOP_WORDS:
         return None
     return language
