@@ -120,3 +120,14 @@ def test_hostile_source_takes_linear_time(piece):
     latex.read((piece + "a\n") * 10_000)
 
     assert time.process_time() - start < 10
+
+
+@guards(
+    "shared/ingest/parse/readers/latex_commands.py",
+    "if found[0][1:] in _LETTERS:",
+    "if False:",
+    means="a word with a letter that is a command is lost, and the text loses its headings",
+)
+def test_letters_as_commands_stay_in_their_word():
+    source = '\\section{Wege}Stra\\ss e, {\\o}re, \\oe uvre, na\\"{\\i}ve.'
+    assert text_of(source) == "## Wege\n\nStra\u00dfe, \u00f8re, \u0153uvre, na\u00efve."

@@ -210,7 +210,6 @@ _ACCENT = re.compile(
     r"\\(?:([\"'`^~=.])\s*(?:\{\s*(?:\\([ij])|([A-Za-z]))\s*\}|\\([ij])(?![A-Za-z])\s?|([A-Za-z]))"
     r"|([cvuHrkdb])(?:\{\s*(?:\\([ij])|([A-Za-z]))\s*\}|\s+([A-Za-z])))"
 )
-_LETTER = re.compile(r"\{?\\(ss|ae|AE|oe|OE|aa|AA|o|O|l|L)(?:\{\}|\s+|\\ |(?![A-Za-z])|\b)\}?")
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\){0,20})%[^\n]*+(?:\n[ \t]*+)?")
 
 
@@ -239,6 +238,8 @@ _PLAIN = re.compile(
     r"|\\(?:[A-Za-z@]{1,60}+\*?)|\\(?P<symbol>[\s\S])|[{}~&^_$]",
 )
 _ARGUMENTS = re.compile(_ARGUMENT)
+_LETTERS = frozenset(("ss", "ae", "AE", "oe", "OE", "aa", "AA", "o", "O", "l", "L", "i", "j")) & SYMBOLS.keys()
+_END_OF_NAME = re.compile(r"\{\}|[ \t]++\n?|\n(?!\n)")
 _OPTIONAL = re.compile(r"\s{0,3}\[[^\[\]\n]{0,500}+\]")
 
 
@@ -248,6 +249,10 @@ def plain_words(source: str) -> str:
     while found := _PLAIN.search(source, at):
         kept.append(source[at : found.start()])
         at = found.end()
+        if found[0][1:] in _LETTERS:  # it is in a word
+            kept.append(SYMBOLS[found[0][1:]])
+            at = end.end() if (end := _END_OF_NAME.match(source, at)) else at
+            continue
         name = found["unread"] or found["environment"]
         command = found[0].startswith("\\") and not found["symbol"] and not found[0].endswith(("item", "cite"))
         if (command or found["symbol"] == "\\") and (optional := _OPTIONAL.match(source, at)):
