@@ -85,7 +85,7 @@ def test_undeclared_charset_is_detected(encoding, text):
     "return data",
     means="a log that was emptied while it was open is refused as binary",
 )
-def test_padding_before_a_text_is_no_text():
+def test_padding_before_text_is_left_out():
     padded = bytes(70_000) + b"06:00 The pump has started.\n"
 
     assert decode(padded) == "06:00 The pump has started.\n"

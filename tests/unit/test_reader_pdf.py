@@ -335,7 +335,7 @@ def test_largest_text_is_title_without_metadata():
     assert read(pdf(content, info="/Title (By-laws)")).title == "By-laws"
 
 
-def test_stamp_or_footer_is_no_title():
+def test_stamp_or_footer_is_not_a_title():
     stamp = "BT /F1 24 Tf 0 1 -1 0 30 200 Tm (arXiv:2004 cs) Tj ET\n"
     content = line(50, 700, "Rules of the harbour", 20) + lines(50, 600, BODY, BODY)
 
@@ -411,7 +411,7 @@ def test_letters_without_meaning_are_lost_words():
     "lost[word] = max(lost[word], min(0,",
     means="letters that are printed apart are lost words",
 )
-def test_words_that_are_only_divided_differently_are_not_lost():
+def test_words_divided_differently_are_not_lost():
     plain = "T I T L E of the page caf\xb4e"
 
     assert guarded([Part("TITLE of the page café", plain)]).coverage == 1
@@ -473,7 +473,7 @@ def test_drawn_font_has_size_of_its_glyphs():
     "for label in [[line for row in part for line in row]]:",
     means="labels of a figure are mixed",
 )
-def test_labels_of_figure_are_no_table():
+def test_labels_of_figure_are_not_a_table():
     boxes = [
         (50, 700, "Main", "pump"),
         (170, 660, "Spare"),

@@ -135,7 +135,7 @@ def _joined(text: str) -> str:
 
 
 def _without_divided(lost: Counter[str], expected: Sequence[str], found: Sequence[str]) -> Counter[str]:
-    """Return the lost words without those that the two readings only divide differently.
+    """Return the lost words, except words that the two readings only divide differently.
 
     These are letters that are printed apart, and a word that the Markdown divides. Words that it joins are lost.
     """

@@ -162,7 +162,7 @@ class _Reader:
         return bare.startswith(("#+", "|", ": ")) or _DRAWER.match(line) is not None
 
     def _continues(self, margin: int) -> bool:
-        """Return whether the list goes on after one blank line."""
+        """Return whether the list continues after one blank line."""
         following = self._lines[self._at + 1] if self._at + 1 < len(self._lines) else ""
         indent = len(following) - len(following.lstrip())
         return bool(following) and (indent > margin or (indent == margin and _ITEM.match(following) is not None))

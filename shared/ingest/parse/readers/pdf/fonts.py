@@ -19,7 +19,7 @@ _EM = 1000
 
 
 def _font() -> bytes:
-    """Return a TrueType font whose two glyphs are boxes: the second one is that of every character."""
+    """Return a TrueType font whose two glyphs are boxes: every character has the second one."""
     glyph = struct.pack(">5hHH4B", 1, 0, -120, _EM, 880, 3, 0, 1, 1, 1, 1)
     glyph += struct.pack(">8h", 0, 0, _EM, 0, -120, 1000, 0, -1000) + b"\0\0"
     tables = {
@@ -72,5 +72,5 @@ _INFO.GetFontCharset = _TYPES["GetFontCharset"](_nothing)
 
 @cache
 def use() -> None:
-    """Let pdfium use this font instead of the fonts of the system, which a confined process cannot open."""
+    """Replace the fonts of the system by this font in pdfium, because a confined process cannot open them."""
     raw.FPDF_SetSystemFontInfo(_INFO)

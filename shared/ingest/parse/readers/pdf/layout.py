@@ -355,7 +355,7 @@ def _tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
 def _untabled(
     items: list[Item], rows: Sequence[list[Line]], columns: Sequence[list[float]], *, is_figure: bool
 ) -> None:
-    """Add rows that are no table: the labels of a figure, columns, or lines."""
+    """Add rows that are not a table: the labels of a figure, columns, or lines."""
     if is_figure and not _are_labels(rows, len(columns)):
         for label in _labels(rows):
             for line in label:
@@ -378,7 +378,7 @@ def _is_filled(table: Table) -> bool:
 
 
 def _is_prose(rows: Sequence[Sequence[Line]], columns: Sequence[Sequence[float]]) -> bool:
-    """Return whether two columns are the halves of lines with wide spaces at about the same place."""
+    """Return whether two columns are the halves of lines with wide spaces at about the same position."""
     if len(columns) > 2 or columns[1][0] - columns[0][1] > _PROSE_GAP * rows[0][0].size:  # noqa: PLR2004
         return False
     return all(median(line.chars for line in part) >= _PROSE_CHARS for part in _by_column(rows, columns))

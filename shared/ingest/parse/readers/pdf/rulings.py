@@ -18,7 +18,7 @@ MAX_OBJECTS = 20_000
 """A page with more objects is a drawing, and is read without ruling lines."""
 
 _MAX_DRAWN = 20_000  # lines of a page, of which each cell may draw its own
-_MAX_RULINGS = 2_000  # lines of a page after those that touch are joined
+_MAX_RULINGS = 2_000  # lines of a page, after touching lines are joined
 _MAX_CELLS = 20_000
 _MAX_SEGMENTS = 400  # of one path
 _MAX_ALL_SEGMENTS = 40_000  # of a page
@@ -288,7 +288,7 @@ class _Grid:
 
 
 def _near(lines: Sequence[Ruling], places: Sequence[float]) -> list[list[Ruling]]:
-    """Return for each place of a grid the lines that are drawn there."""
+    """Return for each position of a grid the lines that are drawn there."""
     ordered = sorted(lines, key=lambda line: line.at)
     ats = [line.at for line in ordered]
     return [ordered[bisect_left(ats, at - _NEAR) : bisect_right(ats, at + _NEAR)] for at in places]

@@ -12,7 +12,7 @@ _ALIGNED = 6.0  # points between the columns of a table on two pages
 
 
 def join_tables(pages: Sequence[PageBlocks]) -> None:
-    """Let a table at the top of a page continue the table at the end of the page before it, with one header."""
+    """Join a table at the top of a page to the table at the end of the previous page, with one header."""
     last: Block | None = None
     header: list[str] = []
     before: PageBlocks | None = None

@@ -260,13 +260,13 @@ class _Finder:
         return words
 
     def illegible(self) -> tuple[str, ...]:
-        """Return the words with characters that the file does not map to letters. Single symbols are no words."""
+        """Return the words with characters that the file does not map to letters. Single symbols are not words."""
         return tuple(
             word[0] for word in _ILLEGIBLE.finditer(self._text) if self._is_illegible(word.start(), word.end())
         )
 
     def _is_illegible(self, start: int, end: int) -> bool:
-        """Return whether a word lacks letters or the sign of its number. A mark in front of a word is none of these."""
+        """Return whether a word lacks letters or the sign of its number. A mark in front of a word does not count."""
         unknown = [
             at
             for at in range(start, end)
