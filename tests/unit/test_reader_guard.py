@@ -38,7 +38,7 @@ DIFFERENT = {
 )
 @guards(
     "shared/ingest/parse/readers/guard.py",
-    "return Counter(words(rest)) - Counter(words(_more(arrived_counts, stated_counts)))",
+    "lost = Counter(words(rest)) - Counter(words(_more(arrived_counts, stated_counts)))",
     "return Counter(rest.split())",
     means="words that two readings write differently are lost",
 )

@@ -103,7 +103,7 @@ def language_of(text: str) -> str | None:
     If it is sure of a language in Latin script, but the text lacks its most common words, the text is code or a list.
     """
     found = _detector().FindLanguage(text=text[:_MOST_BYTES])
-    language = _OTHER_CODES.get(found.language, found.language)
+    language: str = _OTHER_CODES.get(found.language, found.language)
     if found.probability < _SURE or language not in _KNOWN:
         return None
     if language in _SPOKEN and stop_word_share(text, language) < _LEAST_STOP_WORDS:
