@@ -130,7 +130,7 @@ def test_notes_and_comments_follow_their_slide():
     ]
 
 
-def test_unlisted_slides_are_read_without_master():
+def test_master_is_left_out():
     master = container(1016, drawing(shape(text(OTHER, "Click to edit"))))
 
     assert slides_of(presentation([slide(shape(text(OTHER, "Text")))], extra=master)) == ["Text"]

@@ -176,7 +176,7 @@ def _records(stream: bytes, at: int, end: int) -> Iterator[_Record]:
 
 
 def _take_text(texts: list[_Text], record: _Record, stream: bytes) -> None:
-    """Add a text, or properties of the last text."""
+    """Add the text of a record, or the levels of its paragraphs to the last text."""
     data = stream[record.start : record.end]
     if record.kind == _HEADER and len(data) >= 4:  # noqa: PLR2004 - the type
         texts.append(_Text(struct.unpack_from("<I", data)[0]))
