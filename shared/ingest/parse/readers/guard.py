@@ -137,18 +137,23 @@ def _joined(text: str) -> str:
 def _without_divided(lost: Counter[str], expected: Sequence[str], found: Sequence[str]) -> Counter[str]:
     """Return the lost words, except words that the two readings only divide differently.
 
-    These are letters that are printed apart, and a word that the Markdown divides. Words that it joins are lost.
+    These are letters that are printed apart, words with other accents, and a word that the Markdown divides. Words that
+    it joins are lost.
     """
     added = Counter(found) - Counter(expected)
     if len(lost) > _MOST_LOST:
         return lost
     here, there = _letters(expected), _letters(found)
+    spelled = Counter(_letters([word]) for word in added.elements())
+    del spelled[""]
     for word in tuple(lost):
         letters = _letters([word])
+        lost[word] -= (alike := min(lost[word], spelled[letters]))
+        spelled[letters] -= alike
         if len(letters) <= _APART:
             lost[word] = min(lost[word], max(0, here.count(letters) - there.count(letters)) if letters else 0)
-        if lost[word] and len(added) <= _MOST_LOST:
-            lost[word] -= _composed(letters, lost[word], added)
+        if lost[word] and len(spelled) <= _MOST_LOST:
+            lost[word] -= _composed(letters, lost[word], spelled)
     return +lost
 
 

@@ -360,7 +360,7 @@ def _untabled(
         for label in _labels(rows):
             for line in label:
                 line.divided = True
-            _flow(items, _rows(label))
+            items.append(Flow(label))
         return
     parts = _by_column(rows, columns)
     if sum(len(row) > 1 for row in rows) * 2 < len(rows) and len(columns) > 1 and not _is_marginal(parts[0]):
@@ -377,7 +377,7 @@ def _is_filled(table: Table) -> bool:
     return len(table.rows) > 1 and sum(cells) >= len(cells) * least
 
 
-def _is_prose(rows: Sequence[Sequence[Line]], columns: Sequence[Sequence[float]]) -> bool:
+def _is_prose(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> bool:
     """Return whether two columns are the halves of lines with wide spaces at about the same position."""
     if len(columns) > 2 or columns[1][0] - columns[0][1] > _PROSE_GAP * rows[0][0].size:  # noqa: PLR2004
         return False

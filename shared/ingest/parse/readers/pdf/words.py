@@ -52,6 +52,9 @@ _ACCENTS = {
     "\u02db": "\u0328",
 }
 _ACCENT = re.compile(f"[{re.escape(''.join(_ACCENTS))}]")
+_DRAWN_ACCENT = re.compile(
+    f"(?<=[^\\W\\d_]) ?[{''.join(char for char in _ACCENTS if not char.isascii())}] ?(?=[^\\W\\d_])"
+)
 _DOTTED = str.maketrans("ıȷ", "ij")
 _ALEF_LAM = re.compile(r"[\u0622\u0623\u0625\u0627]\u0644")
 _RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -191,6 +194,7 @@ def text_layer(text_page: Any, count: int, fonts: Fonts) -> TextLayer:
 def plain_text(text_page: Any) -> str:
     """Return the text of a page in the order of its content, as pdfium itself joins and divides it."""
     text: str = text_page.get_text_range()
+    text = _DRAWN_ACCENT.sub("", text)
     return text.translate(_SYMBOLS).replace("\r\n", "\n").replace("\x02", "-\n")
 
 
