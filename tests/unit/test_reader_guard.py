@@ -71,7 +71,7 @@ def test_part_without_words_has_no_coverage():
 
 @guards(
     "shared/ingest/parse/readers/guard.py",
-    "            lost[word] -= _composed(letters, lost[word], added)\n",
+    "            lost[word] -= _composed(letters, lost[word], spelled)\n",
     "            pass\n",
     means="a word that is divided in the text counts as lost",
 )
