@@ -85,7 +85,7 @@ async def test_parser_message_is_only_logged(services, library):
     assert refused["document_id"] == str(document.id)
     assert refused["tenant"] == "default"
     assert refused["reason"] == found.error
-    assert "PdfiumLibraryInternalError" in refused["parser_error"]
+    assert "Failed to load document" in refused["parser_error"]
 
 
 async def test_repeated_indexing_writes_same_points(services, library, provider):
