@@ -311,6 +311,18 @@ def test_wide_table_has_names_in_each_chunk() -> None:
 
 @guards(
     "shared/ingest/parse/readers/table_rows.py",
+    "            empty.pop(column, None)\n",
+    "            empty.clear()\n",
+    means="the names of columns without values are lost",
+)
+def test_wide_table_names_columns_without_values() -> None:
+    names: list[Value] = ["Respondent", *(f"How satisfied are you with topic {at}?" for at in range(300)), "Remarks"]
+    text = _text(workbook(_rows([names, ["R0", *(f"answer {at}" for at in range(300))]])))
+    assert text.endswith("Without values: Remarks")
+
+
+@guards(
+    "shared/ingest/parse/readers/table_rows.py",
     "others = key if at else",
     "others = {} if at else",
     means="a piece of a long cell has no key",

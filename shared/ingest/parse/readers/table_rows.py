@@ -48,12 +48,20 @@ def table(columns: Sequence[int], names: Mapping[int, str], rows: Sequence[Row])
 
 
 def records(columns: Sequence[int], names: Mapping[int, str], rows: Iterable[Row]) -> Iterator[str]:
-    """Yield each row as paragraphs of `name: value` lines; the first line of each paragraph is the row's key."""
+    """Yield each row as paragraphs of `name: value` lines; the first line of each paragraph is the row's key.
+
+    The last paragraph names columns without a value.
+    """
+    empty = {column: name for column, name in names.items() if one_line(name)}
     for number, cells in rows:
         named = [
             (names.get(column) or _reference(number, column), cells[column]) for column in columns if column in cells
         ]
         yield from _record(named)
+        for column in cells:
+            empty.pop(column, None)
+    if empty:
+        yield from _record([("Without values", "; ".join(map(one_line, empty.values())))])
 
 
 def _record(named: Sequence[tuple[str, str]]) -> Iterator[str]:
