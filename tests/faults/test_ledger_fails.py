@@ -78,12 +78,6 @@ def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, start_scenari
     assert row.paid_twice == 0  # the workers kept the replies
 
 
-@guards(
-    "shared/ingest/drain.py",
-    "asyncio.timeout(max(_EXTEND_SECONDS, term / 3))",
-    "asyncio.timeout(None)",
-    means="an extension of leases waits for its reply longer than the leases last",
-)
 def test_silent_ledger_connections_pay_nothing_twice(fleet, provider, start_scenario, scale):
     """A statement may wait for its reply longer than a lease lasts, so leases are extended over another connection."""
     scenario = start_scenario("15d", "PostgreSQL's connections silent")

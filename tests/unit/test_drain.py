@@ -367,6 +367,12 @@ async def test_extension_that_raises_is_retried_before_expiry():
     assert (raised, calls.lost) == (1, 0)
 
 
+@guards(
+    "shared/ingest/drain.py",
+    "asyncio.timeout(max(_EXTEND_SECONDS, term / 3))",
+    "asyncio.timeout(None)",
+    means="an extension of leases waits for its reply longer than the leases last",
+)
 @in_virtual_time
 async def test_unanswered_extension_is_repeated_before_expiry():
     shop = Shop(2)
