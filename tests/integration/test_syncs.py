@@ -109,6 +109,12 @@ async def test_entry_that_vanishes_before_fetch_is_left_out(synced, corpus):
     assert await synced.documents() == {"b.txt"}
 
 
+@guards(
+    "shared/maintenance/syncing/work.py",
+    "await self._list(claim, sync)",
+    'await __import__("asyncio").gather(self._list(claim, sync), return_exceptions=True)',
+    means="documents are deleted after a failed listing",
+)
 async def test_listing_out_of_order_fails_and_deletes_nothing(synced, corpus):
     corpus.put("a", "b", "c")
     await synced.sync()

@@ -139,13 +139,6 @@ def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sh
     means="a document is deleted after one listing",
     histories=100,
 )
-@guards(
-    "shared/maintenance/syncing/work.py",
-    "await self._list(claim, sync)",
-    'await __import__("asyncio").gather(self._list(claim, sync), return_exceptions=True)',
-    means="documents are deleted after a failed listing",
-    histories=100,
-)
 def test_every_history_deletes_only_missing_documents(world, request):
     class Machine(Histories):
         def __init__(self) -> None:
