@@ -13,6 +13,7 @@ from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers import html
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.guard import words
+from shared.ingest.parse.readers.memory import require_memory
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.text import decode
 
@@ -66,9 +67,11 @@ def read(content: bytes) -> FileReading:
 def _xml(data: bytes) -> etree._Element | None:
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True, recover=True)
     try:
-        return etree.fromstring(data, parser)
+        root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError:
-        return None
+        root = None
+    require_memory(parser)
+    return root
 
 
 def _package_path(archive: Archive) -> str:

@@ -9,6 +9,7 @@ from lxml import etree
 
 from shared.ingest.parse.readers.guard import escaped
 from shared.ingest.parse.readers.html_tree import BLOCKS, UNSEEN, markdown_of_tree
+from shared.ingest.parse.readers.memory import require_memory
 from shared.ingest.parse.readers.reading import FileReading, Part
 
 _TITLE_CHARS = 65_536  # the top of a page, which has its title
@@ -61,7 +62,11 @@ def plain_of(html: str) -> str:
 
 def _markdown(page: str) -> str:
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
-    root = etree.fromstring(page.encode("utf-8", "replace"), parser)
+    try:
+        root = etree.fromstring(page.encode("utf-8", "replace"), parser)
+    except etree.XMLSyntaxError:  # it lacks memory for the tree of this page
+        return escaped(_plain(page))
+    require_memory(parser)
     if root is None:
         return ""
     if any(_TOO_DEEP in error.message for error in parser.error_log):

@@ -9,7 +9,7 @@ from itertools import chain
 from shared.ingest.parse.readers.delimited import rows as delimited_rows
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.rows import as_paragraph, as_table, one_line
-from shared.ingest.parse.readers.rst_inline import Inline, plain_text
+from shared.ingest.parse.readers.rst_inline import UNREAD, Inline, plain_text
 from shared.ingest.parse.readers.rst_tables import grid_table, is_grid, is_simple, simple_table, simple_table_end
 
 _DEEPEST = 16
@@ -39,28 +39,6 @@ _CODE = frozenset(
         "productionlist",
         "graphviz",
         "mermaid",
-    ]
-)
-_UNREAD = frozenset(
-    [
-        "contents",
-        "toctree",
-        "include",
-        "index",
-        "raw",
-        "meta",
-        "class",
-        "role",
-        "default-role",
-        "highlight",
-        "currentmodule",
-        "sectnum",
-        "target-notes",
-        "testsetup",
-        "testcleanup",
-        "tabularcolumns",
-        "literalinclude",
-        "restructuredtext-test-directive",
     ]
 )
 _LABELLED = frozenset(
@@ -262,7 +240,7 @@ class _Reader:
         options, body = _options(_dedented(lines))
         short = name.rpartition(":")[2]
         caption = [self._prose([options["caption"]])] if options.get("caption") else []
-        if short in _UNREAD:
+        if short in UNREAD:
             return caption
         if short in _CODE or short.startswith("ipython"):
             language = argument if re.fullmatch(r"[\w+#.-]{1,30}", argument) else ""

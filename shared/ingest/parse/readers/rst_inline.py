@@ -63,7 +63,7 @@ _EXPLICIT = re.compile(
 )
 _OPTION = re.compile(r":[\w-]{1,40}:(?:\s|\Z)")
 _SHOWN_OPTION = re.compile(r":(?:caption|alt|header):")
-_DATA = frozenset(
+UNREAD = frozenset(
     [
         "contents",
         "toctree",
@@ -82,11 +82,12 @@ _DATA = frozenset(
         "testcleanup",
         "tabularcolumns",
         "literalinclude",
-        "image",
-        "figure",
         "restructuredtext-test-directive",
     ]
 )
+"""Directives whose content is no text."""
+
+_DATA = UNREAD | {"image", "figure"}
 _CODE = frozenset(["code", "code-block", "sourcecode"])
 _ROLE = re.compile(r":[\w:+.-]{1,60}:(?=`)|(?<=`):[\w:+.-]{1,60}:")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)

@@ -107,12 +107,12 @@ def simple_table(lines: Sequence[str]) -> list[Row]:
 
 def _cut(line: str, starts: Sequence[int]) -> Row:
     """Return the cells of a line; a text across a gap between columns spans them."""
-    cells, begin, first = [""] * len(starts), 0, 0
+    cells, at, first = [""] * len(starts), 0, 0
     for column, start in enumerate(starts[1:], 1):
         if start > len(line) or line[start - 1] in (" ", _WIDE):
-            cells[first] = line[begin:start].replace(_WIDE, "").strip()
-            begin, first = start, column
-    cells[first] = line[begin:].replace(_WIDE, "").strip()
+            cells[first] = line[at:start].replace(_WIDE, "").strip()
+            at, first = start, column
+    cells[first] = line[at:].replace(_WIDE, "").strip()
     return cells
 
 

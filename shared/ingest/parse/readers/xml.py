@@ -12,6 +12,7 @@ from lxml import etree
 from shared.ingest.parse.payloads import without_data
 from shared.ingest.parse.readers import html
 from shared.ingest.parse.readers.guard import escaped
+from shared.ingest.parse.readers.memory import require_memory
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.text import decode
 
@@ -72,6 +73,7 @@ def read(content: bytes) -> FileReading:
         root = etree.fromstring(source.encode("utf-8", "replace"), parser)
     except etree.XMLSyntaxError:
         root = None
+    require_memory(parser)
     if root is None or any(_TOO_DEEP in error.message for error in parser.error_log):
         return FileReading((Part(escaped(without_data(_stripped(source)))),))
     if _name(root) == "html":
@@ -103,7 +105,11 @@ def _without_entities(source: str) -> str:
 
 def _stripped(source: str) -> str:
     """Return the text between the tags of a file that has no tree."""
-    return unescape(_NOT_TEXT.sub(lambda found: found[1] or " ", source))
+    return "\n".join(" ".join(line.split()) for line in unescape(_NOT_TEXT.sub(_text_of, source)).split("\n"))
+
+
+def _text_of(found: re.Match[str]) -> str:
+    return found[1] or " "
 
 
 def _plain(root: etree._Element) -> Iterator[str]:

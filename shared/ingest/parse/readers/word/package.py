@@ -15,6 +15,7 @@ from lxml import etree
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.archive import Archive
+from shared.ingest.parse.readers.memory import require_memory
 from shared.ingest.parse.readers.word.names import Element
 
 KIND = "Word document"
@@ -165,10 +166,8 @@ def _parsed(data: bytes) -> tuple[Element | None, bool]:
         root = etree.fromstring(data, _PARSER)
     if not len(_PARSER.error_log):
         return root, root is not None
-    fatal = _PARSER.error_log.filter_from_fatals()
-    if any(error.type == etree.ErrorTypes.ERR_NO_MEMORY for error in fatal):  # the parser would stop without a word
-        raise MemoryError
-    return root, root is not None and not fatal
+    require_memory(_PARSER)
+    return root, root is not None and not _PARSER.error_log.filter_from_fatals()
 
 
 def _resolved(folder: str, target: str) -> str:
