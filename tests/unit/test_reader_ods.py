@@ -143,3 +143,20 @@ def test_protected_file_is_refused() -> None:
     content = _spreadsheet("", **{"META-INF/manifest.xml": "<manifest:encryption-data/>"})
     with pytest.raises(Unreadable, match="remove the password"):
         ods.read(content)
+
+
+@guards(
+    "shared/ingest/parse/readers/ods.py",
+    "    if not whole:",
+    "    if None:",
+    means="the lost end of a damaged file is not named",
+)
+def test_lost_end_of_damaged_file_is_named() -> None:
+    whole = _spreadsheet(_row(_cell("Code"), _cell("Price")) + _row(_cell("E17"), _cell("five")))
+    with zipfile.ZipFile(BytesIO(whole)) as archive:
+        content = archive.read("content.xml").decode()
+    damaged = ods.read(_spreadsheet("", **{"content.xml": content[: content.index("five")]}))
+
+    assert ods.read(whole).unread == ()
+    assert [sentence.partition(",")[0] for sentence in damaged.unread] == ["the file is damaged"]
+    assert "E17" in damaged.parts[0].markdown

@@ -310,6 +310,30 @@ def test_wide_table_has_names_in_each_chunk() -> None:
 
 
 @guards(
+    "shared/ingest/parse/readers/xlsx.py",
+    "if not _END.search(",
+    "if None and not _END.search(",
+    means="the lost end of a damaged sheet is not named",
+)
+@pytest.mark.parametrize(
+    ("cut", "unread"),
+    [
+        (
+            len("</sheetData></worksheet>"),
+            ('sheet "Sheet 1" is damaged, and its end was not read; save it again in Excel',),
+        ),
+        (0, ()),
+    ],
+)
+def test_lost_end_of_sheet_is_named(cut: int, unread: tuple[str, ...]) -> None:
+    sheet = f'<worksheet xmlns="{_SHEET}"><sheetData>{_rows([["Code", "Price"], ["E17", 5]])}</sheetData></worksheet>'
+    damaged = workbook("", **{"xl/worksheets/sheet1.xml": sheet[: len(sheet) - cut]})
+    reading = _read(damaged)
+    assert reading.unread == unread
+    assert "E17" in reading.parts[0].markdown
+
+
+@guards(
     "shared/ingest/parse/readers/table_rows.py",
     "            empty.pop(column, None)\n",
     "            empty.clear()\n",

@@ -46,12 +46,14 @@ def read(content: bytes) -> FileReading:
     archive = Archive(content, KIND)
     if "META-INF/manifest.xml" in archive and b"encryption-data" in archive.read("META-INF/manifest.xml"):
         raise Unreadable(f"the {KIND} file is protected with a password; remove the password and add it again")
-    root = parse(archive.read("content.xml"))[0] if "content.xml" in archive else None
+    root, whole = parse(archive.read("content.xml")) if "content.xml" in archive else (None, False)
     if root is None:
         raise Unreadable(f"the {KIND} file is damaged: it has no content; create or download it again")
     body = next(root.iter("{*}spreadsheet"), root)
     reader = _Reader(archive)
     parts, unread = list[Part](), list[str]()
+    if not whole:
+        unread.append("the file is damaged, and what follows the damage was not read; create or download it again")
     for table in body:
         if local_name(table) == "table":
             name = one_line(_attribute(table, "name"))

@@ -39,6 +39,9 @@ _PLACEHOLDER = "[Threaded comment]"
 _PAGE_CODE = re.compile(r'&(?:"[^"]{0,200}"|K[0-9A-Fa-f]{6}|\d{1,3}|[A-Za-z+-])')
 _VALUE_SHOWN_CHARS = 60
 
+_END = re.compile(rb"(?:sheet|/)>\s*+(?:<!--[^>]*+>\s*+)?\Z")
+_END_BYTES = 400
+
 
 def read(content: bytes) -> FileReading:
     """Return the sheets of a workbook.
@@ -110,6 +113,8 @@ class _Workbook:
         content = without_empty_cells(content)
         sheet = self._reader.read(content)
         sheet.grid.headers = {*sheet.grid.headers, *self._table_headers(relations)}
+        if not _END.search(content[-_END_BYTES:].replace(b"\0", b"")):  # NUL of UTF-16
+            self.unread.append(f'sheet "{name}" is damaged, and its end was not read; save it again in Excel')
         self._note_unread(name, sheet, relations)
         blocks = list(markdown_of(sheet.grid))
         drawn, drawn_plain = self._drawn(relations)
