@@ -13,8 +13,8 @@ LEAST_CHARS = 256
 
 _LINES = 8  # a block of base64 has at least so many lines
 
-_URI = r"data:[\w.+/-]{0,160}(?:;[\w=.+-]{1,80}){0,5}+,"
-_TARGET = rf"\(\s{{0,9}}<?{_URI}[^\s()]*+(?:\([^\s()]*+\)[^\s()]*+)*+[^()\n]{{0,400}}\)"
+_URI = r"data:[\w.+/-]{0,160}(?:;[\w=.+-]{1,80}){0,5},"
+_TARGET = rf"\(\s{{0,9}}<?{_URI}[^\s()]*+(?:\([^\s()]*+\)[^\s()]*+)*[^()\n]{{0,400}}\)"
 _PICTURE_OR_LINK = re.compile(rf"!?\[([^\[\]\n]*+)\]{_TARGET}", re.IGNORECASE)
 _DEFINITION = re.compile(
     rf"^ {{0,3}}\[[^\[\]\n]{{1,300}}\]:[ \t]{{0,9}}<?{_URI}[^\n]*+\n?", re.IGNORECASE | re.MULTILINE
@@ -25,7 +25,7 @@ _BASE64_URI = re.compile(r"data:[\w.+/-]{0,160}(?:;[\w=.+-]{1,80}){0,5}?;base64,
 _RUN = re.compile(rf"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/_-]{{{LEAST_CHARS},}}+={{0,2}}")
 _LINE = r"[ \t>]{0,20}[A-Za-z0-9+/]"
 _WRAPPED = re.compile(
-    rf"^{_LINE}{{60,100}}+(?:\n{_LINE}{{60,100}}+){{{_LINES - 1},}}+(?:\n{_LINE}{{1,100}}+={{0,2}}$)?", re.MULTILINE
+    rf"^{_LINE}{{60,100}}+(?:\n{_LINE}{{60,100}}+){{{_LINES - 1},}}(?:\n{_LINE}{{1,100}}+={{0,2}}$)?", re.MULTILINE
 )
 _MARKUP = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)|(`++)|<!--", re.MULTILINE)
 

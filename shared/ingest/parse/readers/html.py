@@ -18,7 +18,7 @@ _BREAK = "\0"
 
 # A tag or a comment without an end extends to the end of the page, so that each character is read once.
 _TAG = re.compile(
-    r"""<(/?)([a-zA-Z][^\s/>]*+)((?:[^>"']++|"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))*+)(?:>|\Z)"""
+    r"""<(/?)([a-zA-Z][^\s/>]*+)((?:[^>"']++|"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))*)(?:>|\Z)"""
     r"|<!--.*?(?:-->|\Z)|<[!?][^>]*+(?:>|\Z)",
     re.DOTALL,
 )

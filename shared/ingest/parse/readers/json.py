@@ -25,7 +25,7 @@ _LEAST_FILLED = 0.5
 _LEAST_ROWS = 2
 _MOST_COLUMNS = 60
 _SPACE = re.compile(r"\s*")
-_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?|[^\s{}\[\],:"]++', re.DOTALL)
+_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*+:)?|[^\s{}\[\],:"]++', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _SHORT_ESCAPES = {"n": "\n", "t": "\t", "r": "\n", "b": "", "f": "\n"}
 

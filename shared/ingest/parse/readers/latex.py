@@ -51,14 +51,14 @@ _RAW = frozenset((*_CODE, *_MATH, *_UNREAD_ENVIRONMENTS))
 _TOKEN = re.compile(
     r"\\begin\s{0,9}\{(?P<begin>[^{}\n]{1,60}+)\}|\\end\s{0,9}\{(?P<end>[^{}\n]{1,60}+)\}"
     r"|\\(?:verb|lstinline)\*?(?P<quote>[^\sA-Za-z*{])(?P<verbatim>[^\n]{0,1000}?)(?P=quote)"
-    r"|\$\$(?P<display>[^$]{1,5000}+)\$\$|\\\[(?P<bracketed>(?:[^\\]|\\(?![\[\]])){1,5000}+)\\\]"
-    r"|\$(?P<inline>(?:[^$\\]|\\.){1,2000}+)\$|\\\((?P<round>(?:[^\\]|\\(?![()])){1,2000}+)\\\)"
+    r"|\$\$(?P<display>[^$]{1,5000}+)\$\$|\\\[(?P<bracketed>(?:[^\\]|\\(?![\[\]])){1,5000})\\\]"
+    r"|\$(?P<inline>(?:[^$\\]|\\.){1,2000})\$|\\\((?P<round>(?:[^\\]|\\(?![()])){1,2000})\\\)"
     r"|\\(?P<command>[A-Za-z@]{1,60}+)(?P<star>\*?)[ \t]*+|\\(?P<symbol>[\s\S])"
     r"|(?P<open>\{)|(?P<close>\})|(?P<cell>&)|(?P<blank>\n[ \t]*+\n\s*+)|(?P<dash>---?)|(?P<curly>``|'')|(?P<tie>~)",
     re.DOTALL,
 )
-_OPTIONAL = re.compile(r"\s{0,3}\[((?:[^\[\]{}]|\{[^{}]{0,300}+\}){0,500}+)\]")
-_ARGUMENT = re.compile(r"\s{0,9}\{(?:[^{}\\]|\\.|\{(?:[^{}\\]|\\.|\{[^{}]{0,300}+\}){0,1000}+\}){0,5000}+\}", re.DOTALL)
+_OPTIONAL = re.compile(r"\s{0,3}\[((?:[^\[\]{}]|\{[^{}]{0,300}+\}){0,500})\]")
+_ARGUMENT = re.compile(r"\s{0,9}\{(?:[^{}\\]|\\.|\{(?:[^{}\\]|\\.|\{[^{}]{0,300}+\}){0,1000}\}){0,5000}\}", re.DOTALL)
 _MACRO = re.compile(r"\\(?:re)?newcommand\*?\s?\{?\\([A-Za-z]{2,40})\}?\s?\{([^{}\\]{1,200})\}")
 _NODE = re.compile(r"\bnode\b[^{};]{0,300}+\{([^{}]{1,500}+)\}")
 _CODE_BEGIN = re.compile(r"\\begin\{(" + "|".join(map(re.escape, _CODE)) + r")\}")

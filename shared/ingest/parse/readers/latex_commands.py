@@ -229,8 +229,8 @@ def without_comments(source: str) -> str:
     return _COMMENT.sub(r"\1", source) if "%" in source else source
 
 
-_INNER = r"\{(?:[^{}]|\{[^{}]{0,300}+\}){0,1000}+\}"
-_ARGUMENT = rf"\s{{0,9}}\{{(?:[^{{}}\\]|\\.|{_INNER}){{0,2000}}+\}}"
+_INNER = r"\{(?:[^{}]|\{[^{}]{0,300}+\}){0,1000}\}"
+_ARGUMENT = rf"\s{{0,9}}\{{(?:[^{{}}\\]|\\.|{_INNER}){{0,2000}}\}}"
 _UNREAD_NAMES = "|".join(sorted((name for name, count in UNREAD.items() if count), key=len, reverse=True))
 _PLAIN = re.compile(
     r"\\(?:begin|end)\s{0,9}\{(?P<environment>[^{}\n]{1,60}+)\}"

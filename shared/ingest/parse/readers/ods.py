@@ -53,7 +53,7 @@ def read(content: bytes) -> FileReading:
     reader = _Reader(archive)
     parts, unread = list[Part](), list[str]()
     if not whole:
-        unread.append("the file is damaged, and what follows the damage was not read; create or download it again")
+        unread.append("the file is damaged, and its rest was not read; create or download it again")
     for table in body:
         if local_name(table) == "table":
             name = one_line(_attribute(table, "name"))

@@ -25,9 +25,9 @@ _SHOWN_KEYWORDS = frozenset(("title", "subtitle", "author", "date", "caption", "
 _CODE = frozenset(("src", "example", "export_example", "verbatim", "fixed"))
 _UNREAD = frozenset(("comment", "export"))
 _INLINE = re.compile(
-    r"\[\[(?P<target>[^\[\]]{1,2000}+)\](?:\[(?P<shown>(?:[^\]]|\](?!\])){1,2000}+)\])?\]"
+    r"\[\[(?P<target>[^\[\]]{1,2000}+)\](?:\[(?P<shown>(?:[^\]]|\](?!\])){1,2000})\])?\]"
     r"|(?<![\w*/=~+_])(?P<mark>[*/=~+_])(?P<text>(?=\S)[^\n*/=~+_]{1,500}+(?<=\S))(?P=mark)(?![\w*/=~+_])"
-    r"|(?<![\w=~])(?P<code>[=~])(?P<inside>(?=\S)(?:(?!(?P=code))[^\n]){1,300}+)(?P=code)(?![\w=~])"
+    r"|(?<![\w=~])(?P<code>[=~])(?P<inside>(?=\S)(?:(?!(?P=code))[^\n]){1,300})(?P=code)(?![\w=~])"
     r"|\[fn:(?P<note>[\w-]{0,60})(?::(?P<inline>[^\[\]]{1,2000}+))?\]"
     r"|<<(?P<anchor>[^<>\n]{1,200}+)>>>?|\\(?P<entity>[A-Za-z]{2,20})(?:\{\})"
 )

@@ -20,12 +20,12 @@ _LEAST_RULE = 4
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{1,}\s*\Z")
 _BULLET = re.compile(r"[-*+\u2022\u2023\u2043]\s+(?=\S)|[-*+\u2022]\Z")
 _NUMBERED = re.compile(r"\(?(?:\d{1,9}|#|[A-Za-z]|[ivxlcdmIVXLCDM]{2,9})[.)]\s+(?=\S)")
-_FIELD = re.compile(r":((?![:\s`])(?:[^:\n\\]|\\.|:(?![\s`])){1,200}+):(?:\s+|\Z)")
+_FIELD = re.compile(r":((?![:\s`])(?:[^:\n\\]|\\.|:(?![\s`])){1,200}):(?:\s+|\Z)")
 _OPTION = re.compile(r"(?:-{1,2}|/)[A-Za-z0-9?].{0,100}?\s{2,}(?=\S)")
 _DIRECTIVE = re.compile(r"\.\.\s+(?:\|[^|]{1,200}\|\s+)?([A-Za-z][\w:+.-]{0,60}?)\s?::(?:\s+(.*))?\Z")
 _SUBSTITUTION = re.compile(r"\.\.\s+\|([^|]{1,200})\|\s+([\w-]{1,40})::\s*(.*)\Z")
 _FOOTNOTE = re.compile(r"\.\.\s+\[([^\]]{1,100})\](?:\s+(.*))?\Z")
-_TARGET = re.compile(r"\.\.\s+_(`[^`]{1,300}`|(?:[^:\\]|\\.|:(?=\S)){0,300}+):(?:\s+(.*))?\Z")
+_TARGET = re.compile(r"\.\.\s+_(`[^`]{1,300}`|(?:[^:\\]|\\.|:(?=\S)){0,300}):(?:\s+(.*))?\Z")
 _OPTION_LINE = re.compile(r":([\w-]{1,40}):(?:\s+(.*))?\Z")
 _CODE = frozenset(
     [

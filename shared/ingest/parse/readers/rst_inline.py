@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from shared.ingest.parse.readers.rows import one_line
 
 _MARKUP = re.compile(
-    r"``(?P<code>(?:[^`]|`(?!`)){1,2000}+)``"
-    r"|:(?P<role>[\w:+.-]{1,60}):`(?P<text>(?:[^`\\]|\\.){1,2000}+)`(?:__?)?"
-    r"|_?`(?P<quoted>(?:[^`\\]|\\.){1,2000}+)`(?::(?P<after>[\w:+.-]{1,60}):|__?)?"
+    r"``(?P<code>(?:[^`]|`(?!`)){1,2000})``"
+    r"|:(?P<role>[\w:+.-]{1,60}):`(?P<text>(?:[^`\\]|\\.){1,2000})`(?:__?)?"
+    r"|_?`(?P<quoted>(?:[^`\\]|\\.){1,2000})`(?::(?P<after>[\w:+.-]{1,60}):|__?)?"
     r"|\[(?P<note>#?[\w.:+-]{0,60}|\*)\]_"
     r"|\|(?P<name>[^|\s](?:[^|\n]{0,100}[^|\s])?)\|(?:__?)?"
     r"|(?<![\w_])(?P<word>\w[\w.+-]{0,60}?)__?(?![\w_])"
@@ -85,7 +85,7 @@ UNREAD = frozenset(
         "restructuredtext-test-directive",
     ]
 )
-"""Directives whose content is no text."""
+"""Directives whose content is for programs."""
 
 _DATA = UNREAD | {"image", "figure"}
 _CODE = frozenset(["code", "code-block", "sourcecode"])
