@@ -397,7 +397,7 @@ def test_chart_is_a_table():
 
     assert paragraphs(body, {"chart1.xml": chart}, {"x": ("chart", "chart1.xml")}) == [
         "Chart: Ferries",
-        "|  | 2025 | 2026 |\n| --- | --- | --- |\n| Kiel | 30 % | 40 % |\n| Oslo | 50 % | 60 % |",
+        "| Category | 2025 | 2026 |\n| --- | --- | --- |\n| Kiel | 30% | 40% |\n| Oslo | 50% | 60% |",
     ]
 
 

@@ -383,7 +383,18 @@ def charted(content):
     return text
 
 
-@guards("shared/ingest/parse/readers/charts.py", "number * 100:.10g", "number:.10g", means="percentages are fractions")
+@guards(
+    "shared/ingest/parse/readers/charts.py",
+    "shown = form.number(value)",
+    "shown = general(value)",
+    means="percentages are fractions",
+)
+@guards(
+    "shared/ingest/parse/readers/charts.py",
+    "if _digits(shown) == _digits(exact):",
+    "if shown:",
+    means="values are rounded as their labels",
+)
 def test_chart_is_table_of_its_data():
     def series(name, values, code):
         names = f"<c:tx>{cached('str', [name])}</c:tx><c:cat>{cached('str', ['Q1', 'Q2'])}</c:cat>"
@@ -393,14 +404,15 @@ def test_chart_is_table_of_its_data():
         return f"<c:title><c:tx><c:rich>{paragraph(text)}</c:rich></c:tx></c:title>"
 
     plot = (
-        f"<c:plotArea>{title('EUR')}<c:barChart>{series('Sales', ['19.2', '21.400000000000002'], '#,##0')}"
+        f"<c:plotArea><c:valAx>{title('EUR')}</c:valAx><c:barChart>"
+        f"{series('Sales', ['19.2', '21.400000000000002'], '#,##0')}"
         f"{series('Margin', ['0.125', '0.2'], '0.0%')}</c:barChart></c:plotArea>"
     )
 
     text = charted(f"<c:chartSpace {SPACES}><c:chart>{plot}{title('Revenue')}</c:chart></c:chartSpace>")
 
-    rows = "|  | Sales | Margin |\n| --- | --- | --- |\n| Q1 | 19.2 | 12.5 % |\n| Q2 | 21.4 | 20 % |"
-    assert text == f"Chart: Revenue\n\nEUR\n\n{rows}"
+    rows = "| Category | Sales | Margin |\n| --- | --- | --- |\n| Q1 | 19.2 | 12.5% |\n| Q2 | 21.4 | 20.0% |"
+    assert text == f"Chart: Revenue\n\nAxes: EUR\n\n{rows}"
 
 
 def test_series_with_other_categories_has_own_table():
@@ -410,16 +422,17 @@ def test_series_with_other_categories_has_own_table():
 
     text = charted(f"<c:chartSpace {SPACES}>{series('a', 1, 2)}{series('b', 3, 4)}</c:chartSpace>")
 
-    assert text == "|  | a |\n| --- | --- |\n| 1 | 2 |\n\n|  | b |\n| --- | --- |\n| 3 | 4 |"
+    assert text == "| X | a |\n| --- | --- |\n| 1 | 2 |\n\n| X | b |\n| --- | --- |\n| 3 | 4 |"
 
 
-def test_dates_of_chart_are_dates():
-    category = f"<c:cat>{cached('num', ['37261'], 'm/d/yyyy')}</c:cat>"
+@pytest.mark.parametrize(("code", "shown"), [("m/d/yyyy", "1/5/2002"), (r"yyyy\-mm\-dd", "2002-01-05")])
+def test_dates_of_chart_are_dates(code, shown):
+    category = f"<c:cat>{cached('num', ['37261'], code)}</c:cat>"
     text = charted(
         f"<c:chartSpace {SPACES}><c:ser>{category}<c:val>{cached('num', ['1'])}</c:val></c:ser></c:chartSpace>"
     )
 
-    assert "| 2002-01-05 | 1 |" in text
+    assert f"| {shown} | 1 |" in text
 
 
 def test_chart_of_office_2016_is_read():
@@ -431,7 +444,7 @@ def test_chart_of_office_2016_is_read():
 
     assert (
         charted(f"<cx:chartSpace {SPACES}>{data}{name}</cx:chartSpace>")
-        == "|  | Cash |\n| --- | --- |\n| Start | 100 |"
+        == "| Category | Cash |\n| --- | --- |\n| Start | 100 |"
     )
 
 

@@ -1,169 +1,216 @@
-"""Charts of Office's drawings: titles, and the data as a table."""
+"""Charts of Office files: titles, labels, and the stored data as a table.
+
+ECMA-376 part 1, 21.2; charts of Office 2016 (chartex) as in MS-ODRAWXML, 2.24.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from itertools import islice
+from math import isfinite
 
 from lxml import etree
 
-from shared.ingest.parse.readers.drawingml import TextBody, is_on, number_of
+from shared.ingest.parse.readers.drawingml import TextBody, is_on
 from shared.ingest.parse.readers.formulas import local_name
-from shared.ingest.parse.readers.rows import as_paragraph, as_table, one_line
+from shared.ingest.parse.readers.number_formats import NumberFormat, general
+from shared.ingest.parse.readers.table_rows import one_line, paragraph, table
 
-_DAY_ZERO = {False: datetime(1899, 12, 30), True: datetime(1904, 1, 1)}  # noqa: DTZ001 - a chart's dates have no zone
-_DATE_FORMAT = re.compile(r"(?i)(?<![a-z\\\"])[dmy]{1,4}[-/. ,]+[dmy]")
+MOST_POINTS = 500
+"""A longer series whose cells are read from their sheet is named by their range."""
+
+_MOST_POINTS_READ = 20_000
+_MOST_SERIES = 300
+_LONGEST_INDEX = 7  # digits; rows of a sheet
+_CATEGORY, _POSITION, _SIZE = "Category", "X", "Size"
 
 
 @dataclass(frozen=True, slots=True)
 class _Series:
+    """A series of a chart; points by their index.
+
+    Args:
+        name: name of the series.
+        axis: name of the column of categories.
+        categories: names of categories, or horizontal positions.
+        values: shown values.
+        sizes: sizes of bubbles.
+        cells: range of cells with the values, such as `Sheet1!$B$2:$B$9`.
+    """
+
     name: str
+    axis: str
     categories: Mapping[int, str]
     values: Mapping[int, str]
+    sizes: Mapping[int, str]
+    cells: str
 
 
-def chart(space: etree._Element) -> Iterator[str]:
-    """Yield a chart's title and other texts, and its data: a row for each category, a column for each series."""
-    title, *others = [*_texts(space), ""]
-    if title:
-        yield f"Chart: {title}"
-    yield from (as_paragraph(text) for text in others if text)
+def chart(space: etree._Element, *, cells_are_read: bool = False) -> Iterator[str]:
+    """Yield a chart's title and other texts, and its data: a row for each category, a column for each series.
+
+    Args:
+        space: root of the chart's part.
+        cells_are_read: whether the cells of its data are read, too, so that a long series need not be repeated.
+    """
+    titles, axes, labels = _texts(space)
+    if titles:
+        yield paragraph(f"Chart: {' '.join(titles)}")
+    if axes:
+        yield paragraph("Axes: " + "; ".join(axes))
+    if labels:
+        yield paragraph("Labels: " + "; ".join(labels))
     for body in space.iter("{*}txBody"):  # text boxes inside the chart
         yield from TextBody(body).blocks()
-    series = list(_extended_series(space)) if local_name(space[0] if len(space) else space) == "chartData" else []
-    epoch = is_on((_child(space, "date1904", "val")) or "0")
-    series = series or [
-        _series(element, number, epoch=epoch) for number, element in enumerate(space.iter("{*}ser"), start=1)
-    ]
-    while series:
-        together = [one for one in series if one.categories == series[0].categories]
-        series = [one for one in series if one.categories != together[0].categories]
-        if text := _chart_table(together):
-            yield text
+    is_extended = next(space.iter("{*}chartData"), None) is not None
+    series = list(islice(_extended_series(space) if is_extended else _series(space), _MOST_SERIES))
+    named = [each for each in series if cells_are_read and each.cells and len(each.values) > MOST_POINTS]
+    for each in named:
+        yield paragraph(f"{each.name}: {each.cells}")
+    yield from _tables([each for each in series if each not in named])
 
 
-def _texts(space: etree._Element) -> Iterator[str]:
-    """Yield the title first, then the titles of axes and the texts of labels."""
-    found = [holder for holder in space.iter("{*}rich", "{*}strRef") if _is_text(holder)]
-    found.sort(key=lambda holder: not _in_chart_title(holder))
-    for holder in found:
-        is_rich = local_name(holder) == "rich"
-        text = TextBody(holder).line() if is_rich else " ".join(_points(holder).values())
-        if text:
-            yield text
+def _texts(space: etree._Element) -> tuple[list[str], list[str], list[str]]:
+    """Return the chart's title, the titles of its axes, and all other texts that it shows."""
+    titles, axes, labels = list[str](), list[str](), list[str]()
+    for holder in space.iter("{*}rich", "{*}strRef", "{*}txData"):
+        outer = [local_name(element) for element in holder.iterancestors()]
+        text = _text(holder) if outer[:2] not in (["tx", "ser"], ["tx", "series"]) and outer[0] == "tx" else ""
+        if not text:
+            continue
+        within = outer[outer.index("title") + 1] if "title" in outer else ""
+        chosen = titles if within in ("chart", "chartSpace") else axes if within.endswith(("Ax", "axis")) else labels
+        chosen.append(text)
+    return titles, axes, labels
 
 
-def _is_text(holder: etree._Element) -> bool:
-    """Return whether a text is shown as such: not the name, the categories or the values of a series."""
-    parent = holder.getparent()
+def _text(holder: etree._Element) -> str:
     if local_name(holder) == "rich":
-        return True
-    grand = parent.getparent() if parent is not None else None
-    return local_name(parent) == "tx" and grand is not None and local_name(grand) != "ser"
+        return TextBody(holder).line()
+    return one_line(" ".join(value.text or "" for value in holder.iter("{*}v")))
 
 
-def _in_chart_title(holder: etree._Element) -> bool:
-    title = next(holder.iterancestors("{*}title"), None)
-    return title is not None and local_name(title.getparent()) == "chart"
-
-
-def _chart_table(series: Sequence[_Series]) -> str:
-    categories = series[0].categories
-    rows = sorted({index for one in series for index in (*one.values, *one.categories)})
-    header = ["", *(one.name for one in series)]
-    return as_table(
-        [
-            header,
-            *(
-                [categories.get(index, str(index + 1)), *(one.values.get(index, "") for one in series)]
-                for index in rows
-            ),
-        ]
-    )
-
-
-def _series(element: etree._Element, number: int, *, epoch: bool) -> _Series:
-    name = " ".join(_points(element.find("{*}tx")).values()) or f"Series {number}"
-    categories = _first(element, "cat", "xVal")
-    values = _points(_first(element, "val", "yVal"), epoch=epoch)
-    sizes = _points(element.find("{*}bubbleSize"), epoch=epoch)
-    for index, size in sizes.items():
-        values[index] = f"{values.get(index, '')} ({size})"
-    return _Series(one_line(name), _categories(categories, epoch=epoch), values)
-
-
-def _categories(element: etree._Element | None, *, epoch: bool) -> dict[int, str]:
-    """Return the names of categories; names of more levels are joined, the outer ones first."""
-    if element is None:
-        return {}
-    levels = [_points(level, epoch=epoch) for level in element.iter("{*}lvl")]
-    if not levels:
-        return _points(element, epoch=epoch)
-    names = dict(levels[0])
-    for level in levels[1:]:
-        outer = ""
-        for index in sorted(names):
-            outer = level.get(index, outer)
-            names[index] = f"{outer} / {names[index]}" if outer else names[index]
-    return names
-
-
-def _points(element: etree._Element | None, *, epoch: bool = False) -> dict[int, str]:
-    """Return the stored values of a reference by their index."""
-    if element is None:
-        return {}
-    code = element.find(".//{*}formatCode")
-    form = (code.text or "") if code is not None else ""
-    found: dict[int, str] = {}
-    for point in element.iter("{*}pt"):
-        value = point.find("{*}v")
-        text = (value.text if value is not None else point.text) or ""
-        own = point.get("formatCode") or form
-        found[number_of(point.get("idx"), len(found))] = one_line(_shown(text, own, epoch=epoch))
-    if not found and (value := element.find("{*}v")) is not None:
-        found[0] = one_line(value.text or "")
-    return found
-
-
-def _shown(text: str, form: str, *, epoch: bool) -> str:
-    """Return a number with the percent sign or as the date of its format; other formats do not change its digits."""
-    if not form:
-        return text
-    try:
-        number = float(text)
-        if _DATE_FORMAT.search(form):
-            return (_DAY_ZERO[epoch] + timedelta(days=int(number))).date().isoformat()
-    except (ValueError, OverflowError):
-        return text
-    return f"{number * 100:.10g} %" if "%" in form else f"{number:.12g}"
+def _series(space: etree._Element) -> Iterator[_Series]:
+    date1904 = next(space.iter("{*}date1904"), None)
+    since_1904 = date1904 is not None and is_on(date1904.get("val", "1"))
+    for number, each in enumerate(space.iter("{*}ser"), start=1):
+        parts = {local_name(child): child for child in each}
+        values = parts.get("val", parts.get("yVal"))
+        yield _Series(
+            name=_name(parts.get("tx"), number),
+            axis=_POSITION if "xVal" in parts else _CATEGORY,
+            categories=_points(parts.get("cat", parts.get("xVal")), since_1904=since_1904),
+            values=_points(values, since_1904=since_1904),
+            sizes=_points(parts.get("bubbleSize"), since_1904=since_1904),
+            cells=next((formula.text or "" for formula in values.iter("{*}f")), "") if values is not None else "",
+        )
 
 
 def _extended_series(space: etree._Element) -> Iterator[_Series]:
-    """Yield the data of charts of Office 2016, such as waterfalls and treemaps."""
-    names = {
-        data.get("val", ""): series for series in space.iter("{*}series") for data in series.iterchildren("{*}dataId")
-    }
-    for number, data in enumerate(space.iter("{*}data"), start=1):
-        series = names.get(data.get("id", ""))
-        name = series.find(".//{*}txData/{*}v") if series is not None else None
-        levels = [_points(level) for dimension in data.iterchildren("{*}strDim") for level in dimension.iter("{*}lvl")]
-        categories = dict(levels[0]) if levels else {}
-        for level in levels[1:]:
-            categories = {
-                index: f"{level[index]} / {text}" if index in level else text for index, text in categories.items()
-            }
-        values = data.find("{*}numDim")
-        shown = (name.text or "") if name is not None else f"Series {number}"
-        yield _Series(one_line(shown), categories, _points(values))
+    """Yield the series of a chart of Office 2016, such as a waterfall or a treemap."""
+    data = {each.get("id"): each for each in space.iter("{*}data")}
+    series = {each.get("val"): parent for parent in space.iter("{*}series") for each in parent.iter("{*}dataId")}
+    for number, (key, source) in enumerate(data.items(), start=1):
+        named = series.get(key)
+        categories = _levels([level for each in source.iterchildren("{*}strDim") for level in each.iter("{*}lvl")])
+        first = source.find("{*}numDim/{*}lvl")
+        yield _Series(
+            name=_name(named.find("{*}tx") if named is not None else None, number),
+            axis=_CATEGORY,
+            categories=categories,
+            values=dict(_level(first, since_1904=False)) if first is not None else {},
+            sizes={},
+            cells="",
+        )
 
 
-def _first(element: etree._Element, *names: str) -> etree._Element | None:
-    found = (element.find("{*}" + name) for name in names)
-    return next((child for child in found if child is not None), None)
+def _name(holder: etree._Element | None, number: int) -> str:
+    text = " ".join(value.text or "" for value in holder.iter("{*}v")) if holder is not None else ""
+    return one_line(text) or f"Series {number}"
 
 
-def _child(element: etree._Element, name: str, attribute: str) -> str | None:
-    found = element.find("{*}" + name)
-    return None if found is None else found.get(attribute)
+def _points(data: etree._Element | None, *, since_1904: bool) -> Mapping[int, str]:
+    """Return the stored points of categories or values."""
+    if data is None:
+        return {}
+    levels = list(data.iter("{*}lvl"))
+    return _levels(levels) if levels else dict(_level(data, since_1904=since_1904))
+
+
+def _levels(levels: list[etree._Element]) -> Mapping[int, str]:
+    """Return the names of categories of several levels, from the inner one; names are joined, the outer ones first."""
+    points = dict[int, str]()
+    for level in reversed(levels):
+        inner = dict(_level(level, since_1904=False))
+        points = _below(points, inner) if points else inner
+    return points
+
+
+def _below(outer: Mapping[int, str], inner: Mapping[int, str]) -> dict[int, str]:
+    """Return the points of a level after the names of the level above it, each of which holds until the next."""
+    points, name = dict[int, str](), ""
+    for index in sorted({*outer, *inner}):
+        name = outer.get(index, name)
+        points[index] = " / ".join(filter(None, (name, inner.get(index, ""))))
+    return points
+
+
+def _level(level: etree._Element, *, since_1904: bool) -> Iterator[tuple[int, str]]:
+    """Yield the points of one level as the chart shows them; numbers have the format of the cells."""
+    code = level.get("formatCode") or next((each.text for each in level.iter("{*}formatCode") if each.text), "")
+    forms = dict[str, NumberFormat | None]()
+    is_text = next(level.iter("{*}strCache", "{*}strLit"), None) is not None
+    for count, point in enumerate(islice(level.iter("{*}pt"), _MOST_POINTS_READ)):
+        index = point.get("idx") or str(count)
+        text = next((value.text or "" for value in point.iter("{*}v")), point.text or "").strip()
+        if not text or not (index.isascii() and index.isdigit() and len(index) <= _LONGEST_INDEX):
+            continue
+        own = point.get("formatCode") or code
+        if own not in forms:
+            is_general = not own or own.lower() == "general"
+            forms[own] = None if is_general else NumberFormat(own, since_1904=since_1904)
+        yield int(index), one_line(text) if is_text else _shown(text, forms[own])
+
+
+def _shown(text: str, form: NumberFormat | None) -> str:
+    try:
+        value = float(text)
+    except ValueError:
+        return one_line(text)
+    if not isfinite(value):
+        return text
+    if form is None or form.is_date:
+        return form.number(value) if form else general(value)
+    shown = form.number(value)
+    is_percent = "%" in shown
+    exact = general(value * 100 if is_percent else value)
+    if _digits(shown) == _digits(exact):
+        return shown
+    return f"{exact}%" if is_percent else exact  # people see the length of a bar, not a rounded number
+
+
+def _digits(shown: str) -> str:
+    return "".join(filter(str.isdigit, shown)).strip("0")
+
+
+def _tables(series: list[_Series]) -> Iterator[str]:
+    """Yield one table for all series with the same categories."""
+    rest = [each for each in series if each.values or each.categories]
+    while rest:
+        first = rest[0]
+        alike = [each for each in rest if not each.categories or each.categories == first.categories]
+        if first.sizes:
+            alike = [first]
+        rest = [each for each in rest if each not in alike]
+        indexes = sorted({index for each in alike for index in (*each.values, *each.categories)})
+        columns = [(each.name, each.values) for each in alike]
+        if first.sizes:
+            columns.append((_SIZE, first.sizes))
+        if first.categories:
+            columns.insert(0, (first.axis, first.categories))
+        rows = [
+            (index, {at: points[index] for at, (_, points) in enumerate(columns) if index in points})
+            for index in indexes
+        ]
+        yield from table(range(len(columns)), {at: name for at, (name, _) in enumerate(columns)}, rows)

@@ -9,6 +9,7 @@ from posixpath import dirname, join, split
 from lxml import etree
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.charts import chart
 from shared.ingest.parse.readers.formulas import local_name
 from shared.ingest.parse.readers.grid import markdown_of
 from shared.ingest.parse.readers.package import Package, Relation
@@ -23,7 +24,6 @@ from shared.ingest.parse.readers.sheet_cells import (
     shared_strings,
 )
 from shared.ingest.parse.readers.sheet_drawings import (
-    chart_blocks,
     control_texts,
     plain_shapes,
     rich_text,
@@ -176,7 +176,7 @@ class _Workbook:
                 yield paragraph(text)
             return
         without_fallbacks(root)
-        yield from chart_blocks(root)
+        yield from chart(root, cells_are_read=True)
         for inner in self._package.relations(relation.target).values():
             shapes = self._package.xml(inner.target) if inner.kind == "chartUserShapes" else None
             if shapes is not None:
