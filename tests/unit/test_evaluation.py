@@ -23,6 +23,7 @@ from shared.query.evaluate.comparison import compare
 from shared.query.evaluate.metrics import METRICS, scores
 from shared.query.evaluate.strategies import select_strategies
 from tests.support.labelled import write, write_lines
+from tests.support.planted import guards
 
 
 def test_labelled_set_reports_skipped_rows(tmp_path):
@@ -266,6 +267,17 @@ def test_bar_length_is_proportional_to_value():
     outline.feed(page.page(results(default=0.8, text=0.4)))
     drawing, longer, shorter, *_ = (float(width) for width in outline.attributes["width"])
     assert drawing > longer == pytest.approx(2 * shorter)
+
+
+@guards(
+    "clients/evaluation/foreask_evaluation/markdown.py",
+    'cell.replace("|", "\\\\|")',
+    "cell",
+    means="a strategy's name has two cells",
+)
+def test_strategy_has_one_cell_in_markdown():
+    lines = markdown.page(results(**{"default": 0.8, "a|b": 0.8})).splitlines()
+    assert any(line.startswith(r"| a\|b | 0.800 |") for line in lines)
 
 
 def test_markdown_lists_strategies_and_reasons():
