@@ -1,6 +1,7 @@
 """LaTeX: sections, lists, tables and text; formulas as source; no preamble and no comments."""
 
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -131,3 +132,53 @@ def test_hostile_source_takes_linear_time(piece):
 def test_letters_as_commands_stay_in_their_word():
     source = '\\section{Wege}Stra\\ss e, {\\o}re, \\oe uvre, na\\"{\\i}ve.'
     assert text_of(source) == "## Wege\n\nStra\u00dfe, \u00f8re, \u0153uvre, na\u00efve."
+
+
+@pytest.mark.parametrize(
+    ("definition", "use", "shown"),
+    [
+        (r"\newcommand{\fee}[2]{The #1 costs #2 euro}", r"\fee{pump {A}}{50}.", "The pump A costs 50 euro."),
+        (
+            r"\newcommand\fee[2][pump]{the #1 costs #2}",
+            r"Now \fee{5}, then \fee[seal]{6}.",
+            "Now the pump costs 5, then the seal costs 6.",
+        ),
+        (r"\def\fee#1#2{#2 for #1}", r"\fee{pump}5.", "5 for pump."),
+        (r"\NewDocumentCommand{\fee}{m O{5}}{#1}", r"\fee{pump}.", "pump."),
+        (
+            r"\newcommand{\acme}{ACME \& Sons}",
+            r"At \acme{} and \acme, or \acme here.",
+            "At ACME & Sons and ACME & Sons, or ACME & Sons here.",
+        ),
+        (r"\newcommand{\a}{\b}\newcommand{\b}{deep}", r"It is \a.", "It is deep."),
+        (r"\newcommand{\be}{\begin{itemize}}\newcommand{\ee}{\end{itemize}}", r"\be\item one\ee", "- one"),
+        (r"\renewcommand{\section}[1]{\gone}", r"\section{Kept}", "## Kept"),
+        (r"\newcommand{\acme}{ACME}", "\\begin{verbatim}\n\\acme\n\\end{verbatim}", "```\n\\acme\n```"),
+        (r"\newcommand{\acme}{ACME}", r"one\\acme", "one\nacme"),
+    ],
+)
+@guards(
+    "shared/ingest/parse/readers/latex_macros.py",
+    "arguments[number], at = source[group.end() + 1 : end - 1], end",
+    "at = end",
+    means="arguments of a file's own commands are lost",
+)
+@guards(
+    "shared/ingest/parse/readers/latex_macros.py",
+    'if name not in known and "@" not in macro.body:',
+    "if True:",
+    means="a new look of headings removes them",
+)
+def test_own_commands_are_written_out(definition, use, shown):
+    assert text_of(definition + "\n\\begin{document}\n" + use + "\n\\end{document}") == shown
+
+
+@guards(
+    "shared/ingest/parse/readers/latex_macros.py",
+    " or depth > _DEEPEST:",
+    ":",
+    means="a command that contains itself is written out without an end",
+)
+def test_endless_commands_end():
+    bomb = "".join(f"\\newcommand{{\\{a}x}}{{" + f"\\{b}x " * 10 + "}" for a, b in pairwise("abcdefghij"))
+    assert "word" in text_of(rf"{bomb}\newcommand{{\loop}}{{\loop\loop}}\ax \loop word")

@@ -18,6 +18,7 @@ from shared.ingest.parse.readers.latex_commands import (
     with_letters,
     without_comments,
 )
+from shared.ingest.parse.readers.latex_macros import Expansion, without_definitions
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.rows import as_paragraph, as_table, one_line
 
@@ -59,10 +60,14 @@ _TOKEN = re.compile(
 )
 _OPTIONAL = re.compile(r"\s{0,3}\[((?:[^\[\]{}]|\{[^{}]{0,300}+\}){0,500})\]")
 _ARGUMENT = re.compile(r"\s{0,9}\{(?:[^{}\\]|\\.|\{(?:[^{}\\]|\\.|\{[^{}]{0,300}+\}){0,1000}\}){0,5000}\}", re.DOTALL)
-_MACRO = re.compile(r"\\(?:re)?newcommand\*?\s?\{?\\([A-Za-z]{2,40})\}?\s?\{([^{}\\]{1,200})\}")
 _NODE = re.compile(r"\bnode\b[^{};]{0,300}+\{([^{}]{1,500}+)\}")
 _CODE_BEGIN = re.compile(r"\\begin\{(" + "|".join(map(re.escape, _CODE)) + r")\}")
 _TITLE = re.compile(r"\\(?:title|subtitle|author|date)\b")
+_ARGUMENT_IS_TEXT = ("footnote", "footnotetext", "caption", "author", "date")
+_ADDRESSES = ("url", "path", "nolinkurl")
+_ENDS_OF_PARAGRAPHS = ("par", "newpage", "clearpage", "maketitle", "bigskip", "medskip", "smallskip")
+_KNOWN = frozenset((*SECTIONS, *EMPHASIS, *SYMBOLS, *UNREAD, *REFERENCES, *_ARGUMENT_IS_TEXT, *_ADDRESSES))
+_KNOWN |= {*_ENDS_OF_PARAGRAPHS, "item", "bibitem", "href", "cite", "begin", "end", "verb"}
 _DEEPEST = 6
 _MOST_OPEN = 50
 """Environments that are nested deeper have no structure."""
@@ -70,19 +75,20 @@ _MOST_OPEN = 50
 
 def read(text: str) -> FileReading | None:
     """Return the text of a file; comments and the preamble are left out. None if it has no text."""
-    source = _uncommented(text)
-    macros = dict(_MACRO.findall(source))
+    source = _outside_code(text, lambda piece: with_letters(without_comments(piece)))
+    source, macros = without_definitions(source, _KNOWN)
+    source = _outside_code(source, Expansion(macros).written_out)
     preamble, start, body = source.partition(_START)
     body = "\n\n".join(_titles(preamble)) + "\n\n" + body.partition(_STOP)[0] if start else source
-    reader = _Reader(body, macros)
+    reader = _Reader(body)
     markdown = reader.markdown()
     if not markdown.strip():
         return None
-    return FileReading((Part(markdown, plain_words(_expanded(_without_raw(body), macros))),), reader.title)
+    return FileReading((Part(markdown, plain_words(_without_raw(body))),), reader.title)
 
 
-def _uncommented(text: str) -> str:
-    """Return a file without comments outside of its code."""
+def _outside_code(text: str, changed: Callable[[str], str]) -> str:
+    """Return a file whose code is as it was, and whose other pieces are changed."""
     kept, start = list[str](), 0
     unclosed = set[str]()
     for begin in _CODE_BEGIN.finditer(text):
@@ -92,9 +98,9 @@ def _uncommented(text: str) -> str:
         if end < 0:
             unclosed.add(begin[1])
             continue
-        kept += (with_letters(without_comments(text[start : begin.start()])), text[begin.start() : end])
+        kept += (changed(text[start : begin.start()]), text[begin.start() : end])
         start = end
-    return "".join((*kept, with_letters(without_comments(text[start:]))))
+    return "".join((*kept, changed(text[start:])))
 
 
 def _titles(preamble: str) -> list[str]:
@@ -106,10 +112,6 @@ def _titles(preamble: str) -> list[str]:
         if argument:
             found.append(command[0] + argument[0].strip())
     return found
-
-
-def _expanded(source: str, macros: Mapping[str, str]) -> str:
-    return re.sub(r"\\([A-Za-z]{2,40}+)", lambda name: macros.get(name[1], name[0]), source) if macros else source
 
 
 def _without_raw(body: str) -> str:
@@ -138,8 +140,8 @@ class _Environment:
 
 
 class _Reader:
-    def __init__(self, source: str, macros: Mapping[str, str]) -> None:
-        self._source, self._macros = source, macros
+    def __init__(self, source: str) -> None:
+        self._source = source
         self._at = 0
         self._out: list[str] = []
         self._buffer: list[str] = []
@@ -337,16 +339,14 @@ class _Reader:
         elif char not in "-!()[]@":
             self._add(char)
 
-    def _command(self, name: str) -> None:  # noqa: C901, PLR0912 - one case for each kind of command
-        if name in self._macros:
-            self._add(self._macros[name])
-        elif name in SYMBOLS:
+    def _command(self, name: str) -> None:  # noqa: C901 - one case for each kind of command
+        if name in SYMBOLS:
             self._add(SYMBOLS[name])
             if self._source.startswith("{}", self._at):
                 self._at += 2
         elif name in UNREAD:
             self._unread(name)
-        elif name in SECTIONS or name in EMPHASIS or name in ("footnote", "footnotetext", "caption", "author", "date"):
+        elif name in SECTIONS or name in EMPHASIS or name in _ARGUMENT_IS_TEXT:
             self._optional()
             self._open(name)
         elif name in ("item", "bibitem"):
@@ -354,14 +354,14 @@ class _Reader:
         elif name == "href":
             address = self._argument()
             self._open("href:" + address.replace("\\", ""))
-        elif name in ("url", "path", "nolinkurl"):
+        elif name in _ADDRESSES:
             self._add(self._argument().replace("\\", ""))
         elif CITATION.match(name):
             notes = [self._optional(), self._optional()]
             self._add("[" + ", ".join(filter(None, (self._argument(), *notes))) + "]")
         elif name in REFERENCES:
             self._add(self._argument())
-        elif name in ("par", "newpage", "clearpage", "maketitle", "bigskip", "medskip", "smallskip"):
+        elif name in _ENDS_OF_PARAGRAPHS:
             if not self._groups:
                 self._paragraph()
         else:
@@ -373,9 +373,6 @@ class _Reader:
             self._argument()
             table = self._table()
             self._open(f"span:{min(int(width), 50) - 1 if width.isdigit() else 0}" if table else "")
-        elif name in ("newcommand", "renewcommand", "providecommand") and self._source.startswith("\\", self._at):
-            self._at += len(re.match(r"\\[A-Za-z@]{0,60}", self._source[self._at : self._at + 64])[0])  # type: ignore[index]
-            self._skip(1)
         else:
             self._skip(UNREAD[name])
 
