@@ -75,10 +75,10 @@ async def test_documented_commands_load_their_corpora(server, services, foreask,
     assert "30 rows: 0 new, 30 unchanged" in again[1]
 
 
-async def test_rejected_row_is_named_with_exit_code_1(server, foreask):
+async def test_rejected_row_is_named_with_exit_code_3(server, foreask):
     write("corpus.jsonl", [{"_id": "a", "text": "One."}, {"_id": "b", "text": ""}, {"_id": "c", "text": "Three."}])
     code, output = await foreask("foreask ingest corpus.jsonl")
-    assert code == 1
+    assert code == 3
     assert "row 2 was rejected: It has no text in the column text." in output
     assert await states(server, "default") == {"ready": 2}
 

@@ -134,9 +134,10 @@ async def test_captions_leave_keys_of_texts_unchanged(services, described, provi
 
 
 async def test_edits_builds_and_documents_pay_picture_once(described, provider):
-    await submitted(described, pdf([(HARBOUR, CHART)]), "a.pdf")
+    both = f"{HARBOUR} {MARKET}"  # long enough to have a language, which the description is written in
+    await submitted(described, pdf([(both, CHART)]), "a.pdf")
     await work(described)
-    await submitted(described, pdf([(MARKET, CHART), (HARBOUR, None)]), "a.pdf")
+    await submitted(described, pdf([(both, CHART), (HARBOUR, None)]), "a.pdf")
     await submitted(described, pdf([(f"{MARKET} {HARBOUR}", CHART)]), "b.pdf")
     await work(described)
     await filled(described, chunk_max_chars=500)

@@ -181,4 +181,5 @@ def test_own_commands_are_written_out(definition, use, shown):
 )
 def test_endless_commands_end():
     bomb = "".join(f"\\newcommand{{\\{a}x}}{{" + f"\\{b}x " * 10 + "}" for a, b in pairwise("abcdefghij"))
-    assert "word" in text_of(rf"{bomb}\newcommand{{\loop}}{{\loop\loop}}\ax \loop word")
+    assert "word" in text_of(rf"{bomb}\ax word")
+    assert "word" in text_of(r"\newcommand{\loop}{\loop\loop}\loop word")
