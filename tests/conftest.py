@@ -27,6 +27,7 @@ from tests.support.engines import named_servers, require_one_process
 from tests.support.forkserver import ForkServer
 from tests.support.objects import S3, serving_s3
 from tests.support.remembered import Remembered
+from tests.support.slow import is_slow
 
 # Groups of the fault suite by file, so that no process still runs a long group at the end. Other files are one group.
 FAULT_GROUPS = {
@@ -40,7 +41,6 @@ FAULT_GROUPS = {
 }
 FORKING = ("tests/integration/test_api_service.py",)  # files whose fast tests start processes by `forks`
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
-SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
 QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
 Once = Callable[..., Awaitable[Any]]
 pytest_plugins = ["tests.support.isolated_home", "tests.support.costs"]
@@ -76,7 +76,7 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark slow tests, and order the suites, longest first, or shuffle them."""
     for item in items:
-        if not SLOW.isdisjoint((item.nodeid.partition("::")[0], item.nodeid.partition("[")[0], item.nodeid)):
+        if is_slow(item.nodeid):
             item.add_marker(pytest.mark.slow)
     if (seed := config.option.shuffle) is None:
         items.sort(key=lambda item: SUITES.index(_suite(item)))

@@ -22,8 +22,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.slow import is_slow
+
 WARNS, FAILS = 4 / 3, 2.0  # multiples of a folder's budget
 START = "start"  # imports, collection and fixtures of the session, which belong to no folder
+SLOW = "slow"  # tests of all folders that `make test` leaves out
 _SHOWN = 10
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WALK_SECONDS = 0.1  # walking the processes takes about two milliseconds
@@ -263,7 +266,8 @@ def compared(costs: Mapping[str, Cost], reference: float, budget: Budget) -> lis
 
 
 def folder_of(test: str) -> str:
-    return START if test == START else test.split("/")[1]
+    """Return the folder of a test, or the name of the row that replaces it."""
+    return START if test == START else SLOW if is_slow(test) else test.split("/")[1]
 
 
 def rendered(rows: Sequence[Row], costs: Mapping[str, Cost]) -> Iterator[str]:

@@ -40,6 +40,13 @@ def test_folder_without_budget_never_fails():
     assert (row.warns, row.fails) == (False, False)
 
 
+def test_slow_tests_have_a_budget_of_their_own():
+    slow = "tests/integration/test_fuzz.py::test_generated_requests_cause_no_server_error"
+    (row,) = compared({slow: Cost(1000, 1000), f"{slow}[a]": Cost(1, 1)}, 0.1, BUDGET)
+
+    assert (row.folder, row.tests) == ("slow", 2)
+
+
 def test_costliest_tests_are_listed_above_budget():
     costs = {TEST: Cost(15, 15), "tests/unit/test_retry.py::test_two": Cost(1, 9)}
     within, above = (list(rendered(rows(seconds), costs)) for seconds in (1, 15))
@@ -78,4 +85,5 @@ def test_reference_work_takes_processor_time():
 def test_checked_in_budget_names_existing_folders():
     folders = Budget.read().folders
 
-    assert folders.keys() == {"acceptance", "contract", "faults", "integration", "page", "properties", "start", "unit"}
+    rows = {"start", "slow"}
+    assert folders.keys() == rows | {"acceptance", "contract", "faults", "integration", "page", "properties", "unit"}
