@@ -65,9 +65,9 @@ def markdown(content):
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/layout.py",
-    "elif depth < _MOST_DEPTH and (texts := _text_columns(run, columns)):",
-    "elif depth < 0 and (texts := _text_columns(run, columns)):",
+    "shared/ingest/parse/readers/pdf/layout/order.py",
+    "elif depth < _MOST_DEPTH and (texts := text_columns(run, columns)):",
+    "elif depth < 0 and (texts := text_columns(run, columns)):",
     means="columns of text are read as rows",
 )
 def test_columns_are_read_one_after_the_other():
@@ -96,7 +96,7 @@ def test_table_with_lines_keeps_wrapped_cells():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/layout.py",
+    "shared/ingest/parse/readers/pdf/layout/aligned.py",
     "_LEAST_ROWS = 3",
     "_LEAST_ROWS = 30",
     means="a table without ruling lines is running text",
@@ -203,7 +203,7 @@ def test_page_with_header_only_keeps_it():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/words.py",
+    "shared/ingest/parse/readers/pdf/blocks.py",
     'and "-" not in before and after',
     "and not before and after",
     means="words stay divided",
@@ -251,7 +251,7 @@ def test_form_values_are_next_to_labels():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/words.py",
+    "shared/ingest/parse/readers/pdf/text/layer.py",
     "ordered = sorted(groups.items(), key=",
     "ordered = sorted(groups.items(), reverse=True, key=",
     means="a stamp comes first",
@@ -263,7 +263,7 @@ def test_turned_text_follows_the_rest():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/words.py",
+    "shared/ingest/parse/readers/pdf/text/words.py",
     "origin_y * cosine - origin_x * sine",
     "origin_y * cosine + origin_x * sine",
     means="lines are reversed",
@@ -277,7 +277,7 @@ def test_lines_of_turned_page_are_in_order():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/words.py",
+    "shared/ingest/parse/readers/pdf/text/words.py",
     "_RAISED = 0.65",
     "_RAISED = 0.01",
     means="the number of a footnote is a word",
@@ -289,7 +289,7 @@ def test_raised_number_stays_with_its_word():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/layout.py",
+    "shared/ingest/parse/readers/pdf/layout/lines.py",
     "_WIDE_AFTER_LABEL = 4.0",
     "_WIDE_AFTER_LABEL = 0.1",
     means="a label is a column",
@@ -390,7 +390,7 @@ def in_fresh_process(content):
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/words.py",
+    "shared/ingest/parse/readers/pdf/text/characters.py",
     "return len(unknown) > 1 or unknown[0] > start or",
     "return False and",
     means="letters that the file does not map are not counted",
@@ -439,7 +439,7 @@ def test_title_row_of_table_stays_apart():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/words.py",
+    "shared/ingest/parse/readers/pdf/text/words.py",
     "if gaps := self._spaces(start, end):",
     "if (gaps := self._spaces(start, end)) and not gaps:",
     means="words without a space between them are joined",
@@ -455,9 +455,9 @@ def test_move_as_wide_as_space_divides_words():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/words.py",
-    "if not style.angle and self._height(at) > _DRAWN * style.size:",
-    "if style.angle and self._height(at) > _DRAWN * style.size:",
+    "shared/ingest/parse/readers/pdf/text/words.py",
+    "if not style.angle and self._chars.height(at) > _DRAWN * style.size:",
+    "if style.angle and self._chars.height(at) > _DRAWN * style.size:",
     means="the letters of a drawn font are apart",
 )
 def test_drawn_font_has_size_of_its_glyphs():
@@ -475,7 +475,7 @@ def test_drawn_font_has_size_of_its_glyphs():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/layout.py",
+    "shared/ingest/parse/readers/pdf/layout/aligned.py",
     "for label in _labels(rows):",
     "for label in [[line for row in rows for line in row]]:",
     means="labels of a figure are mixed",
@@ -497,7 +497,7 @@ def test_labels_of_figure_are_not_a_table():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/layout.py",
+    "shared/ingest/parse/readers/pdf/layout/aligned.py",
     "lead = int(_is_header_line(part))",
     "lead = 0",
     means="the header of a page is read by columns",

@@ -11,7 +11,8 @@ from pypdfium2 import raw
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.pdf.blocks import Block, blocks_of, escaped, table_markdown
 from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of, form_of, unread_form
-from shared.ingest.parse.readers.pdf.layout import Item, arranged, in_place_of, lines_of
+from shared.ingest.parse.readers.pdf.layout.lines import Item, lines_of
+from shared.ingest.parse.readers.pdf.layout.order import arranged, in_place_of
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without_running
 from shared.ingest.parse.readers.pdf.opening import opened
 from shared.ingest.parse.readers.pdf.rulings import Rulings, ruled_tables, rulings_of
@@ -24,8 +25,10 @@ from shared.ingest.parse.readers.pdf.structure import (
     wide_text,
 )
 from shared.ingest.parse.readers.pdf.tables import join_tables
+from shared.ingest.parse.readers.pdf.text.layer import TextLayer, text_layer
+from shared.ingest.parse.readers.pdf.text.styles import Fonts
+from shared.ingest.parse.readers.pdf.text.words import Word
 from shared.ingest.parse.readers.pdf.titles import largest, real_title
-from shared.ingest.parse.readers.pdf.words import Fonts, TextLayer, Word, text_layer
 from shared.ingest.parse.readers.reading import FileReading, Part
 
 MAX_PAGES = 20_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from shared.ingest.parse.readers.pdf.layout import LABEL, Flow, Item, Line, Table, is_right_to_left
-from shared.ingest.parse.readers.pdf.words import UNSPACED, keeps_no_hyphen
+from shared.ingest.parse.readers.pdf.layout.lines import LABEL, Flow, Item, Line, Table, is_right_to_left
+from shared.ingest.parse.readers.pdf.text.characters import UNSPACED
 
 _SPACED = 0.25  # of the font size: more space than between the lines of a paragraph
 _OTHER_SIZE = 0.08
@@ -212,10 +212,20 @@ def _together(text: str, following: str, gap: str) -> str:
     """Join two lines, without the hyphen that divides a word."""
     if text[-1:] in ("-", "\u2010", "\xad") and text[-2:-1].isalnum() and following[:1].isalnum():
         before = text[-40:-1].rpartition(" ")[2]
-        return (text[:-1] if text[-1] == "\xad" or keeps_no_hyphen(before, following) else text) + following
+        return (text[:-1] if text[-1] == "\xad" or _keeps_no_hyphen(before, following) else text) + following
     if UNSPACED.match(text[-1:]) and UNSPACED.match(following):
         return text + following
     return f"{text}{gap}{following}"
+
+
+def _keeps_no_hyphen(before: str, after: str) -> bool:
+    """Return whether a hyphen at the end of a line only divides a word.
+
+    Args:
+        before: the characters in front of the hyphen.
+        after: the first characters of the next line.
+    """
+    return before[-1:].isalpha() and "-" not in before and after[:1].islower()
 
 
 def _table(table: Table) -> Block:

@@ -11,9 +11,10 @@ from typing import Any
 
 from pypdfium2 import raw
 
-from shared.ingest.parse.readers.pdf.layout import normal
+from shared.ingest.parse.readers.pdf.layout.lines import normal
 from shared.ingest.parse.readers.pdf.structure import wide_text
-from shared.ingest.parse.readers.pdf.words import Style, Word
+from shared.ingest.parse.readers.pdf.text.styles import Style
+from shared.ingest.parse.readers.pdf.text.words import Word
 
 _MAX_ANNOTATIONS = 10_000  # of a page
 _MAX_OPTIONS = 2_000

@@ -12,7 +12,7 @@ from typing import Any
 from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf.blocks import Block
-from shared.ingest.parse.readers.pdf.layout import normal
+from shared.ingest.parse.readers.pdf.layout.lines import normal
 
 _MAX_BOOKMARKS = 20_000
 _MAX_ELEMENTS = 20_000  # of the structure of a page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.ingest.parse.readers.pdf.blocks import Block
-from shared.ingest.parse.readers.pdf.layout import normal
+from shared.ingest.parse.readers.pdf.layout.lines import normal
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without
 
 _ALIGNED = 6.0  # points between the columns of a table on two pages

@@ -1,0 +1,1 @@
+"""The layout of a page: its words as lines, columns and tables in the order of reading."""

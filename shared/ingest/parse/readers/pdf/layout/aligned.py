@@ -1,0 +1,180 @@
+"""Tables without ruling lines, from cells that are aligned in columns; figures and forms only look like them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+
+from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, is_marginal
+from shared.ingest.parse.readers.pdf.layout.lines import Flow, Item, Line, Table, add_lines, rows_of
+
+_APART = 2.6  # of the font size: lines that are farther apart belong to two tables
+_LEAST_ROWS = 3
+_TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
+_OFTEN = 0.3
+_MOSTLY = 0.6
+_FULL = 0.4
+_FULL_WITHOUT_HEADER = 0.65  # the same if the first row has empty cells, as figures have
+_PROSE_GAP = 2.0  # of the font size: a narrower gap between long texts is only a wide space
+_PROSE_CHARS = 12
+_HEADER_GAP = 0.5  # of the font size
+_LABEL_GAP = 0.5  # of the font size
+
+
+def add_tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
+    for part in _parts(rows):
+        if any(line.table for line in part[0]):
+            add_lines(items, part)
+            continue
+        lead = int(_is_header_line(part))
+        while lead < len(part) - _LEAST_ROWS and _is_caption(part[lead]):
+            lead += 1
+        if lead:
+            add_lines(items, part[:lead])
+            part = part[lead:]  # noqa: PLW2901
+        columns = columns_of(line for row in part for line in row)
+        several = sum(len(row) > 1 for row in part)
+        table = _table(part, columns) if len(columns) > 1 and several >= _LEAST_ROWS else None
+        if table and not _are_labels(part, len(columns)) and _is_filled(table) and not _is_prose(part, columns):
+            items.append(table)
+        else:
+            _untabled(items, part, columns, is_figure=bool(table) and len(columns) > 2)  # noqa: PLR2004 - columns of text
+
+
+def _untabled(
+    items: list[Item], rows: Sequence[list[Line]], columns: Sequence[list[float]], *, is_figure: bool
+) -> None:
+    """Add rows that are not a table: the labels of a figure, columns, or lines."""
+    if is_figure and not _are_labels(rows, len(columns)):
+        for label in _labels(rows):
+            for line in label:
+                line.divided = True
+            items.append(Flow(label))
+        return
+    parts = by_column(rows, columns)
+    if sum(len(row) > 1 for row in rows) * 2 < len(rows) and len(columns) > 1 and not is_marginal(parts[0]):
+        for column in parts:
+            add_lines(items, rows_of(column))
+    else:
+        add_lines(items, rows)
+
+
+def _is_filled(table: Table) -> bool:
+    """Return whether enough cells have text; scattered words fill only few."""
+    cells = [bool(cell) for row in table.rows for cell in row]
+    least = _FULL if all(table.rows[0]) else _FULL_WITHOUT_HEADER
+    return len(table.rows) > 1 and sum(cells) >= len(cells) * least
+
+
+def _is_prose(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> bool:
+    """Return whether two columns are the halves of lines with wide spaces at about the same position."""
+    if len(columns) > 2 or columns[1][0] - columns[0][1] > _PROSE_GAP * rows[0][0].size:  # noqa: PLR2004
+        return False
+    return all(median(line.chars for line in part) >= _PROSE_CHARS for part in by_column(rows, columns))
+
+
+def _labels(rows: Iterable[Sequence[Line]]) -> list[list[Line]]:
+    """Return the lines of a figure by its labels: lines below each other that are close are one label."""
+    labels = list[list[Line]]()
+    open_labels = list[list[Line]]()
+    for row in rows:
+        below = list[list[Line]]()
+        for line in row:
+            near = (label for label in open_labels if _is_under(label[-1], line))
+            if label := next(near, None):
+                label.append(line)
+                open_labels.remove(label)
+            else:
+                label = [line]
+                labels.append(label)
+            below.append(label)
+        lowest = row[0].y - _APART * row[0].size
+        open_labels = [*below, *(label for label in open_labels if label[-1].y > lowest)]
+    return labels
+
+
+def _is_under(above: Line, line: Line) -> bool:
+    shared = min(above.x1, line.x1) - max(above.x0, line.x0)
+    size = min(above.size, line.size)
+    near = above.bottom - line.top <= _LABEL_GAP * size and abs(above.size - line.size) <= _LABEL_GAP * size
+    return near and shared >= min(above.x1 - above.x0, line.x1 - line.x0) / 2
+
+
+def _are_labels(rows: Sequence[Sequence[Line]], columns: int) -> bool:
+    """Return whether rows are labels with a colon, each in front of its value, as in forms."""
+    ended = sum(row[0].words[-1].text.endswith((":", "\uff1a")) for row in rows)
+    return columns == 2 and ended * 2 > len(rows)  # noqa: PLR2004
+
+
+def _is_header_line(rows: Sequence[Sequence[Line]]) -> bool:
+    """Return whether the first row is the header of a page: several texts over a line of its own that is apart."""
+    if len(rows) <= _LEAST_ROWS or len(rows[0]) == 1 or any(len(row) > 1 for row in rows[1:_LEAST_ROWS]):
+        return False
+    return rows[0][0].bottom - rows[1][0].top > _HEADER_GAP * rows[0][0].size
+
+
+def _is_caption(row: Sequence[Line]) -> bool:
+    return len(row) == 1
+
+
+def _parts(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
+    """Divide rows at large gaps."""
+    parts = [[rows[0]]]
+    for row in rows[1:]:
+        above = parts[-1][-1]
+        gap = min(line.bottom for line in above) - max(line.top for line in row)
+        if gap > _APART * row[0].size or any(line.table for line in (*above, *row)):
+            parts.append([])
+        parts[-1].append(row)
+    return parts
+
+
+def _table(rows: Sequence[list[Line]], columns: Sequence[list[float]]) -> Table:
+    cells = [by_column([row], columns) for row in rows]
+    table = list[list[list[Line]]]()
+    limit = _pitch_limit(rows, cells)
+    for index, row in enumerate(cells):
+        if table and _wraps(rows[index - 1], rows[index], row, limit):
+            for cell, more in zip(table[-1], row, strict=True):
+                cell.extend(more)
+        else:
+            table.append(row)
+    return Table(_with_whole_header(table), tuple(start for start, _ in columns))
+
+
+def _with_whole_header(rows: list[list[list[Line]]]) -> list[list[list[Line]]]:
+    """Join a second line of a header with the first one: it has gaps and no numbers, as the rows below it have."""
+    if len(rows) <= _LEAST_ROWS or all(rows[1]) or any(map(_has_digit, rows[1])):
+        return rows
+    if not all(any(map(_has_digit, row)) for row in rows[2:]):
+        return rows
+    return [[above + below for above, below in zip(rows[0], rows[1], strict=True)], *rows[2:]]
+
+
+def _has_digit(cell: Sequence[Line]) -> bool:
+    return any(char.isdigit() for line in cell for word in line.words for char in word.text[:1])
+
+
+def _pitch_limit(rows: Sequence[list[Line]], cells: Sequence[Sequence[list[Line]]]) -> float:
+    """Return the distance below which a printed line continues the row above it; 0 if cells do not wrap.
+
+    The distances must be of two kinds, both frequent: one large gap is only the header's. Lines of a cell that wraps
+    are next to cells without text.
+    """
+    pitches = [above[0].y - below[0].y for above, below in pairwise(rows)]
+    least, most = min(pitches), max(pitches)
+    limit = (least + most) / 2
+    large = sum(pitch > limit for pitch in pitches)
+    if most < least * _TWO_KINDS or large < len(pitches) * _OFTEN:
+        return 0.0
+    near = [index for index, pitch in enumerate(pitches) if pitch <= limit]
+    partial = sum(not all(cells[index]) or not all(cells[index + 1]) for index in near)
+    return limit if partial >= len(near) * _MOSTLY else 0.0
+
+
+def _wraps(above: Sequence[Line], below: Sequence[Line], cells: Sequence[list[Line]], limit: float) -> bool:
+    """Return whether a printed line continues the cells of the row above it."""
+    if limit:
+        return above[0].y - below[0].y < limit
+    return not cells[0] and sum(map(bool, cells)) * 2 <= len(cells)

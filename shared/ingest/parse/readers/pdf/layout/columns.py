@@ -1,0 +1,93 @@
+"""The columns of a page: rows that have the same columns, and columns that are read one after the other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from shared.ingest.parse.readers.pdf.layout.lines import Line
+
+_TEXT_CHARS = 18  # median length of the lines of a text column
+_TEXT_LINES = 4
+_MANY_LINES = 8
+_PAGE_LINES = 20
+_MARK_CHARS = 4
+_FILLED_PAGE = 0.25  # the same for a column as long as a page: lists and questions have short lines
+_FILLED = 0.55  # share of its width that the median line of a text column fills
+
+
+def runs(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
+    """Divide rows where the number of columns changes from one to several, or the gaps between columns are closed."""
+    runs = list[list[list[Line]]]()
+    columns = list[list[float]]()
+    for row in rows:
+        own = columns_of(row)
+        together = _merged([*columns, *own]) if columns else own
+        if runs and _continues(columns, own, together):
+            runs[-1].append(row)
+            columns = together
+        else:
+            runs.append([row])
+            columns = own
+    return runs
+
+
+def _continues(columns: Sequence[list[float]], own: Sequence[list[float]], together: Sequence[list[float]]) -> bool:
+    if len(columns) == 1:
+        return len(own) == 1 or len(together) > 1
+    return len(together) > 1
+
+
+def columns_of(lines: Iterable[Line]) -> list[list[float]]:
+    return _merged([[line.x0, line.x1] for line in lines])
+
+
+def _merged(spans: list[list[float]]) -> list[list[float]]:
+    """Return the spans that overlapping spans cover, from the left."""
+    merged = list[list[float]]()
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1] + 1:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([start, end])
+    return merged
+
+
+def by_column(rows: Iterable[Sequence[Line]], columns: Sequence[Sequence[float]]) -> list[list[Line]]:
+    starts = [start for start, _ in columns]
+    parts: list[list[Line]] = [[] for _ in columns]
+    for row in rows:
+        for line in row:
+            parts[max(0, bisect_right(starts, line.x0 + 0.5) - 1)].append(line)
+    return parts
+
+
+def text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> Sequence[list[float]]:
+    """Return the columns that are read one after the other; none if they are cells of a table."""
+    parts = by_column(rows, columns)
+    texts = [_is_text(part, end - start) for part, (start, end) in zip(parts, columns, strict=True)]
+    if all(texts):
+        return columns
+    if sum(texts) > 1 and all(len(part) >= _MANY_LINES for part, text in zip(parts, texts, strict=True) if text):
+        return [column for index, column in enumerate(columns) if texts[index] or not index]
+    beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - a column of text and another one
+    return columns if beside and not is_marginal(parts[0]) else ()
+
+
+def is_marginal(lines: Sequence[Line]) -> bool:
+    """Return whether a column has only numbers or marks of the lines next to it."""
+    return all(line.chars <= _MARK_CHARS and not line.table for line in lines)
+
+
+def _is_text(lines: Sequence[Line], width: float) -> bool:
+    if len(lines) < _TEXT_LINES:
+        return False
+    least = _FILLED if len(lines) < _PAGE_LINES else _FILLED_PAGE
+    filled = median(line.x1 - line.x0 for line in lines) >= width * least
+    return filled and median(line.chars for line in lines) >= _TEXT_CHARS
+
+
+def _are_level(rows: Sequence[Sequence[Line]]) -> bool:
+    """Return whether most rows have several cells."""
+    return sum(len(row) > 1 for row in rows) * 2 >= len(rows)

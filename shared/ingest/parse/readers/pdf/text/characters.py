@@ -1,0 +1,139 @@
+"""The characters of a page as pdfium reads them, with their boxes and text objects."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+from shared.ingest.parse.readers.pdf import library
+
+_NOTHING = "\x7f"
+"""Replaces an accent that was joined with its letter."""
+
+_ACCENTS = {
+    "`": "\u0300",
+    "\xb4": "\u0301",
+    "\u02c6": "\u0302",
+    "^": "\u0302",
+    "\u02dc": "\u0303",
+    "~": "\u0303",
+    "\xaf": "\u0304",
+    "\u02d8": "\u0306",
+    "\u02d9": "\u0307",
+    "\xa8": "\u0308",
+    "\u02da": "\u030a",
+    "\u02dd": "\u030b",
+    "\u02c7": "\u030c",
+    "\xb8": "\u0327",
+    "\u02db": "\u0328",
+}
+_ACCENT = re.compile(f"[{re.escape(''.join(_ACCENTS))}]")
+_DRAWN_ACCENT = re.compile(
+    f"(?<=[^\\W\\d_]) ?[{''.join(char for char in _ACCENTS if not char.isascii())}] ?(?=[^\\W\\d_])"
+)
+_DOTTED = str.maketrans("ıȷ", "ij")
+_ALEF_LAM = re.compile(r"[\u0622\u0623\u0625\u0627]\u0644")
+RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+"""Characters of scripts that are written from the right."""
+
+UNSPACED = re.compile(r"[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65]")
+"""Characters of scripts without spaces between words."""
+
+_HALF = re.compile(r"[\ud800-\udfff]")
+_ILLEGIBLE = re.compile(r"\S*[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]\S*")
+_SUSPECT = re.compile(r"[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]")
+"""pdfium uses the code of a character that the file does not map to Unicode. Simple fonts have codes up to 255."""
+
+_WITHOUT_MEANING = re.compile(r"[\ue000-\uf8ff\ufffd]")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+_SYMBOLS = str.maketrans(
+    {"\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0a8": "□", "\uf06f": "□", "\ufffe": "\x02"}
+    | dict.fromkeys(map(chr, (*range(1, 2), *range(3, 9), *range(14, 32), 0x7F)), "\ufffd")
+    | {"\0": "\ufffd"}
+)
+
+
+class Characters:
+    """The characters of a page.
+
+    Args:
+        text_page: pdfium's handle.
+        count: number of its characters.
+    """
+
+    def __init__(self, text_page: Any, count: int) -> None:
+        handle = library.address(text_page)
+        codes = library.unicodes(handle, count)
+        self.boxes = library.boxes(handle, count)
+        self.origins = library.origins(handle, count)
+        self._handle = handle
+        self.text = "".join(map(chr, codes)).translate(_SYMBOLS)
+        self._compose()
+        self._order_ligatures()
+        self._halves = bool(_HALF.search(self.text))
+        self.objects = library.objects(handle, count)
+
+    def illegible(self) -> tuple[str, ...]:
+        """Return the words with characters that the file does not map to letters. Single symbols are not words."""
+        return tuple(word[0] for word in _ILLEGIBLE.finditer(self.text) if self._is_illegible(word.start(), word.end()))
+
+    def _is_illegible(self, start: int, end: int) -> bool:
+        """Return whether a word lacks letters or the sign of its number. A mark in front of a word does not count."""
+        unknown = [
+            at
+            for at in range(start, end)
+            if _SUSPECT.match(self.text[at])
+            and (_WITHOUT_MEANING.match(self.text[at]) or library.is_unmapped(self._handle, at))
+        ]
+        if not unknown or end - start == 1:
+            return False
+        return len(unknown) > 1 or unknown[0] > start or bool(_NUMBER.fullmatch(self.text, start + 1, end))
+
+    def are_level(self, one: int, two: int) -> bool:
+        """Return whether the baselines of two characters are one."""
+        height = self.boxes[4 * two + 1] - self.boxes[4 * two + 3]
+        return abs(self.origins[2 * one + 1] - self.origins[2 * two + 1]) < abs(height) / 2
+
+    def height(self, at: int) -> float:
+        """Return the height of a character's box in points."""
+        return self.boxes[4 * at + 1] - self.boxes[4 * at + 3]
+
+    def part(self, start: int, end: int) -> str:
+        """Return characters, of which pdfium counts those beyond U+FFFF twice, as the halves of UTF-16."""
+        text = self.text[start:end].replace("\x02", "-").replace(_NOTHING, "")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if self._halves else text
+
+    def _compose(self) -> None:
+        """Join an accent that is drawn over a letter with the letter, as TeX and old programs write it."""
+        if not _ACCENT.search(self.text):
+            return
+        chars = list(self.text)
+        for found in _ACCENT.finditer(self.text):
+            at = found.start()
+            middle = (self.boxes[4 * at] + self.boxes[4 * at + 2]) / 2
+            for near in (at + 1, at - 1, at + 2, at - 2, *range(at - 3, at - 9, -1)):
+                if not 0 <= near < len(chars) or not chars[near].isalpha():
+                    continue
+                if self.boxes[4 * near] <= middle <= self.boxes[4 * near + 2] and self.are_level(at, near):
+                    whole = unicodedata.normalize("NFC", chars[near].translate(_DOTTED) + _ACCENTS[found[0]])
+                    if len(whole) == 1:
+                        chars[near], chars[at] = whole, _NOTHING
+                    break
+        self.text = "".join(chars)
+
+    def _order_ligatures(self) -> None:
+        """Put lam in front of alef if one glyph is both: pdfium reverses the characters of Arabic lines."""
+        for found in _ALEF_LAM.finditer(self.text):
+            one, two = 4 * found.start(), 4 * found.start() + 4
+            if self.boxes[one : one + 4] == self.boxes[two : two + 4]:
+                first = found.start()
+                self.text = f"{self.text[:first]}{found[0][::-1]}{self.text[first + 2 :]}"
+
+
+def plain_text(text_page: Any) -> str:
+    """Return the text of a page in the order of its content, as pdfium itself joins and divides it."""
+    text: str = text_page.get_text_range()
+    text = _DRAWN_ACCENT.sub("", text)
+    return text.translate(_SYMBOLS).replace("\r\n", "\n").replace("\x02", "-\n")
