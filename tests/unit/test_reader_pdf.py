@@ -289,7 +289,47 @@ def test_raised_number_stays_with_its_word():
 
 
 @guards(
-    "shared/ingest/parse/readers/pdf/layout/lines.py",
+    "shared/ingest/parse/readers/pdf/layout/scripts.py",
+    "                chain.y = host.y",
+    "                chain.y += 0",
+    means="a power is a line of its own",
+)
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (
+            line(50, 700, "The area is r") + line(107.5, 705, "2", 7) + line(115, 700, "for all"),
+            "is r 2 for all",
+        ),
+        (
+            line(50, 700, "see T") + line(75, 705, "+", 7) + line(75, 696, "ij", 7) + line(90, 700, "below"),
+            "T + ij below",
+        ),
+        (line(50, 704, "a", 7) + line(56, 700, "University of Porto"), "a University of Porto"),
+    ],
+    ids=["power", "both", "in front"],
+)
+def test_raised_and_lowered_text_stays_in_line(content, text):
+    (found,) = markdown(pdf(content))
+
+    assert found.endswith(text)
+    assert "\n" not in found
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/text/words.py",
+    "_LOWERED = 0.35",
+    "_LOWERED = 0.01",
+    means="a lowered letter divides a name",
+)
+def test_lowered_letter_stays_in_its_word():
+    content = "BT /F1 10 Tf 50 700 Td (Use T) Tj 26.1 -2.2 Td (E) Tj 5.4 2.2 Td (X here) Tj ET"
+
+    assert markdown(pdf(content)) == ["Use TEX here"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/order.py",
     "_WIDE_AFTER_LABEL = 4.0",
     "_WIDE_AFTER_LABEL = 0.1",
     means="a label is a column",

@@ -11,8 +11,8 @@ from pypdfium2 import raw
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.pdf.blocks import Block, blocks_of, escaped, table_markdown
 from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of, form_of, unread_form
-from shared.ingest.parse.readers.pdf.layout.lines import Item, lines_of
-from shared.ingest.parse.readers.pdf.layout.order import arranged, in_place_of
+from shared.ingest.parse.readers.pdf.layout.lines import Item
+from shared.ingest.parse.readers.pdf.layout.order import arranged, in_place_of, lines_of
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without_running
 from shared.ingest.parse.readers.pdf.opening import opened
 from shared.ingest.parse.readers.pdf.rulings import Rulings, ruled_tables, rulings_of

@@ -11,7 +11,8 @@ from typing import Any
 from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf import library
-from shared.ingest.parse.readers.pdf.layout.lines import Table, lines_of
+from shared.ingest.parse.readers.pdf.layout.lines import Table
+from shared.ingest.parse.readers.pdf.layout.order import lines_of
 from shared.ingest.parse.readers.pdf.text.words import Word
 
 MAX_OBJECTS = 20_000

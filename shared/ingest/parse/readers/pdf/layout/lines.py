@@ -11,8 +11,6 @@ from shared.ingest.parse.readers.pdf.text.characters import RTL, UNSPACED
 from shared.ingest.parse.readers.pdf.text.words import Word
 
 _LEVEL = 0.35  # of the font size: baselines that are not farther are one line
-_WIDE = 1.1  # of the font size: a wider gap divides a line, as between columns
-_WIDE_AFTER_LABEL = 4.0  # of the font size: the same after the number or bullet of a list
 
 LABEL = re.compile(
     r"(?:[•▪➢✓□■●○◦‣\u2043·∙*\u2013—-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]|\d{0,2}(?:\.\d{1,2}){1,3}\.?)$"
@@ -97,29 +95,6 @@ def _touches(last: Word, word: Word) -> bool:
     return False
 
 
-def lines_of(words: Sequence[Word]) -> list[Line]:
-    """Return the lines of a page, divided at wide gaps, from above."""
-    chains = list[list[Word]]()
-    for word in words:
-        if word.glued and chains:
-            chains[-1].append(word)
-        else:
-            chains.append([word])
-    found = list[Line]()
-    for row in rows_of([_line(chain) for chain in chains]):
-        found += _divided(row)
-    return found
-
-
-def _line(words: list[Word]) -> Line:
-    largest = max(words, key=_size)
-    return Line(words, min(word.x0 for word in words), max(word.x1 for word in words), largest.y, largest.style.size)
-
-
-def _size(word: Word) -> float:
-    return word.style.size
-
-
 def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
     """Return lines by their baselines, from above; each row from the left."""
     rows = list[list[Line]]()
@@ -135,25 +110,7 @@ def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
     return rows
 
 
-def _divided(row: list[Line]) -> list[Line]:
-    """Join the neighbours of a row, except at wide gaps."""
-    parts = list[list[Line]]()
-    end = 0.0
-    for chain in row:
-        size = chain.size
-        wide = _WIDE * (max(size, parts[-1][-1].size) if parts else size)
-        if parts and len(parts[-1]) == 1 and LABEL.match(parts[-1][0].words[0].text):
-            wide = _WIDE_AFTER_LABEL * size
-        if parts and chain.x0 - end <= wide:
-            parts[-1].append(chain)
-        else:
-            parts.append([chain])
-            end = chain.x1
-        end = max(end, chain.x1)
-    return [_whole(part) for part in parts]
-
-
-def _whole(chains: Sequence[Line]) -> Line:
+def whole(chains: Sequence[Line]) -> Line:
     """Return neighbours as one line, in the order of reading."""
     largest = max(chains, key=lambda chain: (chain.chars, chain.size))
     words = [word for chain in _logical(chains) for word in chain.words]
@@ -161,7 +118,7 @@ def _whole(chains: Sequence[Line]) -> Line:
 
 
 def with_gaps(row: Sequence[Line]) -> Line:
-    line = _whole(row)
+    line = whole(row)
     line.divided = True
     return line
 

@@ -1,4 +1,4 @@
-"""The order of reading of a page's lines."""
+"""The lines of a page, and their order of reading."""
 
 from __future__ import annotations
 
@@ -6,9 +6,63 @@ from collections.abc import Sequence
 
 from shared.ingest.parse.readers.pdf.layout.aligned import add_tables
 from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, runs, text_columns
-from shared.ingest.parse.readers.pdf.layout.lines import Item, Line, Table, add_lines, is_right_to_left, rows_of
+from shared.ingest.parse.readers.pdf.layout.lines import (
+    LABEL,
+    Item,
+    Line,
+    Table,
+    add_lines,
+    is_right_to_left,
+    rows_of,
+    whole,
+)
+from shared.ingest.parse.readers.pdf.layout.scripts import with_scripts
+from shared.ingest.parse.readers.pdf.text.words import Word
 
+_WIDE = 1.1  # of the font size: a wider gap divides a line, as between columns
+_WIDE_AFTER_LABEL = 4.0  # of the font size: the same after the number or bullet of a list
 _MOST_DEPTH = 6
+
+
+def lines_of(words: Sequence[Word]) -> list[Line]:
+    """Return the lines of a page, divided at wide gaps, from above."""
+    chains = list[list[Word]]()
+    for word in words:
+        if word.glued and chains:
+            chains[-1].append(word)
+        else:
+            chains.append([word])
+    found = list[Line]()
+    for row in rows_of(with_scripts([_line(chain) for chain in chains])):
+        found += _divided(row)
+    return found
+
+
+def _line(words: list[Word]) -> Line:
+    largest = max(words, key=_size)
+    return Line(words, min(word.x0 for word in words), max(word.x1 for word in words), largest.y, largest.style.size)
+
+
+def _size(word: Word) -> float:
+    return word.style.size
+
+
+def _divided(row: list[Line]) -> list[Line]:
+    """Join the neighbours of a row, except at wide gaps."""
+    parts = list[list[Line]]()
+    end = 0.0
+    for chain in row:
+        size = chain.size
+        wide = _WIDE * (max(size, parts[-1][-1].size) if parts else size)
+        if parts and len(parts[-1]) == 1 and LABEL.match(parts[-1][0].words[0].text):
+            wide = _WIDE_AFTER_LABEL * size
+        if parts and chain.x0 - end <= wide:
+            parts[-1].append(chain)
+        else:
+            parts.append([chain])
+            end = chain.x1
+        end = max(end, chain.x1)
+    return [whole(part) for part in parts]
 
 
 def arranged(lines: Sequence[Line], depth: int = 0) -> list[Item]:

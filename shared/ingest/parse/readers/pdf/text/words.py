@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import cos, radians, sin
@@ -18,6 +17,7 @@ _GLUED = 0.13  # of the font size: objects with a smaller gap are one word
 _TRACKED = 0.4  # of the font size: letters that are spaced are not farther apart
 _RAISED = 0.65  # of the font size: the baseline of a raised or lowered number is not farther
 _RAISED_GAP = 0.3  # of the font size
+_LOWERED = 0.35  # of the font size: the same for a letter of the same size, as in TeX's name
 _LEVEL = 0.12  # of the font size: baselines that are not farther are one
 _BACK = -0.7  # of the font size: kerning and accents move back less
 _SMALLER = 0.92  # of the font size: a raised number is smaller
@@ -75,9 +75,7 @@ class Finder:
             pieces = [piece for piece in self._pieces(start, end) if piece.text]
             if not pieces:
                 continue
-            if gap == "\r\n" and words and words[-1].glued and self._continues(words, pieces[0]):
-                pieces[0].glued = True
-            elif gap == " " and words and self._is_tracked(words[-1], pieces[0], start - 1):
+            if gap == " " and words and self._is_tracked(words[-1], pieces[0], start - 1):
                 first = pieces.pop(0)
                 words[-1].text += first.text
                 words[-1].x0, words[-1].x1 = _hull(words[-1], first)
@@ -94,13 +92,6 @@ class Finder:
             return False
         letters = self._boxes[4 * at] - self._boxes[4 * at - 2]
         return letters > _TRACKED / 8 * size and _BACK * size < gap <= letters * 1.2 and last.y == piece.y
-
-    def _continues(self, words: Sequence[Word], piece: Word) -> bool:
-        """Return whether a piece follows a raised number on the line of the word in front of the number."""
-        host = next(word for word in reversed(words) if not word.glued)
-        size = max(host.style.size, piece.style.size)
-        near = _BACK * size <= piece.x0 - words[-1].x1 <= _GLUED * size
-        return near and abs(host.y - piece.y) <= _LEVEL * size and host.style.angle == piece.style.angle == 0
 
     def _pieces(self, start: int, end: int) -> list[Word]:
         """Divide a token where its text objects are apart."""
@@ -143,7 +134,8 @@ class Finder:
             pieces[-1] = Word(last.text + piece.text, *_hull(last, piece), last.y, style, last.index, glued=last.glued)
             return
         smaller = min(last.style.size, piece.style.size) <= _SMALLER * size
-        piece.glued = smaller and rise <= _RAISED * size and _BACK * size <= gap <= _RAISED_GAP * size
+        rise_limit, gap_limit = (_RAISED, _RAISED_GAP) if smaller else (_LOWERED, _GLUED)
+        piece.glued = rise <= rise_limit * size and _BACK * size <= gap <= gap_limit * size
         pieces.append(piece)
 
     def _word(self, start: int, end: int) -> Word:
