@@ -328,6 +328,60 @@ def test_lowered_letter_stays_in_its_word():
     assert markdown(pdf(content)) == ["Use TEX here"]
 
 
+def bitmap_font(text):
+    """Return a PDF file with a text in a font of drawn glyphs without names, as TeX makes them of bitmaps."""
+    glyph = b"<< /Length 36 >> stream\n500 0 0 0 500 700 d1 0 0 500 700 re f\nendstream"
+    names = " ".join(f"/a{code}" for code in range(128))
+    procedures = " ".join(f"/a{code} 102 0 R" for code in range(128))
+    font = (
+        "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 500 700] /FontMatrix [.001 0 0 .001 0 0] /FirstChar 0"
+        f" /LastChar 127 /Widths [{'500 ' * 128}] /Encoding << /Differences [0 {names}] >>"
+        f" /CharProcs << {procedures} >> >>"
+    )
+    content = f"BT /F9 10 Tf 50 700 Td <{text.encode('latin-1').hex()}> Tj ET".encode()
+    form = (
+        b"<< /Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << /Font << /F9 101 0 R >> >> /Length %d >>"
+        b" stream\n%s\nendstream" % (len(content), content)
+    )
+    return pdf("/I1 Do", more=[form, font.encode(), glyph])
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/text/characters.py",
+    "        if _DRAWN_AS_ONE.search(text):",
+    "        if not text:",
+    means="letters of ligatures in bitmap fonts are lost",
+)
+@pytest.mark.parametrize(
+    ("codes", "text"),
+    [
+        ("de\x1cned di\x1berent e\x1ecient \x10so\x11", "defined different efficient “so”"),
+        ("de\x0cned di\x0berent e\x0ecient s\x1cren", "defined different efficient søren"),
+        ("a \x1c b", "a \ufffd b"),
+    ],
+    ids=["Cork", "old", "not in a word"],
+)
+def test_bitmap_ligatures_are_letters(codes, text):
+    (part,) = read(bitmap_font(codes)).parts
+
+    assert part.markdown == text
+    assert part.illegible == ()
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/text/characters.py",
+    '_DRAWN_ACCENT.sub("", self._plain(self.text))',
+    "_DRAWN_ACCENT.sub(\"\", self._plain(self.text).replace('à', '`a'))",
+    means="an accent of TeX is a lost word",
+)
+def test_drawn_accent_is_no_lost_word():
+    content = "BT /F1 10 Tf 50 700 Td (Universit) Tj 38.9 0 Td (`) Tj 0.2 0 Td (a degli Studi di Padova) Tj ET"
+    reading = read(pdf(content))
+
+    assert guarded(reading.parts).parts[0].markdown == "Università degli Studi di Padova"
+    assert "Università" in (reading.parts[0].plain or "")
+
+
 @guards(
     "shared/ingest/parse/readers/pdf/layout/order.py",
     "_WIDE_AFTER_LABEL = 4.0",

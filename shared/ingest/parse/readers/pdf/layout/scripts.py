@@ -16,6 +16,7 @@ _FALL = 0.5
 _LEAST_MOVE = 0.08
 _GAP = 0.3  # of the font size
 _TOUCHES = 0.15
+_NO_GAP = 0.03  # TeX leaves more after the powers of formulas, whose letters are words
 _BACK = 0.7
 _MOST_CHAINS, _MOST_CHARS = 2, 12  # of one text; longer ones are lines of small print
 
@@ -90,4 +91,4 @@ def _precedes(mark: Line, chain: Line) -> bool:
 def _continues(chain: Line, host: Line) -> bool:
     """Return whether a chain continues the word in front of its raised or lowered text."""
     level = abs(chain.y - host.y) <= _LEAST_MOVE * host.size
-    return level and -_BACK * host.size <= chain.x0 - host.x1 <= _TOUCHES * host.size
+    return level and -_BACK * host.size <= chain.x0 - host.x1 <= _NO_GAP * host.size

@@ -48,6 +48,19 @@ _SUSPECT = re.compile(r"[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]")
 _WITHOUT_MEANING = re.compile(r"[\ue000-\uf8ff\ufffd]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
+_DRAWN_AS_ONE = re.compile(r"[\x0b\x0c\x0e\x0f\x1b-\x1f]|\r(?!\n)")
+"""The codes of several letters that one glyph of TeX's fonts draws. Bitmap fonts do not map them to Unicode."""
+
+_OLD = dict(zip("\x0b\x0c\r\x0e\x0f\x1b\x1c\x1d\x1e\x1f", "\ufb00\ufb01\ufb02\ufb03\ufb04œøÆŒØ", strict=True))
+_CORK = dict(
+    zip("\x1b\x1c\x1d\x1e\x1f\x10\x11\x15\x16", "\ufb00\ufb01\ufb02\ufb03\ufb04\u201c\u201d\u2013\u2014", strict=True)
+)
+"""The two encodings of TeX: the second one also has its quotation marks and dashes here."""
+
+_CORK_MARKS = re.compile(r"[\x10\x11\x15\x16]")
+
+_LETTERS = str.maketrans({"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl"})
+
 _SYMBOLS = str.maketrans(
     {"\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0a8": "□", "\uf06f": "□", "\ufffe": "\x02"}
     | dict.fromkeys(map(chr, (*range(1, 2), *range(3, 9), *range(14, 32), 0x7F)), "\ufffd")
@@ -69,7 +82,11 @@ class Characters:
         self.boxes = library.boxes(handle, count)
         self.origins = library.origins(handle, count)
         self._handle = handle
-        self.text = "".join(map(chr, codes)).translate(_SYMBOLS)
+        text = "".join(map(chr, codes))
+        self._known = set[int]()  # characters that the file does not map, but whose meaning is known
+        if _DRAWN_AS_ONE.search(text):
+            text = self._with_letters(text)
+        self.text = text.translate(_SYMBOLS)
         self._compose()
         self._order_ligatures()
         self._halves = bool(_HALF.search(self.text))
@@ -85,7 +102,8 @@ class Characters:
             at
             for at in range(start, end)
             if _SUSPECT.match(self.text[at])
-            and (_WITHOUT_MEANING.match(self.text[at]) or library.is_unmapped(self._handle, at))
+            and at not in self._known
+            and (_WITHOUT_MEANING.match(self.text[at]) or self._is_unmapped(at))
         ]
         if not unknown or end - start == 1:
             return False
@@ -101,9 +119,41 @@ class Characters:
         return self.boxes[4 * at + 1] - self.boxes[4 * at + 3]
 
     def part(self, start: int, end: int) -> str:
-        """Return characters, of which pdfium counts those beyond U+FFFF twice, as the halves of UTF-16."""
-        text = self.text[start:end].replace("\x02", "-").replace(_NOTHING, "")
+        """Return the characters of a part of the page."""
+        return self._plain(self.text[start:end].replace("\x02", "-"))
+
+    def plain(self) -> str:
+        """Return the text of the page in the order of its content, as pdfium itself joins and divides it."""
+        text = _DRAWN_ACCENT.sub("", self._plain(self.text))
+        return text.replace("\r\n", "\n").replace("\x02", "-\n")
+
+    def _plain(self, text: str) -> str:
+        """Return a text without joined accents. pdfium counts characters beyond U+FFFF twice, as halves of UTF-16."""
+        text = text.replace(_NOTHING, "")
+        if self._known:
+            text = text.translate(_LETTERS)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if self._halves else text
+
+    def _with_letters(self, text: str) -> str:
+        """Return a text with the letters of glyphs that draw several, next to other letters."""
+        found = [
+            at
+            for at in (match.start() for match in _DRAWN_AS_ONE.finditer(text))
+            if (text[at - 1 : at].isalpha() or text[at + 1 : at + 2].isalpha()) and self._is_unmapped(at)
+        ]
+        chars = list(text)
+        if any(text[at] < "\x10" for at in found):
+            codes = _OLD
+        else:
+            codes = _CORK
+            found += [at.start() for at in _CORK_MARKS.finditer(text) if found and self._is_unmapped(at.start())]
+        for at in found:
+            chars[at] = codes[text[at]]
+        self._known.update(found)
+        return "".join(chars)
+
+    def _is_unmapped(self, at: int) -> bool:
+        return library.is_unmapped(self._handle, at)
 
     def _compose(self) -> None:
         """Join an accent that is drawn over a letter with the letter, as TeX and old programs write it."""
@@ -130,10 +180,3 @@ class Characters:
             if self.boxes[one : one + 4] == self.boxes[two : two + 4]:
                 first = found.start()
                 self.text = f"{self.text[:first]}{found[0][::-1]}{self.text[first + 2 :]}"
-
-
-def plain_text(text_page: Any) -> str:
-    """Return the text of a page in the order of its content, as pdfium itself joins and divides it."""
-    text: str = text_page.get_text_range()
-    text = _DRAWN_ACCENT.sub("", text)
-    return text.translate(_SYMBOLS).replace("\r\n", "\n").replace("\x02", "-\n")

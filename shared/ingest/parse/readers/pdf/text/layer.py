@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shared.ingest.parse.readers.pdf.text.characters import Characters, plain_text
+from shared.ingest.parse.readers.pdf.text.characters import Characters
 from shared.ingest.parse.readers.pdf.text.styles import Fonts
 from shared.ingest.parse.readers.pdf.text.vertical import turned_down
 from shared.ingest.parse.readers.pdf.text.words import Finder, Word
@@ -40,4 +40,4 @@ def text_layer(text_page: Any, count: int, fonts: Fonts) -> TextLayer:
     for word in turned_down(words):
         groups.setdefault(word.style.angle, []).append(word)
     ordered = sorted(groups.items(), key=lambda group: -sum(len(word.text) for word in group[1]))
-    return TextLayer(tuple(ordered), plain_text(text_page), chars.illegible())
+    return TextLayer(tuple(ordered), chars.plain(), chars.illegible())
