@@ -11,7 +11,7 @@ from shared.ingest.parse.readers.pdf import library
 _NOTHING = "\x7f"
 """Replaces an accent that was joined with its letter."""
 
-_ACCENTS = {
+ACCENTS = {
     "`": "\u0300",
     "\xb4": "\u0301",
     "\u02c6": "\u0302",
@@ -28,10 +28,9 @@ _ACCENTS = {
     "\xb8": "\u0327",
     "\u02db": "\u0328",
 }
-_ACCENT = re.compile(f"[{re.escape(''.join(_ACCENTS))}]")
-_DRAWN_ACCENT = re.compile(
-    f"(?<=[^\\W\\d_]) ?[{''.join(char for char in _ACCENTS if not char.isascii())}] ?(?=[^\\W\\d_])"
-)
+_ACCENT = re.compile(f"[{re.escape(''.join(ACCENTS))}]")
+_MARKS = "".join(char for char in ACCENTS if not char.isascii())
+_DRAWN_ACCENT = re.compile(f"(?<=[^\\W\\d_])(?: ?[{_MARKS}]|[{_MARKS}] )(?=[^\\W\\d_])")
 _DOTTED = str.maketrans("ıȷ", "ij")
 _ALEF_LAM = re.compile(r"[\u0622\u0623\u0625\u0627]\u0644")
 RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -167,7 +166,7 @@ class Characters:
                 if not 0 <= near < len(chars) or not chars[near].isalpha():
                     continue
                 if self.boxes[4 * near] <= middle <= self.boxes[4 * near + 2] and self.are_level(at, near):
-                    whole = unicodedata.normalize("NFC", chars[near].translate(_DOTTED) + _ACCENTS[found[0]])
+                    whole = unicodedata.normalize("NFC", chars[near].translate(_DOTTED) + ACCENTS[found[0]])
                     if len(whole) == 1:
                         chars[near], chars[at] = whole, _NOTHING
                     break

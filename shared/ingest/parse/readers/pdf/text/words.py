@@ -10,7 +10,7 @@ from operator import sub
 from typing import Any
 
 from shared.ingest.parse.readers.pdf import library
-from shared.ingest.parse.readers.pdf.text.characters import RTL, UNSPACED, Characters
+from shared.ingest.parse.readers.pdf.text.characters import ACCENTS, RTL, UNSPACED, Characters
 from shared.ingest.parse.readers.pdf.text.styles import Fonts, Style
 
 _GLUED = 0.13  # of the font size: objects with a smaller gap are one word
@@ -135,7 +135,9 @@ class Finder:
             return
         smaller = min(last.style.size, piece.style.size) <= _SMALLER * size
         rise_limit, gap_limit = (_RAISED, _RAISED_GAP) if smaller else (_LOWERED, _GLUED)
-        piece.glued = rise <= rise_limit * size and _BACK * size <= gap <= gap_limit * size
+        is_accent = piece.text in ACCENTS or last.text in ACCENTS
+        near = rise <= rise_limit * size and _BACK * size <= gap <= gap_limit * size
+        piece.glued = near and (smaller or not is_accent)
         pieces.append(piece)
 
     def _word(self, start: int, end: int) -> Word:
