@@ -383,6 +383,37 @@ def test_drawn_accent_is_no_lost_word():
 
 
 @guards(
+    "shared/ingest/parse/readers/pdf/text/characters.py",
+    "(?: ?[{_MARKS}]|[{_MARKS}] )",
+    " ?[{_MARKS}] ?",
+    means="an accent joins the words around it",
+)
+def test_accent_over_no_letter_joins_no_words():
+    content = line(50, 700, "computes B") + line(103, 712, "\xa8", 10) + line(106, 700, "from")
+
+    (part,) = guarded(read(pdf(content)).parts).parts
+
+    assert {"B", "from"} <= set(part.markdown.split())
+    assert "Bfrom" not in (part.plain or "")
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/columns.py",
+    "_LEAST_NUMBERS = 8",
+    "_LEAST_NUMBERS = 80",
+    means="numbers of lines divide sentences",
+)
+def test_line_numbers_are_apart_from_sentences():
+    numbers = lines(30, 700, *map(str, range(41, 51)), size=6)
+    text = lines(60, 700, *[f"{BODY} and this is its line"] * 10)
+
+    (found,) = markdown(pdf(numbers + "\n" + text))
+
+    assert found.split()[:10] == [str(number) for number in range(41, 51)]
+    assert not any(map(str.isdigit, found.split()[10:]))
+
+
+@guards(
     "shared/ingest/parse/readers/pdf/layout/order.py",
     "_WIDE_AFTER_LABEL = 4.0",
     "_WIDE_AFTER_LABEL = 0.1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from statistics import median
 
 from shared.ingest.parse.readers.pdf.layout.lines import Line
@@ -13,6 +14,8 @@ _TEXT_LINES = 4
 _MANY_LINES = 8
 _PAGE_LINES = 20
 _MARK_CHARS = 4
+_LEAST_NUMBERS = 8
+_RUNNING = 0.8  # share of its width that the median line of running text fills
 _FILLED_PAGE = 0.25  # the same for a column as long as a page: lists and questions have short lines
 _FILLED = 0.55  # share of its width that the median line of a text column fills
 
@@ -66,6 +69,8 @@ def by_column(rows: Iterable[Sequence[Line]], columns: Sequence[Sequence[float]]
 def text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> Sequence[list[float]]:
     """Return the columns that are read one after the other; none if they are cells of a table."""
     parts = by_column(rows, columns)
+    if _have_line_numbers(parts, columns):
+        return columns
     texts = [_is_text(part, end - start) for part, (start, end) in zip(parts, columns, strict=True)]
     if all(texts):
         return columns
@@ -73,6 +78,24 @@ def text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]])
         return [column for index, column in enumerate(columns) if texts[index] or not index]
     beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - a column of text and another one
     return columns if beside and not is_marginal(parts[0]) else ()
+
+
+def _have_line_numbers(parts: Sequence[Sequence[Line]], columns: Sequence[Sequence[float]]) -> bool:
+    """Return whether the outer column only counts the lines of a column of running text, as manuscripts do."""
+    if len(columns) != 2:  # noqa: PLR2004 - text and numbers
+        return False
+    for numbers, text, (start, end) in ((*parts, columns[1]), (*parts[::-1], columns[0])):
+        values = [_number(line) for line in numbers]
+        steps = {two - one for one, two in pairwise(values)}
+        if len(values) >= _LEAST_NUMBERS and steps == {1}:
+            return bool(text) and median(line.x1 - line.x0 for line in text) >= (end - start) * _RUNNING
+    return False
+
+
+def _number(line: Line) -> int:
+    """Return the number that is all of a line; 0 if there is another text."""
+    text = line.words[0].text if len(line.words) == 1 else ""
+    return int(text) if text.isdecimal() and len(text) <= _MARK_CHARS else 0
 
 
 def is_marginal(lines: Sequence[Line]) -> bool:
