@@ -374,7 +374,7 @@ def test_bitmap_ligatures_are_letters(codes, text):
     "_DRAWN_ACCENT.sub(\"\", self._plain(self.text).replace('à', '`a'))",
     means="an accent of TeX is a lost word",
 )
-def test_drawn_accent_is_no_lost_word():
+def test_drawn_accent_loses_no_word():
     content = "BT /F1 10 Tf 50 700 Td (Universit) Tj 38.9 0 Td (`) Tj 0.2 0 Td (a degli Studi di Padova) Tj ET"
     reading = read(pdf(content))
 
@@ -405,12 +405,17 @@ def test_accent_over_no_letter_joins_no_words():
 )
 def test_line_numbers_are_apart_from_sentences():
     numbers = lines(30, 700, *map(str, range(41, 51)), size=6)
-    text = lines(60, 700, *[f"{BODY} and this is its line"] * 10)
+    sentences = lines(
+        60, 700, *[f"{BODY} and", "it is open again on the day after, when all of the ferries come back"] * 5
+    )
+    notes = lines(60, 700, *[BODY] * 10)
 
-    (found,) = markdown(pdf(numbers + "\n" + text))
+    (found,) = markdown(pdf(f"{numbers}\n{sentences}"))
+    (numbered,) = markdown(pdf(f"{numbers}\n{notes}"))
 
     assert found.split()[:10] == [str(number) for number in range(41, 51)]
     assert not any(map(str.isdigit, found.split()[10:]))
+    assert f"| 42 | {BODY} |" in numbered
 
 
 @guards(

@@ -84,12 +84,18 @@ def _have_line_numbers(parts: Sequence[Sequence[Line]], columns: Sequence[Sequen
     """Return whether the outer column only counts the lines of a column of running text, as manuscripts do."""
     if len(columns) != 2:  # noqa: PLR2004 - text and numbers
         return False
-    for numbers, text, (start, end) in ((*parts, columns[1]), (*parts[::-1], columns[0])):
+    left, right = parts
+    for numbers, text, (start, end) in ((left, right, columns[1]), (right, left, columns[0])):
         values = [_number(line) for line in numbers]
         steps = {two - one for one, two in pairwise(values)}
         if len(values) >= _LEAST_NUMBERS and steps == {1}:
-            return bool(text) and median(line.x1 - line.x0 for line in text) >= (end - start) * _RUNNING
+            return _runs_on(text) and median(line.x1 - line.x0 for line in text) >= (end - start) * _RUNNING
     return False
+
+
+def _runs_on(lines: Sequence[Line]) -> bool:
+    """Return whether sentences continue on the next line, unlike notes and items of lists."""
+    return sum(line.words[0].text[:1].islower() for line in lines if line.words) * 4 >= len(lines) > 0
 
 
 def _number(line: Line) -> int:
