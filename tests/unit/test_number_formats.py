@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from shared.ingest.parse.readers.number_formats import BUILT_IN, NumberFormat, general
+from shared.ingest.parse.readers.sheets.number_formats import BUILT_IN, NumberFormat, general
 from tests.support.planted import guards
 
 
 @guards(
-    "shared/ingest/parse/readers/number_formats.py",
+    "shared/ingest/parse/readers/sheets/number_formats.py",
     "rounding=ROUND_HALF_UP",
     "",
     means="halves are rounded to even digits",
     case="0.00-2.665-2.67",
 )
 @guards(
-    "shared/ingest/parse/readers/serial_dates.py",
+    "shared/ingest/parse/readers/sheets/serial_dates.py",
     'if before == "h" or after == "s":',
     "if False:",
     means="minutes are months",
     case="HH:MM-0.6458333333333334-15:30",
 )
 @guards(
-    "shared/ingest/parse/readers/serial_dates.py",
+    "shared/ingest/parse/readers/sheets/serial_dates.py",
     "return str(seconds // size)",
     "return str(second // size)",
     means="durations lose their days",
     case="[h]:mm-1.5625-37:30",
 )
 @guards(
-    "shared/ingest/parse/readers/number_formats.py",
+    "shared/ingest/parse/readers/sheets/number_formats.py",
     "negative = signed and value < 0",
     "negative = value < 0",
     means="a minus sign stands in brackets",
 )
 @guards(
-    "shared/ingest/parse/readers/number_formats.py",
+    "shared/ingest/parse/readers/sheets/number_formats.py",
     "locale = currency[2] or locale",
     "pass",
     means="months have English names",

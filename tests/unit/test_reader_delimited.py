@@ -7,7 +7,7 @@ import pytest
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.ingest.parse.extraction import extract
-from shared.ingest.parse.readers import delimited
+from shared.ingest.parse.readers.sheets import delimited
 from tests.support.planted import guards
 
 
@@ -16,7 +16,7 @@ def _markdown(text: str, *, tabs: bool = False) -> str:
 
 
 @guards(
-    "shared/ingest/parse/readers/delimited.py",
+    "shared/ingest/parse/readers/sheets/delimited.py",
     'DELIMITERS = "\\t;|,"',
     'DELIMITERS = ","',
     means="fields of other delimiters are one field",
@@ -36,7 +36,7 @@ def test_decimal_commas_do_not_divide_fields() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/delimited.py",
+    "shared/ingest/parse/readers/sheets/delimited.py",
     "body = rest if stated else text",
     "body = text",
     means="sep= is the header",
@@ -51,7 +51,7 @@ def test_rows_above_the_header_are_paragraphs() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/delimited.py",
+    "shared/ingest/parse/readers/sheets/delimited.py",
     "elif quote > line_end:",
     "elif False:",
     means="an unclosed quote swallows later rows",
@@ -66,7 +66,7 @@ def test_quoted_field_has_lines_and_quotes() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/delimited.py",
+    "shared/ingest/parse/readers/sheets/delimited.py",
     "or wasted > len(text) * 4 + _MOST_FIELD_CHARS",
     "",
     means="unclosed quotes take hours",

@@ -7,7 +7,7 @@ import pytest
 from shared.domain.errors import Unreadable
 from shared.ingest.parse import kinds
 from shared.ingest.parse.extraction import extract
-from shared.ingest.parse.readers import docx
+from shared.ingest.parse.readers import word
 from shared.ingest.parse.readers.guard import guarded
 from tests.support.planted import guards
 from tests.support.word_files import (
@@ -33,7 +33,7 @@ CLAUSES = level(0, "%1.") + level(1, "%1.%2") + level(2, "(%3)", "lowerLetter") 
 
 
 def text_of(content):
-    (part,) = docx.read(content).parts
+    (part,) = word.read(content).parts
     return part.markdown
 
 
@@ -421,7 +421,7 @@ def test_diagram_is_a_list():
 def test_embedded_workbook_is_named():
     content = word_file(p('<w:object><o:OLEObject ProgID="Excel.Sheet.12"/></w:object>' + r("See")))
 
-    assert docx.read(content).unread == (
+    assert word.read(content).unread == (
         "an embedded Excel workbook was not read; save it as a file of its own and add that file",
     )
 
@@ -645,7 +645,7 @@ def test_title_set_by_program_is_ignored(stated, expected):
     relations = {"r": ("officeDocument", "word/document.xml"), "c": ("core-properties", "docProps/core.xml")}
     content = package({"_rels/.rels": relations_xml(relations), "word/document.xml": main, "docProps/core.xml": core})
 
-    assert docx.read(content).title == expected
+    assert word.read(content).title == expected
 
 
 @pytest.mark.parametrize(
@@ -662,7 +662,7 @@ def test_damaged_text_is_recovered(damage):
     xml = f"<w:document {NAMESPACES}><w:body>{p('The first one.')}{p('The second one.')}</w:body></w:document>"
     content = package({"word/document.xml": damage(xml)})
 
-    (part,) = guarded(docx.read(content).parts).parts
+    (part,) = guarded(word.read(content).parts).parts
 
     assert "The first one." in part.markdown
     assert "second" in part.markdown
@@ -672,14 +672,14 @@ def test_entities_are_not_resolved():
     entity = '<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]>'
     xml = f"{entity}<w:document {NAMESPACES}><w:body>{p('a&f;b')}</w:body></w:document>"
 
-    (part,) = guarded(docx.read(package({"word/document.xml": xml})).parts).parts
+    (part,) = guarded(word.read(package({"word/document.xml": xml})).parts).parts
 
     assert "root" not in part.markdown
 
 
 def test_file_without_main_document_is_refused():
     with pytest.raises(Unreadable, match="no main document"):
-        docx.read(package({"word/styles.xml": "<x/>"}))
+        word.read(package({"word/styles.xml": "<x/>"}))
 
 
 @pytest.mark.parametrize("opened", ["<w:p>", "<w:tbl><w:tr><w:tc>", "<m:oMath><m:f><m:num>", "<w:txbxContent><w:p>"])
@@ -687,7 +687,7 @@ def test_deep_nesting_takes_linear_time(opened):
     xml = f"<w:document {NAMESPACES}><w:body>{opened * 10_000}<w:r><w:t>deep</w:t></w:r></w:body></w:document>"
     started = time.process_time()
 
-    guarded(docx.read(package({"word/document.xml": xml})).parts)
+    guarded(word.read(package({"word/document.xml": xml})).parts)
 
     assert time.process_time() - started < 5
 
@@ -721,7 +721,7 @@ def test_words_of_both_readings_agree():
         p("Fer") + rows + p(r("x") + m("oMath", mr("y=2"))) + item("z"), {"numbering.xml": numbering(CLAUSES)}
     )
 
-    assert guarded(docx.read(content).parts).coverage == 1
+    assert guarded(word.read(content).parts).coverage == 1
 
 
 @guards(
@@ -740,7 +740,7 @@ def test_words_of_both_readings_agree():
     ],
 )
 def test_words_of_raw_xml_agree(body):
-    parts = docx.read(word_file(p(r("Ferry") + body))).parts
+    parts = word.read(word_file(p(r("Ferry") + body))).parts
 
     checked = guarded(parts)
 

@@ -112,19 +112,19 @@ def test_html_becomes_markdown_that_shows_the_same(page, markdown):
 
 
 @guards(
-    "shared/ingest/parse/readers/html_tables.py",
+    "shared/ingest/parse/readers/html/tables.py",
     "if presentation or not _is_data(rows):",
     "if presentation:",
     means="each layout is a table",
 )
 @guards(
-    "shared/ingest/parse/readers/html_tables.py",
+    "shared/ingest/parse/readers/html/tables.py",
     "while len(grid) > 2 and",
     "while False and",
     means="a title row is the header of the table",
 )
 @guards(
-    "shared/ingest/parse/readers/html_tables.py",
+    "shared/ingest/parse/readers/html/tables.py",
     "below[len(slots)] = (rows - 1,",
     "below[-1] = (rows - 1,",
     means="merged cells are filled once",
@@ -135,7 +135,7 @@ def test_tables_are_tables_and_layouts_are_not(page, markdown):
 
 
 @guards(
-    "shared/ingest/parse/readers/html.py",
+    "shared/ingest/parse/readers/html/__init__.py",
     'pieces.append(_BREAK if name in BLOCKS else "")',
     "pass",
     means="hidden blocks join their neighbours",
@@ -150,7 +150,7 @@ def test_two_readings_have_the_same_words(page):
 
 
 @guards(
-    "shared/ingest/parse/readers/html.py",
+    "shared/ingest/parse/readers/html/__init__.py",
     "if any(_TOO_DEEP in error.message",
     'if any("none" in error.message',
     means="deep text is lost",
@@ -162,7 +162,7 @@ def test_hostile_page_ends_with_its_text(page):
 
 
 @guards(
-    "shared/ingest/parse/readers/html.py",
+    "shared/ingest/parse/readers/html/__init__.py",
     "if drawings <= 0:",
     "if True:",
     means="the title of a drawing is the title of the page",

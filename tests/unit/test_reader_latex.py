@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from shared.ingest.parse.readers import latex
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.markup import latex
 from tests.support.planted import guards
 
 
@@ -18,7 +18,7 @@ def text_of(source):
 
 
 @guards(
-    "shared/ingest/parse/readers/latex.py",
+    "shared/ingest/parse/readers/markup/latex.py",
     "for command in _TITLE.finditer(preamble):",
     'for command in _TITLE.finditer(""):',
     means="the title is lost",
@@ -58,7 +58,7 @@ def test_environments_are_blocks(source, text):
 
 
 @guards(
-    "shared/ingest/parse/readers/latex.py",
+    "shared/ingest/parse/readers/markup/latex.py",
     "self._end_row(table)\n            else:",
     "pass\n            else:",
     means="a table has one row",
@@ -124,7 +124,7 @@ def test_hostile_source_takes_linear_time(piece):
 
 
 @guards(
-    "shared/ingest/parse/readers/latex_commands.py",
+    "shared/ingest/parse/readers/markup/latex_commands.py",
     "if found[0][1:] in _LETTERS:",
     "if False:",
     means="a word with a letter that is a command is lost, and the text loses its headings",
@@ -158,13 +158,13 @@ def test_letters_as_commands_stay_in_their_word():
     ],
 )
 @guards(
-    "shared/ingest/parse/readers/latex_macros.py",
+    "shared/ingest/parse/readers/markup/latex_macros.py",
     "arguments[number], at = source[group.end() + 1 : end - 1], end",
     "at = end",
     means="arguments of a file's own commands are lost",
 )
 @guards(
-    "shared/ingest/parse/readers/latex_macros.py",
+    "shared/ingest/parse/readers/markup/latex_macros.py",
     'if name not in known and "@" not in macro.body:',
     "if True:",
     means="a new look of headings removes them",
@@ -174,7 +174,7 @@ def test_own_commands_are_written_out(definition, use, shown):
 
 
 @guards(
-    "shared/ingest/parse/readers/latex_macros.py",
+    "shared/ingest/parse/readers/markup/latex_macros.py",
     " or depth > _DEEPEST:",
     ":",
     means="a command that contains itself is written out without an end",

@@ -121,7 +121,7 @@ def test_encoded_word_cut_between_bytes_is_joined():
 
 
 @guards(
-    "shared/ingest/parse/readers/letter.py",
+    "shared/ingest/parse/readers/mail/letter.py",
     "out.append(line.lstrip() if is_quote else",
     "out.append(line.lstrip(' >') if is_quote else",
     means="a quoted reply looks like the message",
@@ -158,7 +158,7 @@ def test_html_is_read_once_as_richest_form():
 
 
 @guards(
-    "shared/ingest/parse/readers/letter.py",
+    "shared/ingest/parse/readers/mail/letter.py",
     "return filled[chosen] + [body for form in apart for body in form]",
     "return filled[chosen]",
     means="a text that only one form has is lost",
@@ -176,7 +176,7 @@ def test_forms_with_different_texts_are_both_read():
 
 
 @guards(
-    "shared/ingest/parse/readers/attachments.py",
+    "shared/ingest/parse/readers/mail/attachments.py",
     "parts += _under(name, reading, level)",
     "parts += []",
     means="the text of attachments is lost",
@@ -196,7 +196,7 @@ def test_attachments_are_read_below_their_names():
 
 
 @guards(
-    "shared/ingest/parse/readers/attachments.py",
+    "shared/ingest/parse/readers/mail/attachments.py",
     "if reason and not _is_empty(file, reason):",
     "if False:",
     means="an attachment that was not read is not named",
@@ -265,7 +265,7 @@ def test_uuencoded_file_in_text_is_an_attachment():
 
 
 @guards(
-    "shared/ingest/parse/readers/mail.py",
+    "shared/ingest/parse/readers/mail/eml.py",
     "parts += [replace(more[0], number=number), *more[1:]]",
     "parts += more",
     means="the messages of a mailbox have no number",

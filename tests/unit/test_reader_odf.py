@@ -79,7 +79,7 @@ def test_headings_have_their_level():
 
 
 @guards(
-    "shared/ingest/parse/readers/odf_lists.py",
+    "shared/ingest/parse/readers/odf/lists.py",
     'self._headings.next(level, attribute(node, "start-value"))',
     '""',
     means="headings have no number",
@@ -106,7 +106,7 @@ def test_bullets_are_list_with_levels():
 
 
 @guards(
-    "shared/ingest/parse/readers/odf_styles.py",
+    "shared/ingest/parse/readers/odf/styles.py",
     "max(1, level - style.shown_levels + 1)",
     "level",
     means="numbers lack the levels above",
@@ -123,7 +123,7 @@ def test_clauses_have_their_numbers():
 
 
 @guards(
-    "shared/ingest/parse/readers/odf_lists.py",
+    "shared/ingest/parse/readers/odf/lists.py",
     'attribute(node, "continue-numbering") == "true"',
     "False",
     means="a continued list starts again",
@@ -153,7 +153,7 @@ def row(*cells, more=""):
 
 
 @guards(
-    "shared/ingest/parse/readers/odf_tables.py",
+    "shared/ingest/parse/readers/odf/tables.py",
     "text or self._merged.get((at[0], at[1] + offset), ",
     "text or (",
     means="merged cells are empty",
@@ -177,7 +177,7 @@ def test_merged_and_repeated_cells_are_filled():
 
 
 @guards(
-    "shared/ingest/parse/readers/odf_tables.py",
+    "shared/ingest/parse/readers/odf/tables.py",
     "min(count, _MOST_REPEATED if text else _MOST_EMPTY)",
     "count",
     means="a repeated cell fills the memory",
@@ -211,7 +211,7 @@ def test_note_follows_its_paragraph():
 
 
 @guards(
-    "shared/ingest/parse/readers/odf_text.py",
+    "shared/ingest/parse/readers/odf/text.py",
     'f"Comment by {author}: {text}" if author',
     '"" if author',
     means="comments are lost",
@@ -228,7 +228,7 @@ def test_text_box_follows_its_paragraph():
     assert read(p(f"be{box}fore") + p("x")) == "before\n\ninside\n\nno heading\n\nx"
 
 
-@guards("shared/ingest/parse/readers/odf_text.py", '"text:tracked-changes",', "", means="deleted text is read")
+@guards("shared/ingest/parse/readers/odf/text.py", '"text:tracked-changes",', "", means="deleted text is read")
 def test_deleted_text_is_left_out_and_inserted_kept():
     deletion = f'<text:changed-region text:id="c"><text:deletion>{p("old")}</text:deletion></text:changed-region>'
     changes = f"<text:tracked-changes>{deletion}</text:tracked-changes>"
@@ -266,7 +266,7 @@ OBJECT = '<draw:frame><draw:object xlink:href="./Object 1"/></draw:frame>'
 
 
 @guards(
-    "shared/ingest/parse/readers/odf_text.py", 'texts.append(f" {formula(root)} ")', "pass", means="formulas are lost"
+    "shared/ingest/parse/readers/odf/text.py", 'texts.append(f" {formula(root)} ")', "pass", means="formulas are lost"
 )
 def test_formula_is_in_its_sentence():
     power = "<math:msup><math:mi>c</math:mi><math:mn>2</math:mn></math:msup>"
@@ -352,7 +352,7 @@ def placed(text, left, top, more=""):
 
 
 @guards(
-    "shared/ingest/parse/readers/odf.py",
+    "shared/ingest/parse/readers/odf/__init__.py",
     '(*blocks, ("end", ""))',
     "()",
     means="the shapes of slides are lost",

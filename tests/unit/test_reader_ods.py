@@ -8,8 +8,8 @@ from io import BytesIO
 import pytest
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers import ods
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.sheets import ods
 from tests.support.planted import guards
 
 _NAMES = " ".join(
@@ -59,7 +59,7 @@ def test_shown_texts_of_cells_are_read() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/ods.py",
+    "shared/ingest/parse/readers/sheets/ods.py",
     "column += repeated",
     "column += 1",
     means="values move to columns on their left",
@@ -76,7 +76,7 @@ def test_repeated_empty_rows_are_left_out() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/ods.py",
+    "shared/ingest/parse/readers/sheets/ods.py",
     "if self._cells > _MOST_CELLS",
     "if False",
     means="a small file fills the memory",
@@ -89,7 +89,7 @@ def test_text_repeated_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @guards(
-    "shared/ingest/parse/readers/ods.py",
+    "shared/ingest/parse/readers/sheets/ods.py",
     "sheet.merges.append",
     "(lambda merge: None)",
     means="merged cells are filled once",
@@ -104,7 +104,12 @@ def test_merged_cells_are_filled() -> None:
     assert "| Peru | Ica | 2 |" in _text(rows)
 
 
-@guards("shared/ingest/parse/readers/ods.py", "sheet.notes.append(", "(lambda note: None)(", means="comments are lost")
+@guards(
+    "shared/ingest/parse/readers/sheets/ods.py",
+    "sheet.notes.append(",
+    "(lambda note: None)(",
+    means="comments are lost",
+)
 def test_comments_are_labelled() -> None:
     note = "<office:annotation><dc:creator>Ann</dc:creator><text:p>too high</text:p></office:annotation>"
     rows = _row(f"<table:table-cell>{note}<text:p>9</text:p></table:table-cell>", _cell("b"))
@@ -129,7 +134,7 @@ def test_charts_are_tables() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/ods.py",
+    "shared/ingest/parse/readers/sheets/ods.py",
     "sheet.formulas.append(",
     "(lambda formula: None)(",
     means="formulas without values are not named",
@@ -146,7 +151,7 @@ def test_protected_file_is_refused() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/ods.py",
+    "shared/ingest/parse/readers/sheets/ods.py",
     "    if not whole:",
     "    if None:",
     means="the lost end of a damaged file is not named",

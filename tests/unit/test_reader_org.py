@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from shared.ingest.parse.readers import org
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.markup import org
 from tests.support.planted import guards
 
 
@@ -16,7 +16,7 @@ def text_of(source):
 
 
 @guards(
-    "shared/ingest/parse/readers/org.py",
+    "shared/ingest/parse/readers/markup/org.py",
     'is_data = name.upper() in (":PROPERTIES:", ":LOGBOOK:")',
     "is_data = False",
     means="properties are text",

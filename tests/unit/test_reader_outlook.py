@@ -6,7 +6,7 @@ import pytest
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.extraction import extract
-from shared.ingest.parse.readers.msg import unpacked_rtf
+from shared.ingest.parse.readers.mail.msg import unpacked_rtf
 from tests.support.compound import compound_file, message, word_file
 from tests.support.planted import guards
 
@@ -18,7 +18,7 @@ def read(tree):
 
 
 @guards(
-    "shared/ingest/parse/readers/msg.py",
+    "shared/ingest/parse/readers/mail/msg.py",
     "for page in (message.number(0x3FFD), by_locale, message.number(0x3FDE)):",
     "for page in (message.number(0x3FFD),):",
     means="a Chinese message without a code page is mojibake",

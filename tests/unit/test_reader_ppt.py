@@ -6,8 +6,8 @@ import time
 import pytest
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers import ppt
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.slides import ppt
 from tests.support.compound import compound_file
 from tests.support.planted import guards
 
@@ -88,7 +88,7 @@ def test_slide_has_title_and_texts_in_order():
 
 
 @guards(
-    "shared/ingest/parse/readers/ppt.py",
+    "shared/ingest/parse/readers/slides/ppt.py",
     "found += (count, level)",
     "found += (count, 0)",
     means="the levels of a list are lost",
@@ -102,7 +102,7 @@ def test_placeholders_have_text_of_outline_with_levels():
 
 
 @guards(
-    "shared/ingest/parse/readers/ppt.py",
+    "shared/ingest/parse/readers/slides/ppt.py",
     "if container.kind == _GROUP and depth and (table := self._cells(container)):",
     "if (table := None):",
     means="the cells of a table are paragraphs",
@@ -136,7 +136,7 @@ def test_master_is_left_out():
     assert slides_of(presentation([slide(shape(text(OTHER, "Text")))], extra=master)) == ["Text"]
 
 
-@guards("shared/ingest/parse/readers/ppt.py", "raise Unreadable(_PROTECTED)", "pass", means="no slide is found")
+@guards("shared/ingest/parse/readers/slides/ppt.py", "raise Unreadable(_PROTECTED)", "pass", means="no slide is found")
 def test_protected_presentation_is_refused():
     with pytest.raises(Unreadable, match="protected with a password; remove"):
         ppt.read(presentation([slide()], token=b"\xdf\xc4\xd1\xf3"))

@@ -8,8 +8,8 @@ import pytest
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions
 from shared.ingest.parse.extraction import extract
-from shared.ingest.parse.readers import pptx
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.slides import pptx
 from tests.support.planted import guards
 
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -114,7 +114,10 @@ def test_title_in_two_lines_is_one_heading():
 
 
 @guards(
-    "shared/ingest/parse/readers/pptx.py", "start=first", "start=1", means="numbers of slides differ from PowerPoint's"
+    "shared/ingest/parse/readers/slides/pptx.py",
+    "start=first",
+    "start=1",
+    means="numbers of slides differ from PowerPoint's",
 )
 def test_slide_numbers_are_powerpoints():
     parts = pptx.read(deck(slide(), slide(shape("b")), attributes='firstSlideNum="5"')).parts
@@ -146,7 +149,7 @@ def test_missing_slide_is_named():
 
 
 @guards(
-    "shared/ingest/parse/readers/placement.py",
+    "shared/ingest/parse/readers/slides/placement.py",
     "key=lambda placed: axis(placed.box)[0]",
     "key=lambda placed: 0",
     means="no order",
@@ -163,7 +166,7 @@ def test_shapes_are_read_by_position():
 
 
 @guards(
-    "shared/ingest/parse/readers/placement.py",
+    "shared/ingest/parse/readers/slides/placement.py",
     "if len(bands) > 1 else _split",
     "if True else _split",
     means="columns are mixed",
@@ -176,7 +179,10 @@ def test_columns_are_read_one_after_the_other():
 
 
 @guards(
-    "shared/ingest/parse/readers/pptx.py", "waiting += [None, *reversed(shape)]", "continue", means="groups are lost"
+    "shared/ingest/parse/readers/slides/pptx.py",
+    "waiting += [None, *reversed(shape)]",
+    "continue",
+    means="groups are lost",
 )
 def test_group_is_read_together():
     inner = group(shape("deep", at=(9, 9, 1, 1)), at=(9, 9, 1, 1))
@@ -224,7 +230,12 @@ def test_numbers_of_lists_are_shown(scheme, labels):
     assert read(slide(body)) == [f"{labels[0]} x\n{labels[1]} y"]
 
 
-@guards("shared/ingest/parse/readers/drawingml.py", "del self._counts[deeper]", "pass", means="numbers of levels go on")
+@guards(
+    "shared/ingest/parse/readers/office/drawingml.py",
+    "del self._counts[deeper]",
+    "pass",
+    means="numbers of levels go on",
+)
 def test_number_restarts_below_next_item():
     levels = [("a", 0), ("b", 1), ("c", 0), ("d", 1)]
     body = shape(*(paragraph(text, NUMBER.format(level, "arabicPeriod")) for text, level in levels))
@@ -241,7 +252,7 @@ def designed(*shapes, layout, attributes=""):
 
 
 @guards(
-    "shared/ingest/parse/readers/pptx.py",
+    "shared/ingest/parse/readers/slides/pptx.py",
     "if box is None and kind:",
     "if False:",
     means="placeholders have no position",
@@ -256,7 +267,7 @@ def test_placeholder_has_position_and_bullets_of_layout():
 
 
 @guards(
-    "shared/ingest/parse/readers/pptx.py",
+    "shared/ingest/parse/readers/slides/pptx.py",
     "if text not in footers",
     "if True",
     means="footers are repeated on each slide",
@@ -275,9 +286,12 @@ def test_text_of_layout_is_read_once_unless_hidden():
     assert designed(shape("x"), layout=layout, attributes='showMasterSp="0"') == "x"
 
 
-@guards("shared/ingest/parse/readers/drawingml.py", "text = cells[-1]", "pass", means="merged columns are empty")
+@guards("shared/ingest/parse/readers/office/drawingml.py", "text = cells[-1]", "pass", means="merged columns are empty")
 @guards(
-    "shared/ingest/parse/readers/drawingml.py", "text = rows[-1][len(cells)]", "pass", means="merged rows are empty"
+    "shared/ingest/parse/readers/office/drawingml.py",
+    "text = rows[-1][len(cells)]",
+    "pass",
+    means="merged rows are empty",
 )
 def test_merged_cells_are_filled():
     def cell(text, more=""):
@@ -291,7 +305,9 @@ def test_merged_cells_are_filled():
     assert read(slide(frame(table))) == ["| Plan | Plan | a\\|b |\n| --- | --- | --- |\n| x | 1 | 2 |\n| x | 3 |  |"]
 
 
-@guards("shared/ingest/parse/readers/pptx.py", '_labelled("Speaker notes:", noted)', "()", means="notes are lost")
+@guards(
+    "shared/ingest/parse/readers/slides/pptx.py", '_labelled("Speaker notes:", noted)', "()", means="notes are lost"
+)
 def test_speaker_notes_are_labelled():
     notes = slide(shape("not this", kind="sldNum"), shape("say it", "slowly", kind="body"), name="notes")
     related = relations(("n", "notesSlide", "../notesSlides/n.xml"))
@@ -314,7 +330,12 @@ def test_old_comments_name_their_author():
     assert text == "x\n\nComment by Ada: Too long"
 
 
-@guards("shared/ingest/parse/readers/pptx.py", '.iter("{*}cm", "{*}reply")', '.iter("{*}cm")', means="replies are lost")
+@guards(
+    "shared/ingest/parse/readers/slides/pptx.py",
+    '.iter("{*}cm", "{*}reply")',
+    '.iter("{*}cm")',
+    means="replies are lost",
+)
 def test_threaded_comments_have_replies():
     reply = f'<p188:reply authorId="B"><p188:txBody>{paragraph("Done")}</p188:txBody></p188:reply>'
     body = f"<p188:txBody>{paragraph('Shorten')}</p188:txBody>"
@@ -339,7 +360,7 @@ def point(key, text, kind="node"):
 
 
 @guards(
-    "shared/ingest/parse/readers/drawingml.py",
+    "shared/ingest/parse/readers/office/drawingml.py",
     'order = number_of(link.get("srcOrd"), 0)',
     "order = 0",
     means="points change places",
@@ -384,13 +405,13 @@ def charted(content):
 
 
 @guards(
-    "shared/ingest/parse/readers/charts.py",
+    "shared/ingest/parse/readers/office/charts.py",
     "shown = form.number(value)",
     "shown = general(value)",
     means="percentages are fractions",
 )
 @guards(
-    "shared/ingest/parse/readers/charts.py",
+    "shared/ingest/parse/readers/office/charts.py",
     "if _digits(shown) == _digits(exact):",
     "if shown:",
     means="values are rounded as their labels",
@@ -449,7 +470,7 @@ def test_chart_of_office_2016_is_read():
 
 
 @guards(
-    "shared/ingest/parse/readers/drawingml.py",
+    "shared/ingest/parse/readers/office/drawingml.py",
     'find("{*}Choice")',
     'find("{*}Fallback")',
     means="the worse alternative is read",
@@ -464,7 +485,10 @@ def test_alternative_content_is_read_once():
 
 
 @guards(
-    "shared/ingest/parse/readers/drawingml.py", 'parts.append(f" {linear(node)} ")', "pass", means="formulas are lost"
+    "shared/ingest/parse/readers/office/drawingml.py",
+    'parts.append(f" {linear(node)} ")',
+    "pass",
+    means="formulas are lost",
 )
 def test_formula_is_text_in_one_line():
     run = "<m:r><m:t>{}</m:t></m:r>"

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from shared.ingest.parse.readers import rst
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.markup import rst
 from tests.support.planted import guards
 
 
@@ -41,7 +41,7 @@ def test_bodies_are_blocks(source, text):
 
 
 @guards(
-    "shared/ingest/parse/readers/rst.py",
+    "shared/ingest/parse/readers/markup/rst.py",
     "if short in _LABELLED:",
     "if False:",
     means="a warning is not recognisable",
@@ -87,7 +87,7 @@ def test_inline_markup_is_converted(source, text):
 
 
 @guards(
-    "shared/ingest/parse/readers/rst_tables.py",
+    "shared/ingest/parse/readers/markup/rst_tables.py",
     "if not is_grid(line):",
     'if not line.startswith("+"):',
     means="text next to the rule of another column is lost",

@@ -18,7 +18,7 @@ def text_of(body, head=rb"{\rtf1\ansi\ansicpg1252"):
 
 
 @guards(
-    "shared/ingest/parse/readers/rtf.py",
+    "shared/ingest/parse/readers/rtf/__init__.py",
     '    238: "cp1250",',
     '    238: "cp1252",',
     means="Czech letters are wrong",
@@ -67,7 +67,7 @@ def test_formatting_data_is_left_out(hidden):
 
 
 @guards(
-    "shared/ingest/parse/readers/rtf_blocks.py",
+    "shared/ingest/parse/readers/rtf/blocks.py",
     'if flag == "above" and not self._row[index] and index < len(above):',
     "if False:",
     means="a row of a merged cell has no label",

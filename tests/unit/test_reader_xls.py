@@ -6,8 +6,8 @@ import time
 import pytest
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers import xls
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.sheets import xls
 from tests.support.compound import compound_file
 from tests.support.planted import guards
 
@@ -82,7 +82,7 @@ def test_table_has_values_as_shown():
 
 
 @guards(
-    "shared/ingest/parse/readers/biff.py",
+    "shared/ingest/parse/readers/sheets/biff.py",
     "flags = self._pieces[self._piece][self._at]\n                self._at += 1",
     "self._at += 1",
     means="a string that continues in another width is garbled",
@@ -109,7 +109,7 @@ def test_formula_shows_stored_result():
 
 
 @guards(
-    "shared/ingest/parse/readers/xls.py",
+    "shared/ingest/parse/readers/sheets/xls.py",
     "(not any(open_charts) or record.kind in _DRAWN)",
     "True",
     means="the copies of a chart replace the cells",
@@ -153,7 +153,7 @@ def test_dates_since_1904():
     assert text_of(workbook(number(0, 0, 1.0), settings=settings)).endswith("1/2/1904")
 
 
-@guards("shared/ingest/parse/readers/xls.py", "raise Unreadable(_PROTECTED)", "return", means="garbage is read")
+@guards("shared/ingest/parse/readers/sheets/xls.py", "raise Unreadable(_PROTECTED)", "return", means="garbage is read")
 def test_protected_workbook_is_refused():
     with pytest.raises(Unreadable, match="protected with a password; remove"):
         xls.read(workbook(settings=record(0x2F, bytes(54))))
@@ -179,7 +179,12 @@ def test_hostile_records_take_linear_time():
     assert time.process_time() - start < 10
 
 
-@guards("shared/ingest/parse/readers/xls.py", "if self._bytes_left < 0:", "if False:", means="4,000 sheets take hours")
+@guards(
+    "shared/ingest/parse/readers/sheets/xls.py",
+    "if self._bytes_left < 0:",
+    "if False:",
+    means="4,000 sheets take hours",
+)
 def test_overlapping_sheets_are_refused():
     sheets = record(0x85, struct.pack("<IBB", 0, 0, 0) + string("a", "<B")) * 500
 

@@ -12,9 +12,9 @@ from shared.domain.errors import Unreadable
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions
 from shared.ingest.parse.extraction import extract
-from shared.ingest.parse.readers import xlsx
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.reading import FileReading
+from shared.ingest.parse.readers.sheets import xlsx
 from tests.support.planted import guards
 
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -100,7 +100,7 @@ def _chunks(content: bytes) -> list[str]:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheet_cells.py",
+    "shared/ingest/parse/readers/sheets/cells.py",
     "codes.get(identifier) or BUILT_IN",
     '"" or BUILT_IN',
     means="own number formats are ignored",
@@ -112,7 +112,7 @@ def test_cells_have_their_number_format() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheet_cells.py",
+    "shared/ingest/parse/readers/sheets/cells.py",
     "since_1904=since_1904)\n",
     "since_1904=False)\n",
     means="dates of old Macintosh files are four years early",
@@ -124,7 +124,7 @@ def test_workbook_of_1904_has_its_dates() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheet_rows.py",
+    "shared/ingest/parse/readers/sheets/xml_bytes.py",
     'if count != content.count(b"<c", start, end)',
     "if False",
     means="cells that some programs write in another form are lost",
@@ -148,7 +148,7 @@ def test_rows_of_any_form_have_all_cells() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheet_rows.py",
+    "shared/ingest/parse/readers/sheets/xml_bytes.py",
     """if content.count(b'<c r="') != content.count(b"<c ") or b"<c>" in content:""",
     "if False:",
     means="a value moves to the column of an empty cell",
@@ -159,7 +159,7 @@ def test_cell_without_reference_follows_empty_cell() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/number_formats.py",
+    "shared/ingest/parse/readers/sheets/number_formats.py",
     'or places[-1] != "5"',
     "or True",
     means="halves are rounded to the even digit",
@@ -182,7 +182,7 @@ def test_values_of_all_types_are_shown() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheet_cells.py",
+    "shared/ingest/parse/readers/sheets/cells.py",
     'if not value and form.kind != "str":',
     "if False:",
     means="formulas without values are not named",
@@ -195,7 +195,7 @@ def test_formula_without_value_is_named() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheet_cells.py",
+    "shared/ingest/parse/readers/sheets/cells.py",
     "if self._recalculates and zeros.are_all:",
     "if False:",
     means="0 stands for values never calculated",
@@ -215,7 +215,7 @@ def test_calculated_zero_is_a_value() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/grid.py",
+    "shared/ingest/parse/readers/sheets/grid.py",
     "if len(cells) < 2 or covered < usual",
     "if covered < usual - 9",
     means="a title is taken for the header",
@@ -229,7 +229,7 @@ def test_title_above_table_becomes_paragraph() -> None:
     assert all("| Article | Unit | Size | Price |\n| ---" in chunk for chunk in chunks)
 
 
-@guards("shared/ingest/parse/readers/grid.py", "first -= 1", "break", means="an upper header row is a paragraph")
+@guards("shared/ingest/parse/readers/sheets/grid.py", "first -= 1", "break", means="an upper header row is a paragraph")
 @pytest.mark.parametrize("merged", [True, False])
 def test_two_header_rows_become_one(merged: bool) -> None:
     rows: list[list[Value]] = [[None, 2025, None, "Sum", None], ["City", "Plan", "Actual", "Plan", "Actual"]]
@@ -238,7 +238,9 @@ def test_two_header_rows_become_one(merged: bool) -> None:
     assert "| City | Plan 2025 | Actual 2025 | Sum Plan | Sum Actual |\n| --- |" in text
 
 
-@guards("shared/ingest/parse/readers/grid.py", "after += 1", "break", means="a lower header row is a row of values")
+@guards(
+    "shared/ingest/parse/readers/sheets/grid.py", "after += 1", "break", means="a lower header row is a row of values"
+)
 def test_merged_labels_above_second_header_row() -> None:
     rows: list[list[Value]] = [["City", 2025, None], [None, "Plan", "Actual"], ["Oslo", 1, 2], ["Rome", 3, 4]]
     after = '<mergeCells><mergeCell ref="A1:A2"/><mergeCell ref="B1:C1"/></mergeCells>'
@@ -246,7 +248,7 @@ def test_merged_labels_above_second_header_row() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/grid.py",
+    "shared/ingest/parse/readers/sheets/grid.py",
     "return {**texts, **cells} if texts else cells",
     "return cells",
     means="merged cells are filled once",
@@ -264,7 +266,7 @@ def test_merged_title_is_shown_once() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/grid.py",
+    "shared/ingest/parse/readers/sheets/grid.py",
     "if previous and _continues(previous, band, grid):",
     "if False:",
     means="a total row has no header",
@@ -275,7 +277,7 @@ def test_empty_row_inside_table_does_not_end_it() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/grid.py",
+    "shared/ingest/parse/readers/sheets/grid.py",
     "if _is_apart(left, right):",
     "if False:",
     means="tables next to each other are one table",
@@ -292,7 +294,7 @@ def test_empty_column_inside_table_is_left_out() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/table_rows.py",
+    "shared/ingest/parse/readers/sheets/tables.py",
     "names.get(column) or _reference(number, column)",
     "_reference(number, column)",
     means="values of wide tables have no name",
@@ -310,7 +312,7 @@ def test_wide_table_has_names_in_each_chunk() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/xlsx.py",
+    "shared/ingest/parse/readers/sheets/xlsx.py",
     "if not _END.search(",
     "if None and not _END.search(",
     means="the lost end of a damaged sheet is not named",
@@ -334,7 +336,7 @@ def test_lost_end_of_sheet_is_named(cut: int, unread: tuple[str, ...]) -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/table_rows.py",
+    "shared/ingest/parse/readers/sheets/tables.py",
     "            empty.pop(column, None)\n",
     "            empty.clear()\n",
     means="the names of columns without values are lost",
@@ -346,7 +348,7 @@ def test_wide_table_names_columns_without_values() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/table_rows.py",
+    "shared/ingest/parse/readers/sheets/tables.py",
     "others = key if at else",
     "others = {} if at else",
     means="a piece of a long cell has no key",
@@ -359,7 +361,7 @@ def test_piece_of_long_cell_has_key_of_row() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/grid.py",
+    "shared/ingest/parse/readers/sheets/grid.py",
     "max(_SMALL, cells / _DENSE)",
     "10**12",
     means="a sparse sheet fills the memory",
@@ -373,27 +375,29 @@ def test_sparse_sheet_is_short() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheet_cells.py",
+    "shared/ingest/parse/readers/sheets/cells.py",
     "if self._chars > MOST_SHOWN_CHARS:",
     "if False:",
     means="a small file fills the memory",
 )
 def test_text_shown_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.ingest.parse.readers.sheet_cells.MOST_SHOWN_CHARS", 50_000)
+    monkeypatch.setattr("shared.ingest.parse.readers.sheets.cells.MOST_SHOWN_CHARS", 50_000)
     with pytest.raises(Unreadable, match="too large when unpacked; divide it"):
         xlsx.read(workbook(_rows([["long " * 1000]] * 20)))
 
 
-@guards("shared/ingest/parse/readers/grid.py", "if left_over < 0:", "if False:", means="many merged cells take hours")
+@guards(
+    "shared/ingest/parse/readers/sheets/grid.py", "if left_over < 0:", "if False:", means="many merged cells take hours"
+)
 def test_merged_cells_fill_a_limited_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.ingest.parse.readers.grid._MOST_FILLED", 4)
+    monkeypatch.setattr("shared.ingest.parse.readers.sheets.grid._MOST_FILLED", 4)
     rows: list[list[Value]] = [["a", "b"], *([["x", at] if at == 0 else [None, at] for at in range(9)])]
     text = _text(workbook(_rows(rows), after='<mergeCells><mergeCell ref="A2:A10"/></mergeCells>'))
     assert text.count("| x |") == 4
 
 
 @guards(
-    "shared/ingest/parse/readers/table_rows.py",
+    "shared/ingest/parse/readers/sheets/tables.py",
     'text = text.replace("|", r"\\|")',
     "pass",
     means="a pipe in a cell makes another column",
@@ -433,7 +437,9 @@ _CHART = (
 )
 
 
-@guards("shared/ingest/parse/readers/xlsx.py", "blocks += shape_texts(root)", "pass", means="text boxes are lost")
+@guards(
+    "shared/ingest/parse/readers/sheets/xlsx.py", "blocks += shape_texts(root)", "pass", means="text boxes are lost"
+)
 def test_text_boxes_are_read() -> None:
     text = _text(
         workbook(
@@ -448,7 +454,7 @@ def test_text_boxes_are_read() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/charts.py",
+    "shared/ingest/parse/readers/office/charts.py",
     "yield from _tables([each",
     "_tables([each",
     means="the values of charts are lost",
@@ -471,7 +477,7 @@ def test_charts_are_tables() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/xlsx.py",
+    "shared/ingest/parse/readers/sheets/xlsx.py",
     "not text.startswith(_PLACEHOLDER)",
     "True",
     means="comments have a sentence of Excel",

@@ -14,33 +14,15 @@ from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
-from shared.ingest.parse.readers import (
-    delimited,
-    doc,
-    docx,
-    epub,
-    html,
-    json,
-    latex,
-    mail,
-    msg,
-    notebook,
-    odf,
-    ods,
-    org,
-    pdf,
-    ppt,
-    pptx,
-    rst,
-    rtf,
-    xls,
-    xlsx,
-    xml,
-)
-from shared.ingest.parse.readers.attachments import Attachments
+from shared.ingest.parse.readers import doc, epub, html, json, notebook, odf, pdf, rtf, word, xml
 from shared.ingest.parse.readers.guard import guarded
+from shared.ingest.parse.readers.mail import eml, msg
+from shared.ingest.parse.readers.mail.attachments import Attachments
+from shared.ingest.parse.readers.markup import latex, org, rst
 from shared.ingest.parse.readers.pdf.pictures import pictures_in as pdf_pictures
 from shared.ingest.parse.readers.reading import FileReading, Part, Reader
+from shared.ingest.parse.readers.sheets import delimited, ods, xls, xlsx
+from shared.ingest.parse.readers.slides import ppt, pptx
 from shared.ingest.parse.text import clean, decode
 from shared.ingest.parse.titles import title_of
 
@@ -241,15 +223,15 @@ def _message_reader(kind: kinds.FileKind) -> Reader:
 
 
 _MESSAGE_READERS: Mapping[kinds.FileKind, Callable[[bytes, Attachments], FileReading]] = {
-    kinds.EML: mail.read,
-    kinds.MBOX: mail.read,
+    kinds.EML: eml.read,
+    kinds.MBOX: eml.read,
     kinds.MSG: msg.read,
 }
 _READERS: Mapping[kinds.FileKind, Reader] = {
     **{kind: _message_reader(kind) for kind in _MESSAGE_READERS},
     kinds.PDF: pdf.read,
     kinds.DOC: doc.read,
-    kinds.DOCX: docx.read,
+    kinds.DOCX: word.read,
     kinds.RTF: rtf.read,
     kinds.EPUB: epub.read,
     kinds.IPYNB: notebook.read,
@@ -298,7 +280,7 @@ def pictures_in(content: bytes, extracted: ExtractedText) -> list[EmbeddedPictur
     The file is read again, because few documents need their pictures.
     """
     if extracted.media_type == kinds.DOCX.media_type:
-        text, found = docx.pictures(content)
+        text, found = word.pictures(content)
         same = clean(text).strip("\n") == extracted.text
         return [EmbeddedPicture(data, position=position if same else None) for data, position in found]
     if extracted.media_type == kinds.PDF.media_type:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.compound import CompoundFile, summary_title
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.rtf_blocks import Blocks
+from shared.ingest.parse.readers.rtf.blocks import Blocks
 
 _DAMAGED = "the Word 97 document file is damaged and cannot be read; create or download it again"
 _PROTECTED = "the Word 97 document file is protected with a password; remove the password and add it again"

@@ -8,7 +8,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.table_rows import one_line, paragraph, table
+from shared.ingest.parse.readers.sheets.tables import one_line, paragraph, table
 
 MOST_LEVELS = 64
 """A file that is nested deeper is shown as it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shared.ingest.parse.readers.rows import one_line
+from shared.ingest.parse.readers.markdown import one_line
 
 _MADE_BY_PROGRAM = re.compile(
     r"(?i)(microsoft )?"

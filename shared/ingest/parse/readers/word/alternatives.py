@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shared.ingest.parse.readers import html, mime, rtf
+from shared.ingest.parse.readers import html, rtf
+from shared.ingest.parse.readers.mail import mime
 from shared.ingest.parse.text import decode
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shared.ingest.parse.readers.equations import linear
+from shared.ingest.parse.readers.office.omml import linear
 from shared.ingest.parse.readers.word.fields import Field, form_text
 from shared.ingest.parse.readers.word.names import Element, R, W, child, is_on, local_name, number, value
 from shared.ingest.parse.readers.word.paragraphs import EQUATION

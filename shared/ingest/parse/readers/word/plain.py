@@ -7,7 +7,7 @@ from html import unescape
 
 from lxml import etree
 
-from shared.ingest.parse.readers.equations import linear
+from shared.ingest.parse.readers.office.omml import linear
 from shared.ingest.parse.readers.word.names import MC, Element, M, W
 from shared.ingest.parse.readers.word.package import is_usual
 

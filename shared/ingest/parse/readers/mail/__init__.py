@@ -1,0 +1,1 @@
+"""Readers of messages: Internet mail and Outlook."""

@@ -1,0 +1,1 @@
+"""Readers of markup languages: LaTeX, reStructuredText and Org."""

@@ -1,0 +1,225 @@
+"""The reader of OpenDocument texts and presentations, also of flat XML files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import unescape
+
+from lxml import etree
+
+from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.archive import Archive
+from shared.ingest.parse.readers.markdown import as_paragraph, one_line
+from shared.ingest.parse.readers.odf.styles import Styles, attribute
+from shared.ingest.parse.readers.odf.text import (
+    SKIPPED,
+    Content,
+    Flow,
+    is_between_paragraphs,
+    is_left_out,
+    joined,
+    key_of,
+)
+from shared.ingest.parse.readers.office.mathml import local_name
+from shared.ingest.parse.readers.office.package import parse
+from shared.ingest.parse.readers.reading import FileReading, Part
+from shared.ingest.parse.readers.slides.placement import Box, in_reading_order
+from shared.ingest.parse.readers.stated_titles import stated_title
+
+_TEXT = "OpenDocument text"
+_PRESENTATION = "OpenDocument presentation"
+_LENGTH = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(mm|cm|in|pt|pc|px)?")
+_MILLIMETRES = {"mm": 1.0, "cm": 10.0, "in": 25.4, "pt": 0.3528, "pc": 4.2333, "px": 0.2646}
+_TAG = re.compile(r"<[^<>]*>")
+_BREAK = re.compile(r"</text:[ph]>|<text:(?:tab|s|line-break)\b")
+
+
+def read_text(content: bytes) -> FileReading:
+    """Return the text of an OpenDocument text.
+
+    Raises:
+        Unreadable: the file is damaged or protected with a password.
+    """
+    source = _Source(content, _TEXT)
+    body = _body(source)
+    if body is None:
+        return FileReading((Part("", source.lost() or None),), source.title())
+    flow = Flow(source.content)
+    flow.read(body)
+    markdown = joined(flow.blocks)
+    return FileReading((Part(markdown, source.lost() or plain(body)),), source.title())
+
+
+def read_presentation(content: bytes) -> FileReading:
+    """Return the slides of an OpenDocument presentation.
+
+    Raises:
+        Unreadable: the file is damaged or protected with a password.
+    """
+    source = _Source(content, _PRESENTATION)
+    body = _body(source)
+    slides = [] if body is None else [page for page in body if local_name(page) == "page"]
+    parts, shown = list[Part](), set[str]()
+    for number, page in enumerate(slides, start=1):
+        repeated = [text for text in dict.fromkeys(source.repeated(page)) if text not in shown]
+        shown.update(repeated)
+        parts.append(Part(_slide(page, source.content, repeated), plain(page), f"slide {number}", number))
+    if lost := source.lost():
+        parts = [Part("\n\n".join(part.markdown for part in parts), lost, "", 1)]
+    return FileReading(tuple(parts), source.title(), apart=True)
+
+
+_OWN = ("text:p", "text:h", "svg:title", "svg:desc")
+_SEPARATING = ("text:s", "text:tab", "text:line-break", "text:ruby-text")
+_NO_WORDS = ("text:note-citation", "dc:creator", "dc:date", "draw:object")
+
+
+class _Source:
+    """The XML of the file: parts of an archive, or one flat file."""
+
+    def __init__(self, content: bytes, kind: str) -> None:
+        self._whole = True
+        self._archive = Archive(content, kind) if content.startswith(b"PK") else None
+        if self._archive is None:
+            self._xml = content
+        else:
+            self._check(self._archive, kind)
+            self._xml = self._archive.read("content.xml")
+        self.root, self._whole = parse(self._xml)
+        self._meta = self.root if self._archive is None else self._part("meta.xml")
+        self._styles = self.root if self._archive is None else self._part("styles.xml")
+        styles = Styles(self._styles, self.root)
+        self.content = Content(styles, self._part)
+
+    @staticmethod
+    def _check(archive: Archive, kind: str) -> None:
+        manifest = archive.read("META-INF/manifest.xml") if "META-INF/manifest.xml" in archive else b""
+        if b"encryption-data" in manifest or b"encrypted-package" in manifest or "encrypted-package" in archive:
+            raise Unreadable(f"the {kind} file is protected with a password; remove the password and add it again")
+        if "content.xml" not in archive:
+            raise Unreadable(f"the {kind} file is damaged: it has no content; create or download it again")
+
+    def _part(self, path: str) -> etree._Element | None:
+        if self._archive is None or path not in self._archive:
+            return None
+        return parse(self._archive.read(path))[0]
+
+    def lost(self) -> str:
+        """Return the texts of a file that could not be parsed to its end; empty for other files."""
+        if self._whole:
+            return ""
+        xml = self._xml.decode("utf-8", "replace")
+        body = xml[max(0, xml.find("<office:body")) :]
+        return unescape(_TAG.sub("", _BREAK.sub(r"\n\g<0>", body)))
+
+    def repeated(self, page: etree._Element) -> Iterator[str]:
+        """Yield the footer of a slide, and the texts of its master, which more slides have."""
+        footer, master = attribute(page, "use-footer-name"), attribute(page, "master-page-name")
+        for declared in page.itersiblings("{*}footer-decl", preceding=True):
+            if attribute(declared, "name") == footer:
+                yield as_paragraph(one_line(declared.text or ""))
+        for found in () if self._styles is None else self._styles.iter("{*}master-page"):
+            if attribute(found, "name") == master:
+                yield from self._fixed(found)
+
+    def _fixed(self, master: etree._Element) -> Iterator[str]:
+        for shape in master:
+            if local_name(shape) == "notes" or attribute(shape, "class") not in (None, "footer"):
+                continue
+            flow = Flow(self.content)
+            for child in shape:
+                flow.read(child)
+            yield from (text for _, text in flow.blocks if text)
+
+    def title(self) -> str | None:
+        """Return the title in the properties, unless a program made it up."""
+        found = self._meta.find(".//{*}meta/{*}title") if self._meta is not None else None
+        return stated_title(found.text if found is not None else None)
+
+
+def _body(source: _Source) -> etree._Element | None:
+    body = source.root.find("{*}body") if source.root is not None else None
+    return next((child for child in body if local_name(child)), None) if body is not None else None
+
+
+def _slide(page: etree._Element, content: Content, repeated: Sequence[str]) -> str:
+    shapes: list[tuple[list[tuple[str, str]], Box | None]] = []
+    title, notes, comments = "", list[tuple[str, str]](), list[tuple[str, str]]()
+    for shape in page:
+        flow = Flow(content)
+        flow.read(shape)
+        kind = local_name(shape)
+        if kind == "notes":
+            notes += flow.blocks
+        elif kind == "annotation":
+            comments += flow.blocks
+        elif attribute(shape, "class") == "title" and not title:
+            title = one_line(" ".join(text for _, text in flow.blocks))
+        elif flow.blocks:
+            shapes.append((flow.blocks, _box(shape)))
+    texts = [block for blocks in in_reading_order(shapes) for block in (*blocks, ("end", ""))]
+    if notes and notes[0][0] == "text":
+        notes[0] = ("text", f"Speaker notes: {notes[0][1]}")
+    elif notes:
+        notes.insert(0, ("text", "Speaker notes:"))
+    heading = [("heading", f"## {title}")] if title else []
+    return joined([*heading, *texts, *(("text", text) for text in repeated), *notes, *comments])
+
+
+def _box(shape: etree._Element) -> Box | None:
+    """Return the position of a shape, or of the shapes of a group together."""
+    if local_name(shape) != "g":
+        sides = [_length(attribute(shape, name)) for name in ("x", "y", "width", "height")]
+        left, top, width, height = sides
+        return None if left is None or top is None else Box(left, top, width or 0, height or 0)
+    boxes = [box for each in shape.iterdescendants() if local_name(each) != "g" and (box := _box_of_member(each))]
+    if not boxes:
+        return None
+    left, top = min(box.left for box in boxes), min(box.top for box in boxes)
+    right, bottom = max(box.left + box.width for box in boxes), max(box.top + box.height for box in boxes)
+    return Box(left, top, right - left, bottom - top)
+
+
+def _box_of_member(shape: etree._Element) -> Box | None:
+    return _box(shape) if isinstance(shape.tag, str) and key_of(shape).startswith("draw:") else None
+
+
+def _length(text: str | None) -> float | None:
+    found = _LENGTH.fullmatch(text or "")
+    return float(found[1]) * _MILLIMETRES[found[2] or "mm"] if found else None
+
+
+def plain(root: etree._Element) -> str:
+    """Return the texts of all paragraphs, without regard to lists, tables, styles or order."""
+    return "\n".join(_paragraphs(root))
+
+
+def _paragraphs(root: etree._Element) -> Iterator[str]:
+    texts: list[list[str]] = []
+    kinds: dict[str, tuple[bool, bool, bool, str]] = {}
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, node in walk:
+        kind = kinds.get(node.tag)
+        if kind is None:
+            kind = kinds[node.tag] = _kind(key_of(node))
+        is_own, is_frame, is_skipped, space = kind
+        if event == "start":
+            if is_own or is_frame:
+                texts.append([])
+            if is_skipped or (is_frame and is_left_out(node, key_of(node))):
+                walk.skip_subtree()
+            elif texts:
+                texts[-1].append(space + (node.text or ""))
+            continue
+        if is_own or is_frame:
+            own = "".join(texts.pop())
+            yield own if is_own else ""
+        if texts and node.tail:
+            texts[-1].append(node.tail)
+
+
+def _kind(key: str) -> tuple[bool, bool, bool, str]:
+    """Return whether a kind of elements is a paragraph, a frame, or has no words, and the space that it stands for."""
+    is_skipped = key in _NO_WORDS or key in SKIPPED
+    return key in _OWN, is_between_paragraphs(key), is_skipped, " " if key in _SEPARATING else ""

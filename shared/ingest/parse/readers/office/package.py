@@ -1,0 +1,122 @@
+"""The parts of an Office file, and the relationships between them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import unescape
+from urllib.parse import unquote
+
+from lxml import etree
+
+from shared.ingest.parse.readers.archive import Archive
+from shared.ingest.parse.readers.markdown import one_line
+
+_TEXT = re.compile(r"<(?:\w{1,20}:)?t(?:\s[^<>]{0,200})?>([^<]*)")
+
+
+def parse(xml: bytes) -> tuple[etree._Element | None, bool]:
+    """Return the root of an XML text, None if it has none, and whether all of the text was read.
+
+    Entities are neither resolved nor fetched. The parser stops at elements that are more than 2,048 levels deep.
+    """
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, huge_tree=True, recover=True, remove_comments=True, remove_pis=True
+    )
+    try:
+        root = etree.fromstring(xml, parser)
+    except (etree.XMLSyntaxError, ValueError):
+        return None, False
+    whole = not any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log)
+    return (root, whole) if isinstance(getattr(root, "tag", None), str) else (None, False)
+
+
+def raw_texts(xml: bytes) -> str:
+    """Return the texts of an XML text that is damaged or nested too deep to be parsed, one in each line."""
+    return "\n".join(unescape(text) for text in _TEXT.findall(xml.decode("utf-8", "replace")))
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relationship of a part.
+
+    Args:
+        kind: last word of its type, such as `slide`.
+        target: path of the other part, or an address outside the file.
+        external: whether it leads out of the file.
+    """
+
+    kind: str
+    target: str
+    external: bool
+
+
+class Package:
+    """The parts of an Office file.
+
+    Args:
+        content: content of the file.
+        kind: name of its format for people.
+    """
+
+    def __init__(self, content: bytes, kind: str) -> None:
+        self._archive = Archive(content, kind)
+        self._relations: dict[str, Mapping[str, Relation]] = {}
+        self._incomplete: set[str] = set()
+        self.names = self._archive.names
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a part; None if it is missing."""
+        return self._archive.read(path) if path in self._archive else None
+
+    def xml(self, path: str) -> etree._Element | None:
+        """Return the root of a part; None if it is missing or has no element."""
+        if not path or path not in self._archive:
+            return None
+        root, whole = parse(self._archive.read(path))
+        if not whole:
+            self._incomplete.add(path)
+        return root
+
+    def lost(self, path: str) -> str:
+        """Return the texts of a part that could not be parsed to its end; empty for other parts."""
+        return raw_texts(self._archive.read(path)) if path in self._incomplete else ""
+
+    def relations(self, path: str) -> Mapping[str, Relation]:
+        """Return the relationships of a part by their id."""
+        if path not in self._relations:
+            folder, name = posixpath.split(path)
+            root = self.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
+            found = root.iter("{*}Relationship") if root is not None else ()
+            self._relations[path] = {each.get("Id", ""): _relation(each, folder) for each in found}
+        return self._relations[path]
+
+    def target(self, path: str, kind: str) -> str:
+        """Return the path of the first part that is related to a part in this way; empty if there is none."""
+        return next(self.targets(path, kind), "")
+
+    def targets(self, path: str, kind: str) -> Iterator[str]:
+        """Yield the paths of the parts that are related to a part in this way."""
+        for relation in self.relations(path).values():
+            if relation.kind == kind and not relation.external:
+                yield relation.target
+
+    def title(self) -> str:
+        """Return the title in the file's properties; empty if there is none."""
+        root = self.xml(self.target("", "core-properties") or "docProps/core.xml")
+        found = root.find("{*}title") if root is not None else None
+        return one_line((found.text if found is not None else "") or "")
+
+
+def relation_id(element: etree._Element, name: str = "id") -> str:
+    """Return the id of a relationship that an element names; empty if it names none."""
+    return next((value for key, value in element.attrib.items() if key.endswith("}" + name)), "")
+
+
+def _relation(element: etree._Element, folder: str) -> Relation:
+    target, external = element.get("Target", ""), element.get("TargetMode") == "External"
+    if not external:
+        target = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
+    return Relation(element.get("Type", "").rpartition("/")[2], target, external)

@@ -1,0 +1,1 @@
+"""Readers of spreadsheets, and the Markdown of their tables."""

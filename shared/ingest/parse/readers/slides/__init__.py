@@ -1,0 +1,1 @@
+"""Readers of presentations: PowerPoint files, new and old."""
