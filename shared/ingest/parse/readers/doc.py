@@ -31,7 +31,7 @@ _LONG = {0: 1, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2, 7: 3}
 def read(content: bytes) -> FileReading:
     """Return the text of a Word 97 file: body, notes, comments and text boxes; headers and footers are left out."""
     file = CompoundFile(content, "Word 97 document")
-    document = _Document(file)
+    document = _OldDocument(file)
     blocks, raw = Blocks(), list[str]()
     for start, end in document.stories():
         _Story(document, blocks, raw).read(start, end)
@@ -46,7 +46,7 @@ class _Paragraph:
     depth: int = 0
 
 
-class _Document:
+class _OldDocument:
     """The text of a file by position, and the properties of its paragraphs by offset."""
 
     def __init__(self, file: CompoundFile) -> None:
@@ -201,7 +201,7 @@ class _Document:
 
 @dataclass(slots=True)
 class _Story:
-    document: _Document
+    document: _OldDocument
     blocks: Blocks
     raw: list[str]
     _codes: list[list[str]] = field(default_factory=list)

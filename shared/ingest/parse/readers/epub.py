@@ -13,8 +13,8 @@ from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers import html
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.guard import words
-from shared.ingest.parse.readers.memory import require_memory
 from shared.ingest.parse.readers.reading import FileReading, Part
+from shared.ingest.parse.readers.xml_tree import parsed
 from shared.ingest.parse.text import decode
 
 LONG_CONTENTS_CHARS = 1000
@@ -28,7 +28,7 @@ _DAMAGED = "the EPUB file is damaged: it has no list of its contents; create or 
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _BookItem:
     """A file of a book, as its package names it."""
 
     name: str
@@ -44,7 +44,7 @@ def read(content: bytes) -> FileReading:
     """
     archive = Archive(content, "EPUB")
     path = _package_path(archive)
-    package = _xml(archive.read(path))
+    package = parsed(archive.read(path)).root
     if package is None:
         raise Unreadable(_DAMAGED)
     items = dict(_items(package, posixpath.dirname(path)))
@@ -53,7 +53,7 @@ def read(content: bytes) -> FileReading:
     if spine and all(item.name in encrypted for item in spine):
         raise Unreadable(_PROTECTED)
     titles = _titles(archive, items)
-    parts, unread = list[tuple[_Item, Part]](), list[str]()
+    parts, unread = list[tuple[_BookItem, Part]](), list[str]()
     for item in spine:
         if item.name in encrypted:
             unread.append(f"{item.name} is protected with DRM")
@@ -64,19 +64,12 @@ def read(content: bytes) -> FileReading:
     return FileReading(tuple(_without_contents(parts)), _title(package), tuple(unread))
 
 
-def _xml(data: bytes) -> etree._Element | None:
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True, recover=True)
-    try:
-        root = etree.fromstring(data, parser)
-    except etree.XMLSyntaxError:
-        root = None
-    require_memory(parser)
-    return root
-
-
 def _package_path(archive: Archive) -> str:
     """Return the name of the package document: as the container states it, or else the first of the file."""
-    if "META-INF/container.xml" in archive and (container := _xml(archive.read("META-INF/container.xml"))) is not None:
+    if (
+        "META-INF/container.xml" in archive
+        and (container := parsed(archive.read("META-INF/container.xml")).root) is not None
+    ):
         for root in container.iter("{*}rootfile"):
             path = unquote(root.get("full-path") or "")
             if path in archive:
@@ -87,22 +80,22 @@ def _package_path(archive: Archive) -> str:
     return path
 
 
-def _items(package: etree._Element, folder: str) -> Iterator[tuple[str, _Item]]:
+def _items(package: etree._Element, folder: str) -> Iterator[tuple[str, _BookItem]]:
     for item in package.iter("{*}item"):
         name = _resolved(folder, item.get("href") or "")
-        yield item.get("id") or "", _Item(name, item.get("media-type") or "", item.get("properties") or "")
+        yield item.get("id") or "", _BookItem(name, item.get("media-type") or "", item.get("properties") or "")
 
 
 def _resolved(folder: str, address: str) -> str:
     return posixpath.normpath(posixpath.join(folder, unquote(address.partition("#")[0])))
 
 
-def _spine(package: etree._Element, items: Mapping[str, _Item]) -> list[_Item]:
+def _spine(package: etree._Element, items: Mapping[str, _BookItem]) -> list[_BookItem]:
     ids = dict.fromkeys(reference.get("idref") or "" for reference in package.iter("{*}itemref"))
     return list(dict.fromkeys(items[name] for name in ids if name in items))
 
 
-def _is_document(item: _Item) -> bool:
+def _is_document(item: _BookItem) -> bool:
     """Return whether an item is text, by its name if its type is wrong."""
     return item.media_type in _TYPES or item.name.lower().endswith(_SUFFIXES)
 
@@ -111,19 +104,19 @@ def _encrypted(archive: Archive) -> Iterator[str]:
     """Yield the names of encrypted files; fonts are only made unusable elsewhere."""
     if "META-INF/encryption.xml" not in archive:
         return
-    root = _xml(archive.read("META-INF/encryption.xml"))
+    root = parsed(archive.read("META-INF/encryption.xml")).root
     for data in root.iter("{*}EncryptedData") if root is not None else ():
         method = data.find("{*}EncryptionMethod")
         if method is None or method.get("Algorithm") not in _OF_FONTS:
             yield from (_resolved("", reference.get("URI") or "") for reference in data.iter("{*}CipherReference"))
 
 
-def _titles(archive: Archive, items: Mapping[str, _Item]) -> dict[str, str]:
+def _titles(archive: Archive, items: Mapping[str, _BookItem]) -> dict[str, str]:
     """Return the title of each document in the book's table of contents, if it has one entry."""
     entries = list[tuple[str, str]]()
     for item in items.values():
         is_contents = item.media_type == "application/x-dtbncx+xml" or "nav" in item.properties.split()
-        if is_contents and item.name in archive and (root := _xml(archive.read(item.name))) is not None:
+        if is_contents and item.name in archive and (root := parsed(archive.read(item.name)).root) is not None:
             entries += _entries(root, posixpath.dirname(item.name))
     found: dict[str, str] = {}
     for name, title in entries:
@@ -140,7 +133,7 @@ def _entries(contents: etree._Element, folder: str) -> Iterator[tuple[str, str]]
         yield _resolved(folder, link.get("href") or ""), " ".join("".join(link.itertext()).split())
 
 
-def _part(item: _Item, data: bytes, title: str) -> Part:
+def _part(item: _BookItem, data: bytes, title: str) -> Part:
     try:
         page = decode(data)
     except Unreadable:
@@ -157,7 +150,7 @@ def _headed(text: str, title: str) -> str:
     return text
 
 
-def _without_contents(parts: list[tuple[_Item, Part]]) -> Iterator[Part]:
+def _without_contents(parts: list[tuple[_BookItem, Part]]) -> Iterator[Part]:
     """Yield the parts without a long table of contents of which each word is in another part."""
     for item, part in parts:
         if "nav" in item.properties.split() and len(part.markdown) > LONG_CONTENTS_CHARS:

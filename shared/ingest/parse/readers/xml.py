@@ -12,8 +12,8 @@ from lxml import etree
 from shared.ingest.parse.payloads import without_data
 from shared.ingest.parse.readers import html
 from shared.ingest.parse.readers.guard import escaped
-from shared.ingest.parse.readers.memory import require_memory
 from shared.ingest.parse.readers.reading import FileReading, Part
+from shared.ingest.parse.readers.xml_tree import require_memory
 from shared.ingest.parse.text import decode
 
 _TITLES = frozenset(("title", "article-title", "head", "heading", "titel", "headline"))

@@ -9,8 +9,8 @@ from lxml import etree
 
 from shared.ingest.parse.readers.guard import escaped
 from shared.ingest.parse.readers.html.tree import BLOCKS, UNSEEN, markdown_of_tree
-from shared.ingest.parse.readers.memory import require_memory
 from shared.ingest.parse.readers.reading import FileReading, Part
+from shared.ingest.parse.readers.xml_tree import require_memory
 
 _TITLE_CHARS = 65_536  # the top of a page, which has its title
 _TOO_DEEP = "Excessive depth"

@@ -18,18 +18,18 @@ LONG_HEADED_CELL_CHARS = 3000
 _SLOTS_PER_CELL = 20  # tables of hostile pages have more, and their spans are ignored
 _FEW_SLOTS = 10_000
 
-BlockKind = Literal["text", "heading", "item", "list", "table", "code", "quote", "term", "entry"]
+HtmlBlockKind = Literal["text", "heading", "item", "list", "table", "code", "quote", "term", "entry"]
 
 
-class Block(NamedTuple):
+class HtmlBlock(NamedTuple):
     """A block of Markdown. The text of `text`, `term` and `entry` is not escaped yet."""
 
-    kind: BlockKind
+    kind: HtmlBlockKind
     text: str
 
 
 @dataclass(slots=True)
-class Cell:
+class HtmlCell:
     """A cell of a table.
 
     Args:
@@ -39,21 +39,21 @@ class Cell:
         header: whether it is a `th`.
     """
 
-    blocks: list[Block]
+    blocks: list[HtmlBlock]
     columns: int = 1
     rows: int = 1
     header: bool = False
 
 
 @dataclass(slots=True)
-class Row:
+class HtmlRow:
     """A row of a table; `head` is whether it is in its `thead`."""
 
     head: bool = False
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[HtmlCell] = field(default_factory=list)
 
 
-def table_blocks(rows: Sequence[Row], *, presentation: bool) -> list[Block]:
+def table_blocks(rows: Sequence[HtmlRow], *, presentation: bool) -> list[HtmlBlock]:
     """Return a table as one block if it contains data, or else the blocks of its cells in order."""
     rows = [row for row in rows if row.cells]
     if presentation or not _is_data(rows):
@@ -61,7 +61,7 @@ def table_blocks(rows: Sequence[Row], *, presentation: bool) -> list[Block]:
     return list(_data(rows))
 
 
-def _is_data(rows: Sequence[Row]) -> bool:
+def _is_data(rows: Sequence[HtmlRow]) -> bool:
     filled = [row for row in rows if any(cell.blocks for cell in row.cells)]
     if len(filled) < 2 or max(sum(bool(cell.blocks) for cell in row.cells) for row in filled) < 2:  # noqa: PLR2004 - a line is not a table
         return False
@@ -77,7 +77,7 @@ def _is_data(rows: Sequence[Row]) -> bool:
     return True
 
 
-def _is_value(blocks: Sequence[Block], *, headed: bool, longest: int) -> bool:
+def _is_value(blocks: Sequence[HtmlBlock], *, headed: bool, longest: int) -> bool:
     """Return whether these blocks are a value of a table, not a part of a page."""
     kinds = {block.kind for block in blocks}
     if "heading" in kinds and len(blocks) > 1:
@@ -87,18 +87,18 @@ def _is_value(blocks: Sequence[Block], *, headed: bool, longest: int) -> bool:
     return sum(len(block.text) for block in blocks) <= longest
 
 
-def _layout(rows: Iterable[Row]) -> Iterator[Block]:
+def _layout(rows: Iterable[HtmlRow]) -> Iterator[HtmlBlock]:
     """Yield the blocks of all cells; short cells of a row are one line."""
     for row in rows:
         short = [cell.blocks for cell in row.cells if cell.blocks]
         if len(short) > 1 and all(_is_short(blocks) for blocks in short):
-            yield Block("text", " ".join(blocks[0].text for blocks in short))
+            yield HtmlBlock("text", " ".join(blocks[0].text for blocks in short))
         else:
             for blocks in short:
                 yield from blocks
 
 
-def _is_short(blocks: Sequence[Block]) -> bool:
+def _is_short(blocks: Sequence[HtmlBlock]) -> bool:
     return len(blocks) == 1 and blocks[0].kind == "text" and len(blocks[0].text) <= 80 and "\n" not in blocks[0].text  # noqa: PLR2004 - a line
 
 
@@ -121,18 +121,18 @@ class _Slot(NamedTuple):
 _EMPTY = _Slot()
 
 
-def _data(rows: Sequence[Row]) -> Iterator[Block]:
+def _data(rows: Sequence[HtmlRow]) -> Iterator[HtmlBlock]:
     """Yield the lines above the header, and the table."""
     grid = _without_empty_columns(_grid(rows))
     width = max(map(len, grid))
     while len(grid) > 2 and (line := _label(grid[0])):  # noqa: PLR2004 - a header and a row
-        yield Block("text", line)
+        yield HtmlBlock("text", line)
         rows, grid = rows[1:], grid[1:]
     heads = _header_rows(rows, grid)
     header = [" ".join(dict.fromkeys(text for row in grid[:heads] if (text := row[at].text))) for at in range(width)]
     lines = [_line(header), "|" + " --- |" * width]
     lines += [_line(slot.text for slot in row) for row in grid[heads:] if not _is_repeated(row)]
-    yield Block("table", "\n".join(lines))
+    yield HtmlBlock("table", "\n".join(lines))
 
 
 def _is_repeated(row: Sequence[_Slot]) -> bool:
@@ -140,7 +140,7 @@ def _is_repeated(row: Sequence[_Slot]) -> bool:
     return all(slot.continues for slot in row if slot.text)
 
 
-def _header_rows(rows: Sequence[Row], grid: Sequence[Sequence[_Slot]]) -> int:
+def _header_rows(rows: Sequence[HtmlRow], grid: Sequence[Sequence[_Slot]]) -> int:
     """Return the number of rows of the header; 0 if each row has its own header in the first column."""
     heads = 0
     for row, slots in zip(rows, grid, strict=True):
@@ -164,7 +164,7 @@ def _line(texts: Iterable[str]) -> str:
     return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
 
 
-def _grid(rows: Sequence[Row]) -> list[list[_Slot]]:
+def _grid(rows: Sequence[HtmlRow]) -> list[list[_Slot]]:
     """Return the rows with all their columns; the text of a cell is in each slot that it spans.
 
     A cell that spans a complete row has its text once.
@@ -190,7 +190,9 @@ def _filled(grid: list[list[_Slot]]) -> list[list[_Slot]]:
     return [slots if len(slots) == width else [*slots, *[_EMPTY] * (width - len(slots))] for slots in grid]
 
 
-def _fill(slots: list[_Slot], row: Row, below: dict[int, tuple[int, _Slot]], *, left: int, most_columns: int) -> None:
+def _fill(
+    slots: list[_Slot], row: HtmlRow, below: dict[int, tuple[int, _Slot]], *, left: int, most_columns: int
+) -> None:
     """Add the slots of a row.
 
     Args:
@@ -232,14 +234,14 @@ def _without_empty_columns(grid: list[list[_Slot]]) -> list[list[_Slot]]:
     return [[row[at] for at in kept] for row in grid]
 
 
-def value(blocks: Sequence[Block]) -> str:
+def value(blocks: Sequence[HtmlBlock]) -> str:
     """Return blocks as the text of one cell."""
     if len(blocks) == 1 and blocks[0].kind == "text":
         return blocks[0].text.replace("\n", " ")
     return " ".join(map(_flat, blocks))
 
 
-def _flat(block: Block) -> str:
+def _flat(block: HtmlBlock) -> str:
     lines = block.text.split("\n")
     if block.kind == "list":
         return "; ".join(line.strip().removeprefix("- ") for line in lines if line.strip())

@@ -10,7 +10,7 @@ from typing import Literal
 from lxml import etree
 
 from shared.ingest.parse.readers.html import inline
-from shared.ingest.parse.readers.html.tables import Block, Cell, Row, table_blocks, value
+from shared.ingest.parse.readers.html.tables import HtmlBlock, HtmlCell, HtmlRow, table_blocks, value
 from shared.ingest.parse.readers.numerals import numeral
 
 MAX_FRAMES = 40
@@ -90,12 +90,12 @@ class _Frame:
 
     kind: FrameKind
     element: etree._Element | None = None
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[HtmlBlock] = field(default_factory=list)
     marker: str = ""  # of an item
     number: int = 1  # of the next item of a list
     step: int = 1
     style: str = ""
-    rows: list[Row] = field(default_factory=list)  # of a table
+    rows: list[HtmlRow] = field(default_factory=list)  # of a table
     in_head: bool = False
 
 
@@ -193,7 +193,7 @@ class _Page:
             return
         blocks = self._frames[-1].blocks
         for text in inline.paragraphs(pieces):
-            blocks.append(Block("text", text))
+            blocks.append(HtmlBlock("text", text))
 
     def _break(self, _: etree._Element) -> bool:
         self.line.append(inline.BREAK)
@@ -202,7 +202,7 @@ class _Page:
     def _row(self, _: etree._Element) -> bool:
         frame = self._frames[-1]
         if frame.kind == "table":
-            frame.rows.append(Row(frame.in_head))
+            frame.rows.append(HtmlRow(frame.in_head))
         return True
 
     def _head(self, _: etree._Element) -> bool:
@@ -231,7 +231,7 @@ class _Page:
     def _code(self, element: etree._Element) -> bool:
         text = _preformatted(element)
         if text.strip():
-            self._frames[-1].blocks.append(Block("code", _fenced(text, _language(element))))
+            self._frames[-1].blocks.append(HtmlBlock("code", _fenced(text, _language(element))))
         return False
 
     def _address(self, element: etree._Element) -> None:
@@ -242,12 +242,12 @@ class _Page:
                 self.line.append(f" ({address})")
 
 
-def joined(blocks: Iterable[Block]) -> str:
+def joined(blocks: Iterable[HtmlBlock]) -> str:
     """Return the text of blocks."""
     return "\n\n".join(map(rendered, blocks))
 
 
-def rendered(block: Block) -> str:
+def rendered(block: HtmlBlock) -> str:
     """Return the text of a block, in which no character is markup at the start of a line by accident."""
     return inline.escaped(block.text) if block.kind in ("text", "term", "entry") else block.text
 
@@ -267,10 +267,10 @@ def _is_hidden(element: etree._Element) -> bool:
 
 def _add_cell(table: _Frame, frame: _Frame) -> None:
     if not table.rows:
-        table.rows.append(Row(table.in_head))
+        table.rows.append(HtmlRow(table.in_head))
     assert frame.element is not None
     columns, rows = _span(frame.element, "colspan"), _span(frame.element, "rowspan")
-    table.rows[-1].cells.append(Cell(frame.blocks, columns, rows, frame.element.tag == "th"))
+    table.rows[-1].cells.append(HtmlCell(frame.blocks, columns, rows, frame.element.tag == "th"))
 
 
 def _span(element: etree._Element, name: str) -> int:
@@ -281,7 +281,7 @@ def _span(element: etree._Element, name: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= 5 else 1  # noqa: PLR2004 - the most that HTML permits
 
 
-def _folded(frame: _Frame, above: _Frame) -> Iterable[Block]:
+def _folded(frame: _Frame, above: _Frame) -> Iterable[HtmlBlock]:
     """Return the blocks of an element that ends."""
     match frame.kind:
         case "term":
@@ -292,15 +292,15 @@ def _folded(frame: _Frame, above: _Frame) -> Iterable[Block]:
             return _FOLDS[kind](frame) if kind in _FOLDS else frame.blocks
 
 
-def _heading(frame: _Frame) -> list[Block]:
+def _heading(frame: _Frame) -> list[HtmlBlock]:
     texts = [block for block in frame.blocks if block.kind == "text"]
     title = inline.title(" ".join(block.text for block in texts))
     if len(texts) < len(frame.blocks) or len(title) > _LONG_HEADING_CHARS:
         return frame.blocks
-    return [Block("heading", f"{'#' * frame.number} {title}")] if title else []
+    return [HtmlBlock("heading", f"{'#' * frame.number} {title}")] if title else []
 
 
-def _item(frame: _Frame) -> list[Block]:
+def _item(frame: _Frame) -> list[HtmlBlock]:
     """Return an item of a list; a heading or a table in it is not part of the list."""
     if any(block.kind == "heading" for block in frame.blocks):
         return frame.blocks
@@ -311,10 +311,10 @@ def _item(frame: _Frame) -> list[Block]:
     for block in frame.blocks[:own]:
         gap = "" if not text else "\n" if block.kind == "list" else "\n\n"
         text += gap + rendered(block)
-    return [Block("item", frame.marker + _indented(text, " " * len(frame.marker))), *frame.blocks[own:]]
+    return [HtmlBlock("item", frame.marker + _indented(text, " " * len(frame.marker))), *frame.blocks[own:]]
 
 
-def _list(frame: _Frame) -> Iterator[Block]:
+def _list(frame: _Frame) -> Iterator[HtmlBlock]:
     items = list[str]()
     for block in frame.blocks:
         if block.kind == "item":
@@ -323,33 +323,33 @@ def _list(frame: _Frame) -> Iterator[Block]:
             items.append("  " + _indented(block.text, "  "))
         else:
             if items:
-                yield Block("list", "\n".join(items))
+                yield HtmlBlock("list", "\n".join(items))
                 items = []
             yield block
     if items:
-        yield Block("list", "\n".join(items))
+        yield HtmlBlock("list", "\n".join(items))
 
 
-def _quote(frame: _Frame) -> Iterator[Block]:
-    quoted = list[Block]()
+def _quote(frame: _Frame) -> Iterator[HtmlBlock]:
+    quoted = list[HtmlBlock]()
     for block in frame.blocks:
         if block.kind in ("heading", "table"):
             if quoted:
-                yield Block("quote", "> " + joined(quoted).replace("\n", "\n> "))
+                yield HtmlBlock("quote", "> " + joined(quoted).replace("\n", "\n> "))
                 quoted = []
             yield block
         else:
             quoted.append(block)
     if quoted:
-        yield Block("quote", "> " + joined(quoted).replace("\n", "\n> "))
+        yield HtmlBlock("quote", "> " + joined(quoted).replace("\n", "\n> "))
 
 
-def _table(frame: _Frame) -> list[Block]:
+def _table(frame: _Frame) -> list[HtmlBlock]:
     presentation = frame.element is not None and frame.element.get("role") in ("presentation", "none")
     return [*frame.blocks, *table_blocks(frame.rows, presentation=presentation)]
 
 
-_FOLDS: dict[FrameKind, Callable[[_Frame], Iterable[Block]]] = {
+_FOLDS: dict[FrameKind, Callable[[_Frame], Iterable[HtmlBlock]]] = {
     "heading": _heading,
     "item": _item,
     "list": _list,
@@ -358,16 +358,16 @@ _FOLDS: dict[FrameKind, Callable[[_Frame], Iterable[Block]]] = {
 }
 
 
-def _term(blocks: Sequence[Block], above: list[Block]) -> list[Block]:
+def _term(blocks: Sequence[HtmlBlock], above: list[HtmlBlock]) -> list[HtmlBlock]:
     text = value(blocks)
     if text and above and above[-1].kind == "term":
         text = f"{above.pop().text}\n{text}"
-    return [Block("term", text)] if text else []
+    return [HtmlBlock("term", text)] if text else []
 
 
-def _definition(blocks: Sequence[Block], above: list[Block]) -> list[Block]:
+def _definition(blocks: Sequence[HtmlBlock], above: list[HtmlBlock]) -> list[HtmlBlock]:
     if blocks and blocks[0].kind == "text" and above and above[-1].kind in ("term", "entry"):
-        return [Block("entry", f"{above.pop().text}\n{blocks[0].text}"), *blocks[1:]]
+        return [HtmlBlock("entry", f"{above.pop().text}\n{blocks[0].text}"), *blocks[1:]]
     return list(blocks)
 
 

@@ -80,7 +80,7 @@ def read(text: str) -> FileReading | None:
     source = _outside_code(source, Expansion(macros).written_out)
     preamble, start, body = source.partition(_START)
     body = "\n\n".join(_titles(preamble)) + "\n\n" + body.partition(_STOP)[0] if start else source
-    reader = _Reader(body)
+    reader = _LatexReader(body)
     markdown = reader.markdown()
     if not markdown.strip():
         return None
@@ -125,7 +125,7 @@ def _without_raw(body: str) -> str:
 
 
 @dataclass(slots=True)
-class _Group:
+class _LatexGroup:
     """An open group: the command whose argument it is, and the text in front of it."""
 
     command: str
@@ -139,13 +139,13 @@ class _Environment:
     item: int = 0
 
 
-class _Reader:
+class _LatexReader:
     def __init__(self, source: str) -> None:
         self._source = source
         self._at = 0
         self._out: list[str] = []
         self._buffer: list[str] = []
-        self._groups: list[_Group] = []
+        self._groups: list[_LatexGroup] = []
         self._environments: list[_Environment] = []
         self._notes: list[str] = []
         self._unclosed: set[str] = set()
@@ -192,7 +192,7 @@ class _Reader:
     def _group(self) -> None:
         if self._source.startswith("}", self._at - 2):  # two arguments are two words
             self._add(" ")
-        self._groups.append(_Group("", self._taken()))
+        self._groups.append(_LatexGroup("", self._taken()))
 
     def _add(self, text: str) -> None:
         if text:
@@ -384,7 +384,7 @@ class _Reader:
         if not self._source.startswith("{", at):
             return
         self._at = at + 1
-        self._groups.append(_Group(command, self._taken()))
+        self._groups.append(_LatexGroup(command, self._taken()))
 
     def _close(self) -> None:
         if not self._groups:

@@ -38,11 +38,11 @@ _ADDRESS = re.compile(r"(?:https?|ftp|mailto):[^\s()<>]{1,2000}\Z")
 def read(text: str) -> FileReading:
     """Return the text of a file; comments, properties and settings are left out."""
     lines = [line.rstrip().expandtabs(8) for line in text.split("\n")]
-    reader = _Reader(lines)
+    reader = _OrgReader(lines)
     return FileReading((Part("\n\n".join(filter(None, reader.blocks())), _plain(lines)),), reader.title)
 
 
-class _Reader:
+class _OrgReader:
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._at = 0

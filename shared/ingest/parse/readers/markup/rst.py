@@ -65,7 +65,7 @@ _TITLED = frozenset(["admonition", "topic", "sidebar", "rubric", "table", "optio
 def read(text: str) -> FileReading:
     """Return the text of a file; comments, targets and the options of directives are left out."""
     lines = [line.rstrip().expandtabs(8) for line in text.split("\n")]
-    reader = _Reader(Inline(*_definitions(lines)))
+    reader = _RstReader(Inline(*_definitions(lines)))
     markdown = "\n\n".join(reader.blocks(lines, 0))
     return FileReading((Part(markdown, plain_text(lines)),))
 
@@ -88,7 +88,7 @@ def _normal(name: str) -> str:
     return one_line(name.replace("\\", "")).lower()
 
 
-class _Reader:
+class _RstReader:
     def __init__(self, inline: Inline) -> None:
         self._inline = inline
         self._styles: list[str] = []

@@ -11,21 +11,20 @@ from lxml import etree
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.markdown import as_paragraph, one_line
-from shared.ingest.parse.readers.odf.styles import Styles, attribute
+from shared.ingest.parse.readers.odf.styles import OdfStyles, attribute
 from shared.ingest.parse.readers.odf.text import (
     SKIPPED,
     Content,
-    Flow,
+    OdfFlow,
     is_between_paragraphs,
     is_left_out,
     joined,
     key_of,
 )
-from shared.ingest.parse.readers.office.mathml import local_name
-from shared.ingest.parse.readers.office.package import parse
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.slides.placement import Box, in_reading_order
 from shared.ingest.parse.readers.stated_titles import stated_title
+from shared.ingest.parse.readers.xml_tree import local_name, parsed
 
 _TEXT = "OpenDocument text"
 _PRESENTATION = "OpenDocument presentation"
@@ -45,7 +44,7 @@ def read_text(content: bytes) -> FileReading:
     body = _body(source)
     if body is None:
         return FileReading((Part("", source.lost() or None),), source.title())
-    flow = Flow(source.content)
+    flow = OdfFlow(source.content)
     flow.read(body)
     markdown = joined(flow.blocks)
     return FileReading((Part(markdown, source.lost() or plain(body)),), source.title())
@@ -86,10 +85,10 @@ class _Source:
         else:
             self._check(self._archive, kind)
             self._xml = self._archive.read("content.xml")
-        self.root, self._whole = parse(self._xml)
+        self.root, self._whole = parsed(self._xml)
         self._meta = self.root if self._archive is None else self._part("meta.xml")
         self._styles = self.root if self._archive is None else self._part("styles.xml")
-        styles = Styles(self._styles, self.root)
+        styles = OdfStyles(self._styles, self.root)
         self.content = Content(styles, self._part)
 
     @staticmethod
@@ -103,7 +102,7 @@ class _Source:
     def _part(self, path: str) -> etree._Element | None:
         if self._archive is None or path not in self._archive:
             return None
-        return parse(self._archive.read(path))[0]
+        return parsed(self._archive.read(path))[0]
 
     def lost(self) -> str:
         """Return the texts of a file that could not be parsed to its end; empty for other files."""
@@ -127,7 +126,7 @@ class _Source:
         for shape in master:
             if local_name(shape) == "notes" or attribute(shape, "class") not in (None, "footer"):
                 continue
-            flow = Flow(self.content)
+            flow = OdfFlow(self.content)
             for child in shape:
                 flow.read(child)
             yield from (text for _, text in flow.blocks if text)
@@ -147,7 +146,7 @@ def _slide(page: etree._Element, content: Content, repeated: Sequence[str]) -> s
     shapes: list[tuple[list[tuple[str, str]], Box | None]] = []
     title, notes, comments = "", list[tuple[str, str]](), list[tuple[str, str]]()
     for shape in page:
-        flow = Flow(content)
+        flow = OdfFlow(content)
         flow.read(shape)
         kind = local_name(shape)
         if kind == "notes":

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from shared.ingest.parse.readers.markdown import as_item, as_paragraph, one_line
-from shared.ingest.parse.readers.odf.styles import Counter, Styles, attribute
+from shared.ingest.parse.readers.odf.styles import Counter, OdfStyles, attribute
 from shared.ingest.parse.readers.office.drawingml import number_of
-from shared.ingest.parse.readers.office.mathml import local_name
+from shared.ingest.parse.readers.xml_tree import local_name
 
-Block = tuple[str, str]
+OdfBlock = tuple[str, str]
 """The kind of a block, `text`, `heading`, `item`, `table` or `end`, and its Markdown. Items in a row are one list."""
 
 _DEEPEST = 8
 
 
 @dataclass(slots=True)
-class _Item:
+class _ListItem:
     """An item of a list; its label belongs to its first paragraph."""
 
     start: str | None = None
@@ -26,11 +26,11 @@ class _Item:
 
 
 @dataclass(slots=True)
-class _List:
+class _OpenList:
     counter: Counter
     level: int
     has_style: bool
-    items: list[_Item] = field(default_factory=list)
+    items: list[_ListItem] = field(default_factory=list)
 
 
 class Lists:
@@ -40,10 +40,10 @@ class Lists:
         styles: styles of the document.
     """
 
-    def __init__(self, styles: Styles) -> None:
+    def __init__(self, styles: OdfStyles) -> None:
         self._styles = styles
-        self._open: list[_List] = []
-        self._outer: list[list[_List]] = []
+        self._open: list[_OpenList] = []
+        self._outer: list[list[_OpenList]] = []
         self._counters: dict[str, Counter] = {}
         self._by_id: dict[str, Counter] = {}
         self._headings = Counter(styles.outline)
@@ -76,7 +76,7 @@ class Lists:
         if key := attribute(node, "id"):
             self._by_id[key] = counter
         has_style = name is not None or (bool(self._open) and self._open[-1].has_style)
-        self._open.append(_List(counter, len(self._open) + 1, has_style))
+        self._open.append(_OpenList(counter, len(self._open) + 1, has_style))
 
     def _inherited(self, name: str | None) -> Counter | None:
         """Return the counter of the list around it, if it has the same style."""
@@ -92,16 +92,16 @@ class Lists:
         """Open an item of the innermost list; a header has no number."""
         if self._open:
             is_header = local_name(node) == "list-header"
-            self._open[-1].items.append(_Item(attribute(node, "start-value"), is_labelled=is_header))
+            self._open[-1].items.append(_ListItem(attribute(node, "start-value"), is_labelled=is_header))
 
     def start_numbered(self, node: etree._Element) -> None:
         """Open a paragraph that is a list of its own, and continues the numbers of its style."""
         name = attribute(node, "style-name") or ""
         counter = self._counters.setdefault(name, Counter(self._styles.list_style(name)))
         level = number_of(attribute(node, "level"), 1)
-        self._open.append(_List(counter, level, has_style=True, items=[_Item(attribute(node, "start-value"))]))
+        self._open.append(_OpenList(counter, level, has_style=True, items=[_ListItem(attribute(node, "start-value"))]))
 
-    def item(self, text: str, style: str) -> Block:
+    def item(self, text: str, style: str) -> OdfBlock:
         """Return a paragraph of a list: the first one of an item with its label, the others below it."""
         current = self._open[-1]
         if current.items[-1].is_labelled:
@@ -115,7 +115,7 @@ class Lists:
         label = "" if current.items[-1].is_labelled else self._next(current, style)
         return "" if label == "-" else label
 
-    def _next(self, current: _List, style: str) -> str:
+    def _next(self, current: _OpenList, style: str) -> str:
         item = current.items[-1]
         item.is_labelled = True
         if not current.has_style and (stated := self._styles.of_paragraph(style)):

@@ -9,7 +9,7 @@ from lxml import etree
 
 from shared.ingest.parse.readers.numerals import numeral
 from shared.ingest.parse.readers.office.drawingml import number_of
-from shared.ingest.parse.readers.office.mathml import local_name
+from shared.ingest.parse.readers.xml_tree import local_name
 
 LEVELS = 10
 _MOST_PARENTS = 20
@@ -57,7 +57,7 @@ class ListStyle:
 _BULLETS = ListStyle()
 
 
-class Styles:
+class OdfStyles:
     """The styles of a document.
 
     Args:

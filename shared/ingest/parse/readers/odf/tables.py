@@ -20,7 +20,7 @@ _MOST_FILLED = 100_000
 
 
 @dataclass(slots=True)
-class Table:
+class OdfTable:
     """A table that is being read.
 
     Args:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from shared.ingest.parse.readers.markdown import as_paragraph, one_line
-from shared.ingest.parse.readers.odf.lists import Block, Lists
-from shared.ingest.parse.readers.odf.styles import Styles, attribute
-from shared.ingest.parse.readers.odf.tables import Table
+from shared.ingest.parse.readers.odf.lists import Lists, OdfBlock
+from shared.ingest.parse.readers.odf.styles import OdfStyles, attribute
+from shared.ingest.parse.readers.odf.tables import OdfTable
 from shared.ingest.parse.readers.office.drawingml import number_of
-from shared.ingest.parse.readers.office.mathml import formula, local_name
+from shared.ingest.parse.readers.office.mathml import formula
+from shared.ingest.parse.readers.xml_tree import local_name
 
 SKIPPED = frozenset(
     (
@@ -59,14 +60,14 @@ class Content:
         seen: paths of the objects that were read.
     """
 
-    styles: Styles
+    styles: OdfStyles
     part: Callable[[str], etree._Element | None]
     depth: int = 0
     controls: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
 
-def joined(blocks: Iterable[Block]) -> str:
+def joined(blocks: Iterable[OdfBlock]) -> str:
     """Return blocks as one Markdown text."""
     parts, before = list[str](), ""
     for kind, text in blocks:
@@ -117,7 +118,7 @@ class _Handlers:
     is_frame: bool
 
 
-class Flow:
+class OdfFlow:
     """Reads elements in their order, without recursion.
 
     Args:
@@ -125,14 +126,14 @@ class Flow:
     """
 
     def __init__(self, content: Content) -> None:
-        self.blocks: list[Block] = []
+        self.blocks: list[OdfBlock] = []
         self._content = content
         # The blocks of the document, then of each open paragraph (they follow it), cell or note.
         self._targets = [self.blocks]
         # The texts of the open paragraph; None between paragraphs, because spaces do not count there.
         self._open: list[list[str] | None] = [None]
         self._lists = Lists(content.styles)
-        self._tables: list[Table] = []
+        self._tables: list[OdfTable] = []
         self._links: list[int] = []
         self._handlers: dict[str, _Handlers] = {}
         self._starts = self._start_handlers()
@@ -228,7 +229,7 @@ class Flow:
         if text and (texts := self._open[-1]) is not None:
             texts.append(text)
 
-    def _emit(self, block: Block) -> None:
+    def _emit(self, block: OdfBlock) -> None:
         self._targets[-1].append(block)
 
     # Paragraphs and headings
@@ -247,12 +248,12 @@ class Flow:
         text, after = self._closed()
         self._targets[-1] += [("text", as_paragraph(one_line(text))), *after]
 
-    def _closed(self) -> tuple[str, list[Block]]:
+    def _closed(self) -> tuple[str, list[OdfBlock]]:
         """Close a paragraph, and return its text and the blocks of its frames and notes."""
         texts = self._open.pop() or []
         return "\n".join(line.strip() for line in "".join(texts).split("\n")).strip(), self._targets.pop()
 
-    def _block(self, node: etree._Element, text: str) -> Block:
+    def _block(self, node: etree._Element, text: str) -> OdfBlock:
         style = attribute(node, "style-name") or ""
         level = self._level(node, style)
         if level:
@@ -276,7 +277,7 @@ class Flow:
     # Tables
 
     def _start_table(self, _: etree._Element) -> None:
-        self._tables.append(Table())
+        self._tables.append(OdfTable())
 
     def _start_row(self, _: etree._Element) -> None:
         if self._tables:
@@ -307,7 +308,7 @@ class Flow:
         self._open.append(None)
         self._lists.enter()
 
-    def _leave(self) -> list[Block]:
+    def _leave(self) -> list[OdfBlock]:
         self._lists.leave()
         self._open.pop()
         return self._targets.pop()
@@ -395,10 +396,10 @@ def _citation(note: etree._Element) -> str:
     return one_line(note.findtext("{*}note-citation") or "") or "*"
 
 
-def _embedded(root: etree._Element, around: Content) -> list[Block]:
+def _embedded(root: etree._Element, around: Content) -> list[OdfBlock]:
     if around.depth >= _MOST_NESTED:
         return []
-    flow = Flow(Content(Styles(root), around.part, around.depth + 1, seen=around.seen))
+    flow = OdfFlow(Content(OdfStyles(root), around.part, around.depth + 1, seen=around.seen))
     body = root.find("{*}body")
     flow.read(root if body is None else body)
     is_chart = body is not None and body.find("{*}chart") is not None

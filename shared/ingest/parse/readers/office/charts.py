@@ -13,9 +13,9 @@ from math import isfinite
 from lxml import etree
 
 from shared.ingest.parse.readers.office.drawingml import TextBody, is_on
-from shared.ingest.parse.readers.office.mathml import local_name
 from shared.ingest.parse.readers.sheets.number_formats import NumberFormat, general
 from shared.ingest.parse.readers.sheets.tables import one_line, paragraph, table
+from shared.ingest.parse.readers.xml_tree import local_name
 
 MOST_POINTS = 500
 """A longer series whose cells are read from their sheet is named by their range."""

@@ -10,8 +10,8 @@ from lxml import etree
 
 from shared.ingest.parse.readers.markdown import as_item, as_paragraph, as_table, one_line
 from shared.ingest.parse.readers.numerals import numeral
-from shared.ingest.parse.readers.office.mathml import local_name
 from shared.ingest.parse.readers.office.omml import linear
+from shared.ingest.parse.readers.xml_tree import local_name
 
 Links = Callable[[str], str | None]
 """Returns the address of a relationship's id, if it leads out of the file."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from lxml import etree
 
+from shared.ingest.parse.readers.xml_tree import local_name
+
 _OPERATOR_OF = {"msup": "^", "msub": "_", "mfrac": "/", "mover": "^", "munder": "_"}
 _LEFT_OUT = frozenset(("annotation", "annotation-xml"))
 _MOST_NESTED = 200
@@ -28,12 +30,6 @@ def formula(element: etree._Element) -> str:
             parts = stack.pop()
             stack[-1].append(_text_of(node, name, parts) if len(stack) < _MOST_NESTED else "".join(parts))
     return " ".join("".join(stack[0]).split())
-
-
-def local_name(element: etree._Element) -> str:
-    """Return the name of an element without its namespace; empty for comments and processing instructions."""
-    tag = element.tag
-    return tag[tag.rfind("}") + 1 :] if isinstance(tag, str) else ""
 
 
 def _text_of(node: etree._Element, name: str, parts: list[str]) -> str:

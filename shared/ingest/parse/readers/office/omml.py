@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lxml import etree
 
-from shared.ingest.parse.readers.office.mathml import local_name
+from shared.ingest.parse.readers.xml_tree import local_name
 
 Child = tuple[str, str]
 """The name of an element and its text."""

@@ -1,4 +1,4 @@
-"""The parts of an Office file, and the relationships between them."""
+"""Packages of Office Open XML: the parts of a file, and their relationships (ECMA-376 part 2, sections 8 and 9)."""
 
 from __future__ import annotations
 
@@ -9,33 +9,11 @@ from dataclasses import dataclass
 from html import unescape
 from urllib.parse import unquote
 
-from lxml import etree
-
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.markdown import one_line
+from shared.ingest.parse.readers.xml_tree import Element, Tree, parsed
 
 _TEXT = re.compile(r"<(?:\w{1,20}:)?t(?:\s[^<>]{0,200})?>([^<]*)")
-
-
-def parse(xml: bytes) -> tuple[etree._Element | None, bool]:
-    """Return the root of an XML text, None if it has none, and whether all of the text was read.
-
-    Entities are neither resolved nor fetched. The parser stops at elements that are more than 2,048 levels deep.
-    """
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, huge_tree=True, recover=True, remove_comments=True, remove_pis=True
-    )
-    try:
-        root = etree.fromstring(xml, parser)
-    except (etree.XMLSyntaxError, ValueError):
-        return None, False
-    whole = not any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log)
-    return (root, whole) if isinstance(getattr(root, "tag", None), str) else (None, False)
-
-
-def raw_texts(xml: bytes) -> str:
-    """Return the texts of an XML text that is damaged or nested too deep to be parsed, one in each line."""
-    return "\n".join(unescape(text) for text in _TEXT.findall(xml.decode("utf-8", "replace")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +47,30 @@ class Package:
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a part; None if it is missing."""
-        return self._archive.read(path) if path in self._archive else None
+        return self._archive.read(path) if path and path in self._archive else None
 
-    def xml(self, path: str) -> etree._Element | None:
+    def xml(self, path: str) -> Element | None:
         """Return the root of a part; None if it is missing or has no element."""
-        if not path or path not in self._archive:
+        data = self.read(path)
+        if data is None:
             return None
-        root, whole = parse(self._archive.read(path))
-        if not whole:
+        root, is_whole = self._tree(data)
+        if not is_whole:
             self._incomplete.add(path)
         return root
 
+    @staticmethod
+    def _tree(data: bytes) -> Tree:
+        return parsed(data)
+
     def lost(self, path: str) -> str:
-        """Return the texts of a part that could not be parsed to its end; empty for other parts."""
-        return raw_texts(self._archive.read(path)) if path in self._incomplete else ""
+        """Return the texts of a part that could not be parsed to its end, one in each line; empty for other parts."""
+        if path not in self._incomplete:
+            return ""
+        return "\n".join(unescape(text) for text in _TEXT.findall(self._archive.read(path).decode("utf-8", "replace")))
 
     def relations(self, path: str) -> Mapping[str, Relation]:
-        """Return the relationships of a part by their id."""
+        """Return the relationships of a part by their id; the relationships of the file for an empty path."""
         if path not in self._relations:
             folder, name = posixpath.split(path)
             root = self.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
@@ -110,13 +95,14 @@ class Package:
         return one_line((found.text if found is not None else "") or "")
 
 
-def relation_id(element: etree._Element, name: str = "id") -> str:
+def relation_id(element: Element, name: str = "id") -> str:
     """Return the id of a relationship that an element names; empty if it names none."""
     return next((value for key, value in element.attrib.items() if key.endswith("}" + name)), "")
 
 
-def _relation(element: etree._Element, folder: str) -> Relation:
-    target, external = element.get("Target", ""), element.get("TargetMode") == "External"
+def _relation(element: Element, folder: str) -> Relation:
+    target, external = element.get("Target", ""), element.get("TargetMode", "").lower() == "external"
     if not external:
-        target = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
+        path = unquote(target).replace("\\", "/").partition("#")[0]
+        target = posixpath.normpath(posixpath.join("/", folder, path)).lstrip("/")
     return Relation(element.get("Type", "").rpartition("/")[2], target, external)

@@ -206,7 +206,7 @@ _STYLE_HEADING = re.compile(
 
 
 @dataclass(slots=True)
-class _Group:
+class _RtfGroup:
     """The state that a group of RTF inherits."""
 
     into: str = "text"
@@ -217,8 +217,8 @@ class _Group:
     deleted: bool = False
     plain_rtf: bool = False
 
-    def inherited(self) -> _Group:
-        return _Group(self.into, self.font, self.wide_font, self.wide, self.fallback, self.deleted, self.plain_rtf)
+    def inherited(self) -> _RtfGroup:
+        return _RtfGroup(self.into, self.font, self.wide_font, self.wide, self.fallback, self.deleted, self.plain_rtf)
 
 
 @dataclass(slots=True)
@@ -268,8 +268,8 @@ class _Rtf:
     _fonts: dict[int, _Font] = field(default_factory=dict)
     _codecs: dict[int, str] = field(default_factory=dict)
     _levels: dict[int, int] = field(default_factory=dict)
-    _group: _Group = field(default_factory=_Group)
-    _stack: list[_Group] = field(default_factory=list)
+    _group: _RtfGroup = field(default_factory=_RtfGroup)
+    _stack: list[_RtfGroup] = field(default_factory=list)
     _waiting: bytearray = field(default_factory=bytearray)
     _skip: int = 0
     _starred: bool = False

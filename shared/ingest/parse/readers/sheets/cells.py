@@ -13,12 +13,11 @@ from math import isfinite
 from lxml import etree
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.office.mathml import local_name
-from shared.ingest.parse.readers.office.package import parse
 from shared.ingest.parse.readers.sheets import xml_bytes
 from shared.ingest.parse.readers.sheets.grid import Grid, Merge
 from shared.ingest.parse.readers.sheets.number_formats import BUILT_IN, NumberFormat, general
 from shared.ingest.parse.readers.sheets.tables import column_letters, one_line
+from shared.ingest.parse.readers.xml_tree import local_name, parsed
 
 MOST_SHOWN_CHARS = 100_000_000
 """A workbook that shows more is refused, because few short texts can be shown in millions of cells."""
@@ -74,7 +73,7 @@ def column_of(letters: str) -> int:
     return number - 1
 
 
-class Styles:
+class CellStyles:
     """The number formats of a workbook's cells.
 
     Args:
@@ -84,7 +83,7 @@ class Styles:
 
     def __init__(self, content: bytes | None, *, since_1904: bool) -> None:
         self._since_1904 = since_1904
-        codes, styles = _format_codes(parse(content)[0] if content else None)
+        codes, styles = _format_codes(parsed(content)[0] if content else None)
         self._formats: dict[str, NumberFormat | None] = {}
         compiled: dict[str, NumberFormat | None] = {"General": None}
         for index, identifier in enumerate(styles):
@@ -169,7 +168,7 @@ def shared_strings(content: bytes) -> list[str]:
 
 
 def _parsed_string(xml_of_string: bytes) -> str:
-    item = parse(xml_of_string)[0]
+    item = parsed(xml_of_string)[0]
     return _string(item) if item is not None else ""
 
 
@@ -228,7 +227,7 @@ class WorksheetReader:
             were never calculated.
     """
 
-    def __init__(self, strings: Sequence[str], styles: Styles, *, recalculates: bool) -> None:
+    def __init__(self, strings: Sequence[str], styles: CellStyles, *, recalculates: bool) -> None:
         self._strings, self._styles, self._recalculates = strings, styles, recalculates
         self._columns: dict[str, int] = {}
         self._chars = 0
@@ -432,7 +431,7 @@ def plain_texts(content: bytes, start: int, end: int) -> Iterator[str]:
         yield _plain(found[1])
 
 
-def plain_cells(content: bytes, strings: Sequence[str], styles: Styles, *, stale: bool) -> Iterator[str]:
+def plain_cells(content: bytes, strings: Sequence[str], styles: CellStyles, *, stale: bool) -> Iterator[str]:
     """Yield the texts of a worksheet's cells in the order of its bytes, without an XML parser.
 
     Args:

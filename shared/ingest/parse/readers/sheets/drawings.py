@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from lxml import etree
 
-from shared.ingest.parse.readers.office.mathml import local_name
 from shared.ingest.parse.readers.sheets.cells import plain_texts
 from shared.ingest.parse.readers.sheets.tables import paragraph
+from shared.ingest.parse.readers.xml_tree import local_name
 
 _PARAGRAPH_END = re.compile(rb"</(?:\w{1,20}:)?p>|<(?:\w{1,20}:)?br\b")
 

@@ -105,7 +105,7 @@ class NumberFormat:
             return value
         return "".join(value if kind == "text" else text for kind, text in self._text.tokens)
 
-    def _section_of(self, value: float) -> tuple[_Section, bool]:
+    def _section_of(self, value: float) -> tuple[_FormatSection, bool]:
         """Return the section for a number, and whether a minus sign is shown in front of it."""
         sections = self._numbers
         if self._is_conditional:
@@ -118,7 +118,7 @@ class NumberFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class _FormatSection:
     tokens: Sequence[_Token]
     condition: tuple[str, float] | None
     picture: DatePicture | None
@@ -140,7 +140,7 @@ class _Section:
         return "".join(general(value) if kind in ("general", "text") else text for kind, text in self.tokens).strip()
 
 
-def _conditional(sections: Sequence[_Section], value: float) -> tuple[_Section, bool]:
+def _conditional(sections: Sequence[_FormatSection], value: float) -> tuple[_FormatSection, bool]:
     for index, section in enumerate(sections):
         last = index == len(sections) - 1
         if section.condition is None and not last and len(sections) == 3 and index == 1:  # noqa: PLR2004
@@ -203,7 +203,7 @@ def _divided(code: str) -> list[str]:
     return [*parts, code[start:]][:4]
 
 
-def _section(code: str, *, since_1904: bool) -> _Section:
+def _section(code: str, *, since_1904: bool) -> _FormatSection:
     tokens, condition, locale = list[_Token](), None, None
     for match in _TOKEN.finditer(code):
         kind = match.lastgroup or ""
@@ -219,9 +219,9 @@ def _section(code: str, *, since_1904: bool) -> _Section:
         elif token := _token(kind, text):
             tokens.append(token)
     if any(is_date_token(kind) for kind, _ in tokens):
-        return _Section(tokens, condition, DatePicture(tokens, locale, since_1904=since_1904), None)
+        return _FormatSection(tokens, condition, DatePicture(tokens, locale, since_1904=since_1904), None)
     number = _NumberPicture(tokens) if any(kind == "digit" for kind, _ in tokens) else None
-    return _Section(
+    return _FormatSection(
         [("literal", text) if kind == "percent" else (kind, text) for kind, text in tokens], condition, None, number
     )
 

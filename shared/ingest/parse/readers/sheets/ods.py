@@ -10,12 +10,11 @@ from lxml import etree
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.archive import Archive
-from shared.ingest.parse.readers.office.mathml import local_name
-from shared.ingest.parse.readers.office.package import parse
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.sheets.cells import MOST_SHOWN_CHARS
 from shared.ingest.parse.readers.sheets.grid import Grid, Merge, markdown_of
 from shared.ingest.parse.readers.sheets.tables import column_letters, one_line, paragraph
+from shared.ingest.parse.readers.xml_tree import local_name, parsed
 
 KIND = "OpenDocument spreadsheet"
 
@@ -28,7 +27,7 @@ _OUTSIDE = ("annotation", "frame", "g", "custom-shape", "rect", "ellipse", "line
 
 
 @dataclass(slots=True)
-class _Sheet:
+class _OdsSheet:
     grid: Grid = field(default_factory=Grid)
     merges: list[Merge] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -46,11 +45,11 @@ def read(content: bytes) -> FileReading:
     archive = Archive(content, KIND)
     if "META-INF/manifest.xml" in archive and b"encryption-data" in archive.read("META-INF/manifest.xml"):
         raise Unreadable(f"the {KIND} file is protected with a password; remove the password and add it again")
-    root, whole = parse(archive.read("content.xml")) if "content.xml" in archive else (None, False)
+    root, whole = parsed(archive.read("content.xml")) if "content.xml" in archive else (None, False)
     if root is None:
         raise Unreadable(f"the {KIND} file is damaged: it has no content; create or download it again")
     body = next(root.iter("{*}spreadsheet"), root)
-    reader = _Reader(archive)
+    reader = _OdsReader(archive)
     parts, unread = list[Part](), list[str]()
     if not whole:
         unread.append("the file is damaged, and its rest was not read; create or download it again")
@@ -70,7 +69,7 @@ def read(content: bytes) -> FileReading:
     return FileReading(tuple(parts), _title(archive), tuple(unread))
 
 
-def _part(name: str, sheet: _Sheet) -> Part | None:
+def _part(name: str, sheet: _OdsSheet) -> Part | None:
     blocks = [*markdown_of(sheet.grid), *sheet.drawn]
     if sheet.notes:
         blocks.append("\n".join(sheet.notes))
@@ -81,18 +80,18 @@ def _part(name: str, sheet: _Sheet) -> Part | None:
 
 
 def _title(archive: Archive) -> str | None:
-    root = parse(archive.read("meta.xml"))[0] if "meta.xml" in archive else None
+    root = parsed(archive.read("meta.xml"))[0] if "meta.xml" in archive else None
     return next((element.text for element in root.iter("{*}title")), None) if root is not None else None
 
 
-class _Reader:
+class _OdsReader:
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         self._cells = self._chars = 0
 
-    def read(self, table: etree._Element) -> _Sheet:
+    def read(self, table: etree._Element) -> _OdsSheet:
         """Return a sheet; rows in groups and headers are rows like any others."""
-        sheet, number = _Sheet(), 0
+        sheet, number = _OdsSheet(), 0
         for row in table.iter("{*}table-row", "{*}shapes"):
             if local_name(row) == "shapes":
                 self._draw(row, sheet)
@@ -110,7 +109,7 @@ class _Reader:
         sheet.plain = list(_plain(table))
         return sheet
 
-    def _row(self, row: etree._Element, number: int, sheet: _Sheet) -> dict[int, str]:
+    def _row(self, row: etree._Element, number: int, sheet: _OdsSheet) -> dict[int, str]:
         cells, column = dict[int, str](), 0
         for cell in row:
             if local_name(cell) not in _CELLS:
@@ -132,7 +131,7 @@ class _Reader:
         if self._cells > _MOST_CELLS or self._chars > MOST_SHOWN_CHARS:
             raise Unreadable(_TOO_LARGE)
 
-    def _cell(self, cell: etree._Element, row: int, column: int, sheet: _Sheet) -> str:
+    def _cell(self, cell: etree._Element, row: int, column: int, sheet: _OdsSheet) -> str:
         lines = list[str]()
         for child in cell:
             name = local_name(child)
@@ -157,7 +156,7 @@ class _Reader:
             return formula
         return value
 
-    def _draw(self, element: etree._Element, sheet: _Sheet) -> None:
+    def _draw(self, element: etree._Element, sheet: _OdsSheet) -> None:
         """Add the texts of drawings, and their charts."""
         lines = [text for line in element.iter("{*}p", "{*}h") if (text := _text(line).strip())]
         if lines:
@@ -167,14 +166,14 @@ class _Reader:
 
     def _chart(self, folder: str) -> Iterator[str]:
         part = f"{folder}/content.xml"
-        root = parse(self._archive.read(part))[0] if part in self._archive else None
+        root = parsed(self._archive.read(part))[0] if part in self._archive else None
         chart = next(root.iter("{*}chart"), None) if root is not None else None
         if chart is None:
             return
         titles = [_all_text(title) for title in chart.iter("{*}title", "{*}subtitle")]
         yield paragraph("Chart: " + "; ".join(filter(None, titles)))
         for table in chart.iter("{*}table"):
-            inner = _Reader(self._archive)
+            inner = _OdsReader(self._archive)
             yield from markdown_of(inner.read(table).grid)
 
 

@@ -66,12 +66,12 @@ def read(content: bytes) -> FileReading:
     stream = next((data for name in ("workbook", "book") if (data := file.read(file.root, names.get(name, "")))), b"")
     if len(stream) < 8 or struct.unpack_from("<H", stream)[0] != BOF:  # noqa: PLR2004 - a header and a version
         raise Unreadable(_DAMAGED)
-    workbook = _Workbook(stream)
-    parts = [part for name, offset in workbook.sheets if (part := _Sheet(workbook, name).read(stream, offset))]
+    workbook = _XlsWorkbook(stream)
+    parts = [part for name, offset in workbook.sheets if (part := _XlsSheet(workbook, name).read(stream, offset))]
     return FileReading(tuple(parts), summary_title(file.read(file.root, "\x05SummaryInformation")))
 
 
-class _Workbook:
+class _XlsWorkbook:
     """The globals of a workbook: strings, number formats and the names of its sheets."""
 
     def __init__(self, stream: bytes) -> None:
@@ -132,8 +132,8 @@ class _Workbook:
 
 
 @dataclass(slots=True)
-class _Sheet:
-    workbook: _Workbook
+class _XlsSheet:
+    workbook: _XlsWorkbook
     name: str
     grid: Grid = field(default_factory=Grid)
     merges: list[Merge] = field(default_factory=list)
@@ -276,19 +276,19 @@ def _word(value: int, *, is_error: bool) -> str:
     return "TRUE" if value else "FALSE"
 
 
-_TAKERS: Mapping[int, Callable[[_Sheet, Record], None]] = {
-    _NUMBER: _Sheet.number,
-    _RK: _Sheet.rk,
-    _MULRK: _Sheet.several_rk,
-    _LABEL: _Sheet.label,
-    _RSTRING: _Sheet.label,
-    _LABELSST: _Sheet.shared_label,
-    _FORMULA: _Sheet.formula,
-    _STRING: _Sheet.string,
-    _BOOLERR: _Sheet.word,
-    _MERGED: _Sheet.merged,
-    _NOTE: _Sheet.note,
-    _OBJECT: _Sheet.object,
-    _TEXT: _Sheet.text,
-    _SERIES: _Sheet.series_text,
+_TAKERS: Mapping[int, Callable[[_XlsSheet, Record], None]] = {
+    _NUMBER: _XlsSheet.number,
+    _RK: _XlsSheet.rk,
+    _MULRK: _XlsSheet.several_rk,
+    _LABEL: _XlsSheet.label,
+    _RSTRING: _XlsSheet.label,
+    _LABELSST: _XlsSheet.shared_label,
+    _FORMULA: _XlsSheet.formula,
+    _STRING: _XlsSheet.string,
+    _BOOLERR: _XlsSheet.word,
+    _MERGED: _XlsSheet.merged,
+    _NOTE: _XlsSheet.note,
+    _OBJECT: _XlsSheet.object,
+    _TEXT: _XlsSheet.text,
+    _SERIES: _XlsSheet.series_text,
 }

@@ -10,11 +10,10 @@ from lxml import etree
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.office.charts import chart
-from shared.ingest.parse.readers.office.mathml import local_name
 from shared.ingest.parse.readers.office.package import Package, Relation
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.sheets.cells import (
-    Styles,
+    CellStyles,
     Worksheet,
     WorksheetReader,
     plain_cells,
@@ -32,6 +31,7 @@ from shared.ingest.parse.readers.sheets.drawings import (
 from shared.ingest.parse.readers.sheets.grid import markdown_of
 from shared.ingest.parse.readers.sheets.tables import one_line, paragraph
 from shared.ingest.parse.readers.sheets.xml_bytes import without_empty_cells
+from shared.ingest.parse.readers.xml_tree import local_name
 
 KIND = "Excel workbook"
 
@@ -55,14 +55,14 @@ def read(content: bytes) -> FileReading:
     )
     if main.endswith(".bin"):
         raise Unreadable(f"the {KIND} file is a binary workbook (xlsb); save it as xlsx")
-    workbook = _Workbook(package, main)
+    workbook = _XlsxWorkbook(package, main)
     parts = [part for name, part_name in workbook.sheets() if (part := workbook.part(name, part_name))]
     if not parts and workbook.unread:
         raise Unreadable(f"the {KIND} file has no text that can be read: {workbook.unread[0]}")
     return FileReading(tuple(parts), workbook.title(), tuple(workbook.unread))
 
 
-class _Workbook:
+class _XlsxWorkbook:
     def __init__(self, package: Package, main: str) -> None:
         self._package, self._main = package, main
         self._root = package.xml(main)
@@ -71,7 +71,7 @@ class _Workbook:
         strings = self._related("sharedStrings") or b""
         self._strings, self._plain_strings = shared_strings(strings), plain_strings(strings)
         since_1904 = any(_is_true(element.get("date1904")) for element in self._all("workbookPr"))
-        self._styles = Styles(self._related("styles"), since_1904=since_1904)
+        self._styles = CellStyles(self._related("styles"), since_1904=since_1904)
         recalculates = any(_is_true(element.get("fullCalcOnLoad")) for element in self._all("calcPr"))
         self._reader = WorksheetReader(self._strings, self._styles, recalculates=recalculates)
         self._people = dict(self._persons())

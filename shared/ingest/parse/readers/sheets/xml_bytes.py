@@ -39,7 +39,7 @@ class Format(NamedTuple):
     style: str | None
 
 
-Cell = tuple[int, int, bytes, bytes | None, bytes, bytes | None]
+RawCell = tuple[int, int, bytes, bytes | None, bytes, bytes | None]
 """Row and column from 0, attributes, formula (None if there is none), value, text in the cell itself (or None)."""
 
 
@@ -58,7 +58,7 @@ def rows_of(content: bytes) -> tuple[int, int] | None:
     return start + len(_START), end
 
 
-def cells(content: bytes, start: int, end: int) -> Iterator[Cell]:
+def cells(content: bytes, start: int, end: int) -> Iterator[RawCell]:
     """Yield the cells with a value between two indexes.
 
     Raises:

@@ -89,7 +89,7 @@ class _Presentation:
         self._stream = stream
         self._offsets = self._persisted(user)
 
-    def slides(self) -> Iterator[_Slide]:
+    def slides(self) -> Iterator[_PptSlide]:
         """Yield the slides in their order; if the document does not name them, in the order of the file."""
         document = self._document()
         listed = list(self._outline(document, _SLIDES)) if document else []
@@ -101,7 +101,7 @@ class _Presentation:
             notes = {}
         for offset, _, outline in listed[:_MOST_SLIDES]:
             record = self._at(offset, _SLIDE)
-            slide = _Slide(self._stream, outline)
+            slide = _PptSlide(self._stream, outline)
             if record:
                 slide.read(record)
                 if note := self._at(notes.get(slide.notes_id, -1), _NOTES):
@@ -209,7 +209,7 @@ def _properties_bytes(data: bytes, at: int, mask: int) -> int:
     return before + tabs + (2 if mask >> 16 & 1 else 0) + (2 if mask & 0xE0000 else 0) + (2 if mask >> 21 & 1 else 0)
 
 
-class _Slide:
+class _PptSlide:
     """A slide.
 
     Args:

@@ -11,7 +11,6 @@ from lxml import etree
 from shared.ingest.parse.readers.markdown import as_paragraph, one_line
 from shared.ingest.parse.readers.office.charts import chart
 from shared.ingest.parse.readers.office.drawingml import Links, TextBody, chosen, diagram, number_of, table
-from shared.ingest.parse.readers.office.mathml import local_name
 from shared.ingest.parse.readers.office.package import Package, relation_id
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.slides.designs import (
@@ -24,6 +23,7 @@ from shared.ingest.parse.readers.slides.designs import (
 )
 from shared.ingest.parse.readers.slides.placement import Box, in_reading_order
 from shared.ingest.parse.readers.stated_titles import stated_title
+from shared.ingest.parse.readers.xml_tree import local_name
 
 _KIND = "PowerPoint presentation"
 _TITLES = ("title", "ctrTitle")
@@ -61,7 +61,7 @@ def read(content: bytes) -> FileReading:
             unread.append(f"{place} is missing in the file or damaged; save it in PowerPoint again")
             parts.append(Part("", None, place, max(number, 1)))
             continue
-        slide = _Slide(package, path, root, authors, designs)
+        slide = _PptxSlide(package, path, root, authors, designs)
         parts.append(Part(slide.markdown(footers), slide.plain(), place, max(number, 1)))
         unread += (
             f"{place} contains the file {name}, which was not read; add it as a file of its own"
@@ -90,7 +90,7 @@ def _authors(package: Package, main: str) -> Iterator[tuple[str, str]]:
             yield author.get("id", ""), author.get("name", "")
 
 
-class _Slide:
+class _PptxSlide:
     """A slide with the parts that belong to it."""
 
     def __init__(
@@ -191,7 +191,7 @@ def _labelled(label: str, blocks: Sequence[str]) -> Iterator[str]:
 class _Shapes:
     """The shapes of a slide or of its notes."""
 
-    def __init__(self, slide: _Slide, path: str, root: etree._Element) -> None:
+    def __init__(self, slide: _PptxSlide, path: str, root: etree._Element) -> None:
         self._slide = slide
         self._path = path
         self._root = root

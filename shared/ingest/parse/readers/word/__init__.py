@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.office import charts, drawingml
+from shared.ingest.parse.readers.office.package import Relation
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.word import alternatives, plain
-from shared.ingest.parse.readers.word.blocks import Block, Placed, placed
-from shared.ingest.parse.readers.word.names import Element
+from shared.ingest.parse.readers.word.blocks import Placed, WordBlock, placed
 from shared.ingest.parse.readers.word.notes import Notes
 from shared.ingest.parse.readers.word.numbering import Numbering
-from shared.ingest.parse.readers.word.package import Package, Relation
-from shared.ingest.parse.readers.word.styles import Styles
+from shared.ingest.parse.readers.word.package import WordPackage
+from shared.ingest.parse.readers.word.styles import WordStyles
 from shared.ingest.parse.readers.word.walk import blocks_below
+from shared.ingest.parse.readers.xml_tree import Element
 
 MOST_NESTED = 3
 """Word files inside of Word files are read to this depth."""
@@ -47,7 +48,7 @@ def read(content: bytes) -> FileReading:
     Raises:
         Unreadable: it is damaged, protected or too large.
     """
-    document = _Document(content)
+    document = _WordDocument(content)
     body = document.body()
     part = Part(body.markdown, document.plain())
     unread = (*document.unread(), *([_ONLY_PICTURES] if body.markdown.startswith(_MARK) else ()))
@@ -60,9 +61,9 @@ def pictures(content: bytes) -> tuple[str, list[tuple[bytes, int]]]:
     Raises:
         Unreadable: the file is damaged, protected or too large.
     """
-    document = _Document(content)
+    document = _WordDocument(content)
     body = document.body()
-    found = ((document.package.bytes_of(name), at) for name, at in body.pictures)
+    found = ((document.package.read(name), at) for name, at in body.pictures)
     return body.markdown, [(data, at) for data, at in found if data]
 
 
@@ -73,7 +74,7 @@ def _marked(found: Placed) -> Placed:
     return Placed(_GAP.join(_MARK for _ in names), tuple((name, at * step) for at, name in enumerate(names)))
 
 
-class _Document:
+class _WordDocument:
     """A Word file, and the state of its reading.
 
     Args:
@@ -82,22 +83,23 @@ class _Document:
     """
 
     def __init__(self, content: bytes, depth: int = 0) -> None:
-        self.package = Package(content)
-        self.styles = Styles(self.package.related_data("styles"))
+        self.package = WordPackage(content)
+        self.styles = WordStyles(self.package.related_data("styles"))
         self.numbering = Numbering(lambda: self.package.related("numbering"), self.styles)
         self._notes = Notes(self.package, self._note_blocks)
         self.note = self._notes.note
         self.comment = self._notes.comment
         self._depth = depth
         self._left_out: dict[str, int] = {}
-        self._root, self._data, self._is_whole = self.package.main_part()
+        self._tree, self._data = self.package.main_part()
 
     def body(self) -> Placed:
         """Return the Markdown of the file, and its pictures.
 
         If its body has no text, its headers and footers are read.
         """
-        blocks = [] if self._root is None else blocks_below(self._root, self, self.package.main_relations)
+        root = self._tree.root
+        blocks = [] if root is None else blocks_below(root, self, self.package.main_relations)
         found = placed((*blocks, *self._notes.rest()))
         if found.markdown.strip():
             return found
@@ -111,19 +113,15 @@ class _Document:
         return "\n".join(texts) if any(map(str.strip, texts)) else None
 
     def _plain_body(self) -> str:
-        if not self._is_whole:
+        if not self._tree.is_whole:
             return plain.text_of_damaged(self._data)
         if plain.is_simple(self._data):
             return plain.text_of_simple(self._data)
-        return "" if self._root is None else plain.text_of(self._root)
+        return "" if self._tree.root is None else plain.text_of(self._tree.root)
 
     def title(self) -> str | None:
         """Return the title in the properties of the file; None if a program has set it."""
-        relations = self.package.relations("").values()
-        names = [one.target for one in relations if one.kind == "core-properties"]
-        root = self.package.xml(next(iter(names), "docProps/core.xml"))
-        found = None if root is None else root.find("{*}title")
-        title = "" if found is None else " ".join((found.text or "").split())
+        title = self.package.title()
         return None if _NO_TITLE.fullmatch(title) else title
 
     def unread(self) -> Iterator[str]:
@@ -134,21 +132,21 @@ class _Document:
             else:
                 yield f"{count} embedded {name}s were not read; save each as a file of its own and add those files"
 
-    def figure(self, kind: str, relation: Relation) -> list[Block]:
+    def figure(self, kind: str, relation: Relation) -> list[WordBlock]:
         """Return the data of a chart or a diagram."""
-        root = None if relation.outside else self.package.xml(relation.target)
+        root = None if relation.external else self.package.xml(relation.target)
         if root is None:
             return []
         texts = charts.chart(root) if kind == "chart" else (drawingml.diagram(root),)
-        return [Block(text, "markdown") for text in texts if text]
+        return [WordBlock(text, "markdown") for text in texts if text]
 
-    def alternative(self, relation: Relation) -> Block | None:
+    def alternative(self, relation: Relation) -> WordBlock | None:
         """Return the text of a part in another format."""
-        data = None if relation.outside else self.package.bytes_of(relation.target)
+        data = None if relation.external else self.package.read(relation.target)
         if data is None:
             return None
         text = self._inner(data) if data.startswith(b"PK") else self._other(data)
-        return Block(text, "markdown") if text else None
+        return WordBlock(text, "markdown") if text else None
 
     def leave_out(self, program: str) -> None:
         """Record an object of a program that is not read."""
@@ -168,7 +166,7 @@ class _Document:
             self.leave_out("word")
             return ""
         try:
-            inner = _Document(data, self._depth + 1)
+            inner = _WordDocument(data, self._depth + 1)
             text = inner.body().markdown
         except Unreadable:
             self.leave_out("word")
@@ -177,11 +175,11 @@ class _Document:
             self._left_out[name] = self._left_out.get(name, 0) + count
         return text
 
-    def _note_blocks(self, element: Element, part: str) -> list[Block]:
+    def _note_blocks(self, element: Element, part: str) -> list[WordBlock]:
         name = next(iter(self.package.related_names(part)), "")
         return blocks_below(element, self, self.package.relations(name))
 
-    def _margins(self) -> Iterable[Block]:
+    def _margins(self) -> Iterable[WordBlock]:
         for kind in ("header", "footer"):
             for name in self.package.related_names(kind):
                 root = self.package.xml(name)

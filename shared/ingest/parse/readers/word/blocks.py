@@ -17,7 +17,7 @@ _BREAKS = re.compile(r"\s*\n\s*")
 
 
 @dataclass(slots=True)
-class Block:
+class WordBlock:
     """A paragraph, a heading, an item of a list, a table, or finished Markdown.
 
     Args:
@@ -60,19 +60,19 @@ def _one_space(found: re.Match[str]) -> str:
     return " " if " " in found[0] else ""
 
 
-def in_one_line(blocks: Iterable[Block]) -> str:
+def in_one_line(blocks: Iterable[WordBlock]) -> str:
     """Return the text of blocks as a cell of a table shows it."""
     return " ".join(text for block in blocks if (text := _line(block)))
 
 
-def _line(block: Block) -> str:
+def _line(block: WordBlock) -> str:
     if block.kind == "table":
         rows = (", ".join(dict.fromkeys(filter(None, row))) for row in block.rows)
         return "; ".join(row for row in rows if row)
     return " ".join(f"{block.label} {block.text}".split())
 
 
-def placed(blocks: Iterable[Block]) -> Placed:
+def placed(blocks: Iterable[WordBlock]) -> Placed:
     """Return the Markdown of blocks. A picture without text around it is at the end of the text before it."""
     parts, pictures = list[str](), list[tuple[str, int]]()
     length, open_items, tight = 0, list[tuple[int, int]](), False
@@ -90,7 +90,7 @@ def placed(blocks: Iterable[Block]) -> Placed:
     return Placed("".join(parts), tuple(pictures))
 
 
-def _text(block: Block) -> str:
+def _text(block: WordBlock) -> str:
     if block.kind == "table":
         return _table(block.rows)
     if block.kind == "markdown":
@@ -101,7 +101,7 @@ def _text(block: Block) -> str:
     return _escaped(text)
 
 
-def _item(block: Block, open_items: list[tuple[int, int]]) -> str:
+def _item(block: WordBlock, open_items: list[tuple[int, int]]) -> str:
     """Return an item below the last one with a lower level.
 
     Args:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from shared.ingest.parse.readers.word.blocks import Block
-from shared.ingest.parse.readers.word.names import MC, A, Element, R
+from shared.ingest.parse.readers.word.blocks import WordBlock
+from shared.ingest.parse.readers.word.names import MC, A, R
 from shared.ingest.parse.readers.word.story import Story, Visit
+from shared.ingest.parse.readers.xml_tree import Element
 
 _NO_DESCRIPTION = re.compile(
     r"\S*[/\\:]\S*$|a description\W*$|.*\.(?:png|jpe?g|gif|bmp|emf|wmf|tiff?|svg)$", re.IGNORECASE
@@ -38,7 +39,7 @@ def shape(story: Story, element: Element) -> Visit:
 
 def picture(story: Story, element: Element) -> Visit:
     relation = story.relations.get(element.get(R + "embed") or element.get(R + "id") or "")
-    if relation and not relation.outside and story.paragraph:
+    if relation and not relation.external and story.paragraph:
         story.paragraph.pictures.append(relation.target)
     text = _GENERATED.sub("", story.description)
     text = " ".join(text.replace("[", "(").replace("]", ")").split())
@@ -51,13 +52,13 @@ def picture(story: Story, element: Element) -> Visit:
 def drawn_paragraph(story: Story, element: Element) -> Visit:
     text = "".join(node.text or "" for node in element.iter(A + "t")).strip()
     if text:
-        story.put_after([Block(text)])
+        story.put_after([WordBlock(text)])
     return None
 
 
 def word_art(story: Story, element: Element) -> Visit:
     if text := (element.get("string") or "").strip():
-        story.put_after([Block(text)])
+        story.put_after([WordBlock(text)])
     return element, None
 
 

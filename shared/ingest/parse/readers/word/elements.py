@@ -6,11 +6,12 @@ import re
 
 from shared.ingest.parse.readers.office.omml import linear
 from shared.ingest.parse.readers.word.fields import Field, form_text
-from shared.ingest.parse.readers.word.names import Element, R, W, child, is_on, local_name, number, value
+from shared.ingest.parse.readers.word.names import R, W, child, is_on, number, value
 from shared.ingest.parse.readers.word.paragraphs import EQUATION
 from shared.ingest.parse.readers.word.story import Leave, Story, Visit
 from shared.ingest.parse.readers.word.symbols import symbol, without_private
-from shared.ingest.parse.readers.word.tables import MOST_COLUMNS, Cell, Row, blocks_of
+from shared.ingest.parse.readers.word.tables import MOST_COLUMNS, WordCell, WordRow, blocks_of
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 _PRIVATE = re.compile(r"[\uf000-\uf0ff]")
 _OFF = frozenset(("0", "false", "off"))
@@ -75,7 +76,7 @@ def paragraph(story: Story, element: Element) -> Visit:
 
 
 def table(story: Story, element: Element) -> Visit:
-    rows: list[Row] = []
+    rows: list[WordRow] = []
     story.tables.append(rows)
 
     def leave() -> None:
@@ -93,7 +94,7 @@ def row(story: Story, element: Element) -> Visit:
         return None
     if story.tables:
         before = min(max(number(value(properties, "gridBefore")) or 0, 0), MOST_COLUMNS)
-        story.tables[-1].append(Row(header=is_on(properties, "tblHeader"), before=before))
+        story.tables[-1].append(WordRow(header=is_on(properties, "tblHeader"), before=before))
     return element, None
 
 
@@ -109,7 +110,7 @@ def cell(story: Story, element: Element) -> Visit:
         current.span = min(current.span + 1, MOST_COLUMNS)
     else:
         span = min(max(number(value(properties, "gridSpan")) or 1, 1), MOST_COLUMNS)
-        current = Cell(span=span, merged=_merged(properties, "vMerge"))
+        current = WordCell(span=span, merged=_merged(properties, "vMerge"))
         cells.append(current)
     story.open_flow()
 
@@ -148,11 +149,11 @@ def simple_field(story: Story, element: Element) -> Visit:
 
 def hyperlink(story: Story, element: Element) -> Visit:
     relation = story.relations.get(element.get(R + "id", ""))
-    return element, _linking(story, relation.target if relation and relation.outside else "")
+    return element, _linking(story, relation.target if relation and relation.external else "")
 
 
 def note(story: Story, element: Element) -> Visit:
-    kind = local_name(element.tag).removesuffix("Reference")
+    kind = local_name(element).removesuffix("Reference")
     own = None
     if element.get(W + "customMarkFollows", "0").lower() not in _OFF:
         own = "".join(follower.text or "" for follower in element.itersiblings(W + "t")).strip() or "*"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from shared.ingest.parse.readers.word.names import Element, W, child, is_on, number, value
+from shared.ingest.parse.readers.word.names import W, child, is_on, number, value
+from shared.ingest.parse.readers.xml_tree import Element
 
 _ADDRESS = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|([^\s"\\]\S*))', re.IGNORECASE)
 _BUTTON = re.compile(r"\s*(?:MACROBUTTON|GOTOBUTTON)\s+\S+\s+(.*)", re.IGNORECASE | re.DOTALL)

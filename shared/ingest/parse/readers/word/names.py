@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-from lxml import etree
-
-Element: TypeAlias = etree._Element  # noqa: SLF001 - lxml has no public name for it
+from shared.ingest.parse.readers.xml_tree import Element
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -55,8 +51,3 @@ def number(text: str | None) -> int | None:
         return int(text)
     except ValueError:
         return None
-
-
-def local_name(tag: object) -> str:
-    """Return a name without its namespace; empty for comments and processing instructions."""
-    return tag.rpartition("}")[2] if isinstance(tag, str) else ""

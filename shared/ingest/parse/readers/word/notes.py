@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from shared.ingest.parse.readers.numerals import numeral
-from shared.ingest.parse.readers.word.blocks import Block, placed
-from shared.ingest.parse.readers.word.names import Element, W, value
-from shared.ingest.parse.readers.word.package import Package
+from shared.ingest.parse.readers.word.blocks import WordBlock, placed
+from shared.ingest.parse.readers.word.names import W, value
+from shared.ingest.parse.readers.word.package import WordPackage
+from shared.ingest.parse.readers.xml_tree import Element
 
-Read = Callable[[Element, str], list[Block]]
+Read = Callable[[Element, str], list[WordBlock]]
 """Reads the text below an element of a part of this kind."""
 
 _KINDS = {"footnote": ("footnotes", "decimal"), "endnote": ("endnotes", "lowerRoman")}
@@ -24,14 +25,14 @@ class Notes:
         read: reads the text of a note.
     """
 
-    def __init__(self, package: Package, read: Read) -> None:
+    def __init__(self, package: WordPackage, read: Read) -> None:
         self._read = read
         self._package = package
         self._counts = dict.fromkeys(_KINDS, 0)
         self._notes = {kind: _by_id(package.related(part), kind) for kind, (part, _) in _KINDS.items()}
         self._comments = _by_id(package.related("comments"), "comment")
 
-    def note(self, kind: str, identifier: str, own_mark: str | None) -> tuple[str, Block | None]:
+    def note(self, kind: str, identifier: str, own_mark: str | None) -> tuple[str, WordBlock | None]:
         """Return the mark of a note and its text, which is returned once.
 
         Args:
@@ -46,24 +47,24 @@ class Notes:
         if not text:
             return "", None
         if own_mark is not None:  # it is in the text already
-            return "", Block(text if text.startswith(own_mark) else f"{own_mark} {text}", "markdown")
+            return "", WordBlock(text if text.startswith(own_mark) else f"{own_mark} {text}", "markdown")
         mark = f"[^{numeral(self._counts[kind], self._form(kind))}]"
-        return mark, Block(f"{mark}: {text}", "markdown")
+        return mark, WordBlock(f"{mark}: {text}", "markdown")
 
-    def comment(self, identifier: str) -> Block | None:
+    def comment(self, identifier: str) -> WordBlock | None:
         """Return a comment with its author; it is returned once."""
         comment = self._comments.pop(identifier, None)
         if comment is None:
             return None
         text, author = self._text(comment, "comments"), (comment.get(W + "author") or "").strip()
-        return Block(f"Comment by {author}: {text}" if author else f"Comment: {text}", "markdown") if text else None
+        return WordBlock(f"Comment by {author}: {text}" if author else f"Comment: {text}", "markdown") if text else None
 
-    def rest(self) -> Iterator[Block]:
+    def rest(self) -> Iterator[WordBlock]:
         """Yield the notes that nothing in the text refers to."""
         for kind, notes in self._notes.items():
             for note in notes.values():
                 if text := self._text(note, f"{kind}s"):
-                    yield Block(text, "markdown")
+                    yield WordBlock(text, "markdown")
 
     def _form(self, kind: str) -> str:
         return value(self._package.related("settings"), f"{kind}Pr", "numFmt") or _KINDS[kind][1]

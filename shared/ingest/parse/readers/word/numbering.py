@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from shared.ingest.parse.readers.numerals import numeral
-from shared.ingest.parse.readers.word.names import MC, Element, W, child, is_on, number, value
-from shared.ingest.parse.readers.word.styles import Styles
+from shared.ingest.parse.readers.word.names import MC, W, child, is_on, number, value
+from shared.ingest.parse.readers.word.styles import WordStyles
+from shared.ingest.parse.readers.xml_tree import Element
 
 LEVELS = 9
 BULLET = "-"
@@ -51,7 +52,7 @@ class _Definition:
 
 
 @dataclass(slots=True)
-class _List:
+class _NumberedList:
     definition: _Definition
     levels: dict[int, Level]
     restarts: list[int]
@@ -65,11 +66,11 @@ class Numbering:
         styles: the styles, which may define lists.
     """
 
-    def __init__(self, root: Callable[[], Element | None], styles: Styles) -> None:
+    def __init__(self, root: Callable[[], Element | None], styles: WordStyles) -> None:
         self._styles = styles
         self._root = root
         self._definitions: dict[str, _Definition] = {}
-        self._lists: dict[str, _List | None] = {}
+        self._lists: dict[str, _NumberedList | None] = {}
 
     @cached_property
     def _abstract(self) -> Mapping[str, Element]:
@@ -104,12 +105,12 @@ class Numbering:
             return level.text.strip() if _WORD.search(level.text) else BULLET
         return _shown(found, level).replace(_NONE, "").strip() or None
 
-    def _list(self, list_id: str) -> _List | None:
+    def _list(self, list_id: str) -> _NumberedList | None:
         if list_id not in self._lists:
             self._lists[list_id] = self._read(list_id)
         return self._lists[list_id]
 
-    def _read(self, list_id: str) -> _List | None:
+    def _read(self, list_id: str) -> _NumberedList | None:
         element = self._elements.get(list_id)
         definition = self._definition(value(element, "abstractNumId"))
         if element is None or definition is None:
@@ -124,7 +125,7 @@ class Numbering:
                 level = Level(level.form, level.text, start, level.restart, level.legal, level.style)
                 restarts.append(at)
             levels[at] = level
-        return _List(definition, levels, [at for at in restarts if 0 <= at < LEVELS])
+        return _NumberedList(definition, levels, [at for at in restarts if 0 <= at < LEVELS])
 
     def _definition(self, identifier: str | None) -> _Definition | None:
         for _ in range(_MOST_LINKS):
@@ -163,7 +164,7 @@ def _form(element: Element) -> str:
     return f"zeros {pattern.partition(',')[0].strip()}" if pattern.startswith("0") else "decimal"
 
 
-def _count(found: _List, at: int) -> None:
+def _count(found: _NumberedList, at: int) -> None:
     counts = found.definition.counts
     for restarted in found.restarts:
         counts[restarted] = None
@@ -176,7 +177,7 @@ def _count(found: _List, at: int) -> None:
             counts[deeper] = None
 
 
-def _shown(found: _List, level: Level) -> str:
+def _shown(found: _NumberedList, level: Level) -> str:
     def number_at(place: re.Match[str]) -> str:
         at = int(place[1]) - 1
         other = found.levels.get(at, Level())

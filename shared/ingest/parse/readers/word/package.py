@@ -1,22 +1,17 @@
-"""The parts of a Word file: XML, and the relations between parts."""
+"""The parts of a Word file (ECMA-376 part 1, section 11.3): its main document, and the parts that it refers to.
+
+XML of the strict variant (section 2.1) gets the names of the usual one, so that all other modules know one variant.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
-from posixpath import join as joined
-from posixpath import normpath
-from urllib.parse import unquote
-
-from lxml import etree
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.archive import Archive
-from shared.ingest.parse.readers.memory import require_memory
-from shared.ingest.parse.readers.word.names import Element
+from shared.ingest.parse.readers.office.package import Package, Relation
+from shared.ingest.parse.readers.xml_tree import Element, Tree, parsed
 
 KIND = "Word document"
 
@@ -40,31 +35,13 @@ _TRANSITIONAL = (
 _USUAL_PREFIX = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 _OTHER_ENCODING = re.compile(rb"encoding\s{0,9}=\s{0,9}[\"'](?!utf-8[\"'])", re.IGNORECASE)
 _HEAD_BYTES = 8192
-_PARSER = etree.XMLParser(
-    resolve_entities=False,
-    no_network=True,
-    huge_tree=True,
-    recover=True,
-    remove_comments=True,
-    remove_pis=True,
-    collect_ids=False,
-)
 _DECLARED = re.compile(r"^\ufeff?\s*<\?xml[^>]{0,200}\?>")
 _WIDE = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _MAIN_NAME = re.compile(r"(?:^|/)document\d*\.xml$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """A reference of a part to another one, or to an address outside of the file."""
-
-    kind: str
-    target: str
-    outside: bool
-
-
-class Package:
-    """A Word file.
+class WordPackage(Package):
+    """A Word file. The tree of each part is built once, except the tree of the main document.
 
     Args:
         content: content of the file.
@@ -74,7 +51,7 @@ class Package:
     """
 
     def __init__(self, content: bytes) -> None:
-        self._archive = Archive(content, KIND)
+        super().__init__(content, KIND)
         self._roots: dict[str, Element | None] = {}
         self.main_name = self._found_main()
 
@@ -82,59 +59,41 @@ class Package:
     def main_relations(self) -> Mapping[str, Relation]:
         return self.relations(self.main_name)
 
-    def bytes_of(self, name: str) -> bytes | None:
-        """Return the content of a part; None if it is missing."""
-        return self._archive.read(name) if name in self._archive else None
-
-    def xml(self, name: str) -> Element | None:
+    def xml(self, path: str) -> Element | None:
         """Return the root of a part; None if it is missing or has no element.
 
         Raises:
             Unreadable: the part is longer than `MAX_XML_BYTES`.
         """
-        if name not in self._roots:
-            data = self.bytes_of(name)
-            self._roots[name] = None if data is None else root_of(data)
-        return self._roots[name]
+        if path not in self._roots:
+            self._roots[path] = super().xml(path)
+        return self._roots[path]
 
-    def main_part(self) -> tuple[Element | None, bytes, bool]:
-        """Return the root of the main document, its XML, and whether the tree has all of it."""
-        data = self.bytes_of(self.main_name) or b""
-        root, complete = _parsed(data)
-        return root, data, complete
+    @staticmethod
+    def _tree(data: bytes) -> Tree:
+        return word_tree(data)
+
+    def main_part(self) -> tuple[Tree, bytes]:
+        """Return the tree of the main document, and its XML."""
+        data = self.read(self.main_name) or b""
+        return word_tree(data), data
 
     def related(self, kind: str) -> Element | None:
         """Return the root of the first part of a kind that the main document refers to."""
-        names = (one.target for one in self.main_relations.values() if one.kind == kind and not one.outside)
-        roots = (self.xml(name) for name in names)
+        roots = map(self.xml, self.related_names(kind))
         return next((root for root in roots if root is not None), None)
 
     def related_data(self, kind: str) -> bytes | None:
         """Return the XML of the first part of a kind that the main document refers to."""
-        return next((data for name in self.related_names(kind) if (data := self.bytes_of(name))), None)
+        return next((data for name in self.related_names(kind) if (data := self.read(name))), None)
 
     def related_names(self, kind: str) -> list[str]:
         """Return the names of the parts of a kind that the main document refers to."""
-        return [one.target for one in self.main_relations.values() if one.kind == kind and not one.outside]
-
-    def relations(self, name: str) -> dict[str, Relation]:
-        """Return the relations of a part by their ids; the relations of the file for an empty name."""
-        folder, _, file = name.rpartition("/")
-        root = self.xml(joined(folder, "_rels", f"{file}.rels"))
-        if root is None:
-            return {}
-        relations = {}
-        for one in root.iter("{*}Relationship"):
-            outside = (one.get("TargetMode") or "").lower() == "external"
-            target = one.get("Target") or ""
-            kind = (one.get("Type") or "").rpartition("/")[2]
-            relations[one.get("Id") or ""] = Relation(kind, target if outside else _resolved(folder, target), outside)
-        return relations
+        return list(self.targets(self.main_name, kind))
 
     def _found_main(self) -> str:
-        relations = self.relations("").values()
-        stated = [one.target for one in relations if one.kind == "officeDocument" and not one.outside]
-        guessed = [name for name in self._archive.names if _MAIN_NAME.search(name) and "glossary" not in name.lower()]
+        stated = self.targets("", "officeDocument")
+        guessed = (name for name in self.names if _MAIN_NAME.search(name) and "glossary" not in name.lower())
         for name in (*stated, "word/document.xml", *guessed):
             if name in self._archive:
                 return name
@@ -147,13 +106,12 @@ def is_usual(data: bytes) -> bool:
     return _USUAL_PREFIX in head and b"<!" not in data and not _OTHER_ENCODING.search(head)
 
 
-def root_of(data: bytes) -> Element | None:
-    """Return the root of XML, as much of it as can be read; entities are not resolved and nothing is fetched."""
-    return _parsed(data)[0]
+def word_tree(data: bytes) -> Tree:
+    """Return the tree of a part of a Word file.
 
-
-def _parsed(data: bytes) -> tuple[Element | None, bool]:
-    """Return the root of XML, and whether all of it was read."""
+    Raises:
+        Unreadable: it is longer than `MAX_XML_BYTES`.
+    """
     if len(data) > MAX_XML_BYTES:
         raise Unreadable(f"the {KIND} file is too large when unpacked; divide it", detail=f"{len(data):,} bytes of XML")
     if encoding := _WIDE.get(data[:2]):
@@ -161,15 +119,4 @@ def _parsed(data: bytes) -> tuple[Element | None, bool]:
     if _STRICT in data:
         for strict, transitional in _TRANSITIONAL:
             data = data.replace(_STRICT + strict, transitional)
-    root = None
-    with suppress(etree.XMLSyntaxError):  # nothing that could be recovered
-        root = etree.fromstring(data, _PARSER)
-    if not len(_PARSER.error_log):
-        return root, root is not None
-    require_memory(_PARSER)
-    return root, root is not None and not _PARSER.error_log.filter_from_fatals()
-
-
-def _resolved(folder: str, target: str) -> str:
-    target = unquote(target).replace("\\", "/").partition("#")[0]
-    return normpath(target if target.startswith("/") else joined("/", folder, target)).lstrip("/")
+    return parsed(data)

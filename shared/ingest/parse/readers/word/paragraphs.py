@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.ingest.parse.blocks import TITLE_CHARS
-from shared.ingest.parse.readers.word.blocks import Block, tidied
-from shared.ingest.parse.readers.word.names import Element, W, child, number, value
+from shared.ingest.parse.readers.word.blocks import WordBlock, tidied
+from shared.ingest.parse.readers.word.names import W, child, number, value
 from shared.ingest.parse.readers.word.numbering import BULLET, Numbering
-from shared.ingest.parse.readers.word.styles import BODY_LEVEL, Styles, outline_level
+from shared.ingest.parse.readers.word.styles import BODY_LEVEL, WordStyles, outline_level
+from shared.ingest.parse.readers.xml_tree import Element
 
 EQUATION = "\u2063"
 """Mark on both sides of an equation in a text: a space if letters would meet there, otherwise nothing."""
@@ -37,7 +38,7 @@ class OpenParagraph:
     properties: Mapping[str, Element] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     pictures: list[str] = field(default_factory=list)
-    after: list[Block] = field(default_factory=list)
+    after: list[WordBlock] = field(default_factory=list)
 
     @property
     def joins_next(self) -> bool:
@@ -65,7 +66,7 @@ def _says(text: str, address: str) -> bool:
     return bare.partition("?")[0] in text.lower() if address.lower().startswith("mailto:") else bare in text.lower()
 
 
-def block_of(paragraph: OpenParagraph, styles: Styles, numbering: Numbering, *, headings: bool) -> Block:
+def block_of(paragraph: OpenParagraph, styles: WordStyles, numbering: Numbering, *, headings: bool) -> WordBlock:
     """Return a complete paragraph as a block, and count it in its list.
 
     Args:
@@ -77,7 +78,7 @@ def block_of(paragraph: OpenParagraph, styles: Styles, numbering: Numbering, *, 
     text = "".join(paragraph.texts)
     if EQUATION in text:
         text = _BETWEEN_LETTERS.sub(" ", text).replace(EQUATION, "")
-    block = Block(tidied(text), pictures=paragraph.pictures)
+    block = WordBlock(tidied(text), pictures=paragraph.pictures)
     identifier = paragraph.value(_STYLE)
     style = styles.style(identifier)
     outline = outline_level(paragraph.value(_OUTLINE))
@@ -91,7 +92,9 @@ def block_of(paragraph: OpenParagraph, styles: Styles, numbering: Numbering, *, 
     return block
 
 
-def _number(block: Block, stated: Element | None, identifier: str | None, styles: Styles, numbering: Numbering) -> None:
+def _number(
+    block: WordBlock, stated: Element | None, identifier: str | None, styles: WordStyles, numbering: Numbering
+) -> None:
     style = styles.style(identifier)
     own, list_level = value(stated, "numId"), number(value(stated, "ilvl"))
     list_id = style.list_id if own is None else own

@@ -8,8 +8,9 @@ from html import unescape
 from lxml import etree
 
 from shared.ingest.parse.readers.office.omml import linear
-from shared.ingest.parse.readers.word.names import MC, Element, M, W
+from shared.ingest.parse.readers.word.names import MC, M, W
 from shared.ingest.parse.readers.word.package import is_usual
+from shared.ingest.parse.readers.xml_tree import Element
 
 _SKIPPED = frozenset((W + "del", W + "moveFrom", MC + "Fallback"))
 _SPACES = {W + "tab": " ", W + "br": "\n", W + "cr": "\n", W + "noBreakHyphen": "-"}

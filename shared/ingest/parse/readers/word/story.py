@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from shared.ingest.parse.readers.word.blocks import Block
+from shared.ingest.parse.readers.office.package import Relation
+from shared.ingest.parse.readers.word.blocks import WordBlock
 from shared.ingest.parse.readers.word.fields import Field
-from shared.ingest.parse.readers.word.names import Element
 from shared.ingest.parse.readers.word.numbering import BULLET, Numbering
-from shared.ingest.parse.readers.word.package import Relation
 from shared.ingest.parse.readers.word.paragraphs import OpenParagraph, block_of
-from shared.ingest.parse.readers.word.styles import Styles
-from shared.ingest.parse.readers.word.tables import Row
+from shared.ingest.parse.readers.word.styles import WordStyles
+from shared.ingest.parse.readers.word.tables import WordRow
+from shared.ingest.parse.readers.xml_tree import Element
 
 Leave = Callable[[], None]
 Visit = tuple[Iterable[Element], Leave | None] | None
@@ -23,22 +23,22 @@ Visit = tuple[Iterable[Element], Leave | None] | None
 class Around(Protocol):
     """The rest of the file, as far as the text refers to it."""
 
-    styles: Styles
+    styles: WordStyles
     numbering: Numbering
 
-    def note(self, kind: str, identifier: str, own_mark: str | None) -> tuple[str, Block | None]:
+    def note(self, kind: str, identifier: str, own_mark: str | None) -> tuple[str, WordBlock | None]:
         """Return the mark of a note and its text."""
         ...
 
-    def comment(self, identifier: str) -> Block | None:
+    def comment(self, identifier: str) -> WordBlock | None:
         """Return a comment."""
         ...
 
-    def figure(self, kind: str, relation: Relation) -> list[Block]:
+    def figure(self, kind: str, relation: Relation) -> list[WordBlock]:
         """Return the data of a chart or a diagram."""
         ...
 
-    def alternative(self, relation: Relation) -> Block | None:
+    def alternative(self, relation: Relation) -> WordBlock | None:
         """Return the text of a part in another format."""
         ...
 
@@ -48,7 +48,7 @@ class Around(Protocol):
 
 
 @dataclass(slots=True)
-class Flow:
+class WordFlow:
     """Blocks of the body, a cell or a text box.
 
     Args:
@@ -56,7 +56,7 @@ class Flow:
         carried: a paragraph that the next one continues.
     """
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[WordBlock] = field(default_factory=list)
     carried: OpenParagraph | None = None
 
 
@@ -71,15 +71,15 @@ class Story:
     def __init__(self, around: Around, relations: Mapping[str, Relation]) -> None:
         self.around = around
         self.relations = relations
-        self.tables: list[list[Row]] = []
+        self.tables: list[list[WordRow]] = []
         self.fields: list[Field] = []
-        self.notes: list[Block] = []
+        self.notes: list[WordBlock] = []
         self.description = ""  # of the next picture
         self.reading = ""  # of the next word with ruby characters
-        self._flows = [Flow()]
+        self._flows = [WordFlow()]
         self._paragraphs: list[OpenParagraph] = []
         self._boxes = 0
-        self._held_notes: list[Block] = []
+        self._held_notes: list[WordBlock] = []
 
     @property
     def paragraph(self) -> OpenParagraph | None:
@@ -93,7 +93,7 @@ class Story:
         if self._paragraphs:
             self._paragraphs[-1].texts.append(text)
         elif text.strip():
-            self._flows[-1].blocks.append(Block(text.strip()))
+            self._flows[-1].blocks.append(WordBlock(text.strip()))
 
     def open_paragraph(self, properties: Element | None) -> None:
         """Start a paragraph, or continue the one before it."""
@@ -115,21 +115,21 @@ class Story:
 
     def open_flow(self, *, box: bool = False) -> None:
         """Start a cell or a text box."""
-        self._flows.append(Flow())
+        self._flows.append(WordFlow())
         self._boxes += box
 
-    def close_flow(self, *, box: bool = False) -> list[Block]:
+    def close_flow(self, *, box: bool = False) -> list[WordBlock]:
         """End a cell or a text box, and return its blocks."""
         blocks = self._finished()
         self._flows.pop()
         self._boxes -= box
         return blocks
 
-    def end(self) -> list[Block]:
+    def end(self) -> list[WordBlock]:
         """Return the blocks of the part."""
         return [*self._finished(), *self._held_notes, *self.notes]
 
-    def append(self, block: Block) -> None:
+    def append(self, block: WordBlock) -> None:
         """Append a block; notes follow it, or the list that it is in."""
         flow = self._flows[-1].blocks
         if len(self._flows) > 1:
@@ -143,7 +143,7 @@ class Story:
             self._held_notes = []
         self.notes = []
 
-    def put_after(self, blocks: Iterable[Block]) -> None:
+    def put_after(self, blocks: Iterable[WordBlock]) -> None:
         """Append blocks after the open paragraph."""
         if self._paragraphs:
             self._paragraphs[-1].after += blocks
@@ -151,7 +151,7 @@ class Story:
             for block in blocks:
                 self.append(block)
 
-    def _finished(self) -> list[Block]:
+    def _finished(self) -> list[WordBlock]:
         flow = self._flows[-1]
         if flow.carried:
             self._append_paragraph(flow.carried)

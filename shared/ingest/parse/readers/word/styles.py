@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import unescape
 
-from shared.ingest.parse.readers.word.names import Element, W, child, number, value
-from shared.ingest.parse.readers.word.package import is_usual, root_of
+from shared.ingest.parse.readers.word.names import W, child, number, value
+from shared.ingest.parse.readers.word.package import is_usual, word_tree
+from shared.ingest.parse.readers.xml_tree import Element
 
 BODY_LEVEL = 9
 """The outline level of body text; headings have 0 to 8."""
@@ -28,7 +29,7 @@ _OPENED = b'<w:styles xmlns:w="http://schemas.openxmlformats.org/wordprocessingm
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class WordStyle:
     """The properties of a paragraph's style that matter for its text, including inherited ones.
 
     Args:
@@ -46,10 +47,10 @@ class Style:
     list_level: int | None = None
 
 
-_PLAIN = Style()
+_PLAIN = WordStyle()
 
 
-class Styles:
+class WordStyles:
     """The styles of a file.
 
     Args:
@@ -58,7 +59,7 @@ class Styles:
 
     def __init__(self, data: bytes | None) -> None:
         self._elements: dict[str, Element | bytes] = {}
-        self._known: dict[str | None, Style] = {}
+        self._known: dict[str | None, WordStyle] = {}
         self.default: str | None = None
         for attributes, style in _defined(data or b""):
             identifier = attributes.get("styleId")
@@ -67,7 +68,7 @@ class Styles:
                 if attributes.get("default") in ("1", "true", "on") and attributes.get("type") == "paragraph":
                     self.default = identifier
 
-    def style(self, identifier: str | None) -> Style:
+    def style(self, identifier: str | None) -> WordStyle:
         """Return a style; a plain one if the file does not define it."""
         identifier = identifier or self.default
         if identifier not in self._known:
@@ -78,7 +79,7 @@ class Styles:
         """Return the number of the list that a style of numbering defines."""
         return self.style(identifier).list_id
 
-    def _read(self, identifier: str | None) -> Style:
+    def _read(self, identifier: str | None) -> WordStyle:
         outline = list_id = list_level = None
         title = bullet = False
         for style in self._chain(identifier):
@@ -92,7 +93,7 @@ class Styles:
                 list_level = number(value(properties, "numPr", "ilvl"))
             title = title or name in _TITLES
             bullet = bullet or name.startswith("list bullet")
-        return Style(outline, title, bullet, list_id, list_level)
+        return WordStyle(outline, title, bullet, list_id, list_level)
 
     def _chain(self, identifier: str | None) -> list[Element]:
         """Return a style and its ancestors, the nearest first; a circle of ancestors ends."""
@@ -118,7 +119,7 @@ def _defined(data: bytes) -> Iterator[tuple[Mapping[str, str], Element | bytes]]
             }
             yield stated, data[found.start() : end if end >= 0 else len(data)]
         return
-    root = root_of(data) if data else None
+    root = word_tree(data).root if data else None
     for style in () if root is None else root.iterchildren(W + "style"):
         yield {name: style.get(W + name, default) for name, default in _DEFAULTS.items()}, style
 
@@ -126,7 +127,7 @@ def _defined(data: bytes) -> Iterator[tuple[Mapping[str, str], Element | bytes]]
 def _parsed(style: bytes) -> Element:
     """Return the element of a style."""
     end = b"" if style.endswith(b"/>") else b"</w:style>"
-    root = root_of(_OPENED + style + end + b"</w:styles>")
+    root = word_tree(_OPENED + style + end + b"</w:styles>").root
     assert root is not None
     return root[0]
 

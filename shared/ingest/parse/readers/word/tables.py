@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from shared.ingest.parse.readers.word.blocks import Block, in_one_line
+from shared.ingest.parse.readers.word.blocks import WordBlock, in_one_line
 
 LABEL_CHARS = 120
 """A longer text of merged cells is not repeated, because it is not a label."""
@@ -20,7 +20,7 @@ _LONGEST_HEADER_CHARS = 800
 
 
 @dataclass(slots=True)
-class Cell:
+class WordCell:
     """A cell.
 
     Args:
@@ -29,13 +29,13 @@ class Cell:
         merged: "restart" for the first of cells merged downwards, "continue" for the others.
     """
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[WordBlock] = field(default_factory=list)
     span: int = 1
     merged: str | None = None
 
 
 @dataclass(slots=True)
-class Row:
+class WordRow:
     """A row.
 
     Args:
@@ -44,7 +44,7 @@ class Row:
         before: number of columns that it leaves out at its start.
     """
 
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[WordCell] = field(default_factory=list)
     header: bool = False
     before: int = 0
 
@@ -53,7 +53,7 @@ class Row:
         return self.before + sum(cell.span for cell in self.cells)
 
 
-def blocks_of(rows: Sequence[Row]) -> list[Block]:
+def blocks_of(rows: Sequence[WordRow]) -> list[WordBlock]:
     """Return a table as a block, with the titles above it, or its cells if it only arranges text."""
     rows = [row for row in rows if row.cells]
     if _arranges(rows):
@@ -67,11 +67,11 @@ def blocks_of(rows: Sequence[Row]) -> list[Block]:
     pictures = [name for row in rows for cell in row.cells for block in cell.blocks for name in block.pictures]
     filled = _filled(rows, min(width, MOST_COLUMNS))
     if not any(any(row) for row in filled):
-        return [*above, Block(pictures=pictures)]
-    return [*above, Block(kind="table", rows=_with_one_header(filled, _header_rows(rows)), pictures=pictures)]
+        return [*above, WordBlock(pictures=pictures)]
+    return [*above, WordBlock(kind="table", rows=_with_one_header(filled, _header_rows(rows)), pictures=pictures)]
 
 
-def _arranges(rows: Sequence[Row]) -> bool:
+def _arranges(rows: Sequence[WordRow]) -> bool:
     """Return whether a table has one cell, or cells with several paragraphs in one row or column, or below headings."""
     cells = [cell for row in rows for cell in row.cells]
     if len(cells) <= 1:
@@ -83,19 +83,19 @@ def _arranges(rows: Sequence[Row]) -> bool:
     return False
 
 
-def _filled_blocks(cell: Cell) -> int:
+def _filled_blocks(cell: WordCell) -> int:
     return sum(bool(block.text or block.rows) for block in cell.blocks)
 
 
-def _length(cell: Cell) -> int:
+def _length(cell: WordCell) -> int:
     return sum(len(block.text) for block in cell.blocks)
 
 
-def _is_title(row: Row, width: int) -> bool:
+def _is_title(row: WordRow, width: int) -> bool:
     return len(row.cells) == 1 and width > 1 and row.cells[0].span == width and not row.cells[0].merged
 
 
-def _filled(rows: Sequence[Row], width: int) -> list[list[str]]:
+def _filled(rows: Sequence[WordRow], width: int) -> list[list[str]]:
     """Return the texts of all cells; each of merged cells has their text if it is short."""
     filled, above = list[list[str]](), dict[int, str]()
     for row in rows:
@@ -117,7 +117,7 @@ def _label(text: str) -> str:
     return text if len(text) <= LABEL_CHARS else ""
 
 
-def _header_rows(rows: Sequence[Row]) -> int:
+def _header_rows(rows: Sequence[WordRow]) -> int:
     """Return the number of header rows: the rows that Word repeats, or two if the first one has groups of columns."""
     stated = next((at for at, row in enumerate(rows) if not row.header), len(rows))
     if 1 < stated < len(rows):
