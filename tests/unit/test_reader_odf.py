@@ -228,7 +228,7 @@ def test_text_box_follows_its_paragraph():
     assert read(p(f"be{box}fore") + p("x")) == "before\n\ninside\n\nno heading\n\nx"
 
 
-@guards("shared/ingest/parse/readers/odf/text.py", '"text:tracked-changes",', "", means="deleted text is read")
+@guards("shared/ingest/parse/readers/odf/names.py", '"text:tracked-changes",', "", means="deleted text is read")
 def test_deleted_text_is_left_out_and_inserted_kept():
     deletion = f'<text:changed-region text:id="c"><text:deletion>{p("old")}</text:deletion></text:changed-region>'
     changes = f"<text:tracked-changes>{deletion}</text:tracked-changes>"

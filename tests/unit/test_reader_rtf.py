@@ -18,7 +18,7 @@ def text_of(body, head=rb"{\rtf1\ansi\ansicpg1252"):
 
 
 @guards(
-    "shared/ingest/parse/readers/rtf/__init__.py",
+    "shared/ingest/parse/readers/rtf/fonts.py",
     '    238: "cp1250",',
     '    238: "cp1252",',
     means="Czech letters are wrong",
@@ -60,10 +60,21 @@ def test_fonts_without_charset_use_code_page():
         rb"{\field{\*\fldinst PAGE}}",
         rb"{\*\bkmkstart a1}",
         rb"{\deleted old}",
+        rb"{\*\unknown {a \} b} \\}",
     ],
 )
 def test_formatting_data_is_left_out(hidden):
     assert text_of(rb"before " + hidden + rb"after") == "before after"
+
+
+@guards(
+    "shared/ingest/parse/readers/rtf/interpreter.py",
+    'elif word == "ud":',
+    'elif word == "no word":',
+    means="text with a variant in Unicode is lost",
+)
+def test_unicode_variant_replaces_its_text():
+    assert text_of(rb"before {\upr{ri?eka}{\*\ud{\uc0\u345 eka}}} after") == "before řeka after"
 
 
 @guards(

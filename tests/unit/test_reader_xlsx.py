@@ -100,7 +100,7 @@ def _chunks(content: bytes) -> list[str]:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheets/cells.py",
+    "shared/ingest/parse/readers/sheets/cell_styles.py",
     "codes.get(identifier) or BUILT_IN",
     '"" or BUILT_IN',
     means="own number formats are ignored",
@@ -112,7 +112,7 @@ def test_cells_have_their_number_format() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheets/cells.py",
+    "shared/ingest/parse/readers/sheets/cell_styles.py",
     "since_1904=since_1904)\n",
     "since_1904=False)\n",
     means="dates of old Macintosh files are four years early",
@@ -182,7 +182,7 @@ def test_values_of_all_types_are_shown() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheets/cells.py",
+    "shared/ingest/parse/readers/sheets/worksheets.py",
     'if not value and form.kind != "str":',
     "if False:",
     means="formulas without values are not named",
@@ -195,7 +195,7 @@ def test_formula_without_value_is_named() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheets/cells.py",
+    "shared/ingest/parse/readers/sheets/worksheets.py",
     "if self._recalculates and zeros.are_all:",
     "if False:",
     means="0 stands for values never calculated",
@@ -215,7 +215,7 @@ def test_calculated_zero_is_a_value() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheets/grid.py",
+    "shared/ingest/parse/readers/sheets/headers.py",
     "if len(cells) < 2 or covered < usual",
     "if covered < usual - 9",
     means="a title is taken for the header",
@@ -229,7 +229,7 @@ def test_title_above_table_becomes_paragraph() -> None:
     assert all("| Article | Unit | Size | Price |\n| ---" in chunk for chunk in chunks)
 
 
-@guards("shared/ingest/parse/readers/sheets/grid.py", "first -= 1", "break", means="an upper header row is a paragraph")
+@guards("shared/ingest/parse/readers/sheets/headers.py", "first -= 1", "break", means="an upper header row is a paragraph")
 @pytest.mark.parametrize("merged", [True, False])
 def test_two_header_rows_become_one(merged: bool) -> None:
     rows: list[list[Value]] = [[None, 2025, None, "Sum", None], ["City", "Plan", "Actual", "Plan", "Actual"]]
@@ -239,7 +239,10 @@ def test_two_header_rows_become_one(merged: bool) -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheets/grid.py", "after += 1", "break", means="a lower header row is a row of values"
+    "shared/ingest/parse/readers/sheets/headers.py",
+    "after += 1",
+    "break",
+    means="a lower header row has values",
 )
 def test_merged_labels_above_second_header_row() -> None:
     rows: list[list[Value]] = [["City", 2025, None], [None, "Plan", "Actual"], ["Oslo", 1, 2], ["Rome", 3, 4]]
@@ -375,13 +378,13 @@ def test_sparse_sheet_is_short() -> None:
 
 
 @guards(
-    "shared/ingest/parse/readers/sheets/cells.py",
+    "shared/ingest/parse/readers/sheets/worksheets.py",
     "if self._chars > MOST_SHOWN_CHARS:",
     "if False:",
     means="a small file fills the memory",
 )
 def test_text_shown_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.ingest.parse.readers.sheets.cells.MOST_SHOWN_CHARS", 50_000)
+    monkeypatch.setattr("shared.ingest.parse.readers.sheets.worksheets.MOST_SHOWN_CHARS", 50_000)
     with pytest.raises(Unreadable, match="too large when unpacked; divide it"):
         xlsx.read(workbook(_rows([["long " * 1000]] * 20)))
 

@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from lxml import etree
-
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers import html
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.guard import words
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.xml_tree import parsed
+from shared.ingest.parse.readers.xml_tree import Element, parsed
 from shared.ingest.parse.text import decode
 
 LONG_CONTENTS_CHARS = 1000
@@ -80,7 +78,7 @@ def _package_path(archive: Archive) -> str:
     return path
 
 
-def _items(package: etree._Element, folder: str) -> Iterator[tuple[str, _BookItem]]:
+def _items(package: Element, folder: str) -> Iterator[tuple[str, _BookItem]]:
     for item in package.iter("{*}item"):
         name = _resolved(folder, item.get("href") or "")
         yield item.get("id") or "", _BookItem(name, item.get("media-type") or "", item.get("properties") or "")
@@ -90,7 +88,7 @@ def _resolved(folder: str, address: str) -> str:
     return posixpath.normpath(posixpath.join(folder, unquote(address.partition("#")[0])))
 
 
-def _spine(package: etree._Element, items: Mapping[str, _BookItem]) -> list[_BookItem]:
+def _spine(package: Element, items: Mapping[str, _BookItem]) -> list[_BookItem]:
     ids = dict.fromkeys(reference.get("idref") or "" for reference in package.iter("{*}itemref"))
     return list(dict.fromkeys(items[name] for name in ids if name in items))
 
@@ -124,7 +122,7 @@ def _titles(archive: Archive, items: Mapping[str, _BookItem]) -> dict[str, str]:
     return found
 
 
-def _entries(contents: etree._Element, folder: str) -> Iterator[tuple[str, str]]:
+def _entries(contents: Element, folder: str) -> Iterator[tuple[str, str]]:
     for point in contents.iter("{*}navPoint"):
         label, target = point.find("{*}navLabel/{*}text"), point.find("{*}content")
         if label is not None and target is not None:
@@ -160,6 +158,6 @@ def _without_contents(parts: list[tuple[_BookItem, Part]]) -> Iterator[Part]:
         yield part
 
 
-def _title(package: etree._Element) -> str | None:
+def _title(package: Element) -> str | None:
     titles = (" ".join("".join(element.itertext()).split()) for element in package.iter("{*}title"))
     return next((title for title in titles if title), None)

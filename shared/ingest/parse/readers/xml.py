@@ -13,7 +13,7 @@ from shared.ingest.parse.payloads import without_data
 from shared.ingest.parse.readers import html
 from shared.ingest.parse.readers.guard import escaped
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.xml_tree import require_memory
+from shared.ingest.parse.readers.xml_tree import Element, require_memory
 from shared.ingest.parse.text import decode
 
 _TITLES = frozenset(("title", "article-title", "head", "heading", "titel", "headline"))
@@ -112,7 +112,7 @@ def _text_of(found: re.Match[str]) -> str:
     return found[1] or " "
 
 
-def _plain(root: etree._Element) -> Iterator[str]:
+def _plain(root: Element) -> Iterator[str]:
     """Yield the texts of a tree; elements in a text do not divide its words."""
     mixed = list[bool]()
     walker = etree.iterwalk(root, events=("start", "end"))
@@ -129,18 +129,18 @@ def _plain(root: etree._Element) -> Iterator[str]:
             yield html.plain_of(text) if _HTML.search(text) else text
 
 
-def _name(element: etree._Element) -> str:
+def _name(element: Element) -> str:
     return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
 
 
-def _is_mixed(element: etree._Element) -> bool:
+def _is_mixed(element: Element) -> bool:
     """Return whether an element has text next to its elements."""
     if element.text and element.text.strip():
         return True
     return any(child.tail and child.tail.strip() for child in element)
 
 
-def _page(root: etree._Element) -> Iterator[str]:
+def _page(root: Element) -> Iterator[str]:
     """Yield the HTML of a file."""
     is_prose = any(_name(element) in _PROSE or (len(element) and _is_mixed(element)) for element in root.iter())
     writer = _Prose() if is_prose else _Records()
@@ -171,7 +171,7 @@ class _Prose:
         self._sections = 0
         self._ends = list[tuple[str, bool]]()  # of each open element: its end tag, and whether its children are inline
 
-    def start(self, element: etree._Element, name: str) -> str:
+    def start(self, element: Element, name: str) -> str:
         is_inline = bool(self._ends) and self._ends[-1][1]
         mixed = _is_mixed(element)
         self._sections += bool(_SECTIONS.fullmatch(name))
@@ -183,7 +183,7 @@ class _Prose:
         self._ends.append((f"</{tag}>" if tag else "", mixed or (is_inline and (not tag or tag in _INLINE))))
         return f"<{tag}>" if tag else "" if is_inline else "<hr>"
 
-    def end(self, element: etree._Element) -> str:
+    def end(self, element: Element) -> str:
         self._sections -= bool(_SECTIONS.fullmatch(_name(element)))
         return self._ends.pop()[0]
 
@@ -191,7 +191,7 @@ class _Prose:
 class _Records:
     """Writes data: a line for each field, and a paragraph for each record."""
 
-    def start(self, element: etree._Element, name: str) -> str:
+    def start(self, element: Element, name: str) -> str:
         label = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else name
         facts = [(key, value) for key, value in element.attrib.items() if "}" not in key and value.strip()]
         if len(element) or not (element.text and element.text.strip()):
@@ -199,5 +199,5 @@ class _Records:
         values = ", ".join(escape(value) for _, value in facts)
         return f"{escape(label)} ({values}): " if values else f"{escape(label)}: "
 
-    def end(self, element: etree._Element) -> str:
+    def end(self, element: Element) -> str:
         return "<hr>" if len(element) else "<br>"

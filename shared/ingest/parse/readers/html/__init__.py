@@ -8,7 +8,8 @@ from html import unescape
 from lxml import etree
 
 from shared.ingest.parse.readers.guard import escaped
-from shared.ingest.parse.readers.html.tree import BLOCKS, UNSEEN, markdown_of_tree
+from shared.ingest.parse.readers.html.elements import BLOCKS, UNSEEN
+from shared.ingest.parse.readers.html.tree import markdown_of_tree
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.xml_tree import require_memory
 

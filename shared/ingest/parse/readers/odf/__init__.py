@@ -1,4 +1,7 @@
-"""The reader of OpenDocument texts and presentations, also of flat XML files."""
+"""Reader of OpenDocument texts and presentations, also of flat XML files (ODF 1.3 part 2, section 2, and part 3).
+
+Pictures, deleted text, macros and templates of indexes are not read; spreadsheets have `sheets.ods`.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,17 @@ import re
 from collections.abc import Iterator, Sequence
 from html import unescape
 
-from lxml import etree
-
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.markdown import as_paragraph, one_line
+from shared.ingest.parse.readers.odf.names import key_of
+from shared.ingest.parse.readers.odf.plain import plain_text
 from shared.ingest.parse.readers.odf.styles import OdfStyles, attribute
-from shared.ingest.parse.readers.odf.text import (
-    SKIPPED,
-    Content,
-    OdfFlow,
-    is_between_paragraphs,
-    is_left_out,
-    joined,
-    key_of,
-)
+from shared.ingest.parse.readers.odf.text import Content, OdfFlow, joined
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.slides.placement import Box, in_reading_order
 from shared.ingest.parse.readers.stated_titles import stated_title
-from shared.ingest.parse.readers.xml_tree import local_name, parsed
+from shared.ingest.parse.readers.xml_tree import Element, local_name, parsed
 
 _TEXT = "OpenDocument text"
 _PRESENTATION = "OpenDocument presentation"
@@ -47,7 +42,7 @@ def read_text(content: bytes) -> FileReading:
     flow = OdfFlow(source.content)
     flow.read(body)
     markdown = joined(flow.blocks)
-    return FileReading((Part(markdown, source.lost() or plain(body)),), source.title())
+    return FileReading((Part(markdown, source.lost() or plain_text(body)),), source.title())
 
 
 def read_presentation(content: bytes) -> FileReading:
@@ -63,15 +58,10 @@ def read_presentation(content: bytes) -> FileReading:
     for number, page in enumerate(slides, start=1):
         repeated = [text for text in dict.fromkeys(source.repeated(page)) if text not in shown]
         shown.update(repeated)
-        parts.append(Part(_slide(page, source.content, repeated), plain(page), f"slide {number}", number))
+        parts.append(Part(_slide(page, source.content, repeated), plain_text(page), f"slide {number}", number))
     if lost := source.lost():
         parts = [Part("\n\n".join(part.markdown for part in parts), lost, "", 1)]
     return FileReading(tuple(parts), source.title(), apart=True)
-
-
-_OWN = ("text:p", "text:h", "svg:title", "svg:desc")
-_SEPARATING = ("text:s", "text:tab", "text:line-break", "text:ruby-text")
-_NO_WORDS = ("text:note-citation", "dc:creator", "dc:date", "draw:object")
 
 
 class _Source:
@@ -99,7 +89,7 @@ class _Source:
         if "content.xml" not in archive:
             raise Unreadable(f"the {kind} file is damaged: it has no content; create or download it again")
 
-    def _part(self, path: str) -> etree._Element | None:
+    def _part(self, path: str) -> Element | None:
         if self._archive is None or path not in self._archive:
             return None
         return parsed(self._archive.read(path))[0]
@@ -112,7 +102,7 @@ class _Source:
         body = xml[max(0, xml.find("<office:body")) :]
         return unescape(_TAG.sub("", _BREAK.sub(r"\n\g<0>", body)))
 
-    def repeated(self, page: etree._Element) -> Iterator[str]:
+    def repeated(self, page: Element) -> Iterator[str]:
         """Yield the footer of a slide, and the texts of its master, which more slides have."""
         footer, master = attribute(page, "use-footer-name"), attribute(page, "master-page-name")
         for declared in page.itersiblings("{*}footer-decl", preceding=True):
@@ -122,7 +112,7 @@ class _Source:
             if attribute(found, "name") == master:
                 yield from self._fixed(found)
 
-    def _fixed(self, master: etree._Element) -> Iterator[str]:
+    def _fixed(self, master: Element) -> Iterator[str]:
         for shape in master:
             if local_name(shape) == "notes" or attribute(shape, "class") not in (None, "footer"):
                 continue
@@ -137,12 +127,12 @@ class _Source:
         return stated_title(found.text if found is not None else None)
 
 
-def _body(source: _Source) -> etree._Element | None:
+def _body(source: _Source) -> Element | None:
     body = source.root.find("{*}body") if source.root is not None else None
     return next((child for child in body if local_name(child)), None) if body is not None else None
 
 
-def _slide(page: etree._Element, content: Content, repeated: Sequence[str]) -> str:
+def _slide(page: Element, content: Content, repeated: Sequence[str]) -> str:
     shapes: list[tuple[list[tuple[str, str]], Box | None]] = []
     title, notes, comments = "", list[tuple[str, str]](), list[tuple[str, str]]()
     for shape in page:
@@ -166,7 +156,7 @@ def _slide(page: etree._Element, content: Content, repeated: Sequence[str]) -> s
     return joined([*heading, *texts, *(("text", text) for text in repeated), *notes, *comments])
 
 
-def _box(shape: etree._Element) -> Box | None:
+def _box(shape: Element) -> Box | None:
     """Return the position of a shape, or of the shapes of a group together."""
     if local_name(shape) != "g":
         sides = [_length(attribute(shape, name)) for name in ("x", "y", "width", "height")]
@@ -180,45 +170,10 @@ def _box(shape: etree._Element) -> Box | None:
     return Box(left, top, right - left, bottom - top)
 
 
-def _box_of_member(shape: etree._Element) -> Box | None:
+def _box_of_member(shape: Element) -> Box | None:
     return _box(shape) if isinstance(shape.tag, str) and key_of(shape).startswith("draw:") else None
 
 
 def _length(text: str | None) -> float | None:
     found = _LENGTH.fullmatch(text or "")
     return float(found[1]) * _MILLIMETRES[found[2] or "mm"] if found else None
-
-
-def plain(root: etree._Element) -> str:
-    """Return the texts of all paragraphs, without regard to lists, tables, styles or order."""
-    return "\n".join(_paragraphs(root))
-
-
-def _paragraphs(root: etree._Element) -> Iterator[str]:
-    texts: list[list[str]] = []
-    kinds: dict[str, tuple[bool, bool, bool, str]] = {}
-    walk = etree.iterwalk(root, events=("start", "end"))
-    for event, node in walk:
-        kind = kinds.get(node.tag)
-        if kind is None:
-            kind = kinds[node.tag] = _kind(key_of(node))
-        is_own, is_frame, is_skipped, space = kind
-        if event == "start":
-            if is_own or is_frame:
-                texts.append([])
-            if is_skipped or (is_frame and is_left_out(node, key_of(node))):
-                walk.skip_subtree()
-            elif texts:
-                texts[-1].append(space + (node.text or ""))
-            continue
-        if is_own or is_frame:
-            own = "".join(texts.pop())
-            yield own if is_own else ""
-        if texts and node.tail:
-            texts[-1].append(node.tail)
-
-
-def _kind(key: str) -> tuple[bool, bool, bool, str]:
-    """Return whether a kind of elements is a paragraph, a frame, or has no words, and the space that it stands for."""
-    is_skipped = key in _NO_WORDS or key in SKIPPED
-    return key in _OWN, is_between_paragraphs(key), is_skipped, " " if key in _SEPARATING else ""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lxml import etree
-
 from shared.ingest.parse.readers.markdown import as_item, as_paragraph, one_line
 from shared.ingest.parse.readers.odf.styles import Counter, OdfStyles, attribute
 from shared.ingest.parse.readers.office.drawingml import number_of
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 OdfBlock = tuple[str, str]
 """The kind of a block, `text`, `heading`, `item`, `table` or `end`, and its Markdown. Items in a row are one list."""
@@ -62,7 +60,7 @@ class Lists:
         """Return from a cell or a note."""
         self._open = self._outer.pop()
 
-    def start(self, node: etree._Element) -> None:
+    def start(self, node: Element) -> None:
         """Open a list."""
         name = attribute(node, "style-name")
         if self._open and name is None:
@@ -88,13 +86,13 @@ class Lists:
         """Close the innermost list."""
         self._open.pop()
 
-    def start_item(self, node: etree._Element) -> None:
+    def start_item(self, node: Element) -> None:
         """Open an item of the innermost list; a header has no number."""
         if self._open:
             is_header = local_name(node) == "list-header"
             self._open[-1].items.append(_ListItem(attribute(node, "start-value"), is_labelled=is_header))
 
-    def start_numbered(self, node: etree._Element) -> None:
+    def start_numbered(self, node: Element) -> None:
         """Open a paragraph that is a list of its own, and continues the numbers of its style."""
         name = attribute(node, "style-name") or ""
         counter = self._counters.setdefault(name, Counter(self._styles.list_style(name)))
@@ -122,7 +120,7 @@ class Lists:
             current.counter, current.has_style = Counter(self._styles.list_style(stated)), True
         return current.counter.next(current.level, item.start)
 
-    def heading_number(self, node: etree._Element, style: str, level: int) -> str:
+    def heading_number(self, node: Element, style: str, level: int) -> str:
         """Return the number of a heading outside lists; empty if headings of its level or style have none."""
         if local_name(node) != "h" or attribute(node, "is-list-header") == "true":
             return ""

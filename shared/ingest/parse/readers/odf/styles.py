@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lxml import etree
-
 from shared.ingest.parse.readers.numerals import numeral
 from shared.ingest.parse.readers.office.drawingml import number_of
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 LEVELS = 10
 _MOST_PARENTS = 20
@@ -64,7 +62,7 @@ class OdfStyles:
         roots: elements of the file that contain styles; later ones replace earlier ones of the same name.
     """
 
-    def __init__(self, *roots: etree._Element | None) -> None:
+    def __init__(self, *roots: Element | None) -> None:
         self._lists: dict[str, ListStyle] = {}
         self._paragraphs: dict[str, tuple[str, str | None]] = {}
         self._known: dict[str, tuple[str | None, bool]] = {}
@@ -100,7 +98,7 @@ class OdfStyles:
                 return
             name = parent
 
-    def _add(self, style: etree._Element) -> None:
+    def _add(self, style: Element) -> None:
         name, kind = attribute(style, "name") or "", local_name(style)
         if kind == "style":
             if attribute(style, "family") == "paragraph":
@@ -114,7 +112,7 @@ class OdfStyles:
             self._lists[name] = ListStyle(levels)
 
 
-def _level(element: etree._Element) -> _Level:
+def _level(element: Element) -> _Level:
     if "bullet" in local_name(element) or "image" in local_name(element):
         return _Level("-")
     return _Level(
@@ -126,7 +124,7 @@ def _level(element: etree._Element) -> _Level:
     )
 
 
-def attribute(element: etree._Element, name: str) -> str | None:
+def attribute(element: Element, name: str) -> str | None:
     """Return an attribute by its name without a namespace."""
     for key, value in element.items():
         if key.endswith(name) and key[: -len(name)][-1:] in ("", "}"):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lxml import etree
-
 from shared.ingest.parse.readers.markdown import as_table, one_line
 from shared.ingest.parse.readers.odf.styles import attribute
 from shared.ingest.parse.readers.office.drawingml import number_of
+from shared.ingest.parse.readers.xml_tree import Element
 
 _MOST_REPEATED = 200
 """A row or a cell with text is repeated so often at most."""
@@ -34,13 +33,13 @@ class OdfTable:
     def start_row(self) -> None:
         self.rows.append([])
 
-    def end_row(self, row: etree._Element) -> None:
+    def end_row(self, row: Element) -> None:
         """Repeat the row as often as it states; an empty one once."""
         if self.rows and any(self.rows[-1]):
             count = min(number_of(attribute(row, "number-rows-repeated"), 1), _MOST_REPEATED)
             self.rows += (list(self.rows[-1]) for _ in range(count - 1))
 
-    def add(self, cell: etree._Element, blocks: list[tuple[str, str]]) -> None:
+    def add(self, cell: Element, blocks: list[tuple[str, str]]) -> None:
         """Add a cell, and remember its text for the cells that are merged with it."""
         if not self.rows:
             self.start_row()
@@ -53,7 +52,7 @@ class OdfTable:
             row.append(text or self._merged.get((at[0], at[1] + offset), ""))
         self.blocks = blocks
 
-    def _merge(self, cell: etree._Element, at: tuple[int, int], text: str) -> None:
+    def _merge(self, cell: Element, at: tuple[int, int], text: str) -> None:
         height = number_of(attribute(cell, "number-rows-spanned"), 1)
         width = number_of(attribute(cell, "number-columns-spanned"), 1)
         if text and len(self._merged) + height * width <= _MOST_FILLED:

@@ -1,43 +1,22 @@
-"""The text of OpenDocument's elements, as blocks of Markdown."""
+"""The text of OpenDocument's elements (ODF 1.3 part 3, sections 5 to 10), as blocks of Markdown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lxml import etree
 
 from shared.ingest.parse.readers.markdown import as_paragraph, one_line
+from shared.ingest.parse.readers.odf.forms import controls
 from shared.ingest.parse.readers.odf.lists import Lists, OdfBlock
+from shared.ingest.parse.readers.odf.names import MOST_KEYS, REPEATED, SKIPPED, is_between_paragraphs, key_of
 from shared.ingest.parse.readers.odf.styles import OdfStyles, attribute
 from shared.ingest.parse.readers.odf.tables import OdfTable
 from shared.ingest.parse.readers.office.drawingml import number_of
 from shared.ingest.parse.readers.office.mathml import formula
-from shared.ingest.parse.readers.xml_tree import local_name
-
-SKIPPED = frozenset(
-    (
-        "text:tracked-changes",
-        "text:table-of-content-source",
-        "text:illustration-index-source",
-        "text:table-index-source",
-        "text:object-index-source",
-        "text:user-index-source",
-        "text:alphabetical-index-source",
-        "text:bibliography-source",
-        "text:script",
-        "office:forms",
-        "office:scripts",
-        "office:event-listeners",
-        "office:binary-data",
-        "style:style",
-    )
-)
-"""Elements without text that people see: deleted text, templates of indexes, macros."""
-
-REPEATED = ("footer", "header", "date-time", "page-number", "page")
-"""Classes of frames with the footer, date, number and picture of a slide."""
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 _SPACES = re.compile(r"[ \t\r\n]+")
 _MOST_SPACES = 40
@@ -61,7 +40,7 @@ class Content:
     """
 
     styles: OdfStyles
-    part: Callable[[str], etree._Element | None]
+    part: Callable[[str], Element | None]
     depth: int = 0
     controls: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -78,27 +57,6 @@ def joined(blocks: Iterable[OdfBlock]) -> str:
     return "".join(parts[1:])
 
 
-def key_of(node: etree._Element) -> str:
-    """Return the name of an element with the usual prefix of its namespace, such as `text:p`."""
-    tag = node.tag
-    if not isinstance(tag, str):
-        return ""
-    key = _KEYS.get(tag)
-    if key is None:
-        space, _, name = tag.rpartition("}")
-        words = space.strip("{").rstrip("/").replace("/", ":").split(":")
-        prefix = "dc" if "purl.org" in words else words[-2] if len(words) > 1 else ""
-        key = f"{_PREFIXES.get(prefix, prefix)}:{name}"
-        if len(_KEYS) < _MOST_KEYS:
-            _KEYS[tag] = key
-    return key
-
-
-_PREFIXES = {"drawing": "draw", "svg-compatible": "svg"}
-_KEYS: dict[str, str] = {}
-_MOST_KEYS = 2_000
-
-
 @dataclass(frozen=True, slots=True)
 class _Handlers:
     """Handlers of a kind of elements.
@@ -111,8 +69,8 @@ class _Handlers:
         is_frame: whether its class may say that it is left out.
     """
 
-    start: Callable[[etree._Element], None] | None
-    end: Callable[[etree._Element], None] | None
+    start: Callable[[Element], None] | None
+    end: Callable[[Element], None] | None
     is_gate: bool
     is_closed: bool
     is_frame: bool
@@ -139,7 +97,7 @@ class OdfFlow:
         self._starts = self._start_handlers()
         self._ends = self._end_handlers()
 
-    def read(self, element: etree._Element) -> None:
+    def read(self, element: Element) -> None:
         """Read an element and everything in it; `blocks` has the result."""
         opened, known = self._open, self._handlers
         walk = etree.iterwalk(element, events=("start", "end"))
@@ -166,7 +124,7 @@ class OdfFlow:
             ):
                 texts.append(text if text.isprintable() and "  " not in text else _SPACES.sub(" ", text))
 
-    def _handlers_of(self, node: etree._Element) -> _Handlers:
+    def _handlers_of(self, node: Element) -> _Handlers:
         """Return the handlers of elements with this tag, which are kept, because their names are slow to compare."""
         key = key_of(node)
         handlers = _Handlers(
@@ -176,11 +134,11 @@ class OdfFlow:
             is_closed=key in SKIPPED or key == "draw:object",
             is_frame=key == "draw:frame",
         )
-        if len(self._handlers) < _MOST_KEYS:
+        if len(self._handlers) < MOST_KEYS:
             self._handlers[node.tag] = handlers
         return handlers
 
-    def _start_handlers(self) -> Mapping[str, Callable[[etree._Element], None]]:
+    def _start_handlers(self) -> Mapping[str, Callable[[Element], None]]:
         return {
             "text:p": self._start_paragraph,
             "text:h": self._start_paragraph,
@@ -206,7 +164,7 @@ class OdfFlow:
             "draw:control": self._control,
         }
 
-    def _end_handlers(self) -> Mapping[str, Callable[[etree._Element], None]]:
+    def _end_handlers(self) -> Mapping[str, Callable[[Element], None]]:
         return {
             "text:p": self._end_paragraph,
             "text:h": self._end_paragraph,
@@ -234,17 +192,17 @@ class OdfFlow:
 
     # Paragraphs and headings
 
-    def _start_paragraph(self, _: etree._Element) -> None:
+    def _start_paragraph(self, _: Element) -> None:
         self._open.append([])
         self._targets.append([])
 
-    def _end_paragraph(self, node: etree._Element) -> None:
+    def _end_paragraph(self, node: Element) -> None:
         text, after = self._closed()
         if text:
             self._emit(self._block(node, text))
         self._targets[-1] += after
 
-    def _end_description(self, _: etree._Element) -> None:
+    def _end_description(self, _: Element) -> None:
         text, after = self._closed()
         self._targets[-1] += [("text", as_paragraph(one_line(text))), *after]
 
@@ -253,7 +211,7 @@ class OdfFlow:
         texts = self._open.pop() or []
         return "\n".join(line.strip() for line in "".join(texts).split("\n")).strip(), self._targets.pop()
 
-    def _block(self, node: etree._Element, text: str) -> OdfBlock:
+    def _block(self, node: Element, text: str) -> OdfBlock:
         style = attribute(node, "style-name") or ""
         level = self._level(node, style)
         if level:
@@ -261,7 +219,7 @@ class OdfFlow:
             return "heading", f"{'#' * level} {one_line(f'{label} {text}')}".rstrip()
         return self._lists.item(text, style) if self._lists.is_open else ("text", as_paragraph(text))
 
-    def _level(self, node: etree._Element, style: str) -> int:
+    def _level(self, node: Element, style: str) -> int:
         """Return the level of a heading; 0 for a paragraph, and for all text in tables, notes and frames."""
         if len(self._targets) > 1:
             return 0
@@ -269,30 +227,30 @@ class OdfFlow:
             return min(max(number_of(attribute(node, "outline-level"), 1), 1), _LOWEST_HEADING)
         return 1 if self._content.styles.is_title(style) and not self._lists.is_open else 0
 
-    def _end_list(self, _: etree._Element) -> None:
+    def _end_list(self, _: Element) -> None:
         self._lists.end()
         if not self._lists.is_open:
             self._emit(("end", ""))
 
     # Tables
 
-    def _start_table(self, _: etree._Element) -> None:
+    def _start_table(self, _: Element) -> None:
         self._tables.append(OdfTable())
 
-    def _start_row(self, _: etree._Element) -> None:
+    def _start_row(self, _: Element) -> None:
         if self._tables:
             self._tables[-1].start_row()
 
-    def _end_row(self, node: etree._Element) -> None:
+    def _end_row(self, node: Element) -> None:
         if self._tables:
             self._tables[-1].end_row(node)
 
-    def _end_cell(self, node: etree._Element) -> None:
+    def _end_cell(self, node: Element) -> None:
         blocks = self._leave()
         if self._tables:
             self._tables[-1].add(node, blocks)
 
-    def _end_table(self, _: etree._Element) -> None:
+    def _end_table(self, _: Element) -> None:
         table = self._tables.pop()
         if table.is_frame:
             self._targets[-1] += table.blocks
@@ -303,7 +261,7 @@ class OdfFlow:
 
     # Notes, comments and cells: text with its own blocks
 
-    def _enter(self, _: etree._Element) -> None:
+    def _enter(self, _: Element) -> None:
         self._targets.append([])
         self._open.append(None)
         self._lists.enter()
@@ -313,15 +271,15 @@ class OdfFlow:
         self._open.pop()
         return self._targets.pop()
 
-    def _start_note(self, node: etree._Element) -> None:
+    def _start_note(self, node: Element) -> None:
         self._add(f"[^{_citation(node)}]")
         self._enter(node)
 
-    def _end_note(self, node: etree._Element) -> None:
+    def _end_note(self, node: Element) -> None:
         text = one_line(" ".join(text for _, text in self._leave()))
         self._emit(("text", f"[^{_citation(node)}]: {text}"))
 
-    def _end_comment(self, node: etree._Element) -> None:
+    def _end_comment(self, node: Element) -> None:
         author = one_line(node.findtext("{*}creator") or "")
         text = one_line(" ".join(text for _, text in self._leave()))
         if text:
@@ -329,22 +287,22 @@ class OdfFlow:
 
     # Parts of a paragraph
 
-    def _spaces(self, node: etree._Element) -> None:
+    def _spaces(self, node: Element) -> None:
         self._add(" " * min(number_of(attribute(node, "c"), 1), _MOST_SPACES))
 
-    def _line_break(self, _: etree._Element) -> None:
+    def _line_break(self, _: Element) -> None:
         self._add("\n")
 
-    def _start_ruby(self, _: etree._Element) -> None:
+    def _start_ruby(self, _: Element) -> None:
         self._add(" (")
 
-    def _end_ruby(self, _: etree._Element) -> None:
+    def _end_ruby(self, _: Element) -> None:
         self._add(")")
 
-    def _start_link(self, _: etree._Element) -> None:
+    def _start_link(self, _: Element) -> None:
         self._links.append(len(self._open[-1] or ()))
 
-    def _end_link(self, node: etree._Element) -> None:
+    def _end_link(self, node: Element) -> None:
         start, texts, address = self._links.pop(), self._open[-1], attribute(node, "href") or ""
         if texts is None or not _ADDRESS.fullmatch(address):
             return
@@ -354,16 +312,16 @@ class OdfFlow:
 
     # Objects
 
-    def _start_forms(self, node: etree._Element) -> None:
-        self._content.controls.update(_controls(node))
+    def _start_forms(self, node: Element) -> None:
+        self._content.controls.update(controls(node))
 
-    def _control(self, node: etree._Element) -> None:
+    def _control(self, node: Element) -> None:
         text = self._content.controls.get(attribute(node, "control") or "", "")
         if self._open[-1] is None and text:
             self._emit(("text", as_paragraph(text)))
         self._add(f" {text} ")
 
-    def _object(self, node: etree._Element) -> None:
+    def _object(self, node: Element) -> None:
         """Read an embedded formula, chart, table or text."""
         path = (attribute(node, "href") or "").removeprefix("./").strip("/")
         root = next((child for child in node if local_name(child) in ("math", "document")), None)
@@ -382,21 +340,11 @@ class OdfFlow:
             texts.append(f" {formula(root)} ")
 
 
-def is_left_out(node: etree._Element, key: str) -> bool:
-    """Return whether people do not read an element's text as a part of the document."""
-    return key in SKIPPED or (key == "draw:frame" and attribute(node, "class") in REPEATED)
-
-
-def is_between_paragraphs(key: str) -> bool:
-    """Return whether an element is between paragraphs, even if it is inside one, such as a frame."""
-    return key.startswith(("draw:", "presentation:")) and key != "draw:a"
-
-
-def _citation(note: etree._Element) -> str:
+def _citation(note: Element) -> str:
     return one_line(note.findtext("{*}note-citation") or "") or "*"
 
 
-def _embedded(root: etree._Element, around: Content) -> list[OdfBlock]:
+def _embedded(root: Element, around: Content) -> list[OdfBlock]:
     if around.depth >= _MOST_NESTED:
         return []
     flow = OdfFlow(Content(OdfStyles(root), around.part, around.depth + 1, seen=around.seen))
@@ -406,18 +354,3 @@ def _embedded(root: etree._Element, around: Content) -> list[OdfBlock]:
     if is_chart and flow.blocks and flow.blocks[0][0] == "text":
         flow.blocks[0] = ("text", f"Chart: {flow.blocks[0][1]}")
     return flow.blocks
-
-
-def _controls(forms: etree._Element) -> Iterator[tuple[str, str]]:
-    """Yield the id and the text of each control: its label, its value, and whether it is checked."""
-    for control in forms.iter():
-        key = attribute(control, "id")
-        if not key or not isinstance(control.tag, str):
-            continue
-        texts = [attribute(control, name) or "" for name in ("label", "current-value", "value")]
-        texts = list(dict.fromkeys(text for text in texts if text))[:2]
-        chosen = [option for option in control if attribute(option, "current-selected") == "true"]
-        texts += (attribute(option, "label") or "" for option in chosen)
-        if attribute(control, "current-state") == "checked" or attribute(control, "current-selected") == "true":
-            texts.append("[x]")
-        yield key, one_line(" ".join(texts))

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
 
-from lxml import etree
-
 from shared.ingest.parse.readers.office.drawingml import TextBody, is_on
 from shared.ingest.parse.readers.sheets.number_formats import NumberFormat, general
 from shared.ingest.parse.readers.sheets.tables import one_line, paragraph, table
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 MOST_POINTS = 500
 """A longer series whose cells are read from their sheet is named by their range."""
@@ -47,7 +45,7 @@ class _Series:
     cells: str
 
 
-def chart(space: etree._Element, *, cells_are_read: bool = False) -> Iterator[str]:
+def chart(space: Element, *, cells_are_read: bool = False) -> Iterator[str]:
     """Yield a chart's title and other texts, and its data: a row for each category, a column for each series.
 
     Args:
@@ -71,7 +69,7 @@ def chart(space: etree._Element, *, cells_are_read: bool = False) -> Iterator[st
     yield from _tables([each for each in series if each not in named])
 
 
-def _texts(space: etree._Element) -> tuple[list[str], list[str], list[str]]:
+def _texts(space: Element) -> tuple[list[str], list[str], list[str]]:
     """Return the chart's title, the titles of its axes, and all other texts that it shows."""
     titles, axes, labels = list[str](), list[str](), list[str]()
     for holder in space.iter("{*}rich", "{*}strRef", "{*}txData"):
@@ -85,13 +83,13 @@ def _texts(space: etree._Element) -> tuple[list[str], list[str], list[str]]:
     return titles, axes, labels
 
 
-def _text(holder: etree._Element) -> str:
+def _text(holder: Element) -> str:
     if local_name(holder) == "rich":
         return TextBody(holder).line()
     return one_line(" ".join(value.text or "" for value in holder.iter("{*}v")))
 
 
-def _series(space: etree._Element) -> Iterator[_Series]:
+def _series(space: Element) -> Iterator[_Series]:
     date1904 = next(space.iter("{*}date1904"), None)
     since_1904 = date1904 is not None and is_on(date1904.get("val", "1"))
     for number, each in enumerate(space.iter("{*}ser"), start=1):
@@ -107,7 +105,7 @@ def _series(space: etree._Element) -> Iterator[_Series]:
         )
 
 
-def _extended_series(space: etree._Element) -> Iterator[_Series]:
+def _extended_series(space: Element) -> Iterator[_Series]:
     """Yield the series of a chart of Office 2016, such as a waterfall or a treemap."""
     data = {each.get("id"): each for each in space.iter("{*}data")}
     series = {each.get("val"): parent for parent in space.iter("{*}series") for each in parent.iter("{*}dataId")}
@@ -125,12 +123,12 @@ def _extended_series(space: etree._Element) -> Iterator[_Series]:
         )
 
 
-def _name(holder: etree._Element | None, number: int) -> str:
+def _name(holder: Element | None, number: int) -> str:
     text = " ".join(value.text or "" for value in holder.iter("{*}v")) if holder is not None else ""
     return one_line(text) or f"Series {number}"
 
 
-def _points(data: etree._Element | None, *, since_1904: bool) -> Mapping[int, str]:
+def _points(data: Element | None, *, since_1904: bool) -> Mapping[int, str]:
     """Return the stored points of categories or values."""
     if data is None:
         return {}
@@ -138,7 +136,7 @@ def _points(data: etree._Element | None, *, since_1904: bool) -> Mapping[int, st
     return _levels(levels) if levels else dict(_level(data, since_1904=since_1904))
 
 
-def _levels(levels: list[etree._Element]) -> Mapping[int, str]:
+def _levels(levels: list[Element]) -> Mapping[int, str]:
     """Return the names of categories of several levels, from the inner one; names are joined, the outer ones first."""
     points = dict[int, str]()
     for level in reversed(levels):
@@ -156,7 +154,7 @@ def _below(outer: Mapping[int, str], inner: Mapping[int, str]) -> dict[int, str]
     return points
 
 
-def _level(level: etree._Element, *, since_1904: bool) -> Iterator[tuple[int, str]]:
+def _level(level: Element, *, since_1904: bool) -> Iterator[tuple[int, str]]:
     """Yield the points of one level as the chart shows them; numbers have the format of the cells."""
     code = level.get("formatCode") or next((each.text for each in level.iter("{*}formatCode") if each.text), "")
     forms = dict[str, NumberFormat | None]()

@@ -6,12 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lxml import etree
-
 from shared.ingest.parse.readers.markdown import as_item, as_paragraph, as_table, one_line
 from shared.ingest.parse.readers.numerals import numeral
 from shared.ingest.parse.readers.office.omml import linear
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 Links = Callable[[str], str | None]
 """Returns the address of a relationship's id, if it leads out of the file."""
@@ -43,8 +41,8 @@ class TextBody:
         links: addresses of its links.
     """
 
-    element: etree._Element
-    styles: Sequence[etree._Element] = ()
+    element: Element
+    styles: Sequence[Element] = ()
     links: Links = no_links
     _counts: dict[int, tuple[str, int]] = field(default_factory=dict)
 
@@ -70,7 +68,7 @@ class TextBody:
         """Return the whole text in one line."""
         return one_line(" ".join(paragraph_text(p, self.links) for p in self.element.iterchildren("{*}p")))
 
-    def _label(self, paragraph: etree._Element, *, empty: bool) -> tuple[int, str]:
+    def _label(self, paragraph: Element, *, empty: bool) -> tuple[int, str]:
         """Return the level of a paragraph and its number or dash; an empty label if it is not in a list."""
         stated = paragraph.find("{*}pPr")
         level = min(number_of(stated.get("lvl"), 0), _LEVELS - 1) if stated is not None else 0
@@ -85,7 +83,7 @@ class TextBody:
             return level, "" if name in ("", "buNone") else "-"
         return level, self._numbered(bullet, level)
 
-    def _numbered(self, bullet: etree._Element, level: int) -> str:
+    def _numbered(self, bullet: Element, level: int) -> str:
         scheme, start = bullet.get("type", ""), number_of(bullet.get("startAt"), 1)
         before = self._counts.get(level)
         number = before[1] + 1 if before and before[0] == f"{scheme} {start}" else start
@@ -95,7 +93,7 @@ class TextBody:
             return f"{number}."
         return _AROUND[kind[2]].format(numeral(number, _NUMBERINGS[kind[1]]))
 
-    def _bullet(self, stated: etree._Element | None, level: int) -> etree._Element | None:
+    def _bullet(self, stated: Element | None, level: int) -> Element | None:
         properties = [] if stated is None else [stated]
         for style in self.styles:
             found = style.find(f"{{*}}lvl{level + 1}pPr")
@@ -108,7 +106,7 @@ class TextBody:
         return None
 
 
-def paragraph_text(paragraph: etree._Element, links: Links = no_links) -> str:
+def paragraph_text(paragraph: Element, links: Links = no_links) -> str:
     """Return the text of a paragraph, with the addresses of its links; an alternative content is read once."""
     parts: list[str] = []
     waiting = list(reversed(paragraph))
@@ -128,7 +126,7 @@ def paragraph_text(paragraph: etree._Element, links: Links = no_links) -> str:
     return "".join(parts)
 
 
-def chosen(alternatives: etree._Element) -> list[etree._Element]:
+def chosen(alternatives: Element) -> list[Element]:
     """Return the content of the first choice, or of the fallback if there is no choice."""
     choice = alternatives.find("{*}Choice")
     if choice is None:
@@ -136,7 +134,7 @@ def chosen(alternatives: etree._Element) -> list[etree._Element]:
     return [] if choice is None else list(choice)
 
 
-def table(element: etree._Element, links: Links = no_links) -> str:
+def table(element: Element, links: Links = no_links) -> str:
     """Return a table; each cell of merged cells has their text."""
     rows: list[list[str]] = []
     for row in element.iterchildren("{*}tr"):
@@ -153,7 +151,7 @@ def table(element: etree._Element, links: Links = no_links) -> str:
     return as_table(rows)
 
 
-def diagram(model: etree._Element) -> str:
+def diagram(model: Element) -> str:
     """Return the points of a SmartArt graphic as a list with levels."""
     points = {
         point.get("modelId", ""): point for point in model.iter("{*}pt") if local_name(point.getparent()) == "ptLst"
@@ -181,12 +179,12 @@ def diagram(model: etree._Element) -> str:
     return "\n".join(lines)
 
 
-def _point_text(point: etree._Element) -> str:
+def _point_text(point: Element) -> str:
     body = point.find("{*}t")
     return "" if body is None or point.get("type") == "pres" else TextBody(body).line()
 
 
-def _linked(run: etree._Element, text: str, links: Links) -> str:
+def _linked(run: Element, text: str, links: Links) -> str:
     link = run.find("{*}rPr/{*}hlinkClick")
     if link is None or not text.strip():
         return text

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from lxml import etree
 
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 _OPERATOR_OF = {"msup": "^", "msub": "_", "mfrac": "/", "mover": "^", "munder": "_"}
 _LEFT_OUT = frozenset(("annotation", "annotation-xml"))
 _MOST_NESTED = 200
 
 
-def formula(element: etree._Element) -> str:
+def formula(element: Element) -> str:
     """Return a formula as people type it, such as `(a + b)/(2c)`.
 
     The words of the formula are complete and in order; brackets show its structure where a line needs them.
@@ -32,7 +32,7 @@ def formula(element: etree._Element) -> str:
     return " ".join("".join(stack[0]).split())
 
 
-def _text_of(node: etree._Element, name: str, parts: list[str]) -> str:
+def _text_of(node: Element, name: str, parts: list[str]) -> str:
     if name in _LEFT_OUT:
         return ""
     if name in ("mo", "mi", "mn", "mtext", "ms"):
@@ -53,23 +53,23 @@ def _bracketed(text: str) -> str:
     return bare if len(bare) < 2 or bare.isalnum() or (bare[0] == "(" and bare[-1] == ")") else f"({bare})"  # noqa: PLR2004
 
 
-def _root(_: etree._Element, parts: list[str]) -> str:
+def _root(_: Element, parts: list[str]) -> str:
     return f"√({''.join(parts).strip()})"
 
 
-def _scripts(_: etree._Element, parts: list[str]) -> str:
+def _scripts(_: Element, parts: list[str]) -> str:
     return "_".join(_bracketed(part) for part in parts[:2]) + "".join("^" + _bracketed(part) for part in parts[2:])
 
 
-def _row(_: etree._Element, parts: list[str]) -> str:
+def _row(_: Element, parts: list[str]) -> str:
     return ", ".join(part.strip() for part in parts) + "; "
 
 
-def _fenced(node: etree._Element, parts: list[str]) -> str:
+def _fenced(node: Element, parts: list[str]) -> str:
     return f"{node.get('open', '(')}{', '.join(part.strip() for part in parts)}{node.get('close', ')')}"
 
 
-_BUILDERS: dict[str, Callable[[etree._Element, list[str]], str]] = {
+_BUILDERS: dict[str, Callable[[Element, list[str]], str]] = {
     "msqrt": _root,
     "mroot": _root,
     "msubsup": _scripts,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lxml import etree
 
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 Child = tuple[str, str]
 """The name of an element and its text."""
@@ -18,7 +18,7 @@ _INVISIBLE = {0x2061: " ", 0x2062: " ", 0x2063: ",", 0x2064: " ", 0x200B: "", 0x
 _ROOTS = {"3": "∛", "4": "∜"}
 
 
-def linear(equation: etree._Element) -> str:
+def linear(equation: Element) -> str:
     """Return an equation as text. Parts that would join to one word are divided by a space."""
     stack: list[list[Child]] = [[]]
     walk = etree.iterwalk(equation, events=("start", "end"))
@@ -64,7 +64,7 @@ def _are_factors(before: str, after: str) -> bool:
     )
 
 
-def _text(element: etree._Element, name: str, children: list[Child]) -> str:
+def _text(element: Element, name: str, children: list[Child]) -> str:
     if name == "t":
         return (element.text or "").translate(_INVISIBLE)
     if name in ("br", "tab"):
@@ -94,74 +94,74 @@ def _closed(text: str) -> bool:
     return False
 
 
-def _property(element: etree._Element, name: str, default: str) -> str:
+def _property(element: Element, name: str, default: str) -> str:
     """Return a property's value; an empty value is stated by an attribute that is missing or empty."""
     found = element.find(f"{{*}}{local_name(element)}Pr/{{*}}{name}")
     return default if found is None else next(iter(found.attrib.values()), "")
 
 
-def _fraction(element: etree._Element, children: list[Child]) -> str:
+def _fraction(element: Element, children: list[Child]) -> str:
     above, below = _part(children, "num"), _part(children, "den")
     if _property(element, "type", "") == "noBar":
         return f"({above}¦{below})"
     return f"{_grouped(above)}/{_grouped(below)}"
 
 
-def _scripted(*marks: tuple[str, str]) -> Callable[[etree._Element, list[Child]], str]:
-    def build(_: etree._Element, children: list[Child]) -> str:
+def _scripted(*marks: tuple[str, str]) -> Callable[[Element, list[Child]], str]:
+    def build(_: Element, children: list[Child]) -> str:
         scripts = ((mark, _part(children, name)) for name, mark in marks)
         return _part(children, "e") + "".join(mark + _grouped(text) for mark, text in scripts if text)
 
     return build
 
 
-def _before(_: etree._Element, children: list[Child]) -> str:
+def _before(_: Element, children: list[Child]) -> str:
     scripts = (("_", _part(children, "sub")), ("^", _part(children, "sup")))
     return "".join(mark + _grouped(text) for mark, text in scripts if text) + " " + _part(children, "e")
 
 
-def _radical(_: etree._Element, children: list[Child]) -> str:
+def _radical(_: Element, children: list[Child]) -> str:
     degree, base = _part(children, "deg"), _part(children, "e")
     if degree in ("", "2"):
         return f"√({base})"
     return f"{_ROOTS[degree]}({base})" if degree in _ROOTS else f"√({degree}&{base})"
 
 
-def _nary(element: etree._Element, children: list[Child]) -> str:
+def _nary(element: Element, children: list[Child]) -> str:
     return _scripted(("sub", "_"), ("sup", "^"))(element, [("e", _property(element, "chr", "∫")), *children]) + (
         f" {_part(children, 'e')}"
     )
 
 
-def _delimited(element: etree._Element, children: list[Child]) -> str:
+def _delimited(element: Element, children: list[Child]) -> str:
     separator = _property(element, "sepChr", "|")
     inside = separator.join(text for name, text in children if name == "e")
     return f"{_property(element, 'begChr', '(')}{inside}{_property(element, 'endChr', ')')}"
 
 
-def _function(_: etree._Element, children: list[Child]) -> str:
+def _function(_: Element, children: list[Child]) -> str:
     name, argument = _part(children, "fName").strip(), _part(children, "e")
     return f"{name}{argument}" if argument.startswith("(") else f"{name} {argument}"
 
 
-def _accented(element: etree._Element, children: list[Child]) -> str:
+def _accented(element: Element, children: list[Child]) -> str:
     base, mark = _part(children, "e"), _property(element, "chr", "\u0302")
     return base + mark if len(base) == 1 else f"{_grouped(base)}{mark}"
 
 
-def _matrix(_: etree._Element, children: list[Child]) -> str:
+def _matrix(_: Element, children: list[Child]) -> str:
     return "; ".join(text for name, text in children if name == "mr")
 
 
-def _row(_: etree._Element, children: list[Child]) -> str:
+def _row(_: Element, children: list[Child]) -> str:
     return ", ".join(text.strip() for name, text in children if name == "e")
 
 
-def _lines(_: etree._Element, children: list[Child]) -> str:
+def _lines(_: Element, children: list[Child]) -> str:
     return "; ".join(text.replace("&", "").strip() for name, text in children if name == "e")
 
 
-_FORMS: dict[str, Callable[[etree._Element, list[Child]], str]] = {
+_FORMS: dict[str, Callable[[Element, list[Child]], str]] = {
     "f": _fraction,
     "sSup": _scripted(("sup", "^")),
     "sSub": _scripted(("sub", "_")),

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lxml import etree
-
-from shared.ingest.parse.readers.sheets.cells import plain_texts
+from shared.ingest.parse.readers.sheets.plain_cells import plain_texts
 from shared.ingest.parse.readers.sheets.tables import paragraph
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 _PARAGRAPH_END = re.compile(rb"</(?:\w{1,20}:)?p>|<(?:\w{1,20}:)?br\b")
 
 
-def without_fallbacks(root: etree._Element) -> None:
+def without_fallbacks(root: Element) -> None:
     """Remove the copies that a drawing has for old programs."""
     for fallback in list(root.iter("{*}Fallback")):
         parent = fallback.getparent()
@@ -22,7 +20,7 @@ def without_fallbacks(root: etree._Element) -> None:
             parent.remove(fallback)
 
 
-def shape_texts(root: etree._Element) -> Iterator[str]:
+def shape_texts(root: Element) -> Iterator[str]:
     """Yield the text of each shape of a drawing."""
     for body in root.iter("{*}txBody"):
         text = rich_text(body)
@@ -37,17 +35,17 @@ def plain_shapes(content: bytes) -> Iterator[str]:
             yield "".join(plain_texts(lined, 0, len(lined)))
 
 
-def rich_text(body: etree._Element) -> str:
+def rich_text(body: Element) -> str:
     """Return the paragraphs of DrawingML as lines."""
     lines = ("".join(_run(part) for part in lined.iter("{*}t", "{*}br")) for lined in body.iter("{*}p"))
     return "\n".join(line.strip() for line in lines if line.strip())
 
 
-def _run(part: etree._Element) -> str:
+def _run(part: Element) -> str:
     return (part.text or "") if local_name(part) == "t" else "\n"
 
 
-def control_texts(root: etree._Element) -> Iterator[str]:
+def control_texts(root: Element) -> Iterator[str]:
     """Yield the texts of form controls and old text boxes in a VML drawing; comments are read elsewhere."""
     for shape in root.iter("{*}shape"):
         data = next(shape.iter("{*}ClientData"), None)

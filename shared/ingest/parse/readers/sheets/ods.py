@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from posixpath import normpath
 
-from lxml import etree
-
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.sheets.cells import MOST_SHOWN_CHARS
-from shared.ingest.parse.readers.sheets.grid import Grid, Merge, markdown_of
-from shared.ingest.parse.readers.sheets.tables import column_letters, one_line, paragraph
-from shared.ingest.parse.readers.xml_tree import local_name, parsed
+from shared.ingest.parse.readers.sheets.grid import Grid, markdown_of
+from shared.ingest.parse.readers.sheets.references import CellRange, column_letters
+from shared.ingest.parse.readers.sheets.tables import one_line, paragraph
+from shared.ingest.parse.readers.sheets.worksheets import MOST_SHOWN_CHARS
+from shared.ingest.parse.readers.xml_tree import Element, local_name, parsed
 
 KIND = "OpenDocument spreadsheet"
 
@@ -29,7 +28,7 @@ _OUTSIDE = ("annotation", "frame", "g", "custom-shape", "rect", "ellipse", "line
 @dataclass(slots=True)
 class _OdsSheet:
     grid: Grid = field(default_factory=Grid)
-    merges: list[Merge] = field(default_factory=list)
+    merges: list[CellRange] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
     plain: list[str] = field(default_factory=list)
@@ -89,7 +88,7 @@ class _OdsReader:
         self._archive = archive
         self._cells = self._chars = 0
 
-    def read(self, table: etree._Element) -> _OdsSheet:
+    def read(self, table: Element) -> _OdsSheet:
         """Return a sheet; rows in groups and headers are rows like any others."""
         sheet, number = _OdsSheet(), 0
         for row in table.iter("{*}table-row", "{*}shapes"):
@@ -109,7 +108,7 @@ class _OdsReader:
         sheet.plain = list(_plain(table))
         return sheet
 
-    def _row(self, row: etree._Element, number: int, sheet: _OdsSheet) -> dict[int, str]:
+    def _row(self, row: Element, number: int, sheet: _OdsSheet) -> dict[int, str]:
         cells, column = dict[int, str](), 0
         for cell in row:
             if local_name(cell) not in _CELLS:
@@ -121,7 +120,7 @@ class _OdsReader:
                 cells.update(dict.fromkeys(range(column, column + repeated), text))
                 across, down = _count(cell, "number-columns-spanned"), _count(cell, "number-rows-spanned")
                 if across > 1 or down > 1:
-                    sheet.merges.append(Merge(number, number + down - 1, column, column + across - 1))
+                    sheet.merges.append(CellRange(number, number + down - 1, column, column + across - 1))
             column += repeated
         return cells
 
@@ -131,7 +130,7 @@ class _OdsReader:
         if self._cells > _MOST_CELLS or self._chars > MOST_SHOWN_CHARS:
             raise Unreadable(_TOO_LARGE)
 
-    def _cell(self, cell: etree._Element, row: int, column: int, sheet: _OdsSheet) -> str:
+    def _cell(self, cell: Element, row: int, column: int, sheet: _OdsSheet) -> str:
         lines = list[str]()
         for child in cell:
             name = local_name(child)
@@ -156,7 +155,7 @@ class _OdsReader:
             return formula
         return value
 
-    def _draw(self, element: etree._Element, sheet: _OdsSheet) -> None:
+    def _draw(self, element: Element, sheet: _OdsSheet) -> None:
         """Add the texts of drawings, and their charts."""
         lines = [text for line in element.iter("{*}p", "{*}h") if (text := _text(line).strip())]
         if lines:
@@ -177,7 +176,7 @@ class _OdsReader:
             yield from markdown_of(inner.read(table).grid)
 
 
-def _value(cell: etree._Element) -> str:
+def _value(cell: Element) -> str:
     """Return the value of a cell that has no text, as files of programs have."""
     for name in ("string-value", "date-value", "time-value", "boolean-value", "value"):
         if value := _attribute(cell, name):
@@ -186,7 +185,7 @@ def _value(cell: etree._Element) -> str:
     return ""
 
 
-def _text(line: etree._Element) -> str:
+def _text(line: Element) -> str:
     """Return the text of a paragraph; spaces, tabs and line breaks are elements."""
     out = [line.text or ""]
     for element in line.iterdescendants():
@@ -201,11 +200,11 @@ def _text(line: etree._Element) -> str:
     return "".join(out)
 
 
-def _all_text(element: etree._Element) -> str:
+def _all_text(element: Element) -> str:
     return " ".join(_text(line).strip() for line in element.iter("{*}p"))
 
 
-def _plain(table: etree._Element) -> Iterator[str]:
+def _plain(table: Element) -> Iterator[str]:
     """Yield the text nodes of a sheet by paragraph, wherever they are."""
     for line in table.iter("{*}p", "{*}h"):
         for space in line.iter("{*}s", "{*}tab", "{*}line-break"):
@@ -213,10 +212,10 @@ def _plain(table: etree._Element) -> Iterator[str]:
         yield one_line("".join(line.itertext()))
 
 
-def _attribute(element: etree._Element, name: str) -> str:
+def _attribute(element: Element, name: str) -> str:
     return next((str(value) for key, value in element.attrib.items() if str(key).rpartition("}")[2] == name), "")
 
 
-def _count(element: etree._Element, name: str) -> int:
+def _count(element: Element, name: str) -> int:
     value = _attribute(element, name)
     return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) < 9 else 1  # noqa: PLR2004

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from shared.ingest.parse.readers.sheets.references import column_letters
+
 WIDE_HEADER_CHARS = 900
 """A table with a longer header is written as records, because a chunk does not repeat such a header."""
 
@@ -133,13 +135,3 @@ def _divided(cells: Mapping[int, str]) -> Iterator[Mapping[int, str]]:
 def _reference(row: int, column: int) -> str:
     """Return the name of a cell, such as `C5`."""
     return f"{column_letters(column)}{row + 1}"
-
-
-def column_letters(column: int) -> str:
-    """Return the letters of a column, which is counted from 0."""
-    letters = ""
-    column += 1
-    while column:
-        column, digit = divmod(column - 1, 26)
-        letters = chr(ord("A") + digit) + letters
-    return letters

@@ -24,9 +24,10 @@ from shared.ingest.parse.readers.sheets.biff import (
     records,
     rk_number,
 )
-from shared.ingest.parse.readers.sheets.grid import Grid, Merge, markdown_of
+from shared.ingest.parse.readers.sheets.grid import Grid, markdown_of
 from shared.ingest.parse.readers.sheets.number_formats import BUILT_IN, NumberFormat, general
-from shared.ingest.parse.readers.sheets.tables import column_letters, one_line, paragraph
+from shared.ingest.parse.readers.sheets.references import CellRange, column_letters
+from shared.ingest.parse.readers.sheets.tables import one_line, paragraph
 
 KIND = "Excel 97 workbook"
 
@@ -136,7 +137,7 @@ class _XlsSheet:
     workbook: _XlsWorkbook
     name: str
     grid: Grid = field(default_factory=Grid)
-    merges: list[Merge] = field(default_factory=list)
+    merges: list[CellRange] = field(default_factory=list)
     notes: list[tuple[int, int, int, str]] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
     plain: list[str] = field(default_factory=list)
@@ -241,7 +242,7 @@ class _XlsSheet:
     def merged(self, record: Record) -> None:
         for at in range(2, len(record.data) - 7, 8):
             if len(self.merges) < _MOST_MERGES:
-                self.merges.append(Merge(*struct.unpack_from("<HHHH", record.data, at)))
+                self.merges.append(CellRange(*struct.unpack_from("<HHHH", record.data, at)))
 
     def note(self, record: Record) -> None:
         row, column, length, number = struct.unpack_from("<HHHH", record.data.ljust(8, b"\0"))

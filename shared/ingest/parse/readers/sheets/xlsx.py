@@ -6,21 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from posixpath import dirname, join, split
 
-from lxml import etree
-
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.office.charts import chart
 from shared.ingest.parse.readers.office.package import Package, Relation
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.sheets.cells import (
-    CellStyles,
-    Worksheet,
-    WorksheetReader,
-    plain_cells,
-    plain_strings,
-    range_of,
-    shared_strings,
-)
+from shared.ingest.parse.readers.sheets.cell_styles import CellStyles
 from shared.ingest.parse.readers.sheets.drawings import (
     control_texts,
     plain_shapes,
@@ -29,9 +19,13 @@ from shared.ingest.parse.readers.sheets.drawings import (
     without_fallbacks,
 )
 from shared.ingest.parse.readers.sheets.grid import markdown_of
+from shared.ingest.parse.readers.sheets.plain_cells import plain_cells, plain_strings
+from shared.ingest.parse.readers.sheets.references import range_of
+from shared.ingest.parse.readers.sheets.strings import shared_strings
 from shared.ingest.parse.readers.sheets.tables import one_line, paragraph
+from shared.ingest.parse.readers.sheets.worksheets import Worksheet, WorksheetReader
 from shared.ingest.parse.readers.sheets.xml_bytes import without_empty_cells
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 KIND = "Excel workbook"
 
@@ -77,7 +71,7 @@ class _XlsxWorkbook:
         self._people = dict(self._persons())
         self._page_texts: set[str] = set()
 
-    def _all(self, name: str) -> Iterator[etree._Element]:
+    def _all(self, name: str) -> Iterator[Element]:
         return self._root.iter("{*}" + name) if self._root is not None else iter(())
 
     def _related(self, kind: str) -> bytes | None:

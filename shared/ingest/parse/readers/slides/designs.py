@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from lxml import etree
-
 from shared.ingest.parse.readers.office.drawingml import TextBody
 from shared.ingest.parse.readers.office.package import Package
 from shared.ingest.parse.readers.slides.placement import Box
+from shared.ingest.parse.readers.xml_tree import Element
 
 _FAMILY = {"ctrTitle": "title", "subTitle": "body", "obj": "body", "half": "body"}
 _STYLES = {"title": "titleStyle", "body": "bodyStyle"}
@@ -23,12 +22,12 @@ class Design:
         below: the master of a layout.
     """
 
-    def __init__(self, root: etree._Element | None, below: Design | None = None) -> None:
+    def __init__(self, root: Element | None, below: Design | None = None) -> None:
         self._root = root
         self._below = below
 
     @cached_property
-    def _placeholders(self) -> list[tuple[str, str, etree._Element]]:
+    def _placeholders(self) -> list[tuple[str, str, Element]]:
         shapes = self._root.iter("{*}sp") if self._root is not None else ()
         return [(kind, placeholder_index(shape), shape) for shape in shapes if (kind := placeholder(shape))]
 
@@ -47,7 +46,7 @@ class Design:
         if self._below:
             yield from self._below.texts(shown=shows_master(self._root))
 
-    def inherited(self, kind: str, index: str) -> Iterator[etree._Element]:
+    def inherited(self, kind: str, index: str) -> Iterator[Element]:
         """Yield the placeholders from which one of this kind and index inherits, the nearest first."""
         found = next((shape for _, own, shape in self._placeholders if own == index and self._below), None)
         if found is None:
@@ -58,7 +57,7 @@ class Design:
         if self._below:
             yield from self._below.inherited(kind, index)
 
-    def style(self, kind: str | None) -> etree._Element | None:
+    def style(self, kind: str | None) -> Element | None:
         """Return the style of the master's lists for a kind of placeholder."""
         if self._below:
             return self._below.style(kind)
@@ -85,24 +84,24 @@ def design_of(package: Package, slide: str, known: dict[str, Design]) -> Design:
     return known[layout]
 
 
-def placeholder(shape: etree._Element) -> str | None:
+def placeholder(shape: Element) -> str | None:
     """Return the kind of a placeholder; None for another shape."""
     mark = shape.find("./*/{*}nvPr/{*}ph")
     return None if mark is None else mark.get("type", "obj")
 
 
-def placeholder_index(shape: etree._Element) -> str:
+def placeholder_index(shape: Element) -> str:
     """Return the index of a placeholder, by which it inherits."""
     mark = shape.find("./*/{*}nvPr/{*}ph")
     return "0" if mark is None else mark.get("idx", "0")
 
 
-def shows_master(root: etree._Element) -> bool:
+def shows_master(root: Element) -> bool:
     """Return whether a slide or layout shows the shapes of its design."""
     return root.get("showMasterSp", "1") not in ("0", "false")
 
 
-def box_of(shape: etree._Element) -> Box | None:
+def box_of(shape: Element) -> Box | None:
     """Return the position and size that a shape states."""
     frame = shape.find("{*}xfrm")
     if frame is None:

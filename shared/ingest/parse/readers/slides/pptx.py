@@ -23,7 +23,7 @@ from shared.ingest.parse.readers.slides.designs import (
 )
 from shared.ingest.parse.readers.slides.placement import Box, in_reading_order
 from shared.ingest.parse.readers.stated_titles import stated_title
-from shared.ingest.parse.readers.xml_tree import local_name
+from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 _KIND = "PowerPoint presentation"
 _TITLES = ("title", "ctrTitle")
@@ -70,7 +70,7 @@ def read(content: bytes) -> FileReading:
     return FileReading(tuple(parts), stated_title(package.title()), tuple(unread), apart=True)
 
 
-def _slides(package: Package, main: str, presentation: etree._Element | None) -> Iterator[str]:
+def _slides(package: Package, main: str, presentation: Element | None) -> Iterator[str]:
     """Yield the paths of the slides in their order; empty for a slide that the file does not name."""
     if presentation is None:
         numbered = ((re.fullmatch(r"ppt/slides/slide(\d{1,6})\.xml", name), name) for name in package.names)
@@ -97,7 +97,7 @@ class _PptxSlide:
         self,
         package: Package,
         path: str,
-        root: etree._Element,
+        root: Element,
         authors: Mapping[str, str],
         designs: dict[str, Design],
     ) -> None:
@@ -112,7 +112,7 @@ class _PptxSlide:
         self._comments = [
             comments for found in package.targets(path, "comments") if (comments := package.xml(found)) is not None
         ]
-        self._graphics: list[etree._Element] = []
+        self._graphics: list[Element] = []
 
     def markdown(self, footers: set[str]) -> str:
         """Return the slide: title, texts in the order of reading, new footers, notes, comments.
@@ -154,13 +154,13 @@ class _PptxSlide:
 
         return address
 
-    def inherited(self, kind: str, index: str) -> list[etree._Element]:
+    def inherited(self, kind: str, index: str) -> list[Element]:
         return list(self._design.inherited(kind, index))
 
-    def style(self, kind: str | None) -> etree._Element | None:
+    def style(self, kind: str | None) -> Element | None:
         return self._design.style(kind)
 
-    def graphic(self, path: str, key: str) -> etree._Element | None:
+    def graphic(self, path: str, key: str) -> Element | None:
         """Return the chart or diagram with this relationship."""
         relation = self._package.relations(path).get(key)
         root = self._package.xml(relation.target) if relation and not relation.external else None
@@ -172,7 +172,7 @@ class _PptxSlide:
                 root.append(shapes)
         return root
 
-    def _remarks(self, comments: etree._Element) -> Iterator[tuple[str, str]]:
+    def _remarks(self, comments: Element) -> Iterator[tuple[str, str]]:
         for remark in comments.iter("{*}cm", "{*}reply"):
             name = self._authors.get(remark.get("authorId", ""), "")
             kind = "Reply" if local_name(remark) == "reply" or remark.find(".//{*}parentCm") is not None else "Comment"
@@ -191,7 +191,7 @@ def _labelled(label: str, blocks: Sequence[str]) -> Iterator[str]:
 class _Shapes:
     """The shapes of a slide or of its notes."""
 
-    def __init__(self, slide: _PptxSlide, path: str, root: etree._Element) -> None:
+    def __init__(self, slide: _PptxSlide, path: str, root: Element) -> None:
         self._slide = slide
         self._path = path
         self._root = root
@@ -207,10 +207,10 @@ class _Shapes:
             yield f"## {self._title}"
         yield from texts
 
-    def _ordered(self, tree: etree._Element) -> Iterable[str]:
+    def _ordered(self, tree: Element) -> Iterable[str]:
         """Return the blocks of all shapes; the shapes of a group stay together."""
         groups: list[list[tuple[list[str], Box | None]]] = [[]]
-        waiting: list[etree._Element | None] = list(reversed(tree))
+        waiting: list[Element | None] = list(reversed(tree))
         boxes: list[Box | None] = []
         while waiting:
             shape = waiting.pop()
@@ -228,7 +228,7 @@ class _Shapes:
                 groups[-1].append((texts, self._position(shape)))
         return [text for member in in_reading_order(groups[0]) for text in member]
 
-    def _texts(self, shape: etree._Element, name: str) -> Iterable[str]:
+    def _texts(self, shape: Element, name: str) -> Iterable[str]:
         if name == "graphicFrame":
             return self._graphic(shape)
         kind = placeholder(shape)
@@ -243,12 +243,12 @@ class _Shapes:
         styles = self._styles(shape, body, kind)
         return TextBody(body, styles, self._links).blocks()
 
-    def _other(self, shape: etree._Element) -> Iterator[str]:
+    def _other(self, shape: Element) -> Iterator[str]:
         """Yield the texts of an element that newer programs may add."""
         for body in shape.iter("{*}txBody"):
             yield from TextBody(body, links=self._links).blocks()
 
-    def _styles(self, shape: etree._Element, body: etree._Element, kind: str | None) -> list[etree._Element]:
+    def _styles(self, shape: Element, body: Element, kind: str | None) -> list[Element]:
         bodies = [body]
         if kind and not self._is_notes:
             found = (each.find("{*}txBody") for each in self._slide.inherited(kind, placeholder_index(shape)))
@@ -258,7 +258,7 @@ class _Shapes:
             styles.append(self._slide.style(kind))
         return [style for style in styles if style is not None]
 
-    def _graphic(self, frame: etree._Element) -> Iterator[str]:
+    def _graphic(self, frame: Element) -> Iterator[str]:
         data = frame.find("{*}graphic/{*}graphicData")
         for each in () if data is None else data.iter():
             name = local_name(each)
@@ -271,7 +271,7 @@ class _Shapes:
                 if model is not None:
                     yield diagram(model)
 
-    def _position(self, shape: etree._Element) -> Box | None:
+    def _position(self, shape: Element) -> Box | None:
         box, kind = box_of(shape), placeholder(shape)
         if box is None and kind:
             boxes = (box_of(each) for each in self._slide.inherited(kind, placeholder_index(shape)))
@@ -279,7 +279,7 @@ class _Shapes:
         return box
 
 
-def _description(picture: etree._Element) -> Iterator[str]:
+def _description(picture: Element) -> Iterator[str]:
     """Yield the alternative text of a picture, unless it is a file's name."""
     named = picture.find("./*/{*}cNvPr")
     text = one_line(_WRITTEN_BY_PROGRAM.sub("", (named.get("descr") if named is not None else "") or ""))
@@ -287,14 +287,14 @@ def _description(picture: etree._Element) -> Iterator[str]:
         yield as_paragraph(f"Picture: {text}")
 
 
-def _footers(root: etree._Element) -> Iterator[str]:
+def _footers(root: Element) -> Iterator[str]:
     for shape in root.iter("{*}sp"):
         body = shape.find("{*}txBody")
         if body is not None and placeholder(shape) == "ftr" and (text := TextBody(body).line()):
             yield as_paragraph(text)
 
 
-def _lines(root: etree._Element) -> Iterator[str]:
+def _lines(root: Element) -> Iterator[str]:
     """Yield the text of each paragraph below an element, without alternatives that are not shown."""
     walk = etree.iterwalk(root, events=("start",))
     for _, node in walk:
@@ -314,7 +314,7 @@ def _lines(root: etree._Element) -> Iterator[str]:
     yield from dict.fromkeys(value.text or "" for value in texts)  # each series repeats the categories
 
 
-def _pieces(paragraph: etree._Element) -> Iterator[str]:
+def _pieces(paragraph: Element) -> Iterator[str]:
     """Yield the texts of a paragraph. The runs of a formula are words if they are in different elements of it."""
     before = None
     for node in paragraph.iter("{*}t", "{*}br"):

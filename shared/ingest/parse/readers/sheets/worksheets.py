@@ -1,0 +1,239 @@
+"""The cells of a worksheet of Office Open XML (ECMA-376 part 1, section 18.3): their values as Excel shows them.
+
+A formula is shown by its stored value, or by itself if it has none; nothing is calculated. Rows are read from bytes
+(`xml_bytes`), and by an XML parser if a program wrote them in another form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+
+from lxml import etree
+
+from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.sheets import xml_bytes
+from shared.ingest.parse.readers.sheets.cell_styles import MOST_FORMATS, CellStyles, boolean, whole_number
+from shared.ingest.parse.readers.sheets.grid import Grid
+from shared.ingest.parse.readers.sheets.references import CellRange, column_letters, column_of, range_of
+from shared.ingest.parse.readers.sheets.strings import PARSING, forget, string_of, unescaped
+from shared.ingest.parse.readers.xml_tree import Element, local_name
+
+MOST_SHOWN_CHARS = 100_000_000
+"""A workbook that shows more is refused, because few short texts can be shown in millions of cells."""
+
+_MOST_COLUMNS = 16_384
+_MOST_MERGES = 200_000
+_CACHED_OF_FORMAT = 20_000
+
+
+@dataclass(slots=True)
+class Worksheet:
+    """The content of a worksheet's part.
+
+    Args:
+        grid: cells.
+        formulas: cells with a formula but without a stored value: reference and formula.
+        stale: whether the values 0 of formulas were never calculated.
+        page_texts: texts of the printed header and footer, with their codes.
+    """
+
+    grid: Grid = field(default_factory=Grid)
+    formulas: list[tuple[str, str]] = field(default_factory=list)
+    stale: bool = False
+    page_texts: list[str] = field(default_factory=list)
+
+
+class WorksheetReader:
+    """Reads worksheets of one workbook.
+
+    Args:
+        strings: shared strings.
+        styles: number formats.
+        recalculates: whether the workbook asks to be calculated when it is opened: the values 0 of its formulas
+            were never calculated.
+    """
+
+    def __init__(self, strings: Sequence[str], styles: CellStyles, *, recalculates: bool) -> None:
+        self._strings, self._styles, self._recalculates = strings, styles, recalculates
+        self._columns: dict[str, int] = {}
+        self._chars = 0
+
+    def read(self, content: bytes) -> Worksheet:
+        """Return the content of a worksheet."""
+        sheet, zeros, chars = Worksheet(), _Zeros(), self._chars
+        try:
+            content = self._read_bytes(content, sheet, zeros)
+        except xml_bytes.UnusualError:
+            sheet, zeros, self._chars = Worksheet(), _Zeros(), chars
+        merges, headers = list[CellRange](), set[int]()
+        number = -1
+        try:
+            for _, element in etree.iterparse(BytesIO(content), tag=_READ, **PARSING):
+                match local_name(element):
+                    case "row":
+                        stated = whole_number(element.get("r"))
+                        number = stated - 1 if stated else number + 1
+                        self._row(element, number, sheet, zeros)
+                        forget(element)
+                    case "mergeCell" if len(merges) < _MOST_MERGES and (merge := range_of(element.get("ref") or "")):
+                        merges.append(merge)
+                    case "autoFilter" if filtered := range_of(element.get("ref") or ""):
+                        headers.add(filtered.top)
+                    case name if name in _PAGE_TEXTS:
+                        sheet.page_texts.append(element.text or "")
+        except etree.XMLSyntaxError:
+            pass
+        if self._recalculates and zeros.are_all:
+            sheet.stale = True
+            for row, column, formula in zeros.cells:
+                sheet.grid.rows[row][column] = formula
+                sheet.formulas.append((f"{column_letters(column)}{row + 1}", formula))
+        sheet.grid.rows = {number: cells for number, cells in sorted(sheet.grid.rows.items()) if cells}
+        sheet.grid.merges, sheet.grid.headers = merges, headers
+        return sheet
+
+    def _read_bytes(self, content: bytes, sheet: Worksheet, zeros: _Zeros) -> bytes:
+        """Read the rows of a worksheet, and return its other elements.
+
+        Raises:
+            UnusualError: only an XML parser reads it.
+        """
+        span = xml_bytes.rows_of(content)
+        if span is None:
+            return content
+        rows, number, cells = sheet.grid.rows, -1, dict[int, str]()
+        formats = dict[bytes, tuple[xml_bytes.Format, dict[bytes, str]]]()  # and the values shown in each
+        for row, column, attributes, formula, value, inline in xml_bytes.cells(content, *span):
+            if row != number:
+                self._check_size()
+                number, cells = row, rows.setdefault(row, {})
+            form, known = formats.get(attributes) or _added(formats, attributes)
+            if inline is not None:
+                text = self._styles.text(unescaped(xml_bytes.decoded(inline)), form.style).strip()
+            elif formula is not None:
+                shown = _shown_formula(xml_bytes.formula_text(formula))
+                text = self._calculated((row, column), shown, xml_bytes.decoded(value), form, sheet, zeros)
+            elif (text := known.get(value, _UNKNOWN)) is _UNKNOWN:
+                if len(known) > _CACHED_OF_FORMAT:
+                    known.clear()
+                text = known[value] = self._value(xml_bytes.decoded(value), *form).strip()
+            if text and column < _MOST_COLUMNS:
+                cells[column] = text
+                self._chars += len(text)
+        self._check_size()
+        return content[: span[0]] + content[span[1] :]
+
+    def _check_size(self) -> None:
+        if self._chars > MOST_SHOWN_CHARS:
+            raise Unreadable("the Excel workbook file is too large when unpacked; divide it")
+
+    def _calculated(  # noqa: PLR0917 - the parts of one cell
+        self, at: tuple[int, int], formula: str, value: str, form: xml_bytes.Format, sheet: Worksheet, zeros: _Zeros
+    ) -> str:
+        """Return the value of a formula, or the formula if it has none."""
+        row, column = at
+        if not value and form.kind != "str":
+            sheet.formulas.append((f"{column_letters(column)}{row + 1}", formula))
+            return formula
+        zeros.add(row, column, formula, value if form.kind in (None, "n") else "text")
+        return self._value(value, *form).strip()
+
+    def _row(self, row: Element, number: int, sheet: Worksheet, zeros: _Zeros) -> None:
+        cells: dict[int, str] = {}
+        column, empty, columns, value_tag = -1, "", self._columns, row.tag[:-3] + "v"
+        for cell in row:
+            reference = cell.get("r")
+            if not len(cell):  # a format without a value: most cells of some files
+                column, empty = column + 1, reference or ""
+                continue
+            letters = reference.rstrip("0123456789") if reference else ""
+            column = columns[letters] if letters in columns else self._column(letters, empty, column + 1)
+            empty, first = "", cell[0]
+            if first.tag == value_tag:
+                text = self._value(first.text or "", cell.get("t"), cell.get("s")).strip()
+            else:
+                text = self._cell(cell, number, column, sheet, zeros)
+            if text and column < _MOST_COLUMNS:
+                cells[column] = text
+                self._chars += len(text)
+        if cells:
+            sheet.grid.rows.setdefault(number, cells).update(cells)
+        self._check_size()
+
+    def _column(self, letters: str, before: str, following: int) -> int:
+        """Return the column of these letters; without letters, the column after the reference of the cell before."""
+        upper = letters.replace("$", "").upper()
+        if upper.isascii() and upper.isalpha() and len(upper) <= 3:  # noqa: PLR2004 - XFD
+            self._columns[letters] = column_of(upper)
+            return self._columns[letters]
+        return self._column(before.rstrip("0123456789"), "", following - 1) + 1 if before else following
+
+    def _cell(self, cell: Element, row: int, column: int, sheet: Worksheet, zeros: _Zeros) -> str:
+        formula, value = None, ""
+        for child in cell:
+            match local_name(child):
+                case "v":
+                    value = child.text or ""
+                case "f":
+                    formula = child
+                case "is":
+                    return self._styles.text(string_of(child), cell.get("s")).strip()
+        form = xml_bytes.Format(cell.get("t"), cell.get("s"))
+        if formula is None:
+            return self._value(value, *form).strip()
+        shown = _shown_formula((formula.text or "").strip())
+        return self._calculated((row, column), shown, value, form, sheet, zeros)
+
+    def _value(self, raw: str, kind: str | None, style: str | None) -> str:
+        if kind is None or kind == "n":
+            return self._styles.number(raw, style) if raw else ""
+        if kind == "s":
+            try:
+                return self._styles.text(self._strings[int(raw)], style)
+            except (ValueError, IndexError):
+                return ""
+        if kind == "b":
+            return boolean(raw) if raw else ""
+        if kind == "d":
+            return self._styles.moment(raw, style)
+        return self._styles.text(unescaped(raw), style)
+
+
+def _added(
+    formats: dict[bytes, tuple[xml_bytes.Format, dict[bytes, str]]], attributes: bytes
+) -> tuple[xml_bytes.Format, dict[bytes, str]]:
+    if len(formats) > MOST_FORMATS:
+        formats.clear()
+    found = formats[attributes] = (xml_bytes.format_of(attributes), {})
+    return found
+
+
+_UNKNOWN = "\0"  # no text has it
+_PAGE_TEXTS = ("oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter")
+_READ = tuple("{*}" + name for name in ("row", "mergeCell", "autoFilter", *_PAGE_TEXTS))
+
+
+def _shown_formula(stated: str) -> str:
+    text = unescaped(stated)
+    return f"={text}" if text else "=(formula of a group)"
+
+
+@dataclass(slots=True)
+class _Zeros:
+    """Cells whose formula has the stored value 0, as long as no formula has another value."""
+
+    cells: list[tuple[int, int, str]] = field(default_factory=list)
+    others: bool = False
+
+    @property
+    def are_all(self) -> bool:
+        return bool(self.cells) and not self.others
+
+    def add(self, row: int, column: int, formula: str, value: str) -> None:
+        if value.strip() != "0":
+            self.others = True
+            self.cells.clear()
+        elif not self.others:
+            self.cells.append((row, column, formula))
