@@ -229,7 +229,9 @@ def test_title_above_table_becomes_paragraph() -> None:
     assert all("| Article | Unit | Size | Price |\n| ---" in chunk for chunk in chunks)
 
 
-@guards("shared/ingest/parse/readers/sheets/headers.py", "first -= 1", "break", means="an upper header row is a paragraph")
+@guards(
+    "shared/ingest/parse/readers/sheets/headers.py", "first -= 1", "break", means="an upper header row is a paragraph"
+)
 @pytest.mark.parametrize("merged", [True, False])
 def test_two_header_rows_become_one(merged: bool) -> None:
     rows: list[list[Value]] = [[None, 2025, None, "Sum", None], ["City", "Plan", "Actual", "Plan", "Actual"]]

@@ -1,4 +1,7 @@
-"""Word 97 files (MS-DOC): the pieces of text without field codes; headings and tables by the paragraphs' properties."""
+"""Reader of Word 97 files (MS-DOC): the pieces of text, and headings and tables by the properties of paragraphs.
+
+Read: the body, notes, comments and text boxes. Not read: headers and footers, codes of fields, automatic numbers, charts, pictures and embedded objects. Pieces are section 2.8.35 of MS-DOC, properties 2.6.2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""EPUB: the documents of a book in the order of its spine."""
+"""Reader of EPUB 2 and 3: the documents of a book in the order of its spine (EPUB 3.3, section 5.6).
+
+Each document is HTML. Not read: pictures, styles, documents outside the spine, protected files (these are named), and
+a long table of contents if the book has its titles.
+"""
 
 from __future__ import annotations
 

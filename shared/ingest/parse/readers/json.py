@@ -1,4 +1,7 @@
-"""Reader of JSON: `path: value` lines, and tables of similar objects."""
+"""Reader of JSON (RFC 8259): `path: value` lines, and tables of similar objects.
+
+All names and values are read. Data in texts, such as base64, is left out before.
+"""
 
 from __future__ import annotations
 

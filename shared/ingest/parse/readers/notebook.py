@@ -1,4 +1,7 @@
-"""Jupyter notebooks: cells of text, code and the text of outputs."""
+"""Reader of Jupyter notebooks (nbformat 3 and 4): cells of text, code, and the text of outputs.
+
+Not read: pictures, widgets and other outputs without text, attachments of cells, and metadata except the title.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""XML of any vocabulary, read as the HTML that looks like it."""
+"""Reader of XML of any vocabulary: read as the HTML that looks like it, by names of DocBook and JATS.
+
+Read: texts, and attributes in records. Not read: comments, processing instructions, styles, and files
+that entities name.
+"""
 
 from __future__ import annotations
 

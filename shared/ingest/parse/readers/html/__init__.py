@@ -1,4 +1,8 @@
-"""HTML: its text as Markdown, and a second reading of its words."""
+"""Reader of HTML (HTML Standard; parsed by libxml2): its text as Markdown, and a second reading of its words.
+
+Read: the text that a browser shows without styles and scripts, alternative texts and values of fields. Not read:
+hidden elements, templates, `noscript`, frames, the text of drawings, and comments.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E-mail, mailboxes, and pages that browsers save as mail (`.mht`).
+"""Reader of e-mail (RFC 5322, MIME of RFC 2045 to 2049), mailboxes (RFC 4155), and saved pages (`.mht`, RFC 2557).
 
 The headers that people see are one line; transport headers are left out. Of alternative forms one is read. A document
 is `degraded` if something that a person would open was not read: an attached picture or archive, a protected file, an

@@ -1,4 +1,8 @@
-"""Outlook messages: properties of MS-OXMSG in a compound file."""
+"""Reader of Outlook messages: properties of MS-OXMSG in a compound file.
+
+Read: the headers that people see, the richest form of the text (HTML, RTF of MS-OXRTFEX, plain), and attachments. Of
+appointments and contacts, the properties that people see are read. Not read: transport headers and categories.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reader of LaTeX: sections, lists, tables and text; formulas are kept as source, and nothing is run or included."""
+"""Reader of LaTeX: sections, lists, tables, notes and text; formulas are kept as source.
+
+Not read: comments, and commands and environments without text (`latex_commands`). Nothing is run, expanded or included.
+"""
 
 from __future__ import annotations
 

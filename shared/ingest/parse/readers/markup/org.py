@@ -1,4 +1,8 @@
-"""Reader of Org: a scanner over lines that runs nothing and includes no file."""
+"""Reader of Org (Org Syntax of orgmode.org): a scanner over lines.
+
+Read: headings, lists, tables, notes and blocks. Not read: comments, drawers of properties and logs, and keywords
+without text. It runs nothing and includes no file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reader of reStructuredText: a scanner over lines, within limits, that runs nothing and includes no file."""
+"""Reader of reStructuredText (Docutils' specification): a scanner over lines, within limits.
+
+Read: sections, lists, tables, notes, code and the text of directives. Not read: comments, targets, and options of
+directives. It runs nothing and includes no file.
+"""
 
 from __future__ import annotations
 

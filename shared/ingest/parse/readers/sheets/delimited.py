@@ -1,4 +1,7 @@
-"""Reader of CSV and TSV: one table, whatever its delimiter, with the rows above its header as paragraphs."""
+"""Reader of CSV and TSV (RFC 4180, and its many variants): one table, whatever its delimiter.
+
+All cells are read. Rows above the header are paragraphs.
+"""
 
 from __future__ import annotations
 

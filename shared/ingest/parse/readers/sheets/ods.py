@@ -1,4 +1,8 @@
-"""Reader of OpenDocument spreadsheets: one part for each sheet, with the values that the file shows."""
+"""Reader of OpenDocument spreadsheets (ODF 1.3 part 3, section 9): one part for each sheet.
+
+Read: the values that the file shows, comments, text boxes and charts. Not read: pictures, macros and tracked changes;
+nothing is calculated.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Reader of Excel 97 and Excel 5 workbooks: one part for each sheet, with the values that the file shows.
+"""Reader of Excel 97 and Excel 5 workbooks (MS-XLS, and its predecessor): one part for each sheet.
 
-python-calamine is the rejected alternative: it gives numbers without their formats, and no comments or text boxes.
+Read: the values that the file shows, comments, text boxes, names of the series of charts. Not read: pictures and
+macros. python-calamine is the rejected alternative: it gives numbers without their formats, and no comments or text
+boxes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reader of Excel workbooks (xlsx, xlsm, xltx): one part for each sheet, hidden sheets included."""
+"""Reader of Excel workbooks (xlsx, xlsm, xltx): SpreadsheetML of ECMA-376 part 1, section 18.
+
+One part for each sheet, hidden ones included: values as Excel shows them, comments, text boxes, charts as tables, and
+printed headers. Not read: pictures, pivot caches, macros and embedded files; the files are named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The reader of PowerPoint files: one part for each slide, with its notes, comments, charts and diagrams."""
+"""Reader of PowerPoint files (pptx, ppsx, potx): PresentationML of ECMA-376 part 1, section 19.
+
+One part for each slide, hidden ones included, with its notes, comments, charts and diagrams. Not read: pictures,
+sounds and embedded files; the files are named. Texts of masters are read once.
+"""
 
 from __future__ import annotations
 

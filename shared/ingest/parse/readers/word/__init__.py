@@ -1,4 +1,9 @@
-"""Reader of Word files: docx, docm and dotx."""
+"""Reader of Word files (docx, docm, dotx): WordprocessingML of ECMA-376 part 1, section 17.
+
+Read: the body with lists as Word numbers them, tables, notes, comments, text boxes, charts, diagrams and equations, and
+parts in other formats. Not read: deleted text, codes of fields, pictures and embedded objects; objects that people
+would open are named. Headers and footers are read if the body has no text.
+"""
 
 from __future__ import annotations
 
