@@ -701,9 +701,9 @@ def test_nested_spans_do_not_multiply():
 
 
 @guards(
-    "shared/ingest/parse/readers/word/blocks.py",
-    'return "\\n".join("\\\\" + line if _MARKUP.match(line) else line for line in text.split("\\n"))',
-    "return text",
+    "shared/ingest/parse/readers/markdown.py",
+    'if "\\n" in text or text[:1] in _MARKS',
+    "if False",
     means="text of the file becomes markup",
 )
 def test_text_that_looks_like_markup_is_escaped():

@@ -1,6 +1,7 @@
-"""Reader of Word 97 files (MS-DOC): the pieces of text, and headings and tables by the properties of paragraphs.
+"""Reader of Word 97 files (MS-DOC): pieces of text (2.8.35), headings and tables by paragraphs' properties (2.6.2).
 
-Read: the body, notes, comments and text boxes. Not read: headers and footers, codes of fields, automatic numbers, charts, pictures and embedded objects. Pieces are section 2.8.35 of MS-DOC, properties 2.6.2.
+Read: the body, notes, comments and text boxes. Not read: headers and footers, codes of fields, automatic numbers,
+charts, pictures and embedded objects.
 """
 
 from __future__ import annotations

@@ -1,8 +1,15 @@
-"""Tables as Markdown: rows of cells, merged cells filled."""
+"""Markdown of tables, paragraphs and items of lists, in which no character of the text is markup by accident."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+
+MOST_CELLS = 1_000_000
+"""The short rows of a larger table are not filled with empty cells: one wide row would fill all others."""
+
+_MARKUP = re.compile(r"^([ \t]*)(?=#{1,6}(?:[ \t]|$)|[|>]|```|~~~|(?:-{2,}|={2,})\s*$)", re.MULTILINE)
+_MARKS = "#|>`~=- \t"
 
 
 def as_table(rows: Iterable[Sequence[str]]) -> str:
@@ -11,13 +18,19 @@ def as_table(rows: Iterable[Sequence[str]]) -> str:
     width = max((len(row) for row in kept), default=0)
     if not any(any(row) for row in kept):
         return ""
-    lines = ["| " + " | ".join((*row, *[""] * (width - len(row)))) + " |" for row in kept]
+    filled = width if len(kept) * width <= MOST_CELLS else 0
+    lines = ["| " + " | ".join((*row, *[""] * (filled - len(row)))) + " |" for row in kept]
     return "\n".join((lines[0], "| " + " | ".join(["---"] * width) + " |", *lines[1:]))
 
 
 def one_line(text: str) -> str:
     """Return a text in one line with single spaces."""
     return " ".join(text.split())
+
+
+def as_text(text: str) -> str:
+    """Return a text with a mark before each line that would be markup at its start, except items of lists."""
+    return _MARKUP.sub(r"\1\\", text) if "\n" in text or text[:1] in _MARKS else text
 
 
 def as_paragraph(text: str) -> str:

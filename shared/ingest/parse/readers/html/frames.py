@@ -8,6 +8,7 @@ from typing import Literal
 
 from shared.ingest.parse.readers.html import inline
 from shared.ingest.parse.readers.html.tables import HtmlBlock, HtmlCell, HtmlRow, table_blocks, value
+from shared.ingest.parse.readers.markdown import as_text
 from shared.ingest.parse.readers.xml_tree import Element
 
 FrameKind = Literal["page", "list", "item", "quote", "table", "cell", "caption", "term", "definition", "heading"]
@@ -36,7 +37,7 @@ def joined(blocks: Iterable[HtmlBlock]) -> str:
 
 def rendered(block: HtmlBlock) -> str:
     """Return the text of a block, in which no character is markup at the start of a line by accident."""
-    return inline.escaped(block.text) if block.kind in ("text", "term", "entry") else block.text
+    return as_text(block.text) if block.kind in ("text", "term", "entry") else block.text
 
 
 def add_cell(table: Frame, frame: Frame) -> None:

@@ -16,7 +16,6 @@ _NESTED = 4
 _RAISED = str.maketrans("0123456789+-", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207a\u207b")
 _RAISED_TEXT = re.compile(r"[+-]?\d{1,4}")
 _INVISIBLE = re.compile("[\u00ad\u034f\ufeff]|(?<!\\S)[\u200b-\u200f\u2060-\u2064]+(?!\\S)")
-_MARKUP = re.compile(r"#{1,6}(?:\s|\Z)|```|~~~|\||>|={2,}\Z|-{2,}\Z")
 _PERMALINK = " \u00b6\u00a7#\U0001f517"
 
 
@@ -53,13 +52,6 @@ def title(text: str) -> str:
     """Return the text of a heading on one line, without marks of emphasis and the sign that links to it."""
     text = " ".join(text.replace("**", "").split())
     return text.rstrip(_PERMALINK) or text
-
-
-def escaped(text: str) -> str:
-    """Return a text in which no line starts with markup by accident."""
-    if "\n" not in text:
-        return f"\\{text}" if _MARKUP.match(text) else text
-    return "\n".join(f"\\{line}" if _MARKUP.match(line) else line for line in text.split("\n"))
 
 
 def _formatted(text: str) -> str:

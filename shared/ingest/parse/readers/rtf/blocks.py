@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_MARKUP = re.compile(r"^([ \t]*)(#{1,6}(?=[ \t]|$)|\||>|```|~~~|(?:-{2,}|={2,})\s*$)", re.MULTILINE)
+from shared.ingest.parse.readers.markdown import as_table, as_text, one_line
+
 _SPACE = re.compile(r"[ \t\u2002\u2003\u2005]+")
 _NUMBER = re.compile(r"\d{1,9}[.)]")
 _BULLETS = frozenset("\u2022\u00b7\u25aa\u25cf\u25e6\u25cb\u00a7\u2013-*o\u00d8\u00fc\u00a8v\uf0b7\u2b9a\u27a2")
 LONGEST_HEADING = 200
 """A longer paragraph is text, whatever its style."""
-
-MOST_CELLS = 1_000_000
-"""The short rows of a larger table are not filled with empty cells."""
 
 _DEEPEST = 6  # level of a heading
 
@@ -72,7 +70,7 @@ class Blocks:
         if not self._into or self._into[-1][0] != kind:
             return
         _, pieces, extra = self._into.pop()
-        text = _flat("".join(pieces))
+        text = one_line("".join(pieces))
         if kind == "marker":
             self._marked = text
         elif kind == "link":
@@ -107,14 +105,14 @@ class Blocks:
         if not text:
             return
         if level and len(text) <= LONGEST_HEADING:
-            heading = _flat(f"{marker} {text}" if marker and marker not in _BULLETS else text)
+            heading = one_line(f"{marker} {text}" if marker and marker not in _BULLETS else text)
             self._block(f"{'#' * min(level, _DEEPEST)} {heading}")
         elif marker in _BULLETS and marker:
             self._item(f"- {_hanging(text)}")
         elif _NUMBER.fullmatch(marker):
             self._item(f"{marker} {_hanging(text)}")
         else:
-            self._block(_MARKUP.sub(r"\1\\\2", f"{marker} {text}".strip()))
+            self._block(as_text(f"{marker} {text}".strip()))
         self._end_notes()
 
     def finish(self) -> None:
@@ -185,21 +183,11 @@ class Blocks:
         columns = max(map(len, rows), default=0)
         if columns == 1:  # a frame around text
             for row in rows:
-                self._block(_MARKUP.sub(r"\1\\\2", row[0].replace("\n", "\n\n")))
+                self._block(as_text(row[0].replace("\n", "\n\n")))
         elif rows:
-            width = columns if len(rows) * columns <= MOST_CELLS else 0  # a wide row does not fill all others
-            lines = [_table_line([*row, *[""] * (width - len(row))]) for row in rows]
-            self._block("\n".join((lines[0], "| " + " | ".join(["---"] * columns) + " |", *lines[1:])))
+            self._block(as_table(rows))
         if rows:
             self._end_notes()
-
-
-def _table_line(cells: list[str]) -> str:
-    return "| " + " | ".join(_flat(cell).replace("|", "\\|") for cell in cells) + " |"
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _tidy(text: str) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shared.ingest.parse.readers.markdown import as_table, as_text
+
 Kind = Literal["paragraph", "heading", "item", "table", "markdown"]
 
 _DEEPEST_HEADING = 6
 _LIST_MARK = re.compile(r"[-]|\d{1,9}[.)]")
-_MARKUP = re.compile(r"(?:#{1,6}(?=\s|$)|[|>]|```|~~~|={2,}\s*$|-{2,}\s*$)")
 _SPACES = re.compile(r"[ \u200b]{2,}|\u200b")
 _BREAKS = re.compile(r"\s*\n\s*")
 
@@ -92,13 +93,13 @@ def placed(blocks: Iterable[WordBlock]) -> Placed:
 
 def _text(block: WordBlock) -> str:
     if block.kind == "table":
-        return _table(block.rows)
+        return as_table(block.rows)
     if block.kind == "markdown":
         return block.text
     text = f"{block.label} {block.text}".strip()
     if block.kind == "heading":
         return f"{'#' * min(max(block.level, 1), _DEEPEST_HEADING)} {' '.join(text.split())}"
-    return _escaped(text)
+    return as_text(text)
 
 
 def _item(block: WordBlock, open_items: list[tuple[int, int]]) -> str:
@@ -113,22 +114,5 @@ def _item(block: WordBlock, open_items: list[tuple[int, int]]) -> str:
     indent = " " * sum(width for _, width in open_items)
     mark = f"{block.label} "
     open_items.append((block.level, len(mark)))
-    lines = _escaped(block.text).split("\n")
+    lines = as_text(block.text).split("\n")
     return f"\n{indent}{' ' * len(mark)}".join((f"{indent}{mark}{lines[0]}", *lines[1:])) if lines[0] else ""
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    rule = "| " + " | ".join("---" for _ in rows[0]) + " |"
-    return "\n".join((lines[0], rule, *lines[1:]))
-
-
-def _escaped(text: str) -> str:
-    """Return text without markup at the start of a line, as far as a chunk would take it for a block of its own."""
-    if not _needs_care(text):
-        return text
-    return "\n".join("\\" + line if _MARKUP.match(line) else line for line in text.split("\n"))
-
-
-def _needs_care(text: str) -> bool:
-    return "\n" in text or text[:1] in "#|>`~=-"
