@@ -24,8 +24,8 @@ from tests.support.planted import guards
 )
 @guards(
     "shared/ingest/parse/readers/sheets/serial_dates.py",
-    "return str(seconds // size)",
-    "return str(second // size)",
+    "str(moment.seconds // size)",
+    "str(moment.second // size)",
     means="durations lose their days",
     case="[h]:mm-1.5625-37:30",
 )

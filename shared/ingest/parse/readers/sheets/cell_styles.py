@@ -9,10 +9,14 @@ from datetime import UTC, datetime
 from math import isfinite
 
 from shared.ingest.parse.readers.sheets.number_formats import BUILT_IN, NumberFormat, general
+from shared.ingest.parse.readers.sheets.xml_bytes import decoded
 from shared.ingest.parse.readers.xml_tree import Element, local_name, parsed
 
 MOST_FORMATS = 10_000
-_CACHED_VALUES = 300_000
+LONGEST_CACHED = 12
+"""Bytes of a value; longer ones are hardly repeated."""
+
+_CACHED_NUMBERS = 300_000
 _MOST_DIGITS = 15
 _EXCEL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
 
@@ -36,22 +40,21 @@ class CellStyles:
                 plain = code.strip().lower() in ("general", "@", "")
                 compiled[code] = None if plain else NumberFormat(code, since_1904=since_1904)
             self._formats[str(index)] = compiled[code]
-        self._shown: dict[str | None, dict[str, str]] = {}
-        self._shown_count = 0
+        self._numbers: dict[str | None, _ShownNumbers] = {}
+        self._kept = 0
 
-    def number(self, raw: str, style: str | None) -> str:
+    def number(self, raw: bytes, style: str | None) -> str:
         """Return a stored number as it is shown."""
-        cache = self._shown.get(style)
-        if cache is None:
-            cache = self._shown[style] = {}
-        shown = cache.get(raw)
+        numbers = self._numbers.get(style)
+        if numbers is None:
+            numbers = self._numbers[style] = _ShownNumbers(self._formats.get(style or "0"))
+        shown = numbers.get(raw)
         if shown is None:
-            self._shown_count += 1
-            if self._shown_count > _CACHED_VALUES:
-                self._shown.clear()
-                cache = self._shown[style] = {}
-                self._shown_count = 1
-            shown = cache[raw] = self._number(raw, self._formats.get(style or "0"))
+            self._kept += 1
+            if self._kept > _CACHED_NUMBERS:
+                self._numbers.clear()
+                self._kept = 0
+            shown = numbers[raw]
         return shown
 
     def text(self, text: str, style: str | None) -> str:
@@ -71,17 +74,38 @@ class CellStyles:
         days = (when.replace(tzinfo=UTC) - _EXCEL_EPOCH).total_seconds() / 86_400
         return form.number(days - (1462 if self._since_1904 else 0))
 
-    @staticmethod
-    def whole_number(raw: str, form: NumberFormat | None) -> str:
-        if form is None and len(raw) <= _MOST_DIGITS and raw.isascii() and raw.isdigit():
-            return raw.lstrip("0") or "0"
-        try:
-            value = float(raw)
-        except ValueError:
-            return raw.strip()
-        if not isfinite(value):
-            return raw.strip()
-        return form.number(value) if form else general(value)
+
+class _ShownNumbers(dict[bytes, str]):
+    """Stored numbers of one style as they are shown: the two readings of a sheet share them.
+
+    Args:
+        form: their format; None for General.
+    """
+
+    def __init__(self, form: NumberFormat | None) -> None:
+        super().__init__()
+        self._form = form
+        self._show = form.number if form else general
+
+    def __missing__(self, raw: bytes) -> str:
+        if self._form is None and len(raw) <= _MOST_DIGITS and raw.isdigit():
+            shown = (raw.lstrip(b"0") or b"0").decode()
+        else:
+            value = _float(raw)
+            if value is None:  # entities, or no number
+                value = _float(decoded(raw))
+            shown = decoded(raw).strip() if value is None else self._show(value)
+        self[raw] = shown
+        return shown
+
+
+def _float(raw: bytes | str) -> float | None:
+    """Return a finite number; None for other text."""
+    try:
+        value = float(raw)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
 
 
 def _format_codes(root: Element | None) -> tuple[dict[int, str], list[int]]:

@@ -64,6 +64,9 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<>": lambda value, limit: value != limit,
 }
 
+_EXACT = 1e11  # below it, the digit after the last one shown is known up to `_NO_TIE`
+_NO_TIE = 1e-3
+
 _Token = tuple[str, str]
 """Kind and text of a token: `literal`, `digit`, `general`, `exponent`, `text`, `date`, `half`, `elapsed`, `percent`."""
 
@@ -85,11 +88,15 @@ class NumberFormat:
             self._text, sections = sections[3], sections[:3]
         self._numbers = sections
         self._hides_all = not any(section.tokens for section in sections)
+        self._single = sections[0] if len(sections) == 1 and not self._hides_all else None
         self._is_conditional = any(section.condition for section in sections)
         self.is_date = any(section.picture for section in sections)
 
     def number(self, value: float) -> str:
         """Return a number as it is shown."""
+        if self._single and value >= 0 and not self._is_conditional:  # most cells
+            shown = self._single.shown(abs(value))
+            return general(value) if shown is None else shown
         if self._hides_all:
             return general(value)
         section, signed = self._section_of(value)
@@ -161,7 +168,8 @@ def general(value: float) -> str:
         exact = f"{value:.15g}"
         if len(exact) <= _GENERAL_DIGITS:
             return exact
-        if exact[-1] != "5" and abs(value) >= 1:  # no tie, which Excel rounds away from zero
+        is_tie = exact[-1] == "5" and len(exact.lstrip("-")) == _GENERAL_DIGITS + 2  # Excel rounds it away from zero
+        if abs(value) >= 1 and not is_tie:
             return digits
         whole = len(digits.lstrip("-").partition(".")[0])
         return _plain(value, max(0, _GENERAL_DIGITS - whole))
@@ -171,7 +179,7 @@ def general(value: float) -> str:
 
 
 def _plain(value: float, decimals: int) -> str:
-    shown = f"{_rounded(value, decimals):f}"
+    shown = f"{value:.{decimals}f}" if _rounds_alike(abs(value), decimals) else f"{_rounded(value, decimals):f}"
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
 
 
@@ -186,6 +194,9 @@ def _rounded(value: float, decimals: int) -> Decimal:
 
 def _rounds_alike(value: float, decimals: int) -> bool:
     """Return whether a number rounded to even, as Python does it, is the same one rounded as Excel does it."""
+    next_digit = value * 10 ** (decimals + 1)
+    if next_digit < _EXACT and abs(next_digit % 10 - 5) > _NO_TIE:
+        return True
     exact = f"{value:.{_LONGEST_EXPONENT}g}"
     whole, _, places = exact.partition(".")
     if "e" in exact or len(whole) + decimals > _LONGEST_EXPONENT:

@@ -1,9 +1,13 @@
-"""Dates, times and durations of a spreadsheet: numbers of days, shown by the tokens of a number format."""
+"""Dates, times and durations of a spreadsheet: numbers of days, shown by the tokens of a number format.
+
+ECMA-376 part 1, section 18.8.31, defines the tokens. Each becomes a function once, because a sheet has many dates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
+from typing import NamedTuple
 
 _DAY_SECONDS = 86_400
 _LAST_SERIAL = 2_958_466  # 10000-01-01
@@ -45,6 +49,28 @@ def last_serial() -> int:
     return _LAST_SERIAL
 
 
+class _Moment(NamedTuple):
+    """A date and a time.
+
+    Args:
+        weekday: 0 is Monday.
+        seconds: all seconds of the number of days, for durations.
+        second: second of the day.
+        fraction: the rest, in the unit of the last decimal that is shown.
+    """
+
+    year: int
+    month: int
+    day: int
+    weekday: int
+    seconds: int
+    second: int
+    fraction: int
+
+
+_Writer = Callable[[_Moment], str]
+
+
 class DatePicture:
     """The tokens of a date, time or duration.
 
@@ -62,22 +88,21 @@ class DatePicture:
         elif code == _SYSTEM_TIME:
             tokens = [("date", "h"), ("literal", ":"), ("date", "mm"), ("literal", ":"), ("date", "ss")]
             tokens += [("literal", " "), ("half", "AM/PM")]
-        self._tokens = _with_minutes(tokens)
         self._since_1904 = since_1904
         language = _LANGUAGES.get(code & 0x3FF, "en")
         self._months, self._days = _MONTHS[language].split(), _DAYS[language].split()
         self._half = any(kind == "half" for kind, _ in tokens)
         decimals = [len(text.partition(".")[2]) for kind, text in tokens if kind == "date" and "." in text]
         self._decimals = min(max(decimals, default=0), 6)
+        self._writers = [self._writer(kind, text) for kind, text in _with_minutes(tokens)]
 
     def shown(self, serial: float) -> str:
         """Return the date of a number of days that is not negative."""
         ticks = round(serial * _DAY_SECONDS * 10**self._decimals)
         seconds, fraction = divmod(ticks, 10**self._decimals)
         days, second = divmod(seconds, _DAY_SECONDS)
-        day = self._date(days)
-        out = [self._part(kind, text, day, seconds, second, fraction) for kind, text in self._tokens]
-        return "".join(out).strip()
+        moment = _Moment(*self._date(days), seconds, second, fraction)
+        return "".join([write(moment) for write in self._writers]).strip()
 
     def _date(self, days: int) -> tuple[int, int, int, int]:
         """Return year, month, day and day of the week (0 is Monday)."""
@@ -92,43 +117,65 @@ class DatePicture:
             when = base + timedelta(days=min(days, _LAST_SERIAL - 1))
         return when.year, when.month, when.day, when.weekday()
 
-    def _part(  # noqa: PLR0917 - the parts of one moment
-        self, kind: str, text: str, day: tuple[int, int, int, int], seconds: int, second: int, fraction: int
-    ) -> str:
+    def _writer(self, kind: str, text: str) -> _Writer:
+        """Return the function that writes a token."""
         if kind == "half":
-            afternoon = second >= _DAY_SECONDS // 2
-            return ("P" if afternoon else "A") + ("M" if len(text) > 3 else "")  # noqa: PLR2004 - `A/P`
+            names = ("AM", "PM") if len(text) > 3 else ("A", "P")  # noqa: PLR2004 - `A/P`
+            return lambda moment: names[moment.second >= _DAY_SECONDS // 2]
         if kind == "elapsed":
-            size = {"h": 3600, "m": 60, "s": 1}[text[0]]
-            return str(seconds // size).zfill(len(text))
+            size, width = {"h": 3600, "m": 60, "s": 1}[text[0]], len(text)
+            return lambda moment: str(moment.seconds // size).zfill(width)
         if kind == "minutes":
-            return str(second // 60 % 60).zfill(min(len(text), 2))
+            return (_one_digit, _two_digits)[len(text) > 1](lambda moment: moment.second // 60 % 60)
         if kind != "date":
-            return text
-        if text[0] in "hs":
-            return self._clock(text, second, fraction)
-        return self._calendar(text, *day)
+            return lambda _: text
+        return self._clock(text) if text[0] in "hs" else self._calendar(text)
 
-    def _clock(self, text: str, second: int, fraction: int) -> str:
-        if text[0] == "h":
-            hour = second // 3600
-            return str((hour - 1) % 12 + 1 if self._half else hour).zfill(min(len(text), 2))
+    def _clock(self, text: str) -> _Writer:
         whole, _, decimals = text.partition(".")
-        shown = str(second % 60).zfill(min(len(whole), 2))
-        return f"{shown}.{str(fraction).zfill(self._decimals)[: len(decimals)]}" if decimals else shown
+        digits = _two_digits if len(whole) > 1 else _one_digit
+        if text[0] == "h" and self._half:
+            return digits(lambda moment: (moment.second // 3600 - 1) % 12 + 1)
+        if text[0] == "h":
+            return digits(lambda moment: moment.second // 3600)
+        write = digits(lambda moment: moment.second % 60)
+        if not decimals:
+            return write
+        return lambda moment: f"{write(moment)}.{str(moment.fraction).zfill(self._decimals)[: len(decimals)]}"
 
-    def _calendar(self, text: str, year: int, month: int, day: int, weekday: int) -> str:
+    def _calendar(self, text: str) -> _Writer:
         letter, length = text[0], len(text)
         if letter == "m":
-            name = self._months[month - 1]
-            return (str(month), f"{month:02d}", name[:3], name, name[0])[min(length, 5) - 1]
+            return self._month(length)
         if letter == "d":
-            name = self._days[weekday]
-            return (str(day), f"{day:02d}", name[:3], name)[min(length, 4) - 1]
+            return self._day(length)
         if letter == "g":
-            return ""
-        shown = year + 543 if letter == "b" else year
-        return f"{shown % 100:02d}" if letter in "yb" and length < 3 else str(shown)  # noqa: PLR2004 - `yy`
+            return lambda _: ""
+        since = 543 if letter == "b" else 0  # the Buddhist era
+        if letter in "yb" and length < 3:  # noqa: PLR2004 - `yy`
+            return lambda moment: f"{(moment.year + since) % 100:02d}"
+        return lambda moment: str(moment.year + since)
+
+    def _month(self, length: int) -> _Writer:
+        if length < 3:  # noqa: PLR2004 - `mmm` is a name
+            return (_one_digit, _two_digits)[length - 1](lambda moment: moment.month)
+        end = {3: 3, 4: None}.get(length, 1)
+        names = [name[:end] for name in self._months]
+        return lambda moment: names[moment.month - 1]
+
+    def _day(self, length: int) -> _Writer:
+        if length < 3:  # noqa: PLR2004 - `ddd` is a name
+            return (_one_digit, _two_digits)[length - 1](lambda moment: moment.day)
+        names = [name[:3] if length == 3 else name for name in self._days]  # noqa: PLR2004
+        return lambda moment: names[moment.weekday]
+
+
+def _one_digit(number: Callable[[_Moment], int]) -> _Writer:
+    return lambda moment: str(number(moment))
+
+
+def _two_digits(number: Callable[[_Moment], int]) -> _Writer:
+    return lambda moment: f"{number(moment):02d}"
 
 
 def _with_minutes(tokens: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

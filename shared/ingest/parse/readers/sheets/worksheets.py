@@ -6,7 +6,7 @@ A formula is shown by its stored value, or by itself if it has none; nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 
@@ -14,7 +14,13 @@ from lxml import etree
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.sheets import xml_bytes
-from shared.ingest.parse.readers.sheets.cell_styles import MOST_FORMATS, CellStyles, boolean, whole_number
+from shared.ingest.parse.readers.sheets.cell_styles import (
+    LONGEST_CACHED,
+    MOST_FORMATS,
+    CellStyles,
+    boolean,
+    whole_number,
+)
 from shared.ingest.parse.readers.sheets.grid import Grid
 from shared.ingest.parse.readers.sheets.references import CellRange, column_letters, column_of, range_of
 from shared.ingest.parse.readers.sheets.strings import PARSING, forget, string_of, unescaped
@@ -25,7 +31,8 @@ MOST_SHOWN_CHARS = 100_000_000
 
 _MOST_COLUMNS = 16_384
 _MOST_MERGES = 200_000
-_CACHED_OF_FORMAT = 20_000
+_CACHED_VALUES = 40_000
+_BEYOND = -1
 
 
 @dataclass(slots=True)
@@ -45,6 +52,70 @@ class Worksheet:
     page_texts: list[str] = field(default_factory=list)
 
 
+class _Columns(dict[bytes, int]):
+    """Numbers of columns by their letters; `_BEYOND` for columns that no sheet has."""
+
+    def __missing__(self, letters: bytes) -> int:
+        number = column_of(letters.decode())
+        self[letters] = number if number < _MOST_COLUMNS else _BEYOND
+        return self[letters]
+
+
+class _ShownValues(dict[tuple[bytes, bytes], str]):
+    """Texts of the values of cells by the attributes and the value, because most sheets repeat them.
+
+    Args:
+        strings: shared strings.
+        styles: number formats.
+    """
+
+    def __init__(self, strings: Sequence[str], styles: CellStyles) -> None:
+        super().__init__()
+        self._strings, self._styles = strings, styles
+        self._forms: dict[bytes, xml_bytes.Format] = {}
+
+    def __missing__(self, key: tuple[bytes, bytes]) -> str:
+        if len(self) > _CACHED_VALUES:
+            self.clear()
+        attributes, value = key
+        kind, style = self.form(attributes)
+        if kind is None or kind == "n":
+            text = self._styles.number(value, style).strip()
+        else:
+            text = self.value(xml_bytes.decoded(value), kind, style).strip()
+        if len(value) <= LONGEST_CACHED:
+            self[key] = text
+        return text
+
+    def form(self, attributes: bytes) -> xml_bytes.Format:
+        """Return the format that the attributes of a cell state.
+
+        Raises:
+            UnusualError: only an XML parser reads them.
+        """
+        form = self._forms.get(attributes)
+        if form is None:
+            if len(self._forms) > MOST_FORMATS:
+                self._forms.clear()
+            form = self._forms[attributes] = xml_bytes.format_of(attributes)
+        return form
+
+    def value(self, raw: str, kind: str | None, style: str | None) -> str:
+        """Return the text of a value of a kind and a style."""
+        if kind is None or kind == "n":
+            return self._styles.number(raw.encode(), style) if raw else ""
+        if kind == "s":
+            try:
+                return self._styles.text(self._strings[int(raw)], style)
+            except (ValueError, IndexError):
+                return ""
+        if kind == "b":
+            return boolean(raw) if raw else ""
+        if kind == "d":
+            return self._styles.moment(raw, style)
+        return self._styles.text(unescaped(raw), style)
+
+
 class WorksheetReader:
     """Reads worksheets of one workbook.
 
@@ -56,8 +127,10 @@ class WorksheetReader:
     """
 
     def __init__(self, strings: Sequence[str], styles: CellStyles, *, recalculates: bool) -> None:
-        self._strings, self._styles, self._recalculates = strings, styles, recalculates
+        self._styles, self._recalculates = styles, recalculates
         self._columns: dict[str, int] = {}
+        self._letters = _Columns()
+        self._shown = _ShownValues(strings, styles)  # of one sheet
         self._chars = 0
 
     def read(self, content: bytes) -> Worksheet:
@@ -67,6 +140,7 @@ class WorksheetReader:
             content = self._read_bytes(content, sheet, zeros)
         except xml_bytes.UnusualError:
             sheet, zeros, self._chars = Worksheet(), _Zeros(), chars
+        self._shown.clear()
         merges, headers = list[CellRange](), set[int]()
         number = -1
         try:
@@ -103,27 +177,42 @@ class WorksheetReader:
         span = xml_bytes.rows_of(content)
         if span is None:
             return content
-        rows, number, cells = sheet.grid.rows, -1, dict[int, str]()
-        formats = dict[bytes, tuple[xml_bytes.Format, dict[bytes, str]]]()  # and the values shown in each
-        for row, column, attributes, formula, value, inline in xml_bytes.cells(content, *span):
-            if row != number:
-                self._check_size()
-                number, cells = row, rows.setdefault(row, {})
-            form, known = formats.get(attributes) or _added(formats, attributes)
+        rows, shown, columns = sheet.grid.rows, self._shown, self._letters
+        for number, start, end in xml_bytes.rows(content, *span):
+            usual = xml_bytes.usual_cells(content, start, end)
+            if usual is None:
+                cells = dict(self._cells(content, number, start, end, sheet, zeros))
+            else:
+                cells = {
+                    columns[letters]: text
+                    for letters, attributes, value in usual
+                    if value and (text := shown[attributes, value])
+                }
+            cells.pop(_BEYOND, None)
+            self._chars += sum(map(len, cells.values()))
+            self._check_size()
+            if number in rows:
+                rows[number].update(cells)
+            else:
+                rows[number] = cells
+        return content[: span[0]] + content[span[1] :]
+
+    def _cells(  # noqa: PLR0917 - a part of the content, and its sheet
+        self, content: bytes, row: int, start: int, end: int, sheet: Worksheet, zeros: _Zeros
+    ) -> Iterator[tuple[int, str]]:
+        """Yield the column and the text of each cell of a row that has one."""
+        for column, attributes, formula, value, inline in xml_bytes.cells(content, start, end):
             if inline is not None:
+                form = self._shown.form(attributes)
                 text = self._styles.text(unescaped(xml_bytes.decoded(inline)), form.style).strip()
             elif formula is not None:
                 shown = _shown_formula(xml_bytes.formula_text(formula))
+                form = self._shown.form(attributes)
                 text = self._calculated((row, column), shown, xml_bytes.decoded(value), form, sheet, zeros)
-            elif (text := known.get(value, _UNKNOWN)) is _UNKNOWN:
-                if len(known) > _CACHED_OF_FORMAT:
-                    known.clear()
-                text = known[value] = self._value(xml_bytes.decoded(value), *form).strip()
+            else:
+                text = self._shown[attributes, value]
             if text and column < _MOST_COLUMNS:
-                cells[column] = text
-                self._chars += len(text)
-        self._check_size()
-        return content[: span[0]] + content[span[1] :]
+                yield column, text
 
     def _check_size(self) -> None:
         if self._chars > MOST_SHOWN_CHARS:
@@ -138,7 +227,7 @@ class WorksheetReader:
             sheet.formulas.append((f"{column_letters(column)}{row + 1}", formula))
             return formula
         zeros.add(row, column, formula, value if form.kind in (None, "n") else "text")
-        return self._value(value, *form).strip()
+        return self._shown.value(value, *form).strip()
 
     def _row(self, row: Element, number: int, sheet: Worksheet, zeros: _Zeros) -> None:
         cells: dict[int, str] = {}
@@ -152,7 +241,7 @@ class WorksheetReader:
             column = columns[letters] if letters in columns else self._column(letters, empty, column + 1)
             empty, first = "", cell[0]
             if first.tag == value_tag:
-                text = self._value(first.text or "", cell.get("t"), cell.get("s")).strip()
+                text = self._shown.value(first.text or "", cell.get("t"), cell.get("s")).strip()
             else:
                 text = self._cell(cell, number, column, sheet, zeros)
             if text and column < _MOST_COLUMNS:
@@ -182,35 +271,11 @@ class WorksheetReader:
                     return self._styles.text(string_of(child), cell.get("s")).strip()
         form = xml_bytes.Format(cell.get("t"), cell.get("s"))
         if formula is None:
-            return self._value(value, *form).strip()
+            return self._shown.value(value, *form).strip()
         shown = _shown_formula((formula.text or "").strip())
         return self._calculated((row, column), shown, value, form, sheet, zeros)
 
-    def _value(self, raw: str, kind: str | None, style: str | None) -> str:
-        if kind is None or kind == "n":
-            return self._styles.number(raw, style) if raw else ""
-        if kind == "s":
-            try:
-                return self._styles.text(self._strings[int(raw)], style)
-            except (ValueError, IndexError):
-                return ""
-        if kind == "b":
-            return boolean(raw) if raw else ""
-        if kind == "d":
-            return self._styles.moment(raw, style)
-        return self._styles.text(unescaped(raw), style)
 
-
-def _added(
-    formats: dict[bytes, tuple[xml_bytes.Format, dict[bytes, str]]], attributes: bytes
-) -> tuple[xml_bytes.Format, dict[bytes, str]]:
-    if len(formats) > MOST_FORMATS:
-        formats.clear()
-    found = formats[attributes] = (xml_bytes.format_of(attributes), {})
-    return found
-
-
-_UNKNOWN = "\0"  # no text has it
 _PAGE_TEXTS = ("oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter")
 _READ = tuple("{*}" + name for name in ("row", "mergeCell", "autoFilter", *_PAGE_TEXTS))
 
