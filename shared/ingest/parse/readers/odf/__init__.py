@@ -9,10 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 from html import unescape
 
+from lxml import etree
+
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.archive import Archive
 from shared.ingest.parse.readers.markdown import as_paragraph, one_line
-from shared.ingest.parse.readers.odf.names import key_of
+from shared.ingest.parse.readers.odf.names import MARKS, key_of
 from shared.ingest.parse.readers.odf.plain import plain_text
 from shared.ingest.parse.readers.odf.styles import OdfStyles, attribute
 from shared.ingest.parse.readers.odf.text import Content, OdfFlow, joined
@@ -128,8 +130,12 @@ class _Source:
 
 
 def _body(source: _Source) -> Element | None:
+    """Return the body of a document, in which elements that only mark text are joined with the text around them."""
     body = source.root.find("{*}body") if source.root is not None else None
-    return next((child for child in body if local_name(child)), None) if body is not None else None
+    if body is None:
+        return None
+    etree.strip_tags(body, *MARKS)
+    return next((child for child in body if local_name(child)), None)
 
 
 def _slide(page: Element, content: Content, repeated: Sequence[str]) -> str:

@@ -25,6 +25,9 @@ SKIPPED = frozenset(
 )
 """Elements without text that people see: deleted text, templates of indexes, macros."""
 
+MARKS = tuple("{*}" + name for name in ("span", "soft-page-break", "bookmark", "bookmark-start", "bookmark-end"))
+"""Elements that only format or mark the text in them: most elements of most files."""
+
 REPEATED = ("footer", "header", "date-time", "page-number", "page")
 """Classes of frames with the footer, date, number and picture of a slide."""
 

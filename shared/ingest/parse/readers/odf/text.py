@@ -103,8 +103,7 @@ class OdfFlow:
         walk = etree.iterwalk(element, events=("start", "end"))
         for event, node in walk:
             handlers = known.get(node.tag) or self._handlers_of(node)
-            is_start = event == "start"
-            if is_start:
+            if event == "start":
                 if handlers.start:
                     handlers.start(node)
                 if handlers.is_gate:
@@ -112,16 +111,14 @@ class OdfFlow:
                 if handlers.is_closed or (handlers.is_frame and attribute(node, "class") in REPEATED):
                     walk.skip_subtree()
                     continue
-            elif handlers.is_gate:
-                opened.pop()
-            elif handlers.end:
-                handlers.end(node)
-            texts = opened[-1]
-            if (
-                texts is not None
-                and (is_start or node is not element)
-                and (text := node.text if is_start else node.tail)
-            ):
+                text = node.text
+            else:
+                if handlers.is_gate:
+                    opened.pop()
+                elif handlers.end:
+                    handlers.end(node)
+                text = node.tail if node is not element else None
+            if text and (texts := opened[-1]) is not None:
                 texts.append(text if text.isprintable() and "  " not in text else _SPACES.sub(" ", text))
 
     def _handlers_of(self, node: Element) -> _Handlers:
@@ -209,7 +206,10 @@ class OdfFlow:
     def _closed(self) -> tuple[str, list[OdfBlock]]:
         """Close a paragraph, and return its text and the blocks of its frames and notes."""
         texts = self._open.pop() or []
-        return "\n".join(line.strip() for line in "".join(texts).split("\n")).strip(), self._targets.pop()
+        text = "".join(texts).strip()
+        if "\n" in text:
+            text = "\n".join(line.strip() for line in text.split("\n"))
+        return text, self._targets.pop()
 
     def _block(self, node: Element, text: str) -> OdfBlock:
         style = attribute(node, "style-name") or ""
