@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from lxml import etree
 
@@ -37,9 +38,32 @@ _MARKS = {
     "q": ("\u201c", "\u201d"),
     **dict.fromkeys(("mi", "mn", "mo", "mtext", "ms"), (" ", " ")),
 }
-_KNOWN = BLOCKS | _FRAMES.keys() | _MARKS.keys() | {"a", "img", "input", "select", "textarea"}
 _FIELDS_WITH_TEXT = names("text search url tel email number date month week time datetime-local submit button reset")
 _FILE_NAME = re.compile(r"[\w .()-]{1,80}\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|avif|ico)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Elements of a name.
+
+    Args:
+        is_unseen: whether their content is not read.
+        is_block: whether they end the line before them.
+        mark: marks at their start and end.
+        frame: the form that they have in Markdown.
+    """
+
+    is_unseen: bool
+    is_block: bool
+    mark: tuple[str, str] | None
+    frame: FrameKind | None
+
+
+_KINDS = {
+    name: _Kind(name in UNSEEN, name in BLOCKS and name != "br", _MARKS.get(name), _FRAMES.get(name))
+    for name in (*UNSEEN, *BLOCKS, *_FRAMES, *_MARKS, "a", "img", "input", "select", "textarea")
+}
+"""All kinds of elements that are more than the text in them."""
 
 
 def markdown_of_tree(root: Element) -> str:
@@ -48,11 +72,12 @@ def markdown_of_tree(root: Element) -> str:
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         tag = element.tag
+        kind = _KINDS.get(tag)
         if event == "end":
-            if tag in _KNOWN:
-                page.end(element, tag)
+            if kind:
+                page.end(element, tag, kind)
             text = element.tail
-        elif page.start(element, tag):
+        elif page.start(element, tag, kind):
             text = element.text
         else:
             walker.skip_subtree()
@@ -83,38 +108,37 @@ class _Page:
         """Return the text of all blocks."""
         while len(self._frames) > 1:
             self._close()
-        self._flush()
+        if self.line:
+            self._flush()
         return joined(self._frames[0].blocks)
 
-    def start(self, element: Element, tag: str) -> bool:
+    def start(self, element: Element, tag: str, kind: _Kind | None) -> bool:
         """Open an element; return whether its content is read."""
-        if tag in UNSEEN or (self._hidden and element in self._hidden):
+        if self._hidden and element in self._hidden:
             return False
-        if tag not in _KNOWN:
+        if kind is None:
             return True
-        if self.line and tag in BLOCKS and tag != "br":
+        if kind.is_unseen:
+            return False
+        if kind.is_block and self.line:
             self._flush()
-        if mark := _MARKS.get(tag):
-            self.line.append(mark[0])
-        if (kind := _FRAMES.get(tag)) and len(self._frames) < MAX_FRAMES:
-            self._open(kind, element, tag)
-        if special := self._special.get(tag):
-            return special(element)
-        return True
+        if kind.mark:
+            self.line.append(kind.mark[0])
+        if kind.frame and len(self._frames) < MAX_FRAMES:
+            self._open(kind.frame, element, tag)
+        special = self._special.get(tag)
+        return special(element) if special else True
 
-    def end(self, element: Element, tag: str) -> None:
+    def end(self, element: Element, tag: str, kind: _Kind) -> None:
         """Close an element."""
-        if self._frames[-1].element is element:
-            if mark := _MARKS.get(tag):
-                self.line.append(mark[1])
+        if kind.is_unseen:
+            return
+        if kind.mark:
+            self.line.append(kind.mark[1])
+        if kind.frame and self._frames[-1].element is element:
             self._close()
-        else:
-            self._end(element, tag)
-
-    def _end(self, element: Element, tag: str) -> None:
-        if mark := _MARKS.get(tag):
-            self.line.append(mark[1])
-        if self.line and tag in BLOCKS and tag != "br":
+            return
+        if kind.is_block and self.line:
             self._flush()
         if tag == "a":
             self._address(element)
@@ -139,7 +163,8 @@ class _Page:
         self._frames.append(frame)
 
     def _close(self) -> None:
-        self._flush()
+        if self.line:
+            self._flush()
         frame = self._frames.pop()
         above = self._frames[-1]
         if frame.kind == "cell":
@@ -148,9 +173,7 @@ class _Page:
             above.blocks += folded(frame, above)
 
     def _flush(self) -> None:
-        """End the current line."""
-        if not self.line:
-            return
+        """End the current line, which has pieces."""
         pieces, self.line = self.line, []
         if len(pieces) == 1 and pieces[0].isspace():
             return
