@@ -87,3 +87,25 @@ def test_words_divided_otherwise_are_not_lost(plain, markdown):
     checked = guarded([Part(markdown, plain)])
 
     assert (checked.parts[0].markdown, checked.coverage) == (markdown, 1)
+
+
+@guards(
+    "shared/ingest/parse/readers/guard.py",
+    "end + _STEP <= most - start",
+    "end + _STEP <= most",
+    means="a word that arrived too rarely is counted at the start and at the end",
+    case="600-580",
+)
+@pytest.mark.parametrize(("stated", "arrived"), [(600, 580), (1_300, 1_270), (100, 90)])
+def test_repeated_word_that_arrived_too_rarely_is_lost(stated, arrived):
+    checked = guarded([Part("sea " * arrived, "sea " * stated)])
+
+    assert len(words(checked.parts[0].markdown)) == stated
+
+
+def test_lost_word_between_equal_ends_is_found():
+    ends = "the ferry leaves the harbour at six " * 200
+
+    checked = guarded([Part(f"{ends}{ends}", f"{ends}{'storm ' * 60}{ends}")])
+
+    assert "storm" in checked.parts[0].markdown

@@ -30,6 +30,7 @@ _ACCENT = re.compile(r"[\u0300-\u036f\u0653-\u0655]")
 # Letters i and j under an accent are drawn without a dot; lam and alef are one glyph, whose halves have no order.
 _ALIKE = str.maketrans({"\u0131": "i", "\u0237": "j"} | dict.fromkeys("\u0644\u0627"))
 _APART = 2  # letters of a word that may be joined to its neighbour, such as a number above the line
+_STEP = 256  # pieces that are compared at once
 _MOST_LOST = 2_000  # different words: a part that lost more has lost them
 
 
@@ -94,12 +95,28 @@ def _lost(plain: str, markdown: str) -> Counter[str]:
     stated, arrived = _pieces(plain), _pieces(markdown)
     if stated == arrived:
         return Counter()
-    stated_counts, arrived_counts = Counter(stated), Counter(arrived)
+    stated_counts, arrived_counts = map(Counter, _without_equal_ends(stated, arrived))
     rest = _more(stated_counts, arrived_counts)
     if not rest:
         return Counter()
     lost = Counter(words(rest)) - Counter(words(_more(arrived_counts, stated_counts)))
     return _without_divided(lost, words(plain), words(markdown)) if lost else lost
+
+
+def _without_equal_ends(some: list[bytes], others: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Return two lists without the pieces that both have at their start, and at their end, up to a few."""
+    start, most = 0, min(len(some), len(others))
+    while start < most and some[start : start + _STEP] == others[start : start + _STEP]:
+        start += _STEP
+    end = 0
+    while end + _STEP <= most - start and _in_front(some, end) == _in_front(others, end):
+        end += _STEP
+    return some[start : len(some) - end], others[start : len(others) - end]
+
+
+def _in_front(pieces: list[bytes], last: int) -> list[bytes]:
+    """Return the pieces in front of the last ones."""
+    return pieces[len(pieces) - last - _STEP : len(pieces) - last]
 
 
 def _more(counts: Counter[bytes], others: Counter[bytes]) -> str:
