@@ -7,10 +7,12 @@ import zlib
 from io import BytesIO
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.xml_tree import well_formed
 
 MAX_PART_BYTES = 256 * 1024 * 1024
 """A part that unpacks to more is refused: no text of a document is so long."""
 
+_XML = (".xml", ".rels", ".vml")
 _DAMAGED = "is damaged: a part of its archive cannot be unpacked; create or download it again"
 _PROTECTED = "is protected with a password; remove the password and add it again"
 
@@ -36,7 +38,7 @@ class Archive:
         return _comparable(name) in self._by_lower
 
     def read(self, name: str) -> bytes:
-        """Return the content of a part.
+        """Return the content of a part; XML as `well_formed` returns it.
 
         Raises:
             KeyError: there is no such part.
@@ -55,7 +57,7 @@ class Archive:
             raise Unreadable(f"the {self._kind} file {_DAMAGED}", detail=f"{exact}: {error}") from error
         if len(data) > MAX_PART_BYTES:
             raise Unreadable(f"the {self._kind} file is too large when unpacked; divide it", detail=exact)
-        return data
+        return well_formed(data) if exact.lower().endswith(_XML) else data
 
 
 def _comparable(name: str) -> str:

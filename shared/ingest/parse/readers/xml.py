@@ -17,7 +17,7 @@ from shared.ingest.parse.payloads import without_data
 from shared.ingest.parse.readers import html
 from shared.ingest.parse.readers.guard import escaped
 from shared.ingest.parse.readers.reading import FileReading, Part
-from shared.ingest.parse.readers.xml_tree import Element, require_memory
+from shared.ingest.parse.readers.xml_tree import Element, require_memory, well_formed
 from shared.ingest.parse.text import decode
 
 _TITLES = frozenset(("title", "article-title", "head", "heading", "titel", "headline"))
@@ -74,7 +74,7 @@ def read(content: bytes) -> FileReading:
         resolve_entities=False, no_network=True, huge_tree=True, recover=True, remove_comments=True, remove_pis=True
     )
     try:
-        root = etree.fromstring(source.encode("utf-8", "replace"), parser)
+        root = etree.fromstring(well_formed(source.encode("utf-8", "replace")), parser)
     except etree.XMLSyntaxError:
         root = None
     require_memory(parser)

@@ -111,7 +111,7 @@ class _XlsxWorkbook:
         content = without_empty_cells(content)
         sheet = self._reader.read(content)
         sheet.grid.headers = {*sheet.grid.headers, *self._table_headers(relations)}
-        if not _END.search(content[-_END_BYTES:].replace(b"\0", b"")):  # NUL of UTF-16
+        if not _END.search(content[-_END_BYTES:]):
             self.unread.append(f'sheet "{name}" is damaged, and its end was not read; save it again in Excel')
         self._note_unread(name, sheet, relations)
         blocks = list(markdown_of(sheet.grid))

@@ -35,8 +35,6 @@ _TRANSITIONAL = (
 _USUAL_PREFIX = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 _OTHER_ENCODING = re.compile(rb"encoding\s{0,9}=\s{0,9}[\"'](?!utf-8[\"'])", re.IGNORECASE)
 _HEAD_BYTES = 8192
-_DECLARED = re.compile(r"^\ufeff?\s*<\?xml[^>]{0,200}\?>")
-_WIDE = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _MAIN_NAME = re.compile(r"(?:^|/)document\d*\.xml$", re.IGNORECASE)
 
 
@@ -114,8 +112,6 @@ def word_tree(data: bytes) -> Tree:
     """
     if len(data) > MAX_XML_BYTES:
         raise Unreadable(f"the {KIND} file is too large when unpacked; divide it", detail=f"{len(data):,} bytes of XML")
-    if encoding := _WIDE.get(data[:2]):
-        data = _DECLARED.sub("", data.decode(encoding, "replace")).encode("utf-8", "replace")
     if _STRICT in data:
         for strict, transitional in _TRANSITIONAL:
             data = data.replace(_STRICT + strict, transitional)
