@@ -165,7 +165,7 @@ MEANINGFUL = (
     SKIPPED
     | CHARACTERS.keys()
     | DESTINATIONS.keys()
-    | {"fldrslt", "htmltag"}
+    | {"u", "uc", "ud", "bin", "fldrslt", "htmltag"}
     | PARAGRAPH_ENDS
     | CELL_ENDS.keys()
     | ROW_WORDS.keys()

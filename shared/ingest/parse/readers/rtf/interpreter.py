@@ -99,7 +99,8 @@ class Interpreter:
             if kind == _LETTERS:
                 self._letters(found[_LETTERS])
             elif kind in _WORDS:
-                at = self._control(found, at)
+                if found[_WORD] in MEANINGFUL or self._skip or self._starred or self._group.into in _STYLES:
+                    at = self._control(found, at)
             elif kind == _BRACE:
                 self._brace(found[_BRACE])
             elif kind == _BYTE:
@@ -277,7 +278,7 @@ class Interpreter:
         elif word == "ud":  # the same text in Unicode
             self._flush()
             self._group.into = self._stack[-2].into if len(self._stack) > 1 else "text"
-        elif not into or (word not in MEANINGFUL and into not in _STYLES):
+        elif not into:
             return
         elif word in CHARACTERS:
             self._flush()
