@@ -109,7 +109,7 @@ class _Reader:
             layer = text_layer(text_page, max(count, 0), self._fonts)
         finally:
             text_page.close()
-        notes = annotations_of(page, self._form, layer.plain)
+        notes = annotations_of(page, self._form, layer)
         blocks = _blocks(page, _with_values(layer, notes.values))
         if blocks:
             tags = tagged_headings(page) if self._tagged else {}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf.layout.lines import normal
+from shared.ingest.parse.readers.pdf.rulings import Box, turned
 from shared.ingest.parse.readers.pdf.structure import wide_text
+from shared.ingest.parse.readers.pdf.text.layer import TextLayer
 from shared.ingest.parse.readers.pdf.text.styles import Style
 from shared.ingest.parse.readers.pdf.text.words import Word
 
@@ -23,6 +27,9 @@ _ON = re.compile(r"on|yes|true|off|ja|oui|si|choice\W?\w*", re.IGNORECASE)
 """The values that programs give to buttons."""
 
 _SMALLEST, _LARGEST = 6.0, 12.0  # points
+_OVER = 4.0  # points: a label may reach into the box of its field
+_MOST_LABELS = 500  # words that are level with a field
+_FEW_LETTERS = 2
 _AUTOMATIC = re.compile(r"\S*\d\S*|(?:text|field|combo|list|drop)\w*", re.IGNORECASE)
 """The names that programs give to fields."""
 
@@ -64,52 +71,106 @@ def form_of(document: Any) -> Iterator[Any]:
             raw.FPDFDOC_ExitFormFillEnvironment(form)
 
 
-def annotations_of(page: Any, form: Any, text: str) -> Annotations:
+def annotations_of(page: Any, form: Any, layer: TextLayer) -> Annotations:
     """Return the values of fields and the comments of a page.
 
     Args:
         page: pdfium's handle.
         form: handle of the document's form; None if it has none.
-        text: text of the page, which contains the labels of most fields.
+        layer: text of the page, which contains the labels of most fields.
     """
     count = min(raw.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)
     if count <= 0:
         return Annotations()
     values, comments = list[Word](), list[str]()
-    known = normal(text)
+    labels = _Labels(layer)
     for index in range(count):
         annotation = raw.FPDFPage_GetAnnot(page, index)
         if not annotation:
             continue
         if not raw.FPDFAnnot_GetFlags(annotation) & _HIDDEN:
             if raw.FPDFAnnot_GetSubtype(annotation) == raw.FPDF_ANNOT_WIDGET:
-                values += _field(annotation, form, known) if form else ()
+                values += _field(annotation, form, labels) if form else ()
             else:
                 comments += _comment(annotation)
         raw.FPDFPage_CloseAnnot(annotation)
     return Annotations(tuple(values), tuple(comments))
 
 
-def _field(annotation: Any, form: Any, known: str) -> Iterator[Word]:
+class _Labels:
+    """The words of a page that may be the labels of its fields."""
+
+    def __init__(self, layer: TextLayer) -> None:
+        self._layer = layer
+        self.angle = layer.groups[0][0] if layer.groups else 0
+
+    def says(self, text: str, box: Box) -> bool:
+        """Return whether the page has a text; a letter or two must be next to the box."""
+        said = self._said if len(text) > _FEW_LETTERS else _spaced(word.text for word in self._level(box))
+        return _spaced(text.split()) in said
+
+    def baseline(self, box: Box) -> float | None:
+        """Return the baseline of the nearest word on the left of a box, else on its right; None if it has none."""
+        words = self._level(box)
+        left = max((word for word in words if word.x1 <= box[0] + _OVER), key=lambda word: word.x1, default=None)
+        right = min((word for word in words if word.x0 >= box[2] - _OVER), key=lambda word: word.x0, default=None)
+        nearest = left or right
+        return nearest.y if nearest else None
+
+    @cached_property
+    def _said(self) -> str:
+        return _spaced(self._layer.plain.split())
+
+    @cached_property
+    def _words(self) -> list[Word]:
+        return sorted(self._layer.groups[0][1] if self._layer.groups else (), key=_middle)
+
+    @cached_property
+    def _middles(self) -> list[float]:
+        return list(map(_middle, self._words))
+
+    def _level(self, box: Box) -> list[Word]:
+        first, last = bisect_left(self._middles, box[1]), bisect_right(self._middles, box[3])
+        return self._words[first : min(last, first + _MOST_LABELS)]
+
+
+def _spaced(words: Iterable[str]) -> str:
+    return f" {' '.join(filter(None, map(normal, words)))} "
+
+
+def _middle(word: Word) -> float:
+    return word.y + word.style.size / 4
+
+
+def _field(annotation: Any, form: Any, labels: _Labels) -> Iterator[Word]:
     kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
     value = _value(annotation, form, kind)
     if not value:
         return
+    rect = raw.FS_RECTF()
+    raw.FPDFAnnot_GetRect(annotation, byref(rect))
+    (left, right), (bottom, top) = sorted((rect.left, rect.right)), sorted((rect.bottom, rect.top))
+    box = turned((left, bottom, right, top), labels.angle)
     label = " ".join(wide_text(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation).split())
     if kind in _TICKED:
-        value = f"{value} {_choice(annotation, form, known)}".rstrip()
-    elif label and not _AUTOMATIC.fullmatch(label) and normal(label) not in known:
+        value = f"{value} {_choice(annotation, form, labels, box)}".rstrip()
+    elif label and not _AUTOMATIC.fullmatch(label) and not labels.says(label, box):
         value = f"{label.removesuffix(':')}: {value}"
-    box = raw.FS_RECTF()
-    raw.FPDFAnnot_GetRect(annotation, byref(box))
-    bottom, top = sorted((box.bottom, box.top))
+    yield from _placed(value, kind, box, labels)
+
+
+def _placed(value: str, kind: int, box: Box, labels: _Labels) -> Iterator[Word]:
+    """Yield the lines of a value; the first one is level with the label next to its box."""
+    left, bottom, right, top = box
     size = max(min((top - bottom) * (1 if kind in _TICKED else 0.7), _LARGEST), _SMALLEST)
-    rows = value.split("\n")
-    y = top - size if len(rows) > 1 else (top + bottom) / 2 - size / 3
+    rows = [row for row in (" ".join(row.split()) for row in value.split("\n")) if row]
+    y = labels.baseline(box)
+    if y is None:
+        y = top - size if len(rows) > 1 else (top + bottom) / 2 - size / 3
     for row in rows:
-        if text := " ".join(row.split()):
-            end = max(box.left + size * len(text) / 2, box.right - 2)
-            yield Word(text, box.left, end, y, Style(size, bold=False, angle=0), -1)
+        end = left + size * len(row) / 2
+        end = max(end, right - 2) if kind in _TICKED else max(min(end, right - 2), left + 1)
+        yield Word(row, left, end, y, Style(size, bold=False, angle=labels.angle), -1)
         y -= size * 1.2
 
 
@@ -123,12 +184,12 @@ def _value(annotation: Any, form: Any, kind: int) -> str:
     return ""
 
 
-def _choice(annotation: Any, form: Any, known: str) -> str:
+def _choice(annotation: Any, form: Any, labels: _Labels, box: Box) -> str:
     """Return the value of a button, if the page has no text that says it."""
     if raw.FPDFAnnot_GetFormFieldType(form, annotation) != raw.FPDF_FORMFIELD_RADIOBUTTON:
         return ""
     value = " ".join(wide_text(raw.FPDFAnnot_GetFormFieldExportValue, form, annotation).split())
-    return "" if _AUTOMATIC.fullmatch(value) or _ON.fullmatch(value) or normal(value) in known else value
+    return "" if _AUTOMATIC.fullmatch(value) or _ON.fullmatch(value) or labels.says(value, box) else value
 
 
 def _options(annotation: Any, form: Any, kind: int) -> str:
@@ -137,7 +198,7 @@ def _options(annotation: Any, form: Any, kind: int) -> str:
     chosen = [bool(raw.FPDFAnnot_IsOptionSelected(form, annotation, index)) for index in range(count)]
     labels = [wide_text(raw.FPDFAnnot_GetOptionLabel, form, annotation, index).strip() for index in range(count)]
     if kind == raw.FPDF_FORMFIELD_LISTBOX and count <= _SHOWN_OPTIONS:
-        return "\n".join(f"{'[x]' if on else '[ ]'} {label}" for on, label in zip(chosen, labels, strict=True))
+        return " ".join(f"{'[x]' if on else '[ ]'} {label}" for on, label in zip(chosen, labels, strict=True))
     return ", ".join(label for on, label in zip(chosen, labels, strict=True) if on)
 
 

@@ -67,7 +67,7 @@ def rulings_of(page: Any, size: tuple[float, float], angle: int) -> Rulings:
     """
     across, down = list[Ruling](), list[Ruling]()
     for box in _boxes(page, size[0] * size[1] * _WHOLE_PAGE) if angle % 90 == 0 else ():
-        left, bottom, right, top = _turned(box, angle)
+        left, bottom, right, top = turned(box, angle)
         if top - bottom <= _THIN:
             if right - left >= _SHORTEST:
                 across.append(Ruling((top + bottom) / 2, left, right))
@@ -83,7 +83,8 @@ def rulings_of(page: Any, size: tuple[float, float], angle: int) -> Rulings:
     return found if len(found.across) + len(found.down) <= _MAX_RULINGS else Rulings([], [])
 
 
-def _turned(box: Box, angle: int) -> Box:
+def turned(box: Box, angle: int) -> Box:
+    """Return a box of a page, turned as words of this direction."""
     left, bottom, right, top = box
     if angle == 90:  # noqa: PLR2004 - degrees
         return bottom, -right, top, -left
