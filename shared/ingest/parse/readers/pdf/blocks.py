@@ -130,7 +130,7 @@ def _starts(before: Sequence[Line], line: Line, pitch: float, sides: tuple[float
     size = max(last.size, line.size)
     if last.y - line.y > (pitch + _SPACED) * size or abs(last.size - line.size) > _OTHER_SIZE * size:
         return True
-    if _weights(before).isdisjoint(_weights([line])):
+    if _is_other_weight(before, line, sides[1]):
         return True
     if (label := _label(line)) and (label in _BULLETS or _is_over(last, line, sides)):
         return True
@@ -144,6 +144,13 @@ def _starts(before: Sequence[Line], line: Line, pitch: float, sides: tuple[float
         and sides[1] - last.x1 > _SHORT * (sides[1] - sides[0])
         and not line.text[:1].islower()
     )
+
+
+def _is_other_weight(before: Sequence[Line], line: Line, right: float) -> bool:
+    """Return whether a line has another weight than the lines before it, or follows a bold title."""
+    if _weights(before).isdisjoint(_weights([line])):
+        return True
+    return _is_bold(before) and not _is_bold([line]) and _is_forced(before[-1], line, right)
 
 
 def _is_over(last: Line, line: Line, sides: tuple[float, float]) -> bool:
@@ -193,7 +200,7 @@ def _paragraph(lines: Sequence[Line]) -> Block:
         size=max(lines, key=lambda line: line.chars).size,
         bold=_is_bold(lines),
         lines=len(lines),
-        alone=lines[0].words[0].index >= 0 and not any(line.divided for line in lines),
+        alone=all(word.index >= 0 for word in lines[0].words) and not any(line.divided for line in lines),
         chars=sum(line.chars for line in lines),
         marks=frozenset(word.style.mark for line in lines for word in line.words),
     )

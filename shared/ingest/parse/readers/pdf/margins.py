@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shared.ingest.parse.readers.pdf.blocks import Block
+from shared.ingest.parse.readers.pdf.structure import body_size
 
 _ZONE = 0.13  # of the height of a page
 _MOST_CHARS = 200
@@ -22,6 +23,7 @@ _LEAST_PAGES = 3
 _LEAST_NUMBERED = 2
 _NUMBER = re.compile(r"\d{1,6}")
 _ROMAN = re.compile(r"[ivxlc]{1,7}")
+_CHAPTER = 1.5  # of the size of most letters: a larger text with a number is the heading of a chapter
 _SPACE = re.compile(r"(\s+)")
 
 
@@ -57,6 +59,7 @@ def without_running(pages: Sequence[PageBlocks]) -> None:
     counts = Counter(key for page in keys for key in {key for _, found in page for key in found})
     texts = Counter(page.plain for page in pages)
     shown = set[str]()
+    large = body_size(block for page in pages for block in page.blocks) * _CHAPTER
     for page, found in zip(pages, keys, strict=True):
         if texts[page.plain] > 1:
             continue
@@ -64,6 +67,8 @@ def without_running(pages: Sequence[PageBlocks]) -> None:
             continue
         for block, candidates in found:
             best = max(candidates, key=lambda key: counts[key], default=None)
+            if best and best[2] is not None and block.size >= large and block.text[:1].isalpha():
+                continue
             if best and counts[best] >= (_LEAST_PAGES if best[2] is None else _LEAST_NUMBERED):
                 _remove(page, block, best, shown)
 

@@ -29,7 +29,12 @@ _MOST_BOLD = 0.2  # share of the letters of a document that are bold, above whic
 _TAG = re.compile(r"H([1-6])?$")
 _NUMBERED = re.compile(r"(\d{1,3}(?:\.\d{1,3}){0,5})[.)]?\s+\S")
 _ENDS = (".", ",", ";", "-", "\u2010", "=", "。", "、")
+_LEADER = re.compile(r"(?:\. ?){4}|\u2026 ?\u2026|_{4}")
+"""The dots in front of the number of a page, or the line of a field."""
+
+_COLONS = (":", "\uff1a")
 _OFTEN_PAGES, _OFTEN_SHARE = 4, 0.25
+_SAME_HEIGHT = 4.0  # points
 _DIGITS = str.maketrans("", "", "0123456789")
 
 Bookmarks = dict[int, dict[str, int]]
@@ -138,19 +143,29 @@ def set_levels(pages: Sequence[Sequence[Block]]) -> None:
     levels = _levels([block for block in found if not block.level], [block for block in blocks if block.level])
     for block in found:
         block.level = block.level or levels[_font(block)]
-    often = _repeated(pages)
-    for block in blocks:
-        if block.level and normal(block.text).translate(_DIGITS) in often:
-            block.level = 0
+    _without_labels(pages, body)
 
 
-def _repeated(pages: Sequence[Sequence[Block]]) -> set[str]:
-    """Return the texts without digits of headings on so many pages that they are labels of these."""
-    counts = Counter[str]()
+def _without_labels(pages: Sequence[Sequence[Block]], body: float) -> None:
+    """Clear the level of a heading that so many pages have at the same height that it is a label of these.
+
+    A text with another number on each page, in much larger letters than the body, is the heading of a chapter.
+    """
+    found: dict[tuple[str, int], list[Block]] = {}
     for page in pages:
-        counts.update({normal(block.text).translate(_DIGITS) for block in page if block.level})
+        on_page = {_place(block): block for block in page if block.level}
+        for place, block in on_page.items():
+            found.setdefault(place, []).append(block)
     least = max(_OFTEN_PAGES, len(pages) * _OFTEN_SHARE)
-    return {text for text, count in counts.items() if count >= least}
+    for blocks in found.values():
+        differ = len({block.text for block in blocks}) == len(blocks)
+        if len(blocks) >= least and not (differ and blocks[0].size >= body * _MUCH_LARGER):
+            for block in blocks:
+                block.level = 0
+
+
+def _place(block: Block) -> tuple[str, int]:
+    return normal(block.text).translate(_DIGITS), round(block.top / _SAME_HEIGHT)
 
 
 def body_size(blocks: Iterable[Block]) -> float:
@@ -203,12 +218,16 @@ def _may_be_heading(block: Block, body: float) -> bool:
     if block.lines > _MOST_LINES or block.chars > _MOST_CHARS:
         return False
     large = block.size >= body * _MUCH_LARGER
+    if block.text.endswith(_COLONS) and not (large or block.bold):
+        return False
     return _reads_as_heading(block.text, block.chars) and (large or block.chars <= _FEW_CHARS or block.lines == 1)
 
 
 def _reads_as_heading(text: str, chars: int) -> bool:
     letters, digits = sum(map(str.isalpha, text)), sum(map(str.isdigit, text))
     if letters < max(3, chars // 3) or digits * 2 > letters + 2 or text[:1].islower() or text.startswith(("- ", "* ")):
+        return False
+    if _LEADER.search(text):
         return False
     if text.count(",") > _MOST_COMMAS or text.count(";") > 1 or "@" in text:
         return False

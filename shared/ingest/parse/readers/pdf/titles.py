@@ -39,7 +39,7 @@ def largest(page: PageBlocks) -> str | None:
     least = page.bottom + (page.top - page.bottom) * _UPPER
     texts = [block for block in page.blocks if block.kind in ("text", "item") and not block.turned]
     texts = [block for block in texts if 2 < block.chars <= _MOST_CHARS and block.top >= least]  # noqa: PLR2004
-    texts = [block for block in texts if any(map(str.isalpha, block.text))]
+    texts = [block for block in texts if any(map(str.isalpha, block.text)) and not block.text.endswith(":")]
     if not texts:
         return None
     size = max(block.size for block in texts)
