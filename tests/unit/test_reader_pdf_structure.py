@@ -15,7 +15,7 @@ def headings(*contents):
 
 
 def clause(number, y):
-    return line(50, y, f"{number}. Duties of party {number}", 14, "F2") + lines(50, y - 20, *[f"{BODY}."] * 4)
+    return line(50, y, f"{number}. Duties of party {number}", 12, "F2") + lines(50, y - 20, *[f"{BODY}."] * 4)
 
 
 @guards(
@@ -36,7 +36,7 @@ def test_clauses_that_differ_by_number_are_headings():
     "if len(blocks) < 0:",
     means="labels of pages are headings",
 )
-def test_label_at_one_height_of_pages_is_no_heading():
+def test_label_on_each_page_is_not_a_heading():
     pages = [line(50, 600, "Confidential", 14, "F2") + lines(50, 560 - at, *[f"{BODY} {at}."] * 9) for at in range(5)]
 
     assert headings(*pages) == []
@@ -60,7 +60,7 @@ def test_chapter_at_top_of_each_page_is_heading():
     "if not block.text:",
     means="the label of a field is a heading",
 )
-def test_label_with_colon_is_no_heading_nor_title():
+def test_label_with_colon_is_not_a_title():
     reading = read(pdf(line(50, 700, "Country:", 12) + lines(50, 600, *[BODY] * 9)))
 
     assert "#" not in reading.parts[0].markdown
@@ -73,7 +73,7 @@ def test_label_with_colon_is_no_heading_nor_title():
     "if not text:",
     means="lines of a table of contents are headings",
 )
-def test_line_of_contents_is_no_heading():
+def test_line_of_contents_is_not_a_heading():
     content = line(50, 700, "Use of the crane . . . . . . . 12", 12, "F2") + lines(50, 600, *[BODY] * 9)
 
     assert headings(content) == []
@@ -81,11 +81,11 @@ def test_line_of_contents_is_no_heading():
 
 @guards(
     "shared/ingest/parse/readers/pdf/blocks.py",
-    "if _is_bold(before) and not _is_bold([line]) and _is_forced(last, line, sides[1]):",
-    "if not before:",
+    "return _is_bold(before) and not _is_bold([line]) and _is_forced(before[-1], line, right)",
+    "return False",
     means="a bold title is part of the paragraph below it",
 )
-def test_bold_title_over_paragraph_with_bold_words_is_heading():
+def test_bold_title_over_mixed_paragraph_is_heading():
     parties = "BT /F1 10 Tf 1 0 0 1 50 686 Tm (Between ) Tj /F2 10 Tf (Acme Ltd) Tj /F1 10 Tf ( and others) Tj ET\n"
 
     assert headings(line(250, 700, "AGREEMENT", 10, "F2") + parties + lines(50, 650, *[BODY] * 9)) == ["AGREEMENT"]

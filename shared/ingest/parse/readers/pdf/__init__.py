@@ -16,6 +16,7 @@ from shared.ingest.parse.readers.pdf.layout.order import arranged, in_place_of, 
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without_running
 from shared.ingest.parse.readers.pdf.opening import opened
 from shared.ingest.parse.readers.pdf.rulings import Rulings, ruled_tables, rulings_of
+from shared.ingest.parse.readers.pdf.stripes import striped_tables
 from shared.ingest.parse.readers.pdf.structure import (
     Bookmarks,
     bookmarks_of,
@@ -133,8 +134,9 @@ def _blocks(page: Any, layer: TextLayer) -> list[Block]:
 
 
 def _placed(words: Sequence[Word], rulings: Rulings) -> list[Item]:
-    tables, rest = ruled_tables(words, rulings)
-    return arranged([*lines_of(rest), *(in_place_of(table, box) for table, box in tables)])
+    ruled, rest = ruled_tables(words, rulings)
+    striped, rest = striped_tables(rest, rulings)
+    return arranged([*lines_of(rest), *(in_place_of(table, box) for table, box in (*ruled, *striped))])
 
 
 def _with_values(layer: TextLayer, values: Sequence[Word]) -> TextLayer:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
+from shared.ingest.parse.readers.pdf.layout.cells import with_whole_header
 from shared.ingest.parse.readers.pdf.layout.lines import LABEL, Flow, Item, Line, Table, is_right_to_left
 from shared.ingest.parse.readers.pdf.text.characters import UNSPACED
 
@@ -65,6 +66,8 @@ def blocks_of(items: Iterable[Item]) -> list[Block]:
         if isinstance(item, Table):
             while _has_caption(item):
                 blocks += map(_paragraph, _paragraphs(Flow([line for cell in item.rows.pop(0) for line in cell])))
+            if item.ruled:
+                item.rows = with_whole_header(item.rows, _spans(item))
             block = _table(item)
             blocks += [block] if max(map(len, block.rows[0])) <= _LONG_HEADER else _cells(item)
             continue
@@ -75,6 +78,11 @@ def blocks_of(items: Iterable[Item]) -> list[Block]:
             else:
                 blocks.append(block)
     return blocks
+
+
+def _spans(table: Table) -> list[tuple[float, float]]:
+    right = max(line.x1 for line in table.lines)
+    return list(pairwise((*table.edges, right)))
 
 
 def _has_caption(table: Table) -> bool:

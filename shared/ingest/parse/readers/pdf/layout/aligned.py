@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
-from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, is_marginal
+from shared.ingest.parse.readers.pdf.layout.cells import cells_of, crosses, table_columns, with_whole_header
+from shared.ingest.parse.readers.pdf.layout.columns import at_columns, by_column, columns_of, is_marginal
 from shared.ingest.parse.readers.pdf.layout.lines import Flow, Item, Line, Table, add_lines, rows_of
 
 _APART = 2.6  # of the font size: lines that are farther apart belong to two tables
@@ -23,6 +25,7 @@ _LABEL_GAP = 0.5  # of the font size
 
 
 def add_tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
+    """Add the tables in rows of lines, and the lines around them."""
     for part in _parts(rows):
         if any(line.table for line in part[0]):
             add_lines(items, part)
@@ -30,34 +33,71 @@ def add_tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
         lead = int(_is_header_line(part))
         while lead < len(part) - _LEAST_ROWS and _is_caption(part[lead]):
             lead += 1
-        if lead:
-            add_lines(items, part[:lead])
-            part = part[lead:]  # noqa: PLW2901
-        columns = columns_of(line for row in part for line in row)
-        several = sum(len(row) > 1 for row in part)
-        table = _table(part, columns) if len(columns) > 1 and several >= _LEAST_ROWS else None
-        if table and not _are_labels(part, len(columns)) and _is_filled(table) and not _is_prose(part, columns):
+        add_lines(items, part[:lead])
+        part = part[lead:]  # noqa: PLW2901
+        end = _end(part)
+        if table := table_of(part[:end]):
             items.append(table)
+            add_lines(items, part[end:])
         else:
-            _untabled(items, part, columns, is_figure=bool(table) and len(columns) > 2)  # noqa: PLR2004 - columns of text
+            _untabled(items, part)
 
 
-def _untabled(
-    items: list[Item], rows: Sequence[list[Line]], columns: Sequence[list[float]], *, is_figure: bool
-) -> None:
+def table_of(rows: Sequence[list[Line]]) -> Table | None:
+    """Return the table that rows are; None if they are labels in front of values, prose, or scattered words."""
+    columns = table_columns(rows)
+    several = sum(len(row) > 1 for row in rows)
+    if len(columns) < 2 or several < _LEAST_ROWS:  # noqa: PLR2004 - a table has two of both
+        return None
+    table = _table(rows, columns)
+    is_table = not _are_labels(rows, len(columns)) and _is_filled(table) and not _is_prose(rows, columns)
+    return table if is_table else None
+
+
+def _end(rows: Sequence[list[Line]]) -> int:
+    """Return the number of rows up to the end of a table: paragraphs below it start at no column."""
+    end = len(rows)
+    if len(rows[-1]) > 1:
+        return end
+    columns = table_columns([row for row in rows if len(row) > 1])
+    starts = sorted(line.x0 for row in rows if len(row) > 1 for line in row)
+    while end > 1 and len(at_columns(rows[end - 1], columns)) == 1:
+        (line,) = rows[end - 1]
+        if not crosses([line], columns) and bisect_left(starts, line.x0 - 1) < bisect_right(starts, line.x0 + 1):
+            break
+        end -= 1
+    return end
+
+
+def _untabled(items: list[Item], rows: Sequence[list[Line]]) -> None:
     """Add rows that are not a table: the labels of a figure, columns, or lines."""
-    if is_figure and not _are_labels(rows, len(columns)):
+    columns = columns_of(line for row in rows for line in row)
+    several = sum(len(row) > 1 for row in rows)
+    if len(columns) > 2 and several >= _LEAST_ROWS and not _are_labels(rows, len(columns)):  # noqa: PLR2004 - of text
         for label in _labels(rows):
             for line in label:
                 line.divided = True
             items.append(Flow(label))
         return
+    lead = _above(rows)
+    add_lines(items, rows[:lead])
+    rows = rows[lead:]
+    columns = columns_of(line for row in rows for line in row)
     parts = by_column(rows, columns)
-    if sum(len(row) > 1 for row in rows) * 2 < len(rows) and len(columns) > 1 and not is_marginal(parts[0]):
+    if several * 2 < len(rows) and len(columns) > 1 and not is_marginal(parts[0]):
         for column in parts:
             add_lines(items, rows_of(column))
     else:
         add_lines(items, rows)
+
+
+def _above(rows: Sequence[list[Line]]) -> int:
+    """Return the number of rows at the start that have one line each, above all rows below them, as titles have."""
+    pairs = enumerate(pairwise([*rows, []]))
+    apart = (
+        at for at, (row, below) in pairs if len(row) > 1 or (below and row[0].bottom < max(line.top for line in below))
+    )
+    return next(apart, len(rows))
 
 
 def _is_filled(table: Table) -> bool:
@@ -131,7 +171,7 @@ def _parts(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
 
 
 def _table(rows: Sequence[list[Line]], columns: Sequence[list[float]]) -> Table:
-    cells = [by_column([row], columns) for row in rows]
+    cells = [cells_of(row, columns) for row in rows]
     table = list[list[list[Line]]]()
     limit = _pitch_limit(rows, cells)
     for index, row in enumerate(cells):
@@ -140,12 +180,12 @@ def _table(rows: Sequence[list[Line]], columns: Sequence[list[float]]) -> Table:
                 cell.extend(more)
         else:
             table.append(row)
-    return Table(_with_whole_header(table), tuple(start for start, _ in columns))
+    return Table(with_whole_header(_with_second_line(table), columns), tuple(start for start, _ in columns))
 
 
-def _with_whole_header(rows: list[list[list[Line]]]) -> list[list[list[Line]]]:
+def _with_second_line(rows: list[list[list[Line]]]) -> list[list[list[Line]]]:
     """Join a second line of a header with the first one: it has gaps and no numbers, as the rows below it have."""
-    if len(rows) <= _LEAST_ROWS or all(rows[1]) or any(map(_has_digit, rows[1])):
+    if len(rows) <= _LEAST_ROWS or not all(rows[0]) or all(rows[1]) or any(map(_has_digit, rows[1])):
         return rows
     if not all(any(map(_has_digit, row)) for row in rows[2:]):
         return rows

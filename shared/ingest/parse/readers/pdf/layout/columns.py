@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
-from shared.ingest.parse.readers.pdf.layout.lines import Line
+from shared.ingest.parse.readers.pdf.layout.lines import Line, divided
+from shared.ingest.parse.readers.pdf.text.words import Word
 
+_GAP = 0.6  # of the font size: wider than a space
+_ESTABLISHED = 3  # rows with several columns: a line may be the cells of two columns whose gap is narrow
+_NOTE_SIZE, _NOTE_GAP = 0.92, 0.5  # of the font size of a column, and of its footnotes
 _TEXT_CHARS = 18  # median length of the lines of a text column
 _TEXT_LINES = 4
 _MANY_LINES = 8
@@ -24,16 +28,53 @@ def runs(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
     """Divide rows where the number of columns changes from one to several, or the gaps between columns are closed."""
     runs = list[list[list[Line]]]()
     columns = list[list[float]]()
+    established = 0
     for row in rows:
         own = columns_of(row)
-        together = _merged([*columns, *own]) if columns else own
+        together = merged([*columns, *own]) if columns else own
+        if established >= _ESTABLISHED and len(together) == 1:
+            row = at_columns(row, columns, wide=True)  # noqa: PLW2901
+            own = columns_of(row)
+            together = merged([*columns, *own])
         if runs and _continues(columns, own, together):
             runs[-1].append(row)
             columns = together
         else:
             runs.append([row])
-            columns = own
+            columns, established = own, 0
+        established += len(row) > 1
     return runs
+
+
+def at_columns(row: Iterable[Line], columns: Sequence[Sequence[float]], *, wide: bool = False) -> list[Line]:
+    """Return the lines of a row; a line over the gap between two columns is divided if no word crosses the gap.
+
+    Args:
+        row: the lines.
+        columns: left and right end of each column.
+        wide: whether the gap must be wider than a space, because the row may be no part of the columns.
+    """
+    starts = [start for start, _ in columns]
+
+    def is_gap(last: Word, word: Word) -> bool:
+        return _is_between(last, word, starts) and (not wide or _is_gap(last, word))
+
+    return [part for line in row for part in divided(line, is_gap)]
+
+
+def _is_between(last: Word, word: Word, starts: Sequence[float]) -> bool:
+    """Return whether a column starts between two words, or with the second one."""
+    at = bisect_left(starts, last.x1)
+    return at < len(starts) and starts[at] <= word.x0 + 1
+
+
+def finely(row: Iterable[Line]) -> list[Line]:
+    """Return the lines of a row, divided at gaps that are wider than spaces."""
+    return [part for line in row for part in divided(line, _is_gap)]
+
+
+def _is_gap(last: Word, word: Word) -> bool:
+    return word.x0 - last.x1 > _GAP * last.style.size
 
 
 def _continues(columns: Sequence[list[float]], own: Sequence[list[float]], together: Sequence[list[float]]) -> bool:
@@ -43,10 +84,10 @@ def _continues(columns: Sequence[list[float]], own: Sequence[list[float]], toget
 
 
 def columns_of(lines: Iterable[Line]) -> list[list[float]]:
-    return _merged([[line.x0, line.x1] for line in lines])
+    return merged([[line.x0, line.x1] for line in lines])
 
 
-def _merged(spans: list[list[float]]) -> list[list[float]]:
+def merged(spans: list[list[float]]) -> list[list[float]]:
     """Return the spans that overlapping spans cover, from the left."""
     merged = list[list[float]]()
     for start, end in sorted(spans):
@@ -71,7 +112,7 @@ def text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]])
     parts = by_column(rows, columns)
     if _have_line_numbers(parts, columns):
         return columns
-    texts = [_is_text(part, end - start) for part, (start, end) in zip(parts, columns, strict=True)]
+    texts = [is_text(part, end - start) for part, (start, end) in zip(parts, columns, strict=True)]
     if all(texts):
         return columns
     if sum(texts) > 1 and all(len(part) >= _MANY_LINES for part, text in zip(parts, texts, strict=True) if text):
@@ -104,12 +145,35 @@ def _number(line: Line) -> int:
     return int(text) if text.isdecimal() and len(text) <= _MARK_CHARS else 0
 
 
+def with_notes_last(parts: Sequence[list[Line]]) -> list[list[Line]]:
+    """Return columns of text, and the footnotes of all columns but the last one as a part after them."""
+    notes = list[Line]()
+    kept = list[list[Line]]()
+    for part in parts[:-1]:
+        end = _notes_start(part)
+        kept.append(part[:end])
+        notes += part[end:]
+    return [*kept, parts[-1], notes] if notes else list(parts)
+
+
+def _notes_start(lines: Sequence[Line]) -> int:
+    """Return the number of lines of a column above its footnotes, which are smaller and apart."""
+    usual = median(line.size for line in lines) if lines else 0.0
+    start = len(lines)
+    while start and lines[start - 1].size <= _NOTE_SIZE * usual and not lines[start - 1].table:
+        start -= 1
+    if not len(lines) * 2 / 3 <= start < len(lines):
+        return len(lines)
+    return start if lines[start - 1].bottom - lines[start].top > _NOTE_GAP * lines[start].size else len(lines)
+
+
 def is_marginal(lines: Sequence[Line]) -> bool:
     """Return whether a column has only numbers or marks of the lines next to it."""
     return all(line.chars <= _MARK_CHARS and not line.table for line in lines)
 
 
-def _is_text(lines: Sequence[Line], width: float) -> bool:
+def is_text(lines: Sequence[Line], width: float) -> bool:
+    """Return whether the lines of a column are long enough for running text."""
     if len(lines) < _TEXT_LINES:
         return False
     least = _FILLED if len(lines) < _PAGE_LINES else _FILLED_PAGE

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from shared.ingest.parse.readers.pdf.text.characters import RTL, UNSPACED
 from shared.ingest.parse.readers.pdf.text.words import Word
@@ -95,6 +96,16 @@ def _touches(last: Word, word: Word) -> bool:
     return False
 
 
+def line_of(words: list[Word]) -> Line:
+    """Return words that are next to each other as a line."""
+    largest = max(words, key=_size)
+    return Line(words, min(word.x0 for word in words), max(word.x1 for word in words), largest.y, largest.style.size)
+
+
+def _size(word: Word) -> float:
+    return word.style.size
+
+
 def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
     """Return lines by their baselines, from above; each row from the left."""
     rows = list[list[Line]]()
@@ -115,6 +126,18 @@ def whole(chains: Sequence[Line]) -> Line:
     largest = max(chains, key=lambda chain: (chain.chars, chain.size))
     words = [word for chain in _logical(chains) for word in chain.words]
     return Line(words, chains[0].x0, max(chain.x1 for chain in chains), largest.y, largest.size)
+
+
+def divided(line: Line, is_gap: Callable[[Word, Word], bool]) -> list[Line]:
+    """Return the parts of a line between gaps. A line that is written from the right stays whole."""
+    if len(line.words) < 2 or is_right_to_left([line]):  # noqa: PLR2004 - words
+        return [line]
+    parts = [[line.words[0]]]
+    for last, word in pairwise(line.words):
+        if not word.glued and is_gap(last, word):
+            parts.append([])
+        parts[-1].append(word)
+    return [line_of(words) for words in parts] if len(parts) > 1 else [line]
 
 
 def with_gaps(row: Sequence[Line]) -> Line:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.ingest.parse.readers.pdf.layout.aligned import add_tables
-from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, runs, text_columns
+from shared.ingest.parse.readers.pdf.layout.cells import spaced_table
+from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, runs, text_columns, with_notes_last
 from shared.ingest.parse.readers.pdf.layout.lines import (
     LABEL,
     Item,
@@ -13,6 +14,7 @@ from shared.ingest.parse.readers.pdf.layout.lines import (
     Table,
     add_lines,
     is_right_to_left,
+    line_of,
     rows_of,
     whole,
 )
@@ -33,18 +35,9 @@ def lines_of(words: Sequence[Word]) -> list[Line]:
         else:
             chains.append([word])
     found = list[Line]()
-    for row in rows_of(with_scripts([_line(chain) for chain in chains])):
+    for row in rows_of(with_scripts([line_of(chain) for chain in chains])):
         found += _divided(row)
     return found
-
-
-def _line(words: list[Word]) -> Line:
-    largest = max(words, key=_size)
-    return Line(words, min(word.x0 for word in words), max(word.x1 for word in words), largest.y, largest.style.size)
-
-
-def _size(word: Word) -> float:
-    return word.style.size
 
 
 def _divided(row: list[Line]) -> list[Line]:
@@ -72,9 +65,17 @@ def arranged(lines: Sequence[Line], depth: int = 0) -> list[Item]:
         columns = columns_of(line for row in run for line in row)
         if len(columns) == 1:
             add_lines(items, run)
+        elif found := spaced_table(run):
+            first, table, last = found
+            add_lines(items, run[:first])
+            items.append(table)
+            if last < len(run):
+                items += arranged([line for row in run[last:] for line in row], depth)
         elif depth < _MOST_DEPTH and (texts := text_columns(run, columns)):
             parts = by_column(run, texts)
-            for part in parts[::-1] if is_right_to_left([line for row in run for line in row]) else parts:
+            if is_right_to_left([line for row in run for line in row]):
+                parts = parts[::-1]
+            for part in with_notes_last(parts):
                 items += arranged(part, depth + 1)
         else:
             add_tables(items, run)

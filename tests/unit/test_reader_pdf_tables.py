@@ -1,0 +1,222 @@
+"""Tables of PDF files without ruling lines between their cells, and the order of lines that are not a table."""
+
+import pytest
+
+from shared.ingest.parse.readers.pdf import read
+from tests.support.drawn_pdfs import BODY, filled, line, lines, pdf
+from tests.support.planted import guards
+
+
+def cells(xs, y, *texts, pitch=12):
+    """Return the content of a row; a text with a line break is a cell of several lines."""
+    return "\n".join(lines(x, y, *text.split("\n"), pitch=pitch) for x, text in zip(xs, texts, strict=True) if text)
+
+
+def rows(xs, y, *texts, pitch=14):
+    return "\n".join(cells(xs, y - pitch * at, *row) for at, row in enumerate(texts))
+
+
+def markdown(*contents):
+    return [part.markdown for part in read(pdf(*contents)).parts]
+
+
+def wrapped(first):
+    fault = "The seal of the pump is worn\nand its pressure is low"
+    codes = range(first, first + 10)
+    return [(f"E{code}", fault, "Replace the seal\n" * (code % 3) + "Call us") for code in codes]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/order.py",
+    "elif found := spaced_table(run):",
+    "elif found := run and None:",
+    means="rows of wrapped cells are read column by column",
+)
+def test_wrapped_cells_stay_in_rows_on_each_page():
+    xs = (50, 120, 330)
+
+    texts = markdown(rows(xs, 760, *wrapped(10), pitch=48), rows(xs, 760, *wrapped(20), pitch=48))
+
+    fault = "The seal of the pump is worn and its pressure is low"
+    assert [text.count(f" | {fault} | ") for text in texts] == [10, 10]
+    assert f"| E13 | {fault} | Replace the seal Call us |" in texts[0]
+    assert f"| E25 | {fault} | Replace the seal Call us |" in texts[1]
+
+
+def test_centred_cells_stay_in_their_rows():
+    page = "\n".join(
+        line(50, 760 - 60 * at, f"E{at}")
+        + lines(120, 766 - 60 * at, "The seal of the pump is worn", "and its pressure is low")
+        + lines(330, 772 - 60 * at, "Close the valve", "Replace the seal", "Call the service")
+        for at in range(6)
+    )
+
+    (text,) = markdown(page)
+
+    assert text.count(" | The seal of the pump is worn and its pressure is low | Close the valve Replace the seal") == 6
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/cells.py",
+    "if not _are_rows(cells, columns):",
+    "if not cells:",
+    means="paragraphs that start on one level are a table",
+)
+def test_columns_of_paragraphs_are_not_a_table():
+    paragraph = ["The harbour opens at six and closes", "when the last ferry has left the pier", "or for ice."]
+    page = "\n".join(lines(x, 760 - 50 * at, *paragraph) for at in range(8) for x in (50, 320))
+
+    (text,) = markdown(page)
+
+    assert "|" not in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/cells.py",
+    "fine = [finely(row) for row in rows]",
+    "fine = [list(row) for row in rows]",
+    means="a column whose gap is narrow is joined with the next one",
+)
+def test_narrow_gap_divides_columns():
+    statement = [("Date", "Text", "", "Balance")]
+    statement += [
+        (f"{at:02}.03.2026", "Rent of flat 12" if at % 2 else "Salary", f"{at}.50", "12.00") for at in range(1, 8)
+    ]
+
+    (text,) = markdown(rows((50, 111, 250, 320), 700, *statement))
+
+    assert "| 01.03.2026 | Rent of flat 12 | 1.50 | 12.00 |" in text
+    assert "| 02.03.2026 | Salary | 2.50 | 12.00 |" in text
+
+
+def test_amounts_below_hundred_stay_in_their_column():
+    accounts = [(f"Account {at}", "24.00" if at % 2 else "124.00", f"{1000 + at}.00") for at in range(6)]
+
+    (text,) = markdown(rows((50, 250, 300), 700, *accounts))
+
+    assert "| Account 1 | 24.00 | 1001.00 |" in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/cells.py",
+    "opens = all(map(_SIGN.fullmatch, texts)) and bool(texts)",
+    "opens = False",
+    means="currency signs are a column",
+)
+def test_currency_sign_belongs_to_its_amount():
+    balance = [(name, "$", "1,200", "$", "1,100") for name in ("Cash", "Receivables", "Inventory", "Total")]
+
+    (text,) = markdown(rows((50, 200, 240, 340, 380), 700, *balance))
+
+    assert "| Receivables | $ 1,200 | $ 1,100 |" in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/cells.py",
+    "spread[at:end] = [cell] * (end - at)",
+    "pass",
+    means="a column has no name of its group",
+)
+def test_group_names_are_joined_with_column_names():
+    plan = rows((50, 150, 220, 300, 370), 700, ("Region", "Q1", "Q2", "Q1", "Q2"))
+    plan += rows(
+        (50, 150, 220, 300, 370), 686, *((name, "10", "20", "30", "40") for name in ("North", "South", "East"))
+    )
+
+    (text,) = markdown(line(175, 714, "Plan") + line(325, 714, "Actual") + plan)
+
+    assert text.startswith("| Region | Plan Q1 | Plan Q2 | Actual Q1 | Actual Q2 |\n")
+
+
+def test_paragraph_below_table_is_not_in_it():
+    table = rows(
+        (200, 260, 310), 700, ("Region", "Q1", "Q2"), ("North", "1", "2"), ("South", "", "4"), ("East", "5", "6")
+    )
+
+    (text,) = markdown(line(50, 730, BODY) + table + line(50, 640, "A last paragraph."))
+
+    assert "\n\n| Region | Q1 | Q2 |\n| --- | --- | --- |\n| North | 1 | 2 |\n" in text
+    assert text.endswith("| East | 5 | 6 |\n\nA last paragraph.")
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/__init__.py",
+    "striped, rest = striped_tables(rest, rulings)",
+    "striped, rest = [], rest",
+    means="a small table with filled rows is running text",
+)
+def test_filled_rows_make_a_small_table():
+    table = filled(45, 685, 200, 20) + filled(45, 645, 200, 20)
+    table += rows((50, 150), 690, ("Name", "Note"), ("Ann", ""), ("Bob", "late"), pitch=20)
+
+    (text,) = markdown(line(50, 750, BODY) + table)
+
+    assert text.endswith("| Name | Note |\n| --- | --- |\n| Ann |  |\n| Bob | late |")
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/stripes.py",
+    "return [*([first] if first else ()), *run, *([last] if last else ())]",
+    "return run",
+    means="the header above the first filled row is lost for the table",
+)
+def test_header_above_filled_rows_is_in_table():
+    table = filled(45, 665, 200, 20) + filled(45, 625, 200, 20)
+    table += rows((50, 150), 690, ("Name", "Note"), ("Ann", "ill"), ("Bob", ""), ("Kim", "late"), pitch=20)
+
+    (text,) = markdown(line(50, 750, BODY) + table)
+
+    assert text.endswith("| Name | Note |\n| --- | --- |\n| Ann | ill |\n| Bob |  |\n| Kim | late |")
+
+
+def test_wrapped_cells_between_lines_are_one_row():
+    heights = (712, 692, 662, 632)
+    table = "\n".join(f"50 {y} m 400 {y} l S" for y in heights) + "\n"
+    table += cells((55, 200, 330), 697, "Level", "Contact", "Time")
+    table += cells((55, 200, 330), 680, "1", "Help desk with the\nfirst engineers", "15 minutes")
+    table += cells((55, 200, 330), 650, "2", "Vendor and the\nproject manager", "2 hours")
+
+    (text,) = markdown(line(50, 750, BODY) + table)
+
+    assert text.endswith("| 1 | Help desk with the first engineers | 15 minutes |\n"
+                         "| 2 | Vendor and the project manager | 2 hours |")  # fmt: skip
+
+
+@pytest.mark.parametrize("gap", [14, 40])
+def test_rules_around_paragraphs_make_no_table(gap):
+    page = "".join(f"50 {760 - gap * at} m 500 {760 - gap * at} l S\n" for at in range(6))
+
+    (text,) = markdown(page + "\n".join(line(50, 750 - gap * at, f"{BODY} {at}.") for at in range(5)))
+
+    assert "|" not in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/aligned.py",
+    "lead = _above(rows)",
+    "lead = 0",
+    means="a heading on the left is read before the centred title above it",
+)
+def test_centred_title_precedes_heading_below_it():
+    content = line(50, 770, "ACME 2026", 8) + line(220, 740, "Terms and Conditions", 18, "F2")
+    content += line(50, 700, "1. Duties", 14, "F2") + lines(50, 680, *[f"{BODY}."] * 4)
+
+    (text,) = markdown(content)
+
+    assert text.startswith("ACME 2026\n\n# Terms and Conditions\n\n## 1. Duties\n\nThe harbour")
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/order.py",
+    "for part in with_notes_last(parts):",
+    "for part in parts:",
+    means="a footnote divides the text of two columns",
+)
+def test_footnote_of_column_follows_both_columns():
+    left = [f"left {at} of a column that fills its width" for at in range(9)]
+    right = [f"right {at} of a column that fills its width" for at in range(9)]
+    page = lines(50, 700, *left) + lines(320, 700, *right) + line(50, 560, "1 A note below the left column", 7)
+
+    (text,) = markdown(page)
+
+    assert " ".join(text.split()) == " ".join([*left, *right, "1 A note below the left column"])
