@@ -287,6 +287,22 @@ def test_lowered_letter_stays_in_its_word():
     assert markdown(pdf(content)) == ["Use TEX here"]
 
 
+@guards(
+    "shared/ingest/parse/readers/pdf/text/characters.py",
+    "        self._mend()\n",
+    "",
+    means="the letters of a printed page are words",
+)
+def test_single_letters_of_tall_narrow_text_are_words():
+    widths = dict(zip("Price lst", (6.67, 3.33, 2.22, 5, 5.56, 2.78, 2.22, 5, 2.78), strict=True))
+    letters = "".join(f"({char}) Tj {widths[char]} 0 Td " for char in "Price list")
+
+    content = "".join(f"BT /F1 10 Tf 50 {780 - 11 * at} Td {letters} ET\n" for at in range(70))
+
+    (text,) = markdown(pdf(content))
+    assert text.split() == ["Price", "list"] * 70
+
+
 def bitmap_font(text):
     """Return a PDF file with a text in a font of drawn glyphs without names, as TeX makes them of bitmaps."""
     glyph = b"<< /Length 36 >> stream\n500 0 0 0 500 700 d1 0 0 500 700 re f\nendstream"

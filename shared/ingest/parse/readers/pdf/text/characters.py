@@ -9,7 +9,7 @@ from typing import Any
 from shared.ingest.parse.readers.pdf import library
 
 _NOTHING = "\x7f"
-"""Replaces an accent that was joined with its letter."""
+"""Replaces an accent that was joined with its letter, and a line end inside of a word."""
 
 ACCENTS = {
     "`": "\u0300",
@@ -39,6 +39,8 @@ RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 UNSPACED = re.compile(r"[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65]")
 """Characters of scripts without spaces between words."""
 
+_TORN = re.compile(r"(?<=\S)\r\n(?=\S)")
+_TOUCHING = 0.1  # of the height of a character: the boxes of the letters of a word are not farther apart
 _HALF = re.compile(r"[\ud800-\udfff]")
 _ILLEGIBLE = re.compile(r"\S*[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]\S*")
 _SUSPECT = re.compile(r"[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]")
@@ -90,6 +92,7 @@ class Characters:
         self._order_ligatures()
         self._halves = bool(_HALF.search(self.text))
         self.objects = library.objects(handle, count)
+        self._mend()
 
     def illegible(self) -> tuple[str, ...]:
         """Return the words with characters that the file does not map to letters. Single symbols are not words."""
@@ -153,6 +156,28 @@ class Characters:
 
     def _is_unmapped(self, at: int) -> bool:
         return library.is_unmapped(self._handle, at)
+
+    def _mend(self) -> None:
+        """Remove line ends between letters that touch.
+
+        If each letter is an object of its own, as browsers print, and a narrow text fills the height of the page,
+        pdfium takes the text for vertical lines.
+        """
+        boxes, chars = self.boxes, None
+        for found in _TORN.finditer(self.text):
+            last, first = found.start() - 1, found.end()
+            gap = boxes[4 * first] - boxes[4 * last + 2]
+            if self.objects[first - 1] is not None or abs(gap) > _TOUCHING * self.height(first):
+                continue
+            if not self.are_level(last, first):
+                continue
+            chars = chars or list(self.text)
+            for at in range(last + 1, first):
+                chars[at], self.objects[at] = _NOTHING, self.objects[first]
+                boxes[4 * at : 4 * at + 4] = boxes[4 * first : 4 * first + 4]
+                self.origins[2 * at : 2 * at + 2] = self.origins[2 * first : 2 * first + 2]
+        if chars:
+            self.text = "".join(chars)
 
     def _compose(self) -> None:
         """Join an accent that is drawn over a letter with the letter, as TeX and old programs write it."""
