@@ -112,7 +112,7 @@ def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, start_scenario, 
     refused = fleet.report("qdrant")["refused"]
     message = "no worker asks whether Qdrant takes writes again"
     fleet.wait_until(lambda: fleet.report("qdrant")["refused"] >= refused + 6, message)
-    time.sleep(scale.outage_seconds)
+    time.sleep(scale.outage_seconds + 4)
     assert embedded() == before  # workers wait for a write instead of embedding chunks that they cannot write
     question = {"collection": scenario.collection, "question": "What is said of item7?"}
     query = fleet.client.post("/v1/retrieve", json=question)
