@@ -13,6 +13,11 @@ SUSPECT_AFTER = 2
 DEATHS_ALONE = 3
 
 
+def is_poison(lost_leases: int) -> bool:
+    """Return whether work has killed too many workers."""
+    return lost_leases >= SUSPECT_AFTER + DEATHS_ALONE
+
+
 def check(lost_leases: int) -> None:
     """Reject work that has killed too many workers.
 
@@ -22,7 +27,7 @@ def check(lost_leases: int) -> None:
     Raises:
         Permanent: the work is poison.
     """
-    if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:
+    if is_poison(lost_leases):
         raise Permanent(
             f"set aside: its worker ended {lost_leases} times while working on it, {DEATHS_ALONE} times alone"
         )

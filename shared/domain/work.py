@@ -132,6 +132,7 @@ class ChunkToIndex:
         of_several_builds: whether its collection has other builds.
         text_only: whether only its text is indexed now, because its questions do not exist yet.
         has_text: whether Qdrant has its text with its vector in this version.
+        passed: number of its questions whose points Qdrant has confirmed in this version.
         may_have_points: whether an earlier claim may have written question points in this version.
         traceparent: span of the request that submitted its version; None if tracing was off.
         job_id: its document's job; None without a job.
@@ -162,6 +163,7 @@ class ChunkToIndex:
     of_several_builds: bool = False
     text_only: bool = False
     has_text: bool = False
+    passed: int = 0
     may_have_points: bool = False
     traceparent: str | None = None
     job_id: UUID | None = None

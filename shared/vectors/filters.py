@@ -156,9 +156,12 @@ def hidden_points(
     return {"must": [*of_document["must"], _equals("hidden", value=True)]}
 
 
-def leftover_points(location: IndexLocation, chunk_ids: Sequence[str], version: int, token: int) -> Filter:
-    """Select the points of chunks in one version that claims before `token` have written."""
-    return {"must": [*_of(location), of_chunks(chunk_ids), _equals("version", version), _below("token", token)]}
+def leftover_points(
+    location: IndexLocation, chunk_ids: Sequence[str], version: int, token: int, kept: Sequence[str] = ()
+) -> Filter:
+    """Select the points of chunks in one version that claims before `token` have written, except `kept` ones."""
+    must = [*_of(location), of_chunks(chunk_ids), _equals("version", version), _below("token", token)]
+    return {"must": must} | ({"must_not": [{"has_id": list(kept)}]} if kept else {})
 
 
 def replaceable_points(token: int) -> Filter:

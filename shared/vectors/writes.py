@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import orjson
 
 from shared.domain.documents import Description
+from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.work import ChunkToIndex, Sweep
 from shared.vectors import fields, filters
@@ -64,20 +65,37 @@ class Writes(Lifecycle):
         with self._if_exists():
             await self._change(sweep.location.index_name, operations)
 
-    async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex], *, own: bool = False) -> None:
+    async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex]) -> None:
         """Delete points of chunks that earlier claims wrote and this claim did not rewrite, in one request.
 
         Args:
             name: Qdrant collection of the points.
             chunks: chunks of one claim; their older versions are not touched.
-            own: whether to delete the points of this claim, too.
         """
-        tokens = [chunk.lease.token for chunk in chunks]
-        token = max(tokens) + 1 if own else min(tokens)
-        operations = [
-            _deletion(filters.leftover_points(location, [str(chunk.lease.id) for chunk in same], version, token))
-            for location, version, same in _by_version(chunks)
-        ]
+        await self._delete_before(name, chunks, min(chunk.lease.token for chunk in chunks))
+
+    async def delete_unrecorded(self, name: str, chunks: Sequence[ChunkToIndex]) -> None:
+        """Delete the points of chunks that the ledger has not recorded, in one request; see `recorded_points`.
+
+        Args:
+            name: Qdrant collection of the points.
+            chunks: chunks of one claim; their older versions and the points of later claims are not touched.
+        """
+        token = max(chunk.lease.token for chunk in chunks) + 1
+        await self._delete_before(name, chunks, token, recorded=recorded_points)
+
+    async def _delete_before(
+        self,
+        name: str,
+        chunks: Sequence[ChunkToIndex],
+        token: int,
+        recorded: Callable[[ChunkToIndex], Sequence[str]] = lambda _: (),
+    ) -> None:
+        operations = []
+        for location, version, same in _by_version(chunks):
+            kept = [point for chunk in same for point in recorded(chunk)]
+            ids = [str(chunk.lease.id) for chunk in same]
+            operations.append(_deletion(filters.leftover_points(location, ids, version, token, kept)))
         with self._if_exists():
             await self._change(name, operations)
 
@@ -137,6 +155,19 @@ class Writes(Lifecycle):
             return
         with self._if_exists():
             await self._delete(location.index_name, filters.points_by_id(location, ids))
+
+
+def recorded_points(chunk: ChunkToIndex) -> list[str]:
+    """Return the ids of the points that earlier claims have written according to the ledger.
+
+    The points of users' questions are included, although some may be waiting: an earlier claim may have written them.
+    """
+    if not chunk.has_text:
+        return []
+    identity, version = chunk.lease.id, chunk.lease.version
+    questions = (question_point_id(identity, version, number) for number in range(chunk.passed))
+    accepted = (accepted_point_id(question.id, version) for question in chunk.accepted)
+    return [chunk_point_id(identity, version), *questions, *accepted]
 
 
 def _operations(sweep: Sweep) -> Iterator[_Operation]:

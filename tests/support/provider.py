@@ -42,6 +42,8 @@ class Script:
     latency_spread_seconds: float = 0.0  # calls take up to so much longer
     held: bool = False  # chats are answered when this becomes false
     embedding_latency_seconds: float = 0.0
+    embedding_status: int = 0  # every embedding request gets this status
+    embedding_dimensions: int = 0  # size of all vectors, whatever is requested
     questions: int = 5  # per reply; 0: the number in the prompt
     seed: int = 7
     share_500: float = 0.0
@@ -425,13 +427,15 @@ class ScriptedEndpoints:
             await asyncio.sleep(s.embedding_latency_seconds)
         if s.down:
             return _error(503, "the provider is down")
+        if s.embedding_status:
+            return self._refusal(s.embedding_status, "scripted status")
         if s.refuse_containing and any(s.refuse_containing in text for text in inputs):
             return self._refusal(400, "an input cannot be embedded")
         stats.embedded_inputs += len(inputs)
         encoded = body.get("encoding_format") == "base64"
         data = []
         for index, text in enumerate(inputs):
-            vector = self.vector(text, body.get("dimensions") or DIMENSIONS)
+            vector = self.vector(text, s.embedding_dimensions or body.get("dimensions") or DIMENSIONS)
             value: object = base64.b64encode(vector.tobytes()).decode() if encoded else vector.tolist()
             data.append({"object": "embedding", "index": index, "embedding": value})
         tokens = sum(map(len, inputs)) // 4

@@ -54,14 +54,12 @@ class Finisher:
             await self.work.finish([sweep.document_id for sweep in swept])
         return swept
 
-    async def delete_points(self, chunks: Sequence[ChunkToIndex]) -> None:
-        """Delete the points of chunks in their versions; points of later claims are kept."""
+    async def delete_unrecorded(self, chunks: Sequence[ChunkToIndex]) -> None:
+        """Delete the points of chunks in their versions that the ledger has not recorded."""
         of_collections: dict[str, list[ChunkToIndex]] = {}
         for chunk in chunks:
             of_collections.setdefault(chunk.index_name, []).append(chunk)
-        await asyncio.gather(
-            *(self.index.delete_leftovers(name, same, own=True) for name, same in of_collections.items())
-        )
+        await asyncio.gather(*(self.index.delete_unrecorded(name, same) for name, same in of_collections.items()))
 
 
 async def confirmed(items: Sequence[T], request: Callable[[T], Awaitable[None]]) -> list[T]:

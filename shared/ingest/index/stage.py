@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -225,9 +225,9 @@ async def index_batch(
 ) -> Outcomes:
     """Embed and upsert chunks of the indexer's embedding; failures do not affect others.
 
-    Qdrant may have written points of a rejected request, so the points of a chunk that ends dead are deleted first.
-    `require_lease` ends the attempt if the leases may have expired. `costs` is updated at once, so that a released
-    batch is charged, too.
+    A chunk that ends dead keeps the points that the ledger has recorded, and its text is stored alone if possible.
+    Qdrant may have written other points of a rejected request: they are deleted first. `require_lease` ends the attempt
+    if the leases may have expired. `costs` is updated at once, so that a released batch is charged, too.
     """
     costs = costs or EmbeddingCosts()
     return costs.charge(await _index_batch(indexer, batch, require_lease, costs))
@@ -237,17 +237,30 @@ async def _index_batch(
     indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None], costs: EmbeddingCosts
 ) -> Outcomes:
     outcomes = await _try_batch(indexer, batch, require_lease, costs)
-    dead = {o.lease for o in outcomes if isinstance(o, FailedAttempt) and isinstance(o.decision, Dead)}
+    dead = {o.lease: o.decision for o in outcomes if isinstance(o, FailedAttempt) and isinstance(o.decision, Dead)}
     if not dead:
         return outcomes
     try:
-        await indexer.finisher.delete_points([chunk for chunk in batch if chunk.lease in dead])
+        await indexer.finisher.delete_unrecorded([chunk for chunk in batch if chunk.lease in dead])
     except Permanent as error:  # the chunk is dead anyway, and `foreask verify` reports its points
         log.warning("deletion.refused", **_describe(batch), reason=error.message)
     except ForeaskError as error:
         failed = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
         return [failed.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
-    return outcomes
+    texts = [replace(c, questions=(), accepted=(), error=dead[c.lease].reason) for c in batch if _lacks_text(c, dead)]
+    tried = await _try_batch(indexer, texts, require_lease, costs) if texts else []
+    stored = {o.chunk.lease: o for o in tried if isinstance(o, IndexOutcome)}
+    return [stored.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
+
+
+def _lacks_text(chunk: ChunkToIndex, dead: Collection[Lease]) -> bool:
+    """Return whether a chunk died with its questions, and its text alone may still be stored.
+
+    Another version of the chunk may be live, and its text must not be lost with the questions of this version. A text
+    that may have killed its workers is not tried again.
+    """
+    has_more = bool(chunk.questions or chunk.accepted)
+    return chunk.lease in dead and has_more and not chunk.has_text and not poison.is_poison(chunk.lost_leases)
 
 
 async def _try_batch(

@@ -118,7 +118,8 @@ async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexO
 
 async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
     """Mark the questions of dead chunks as waiting: they are written when the chunks are retried."""
-    await connection.execute(SQL.wait_again, {"chunks": list(chunks)})
+    if chunks:
+        await connection.execute(SQL.wait_again, {"chunks": list(chunks)})
 
 
 async def retract_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:

@@ -149,6 +149,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         of_several_builds=row["of_several_builds"],
         text_only=row["text_only"],
         has_text=row["has_text"],
+        passed=row["questions_passed"],
         may_have_points=row["may_have_points"],
         traceparent=row["traceparent"],
         job_id=row["job_id"],

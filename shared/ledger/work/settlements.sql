@@ -278,14 +278,13 @@ SET {FAIL_GENERATING.sets:v.dead}, error = v.error,
 {valid_failures} AND {FAIL_GENERATING.applies:t}
 
 -- name: fail_indexing
--- Record failed attempts to index.
+-- Record failed attempts to index. A dead chunk keeps the points that earlier claims have written.
 -- plan: generic
 UPDATE chunks t
 SET {end_indexing},
     error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
     history = {history}, due_at = {next_attempt}, leased_by = NULL, lost_leases = {lost_leases},
-    settled_at = CASE WHEN v.dead THEN now() END,
-    questions_passed = CASE WHEN v.dead THEN 0 ELSE t.questions_passed END
+    settled_at = CASE WHEN v.dead THEN now() END
 {valid_failures} AND {END_INDEXING.applies:t}
 RETURNING t.document_id, t.lease_token
 

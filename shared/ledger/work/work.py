@@ -342,6 +342,7 @@ class Work:
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
+            await acceptance.wait_again(connection, [o.chunk.lease.id for o in settled if o.error and not o.accepted])
             await acceptance.settle_accepted(connection, settled)
             await acceptance.retract_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
