@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from shared.domain.collections import Collection
@@ -14,6 +15,21 @@ from shared.domain.filterable import FilterableField
 from shared.domain.index_location import IndexLocation, index_location_of
 from shared.domain.states import DocumentState
 from shared.domain.usage import UsageByTier
+
+Version = tuple[UUID, int]
+"""The row of a document, and one of its versions."""
+
+
+class Transitions(NamedTuple):
+    """Versions with points that are not, or not yet, what queries see.
+
+    Args:
+        outdated: versions of deleted documents, and versions that were replaced: queries must not see them.
+        arriving: versions that Qdrant is showing now, in place of the versions before them.
+    """
+
+    outdated: AbstractSet[Version]
+    arriving: AbstractSet[Version]
 
 
 @dataclass(frozen=True, slots=True)

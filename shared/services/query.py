@@ -27,6 +27,7 @@ def retriever_of(parts: Parts) -> Retriever:
     return Retriever(
         query_embedders(parts),
         parts.index,
+        parts.ledger.documents.transitions,
         rewriter=_rewriter(parts),
         reranker=reranker_of(parts.settings, parts.stack),
         tokens=token_counter(parts.settings.llm_tokenizer),
@@ -41,15 +42,18 @@ def evaluated_retriever_of(parts: Parts) -> Retriever:
     """
     rewriter = None if parts.settings.llm_model is None else _rewriter(parts)
     return Retriever(
-        query_embedders(parts), parts.index, rewriter=rewriter, reranker=reranker_of(parts.settings, parts.stack)
+        query_embedders(parts),
+        parts.index,
+        parts.ledger.documents.transitions,
+        rewriter=rewriter,
+        reranker=reranker_of(parts.settings, parts.stack),
     )
 
 
 def calibrator_of(parts: Parts) -> Calibrator:
     embedders = query_embedders(parts)
-    return Calibrator(
-        parts.ledger.calibrations, parts.ledger.feedback, Retriever(embedders, parts.index), embedders, parts.index
-    )
+    retriever = Retriever(embedders, parts.index, parts.ledger.documents.transitions)
+    return Calibrator(parts.ledger.calibrations, parts.ledger.feedback, retriever, embedders, parts.index)
 
 
 def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answerer]:

@@ -19,8 +19,8 @@ A caller's filter is checked and becomes Qdrant's conditions:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -70,6 +70,18 @@ def visible_points(location: IndexLocation, conditions: Sequence[Condition] = ()
 
     corpus = {"must": [_equals("group", group(location, "t"))]}
     return VisiblePoints(location, of("q"), of("t"), corpus)
+
+
+def without_versions(where: VisiblePoints, versions: Iterable[tuple[UUID, int]]) -> VisiblePoints:
+    """Exclude versions of documents from the visible points."""
+    excluded = [
+        {"must": [_equals("document_id", str(document_id)), _equals("version", version)]}
+        for document_id, version in versions
+    ]
+    questions, texts = (
+        {**selected, "must_not": [*selected["must_not"], *excluded]} for selected in (where.questions, where.texts)
+    )
+    return replace(where, questions=questions, texts=texts)
 
 
 def caller_conditions(

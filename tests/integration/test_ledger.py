@@ -366,33 +366,6 @@ async def test_index_claims_contain_at_most_three_quarters_texts(services, libra
     assert [(len(claim), sum(claim)) for claim in claims] == [(8, 6), (8, 6), (8, 0), (0, 0)]
 
 
-@guards(
-    "shared/ledger/work/work.py",
-    "await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])",
-    "pass",
-    means="points written hidden stay hidden after their version became live",
-)
-async def test_points_hidden_before_going_live_are_shown(services, library):
-    """The version becomes live while a worker writes questions whose text was indexed earlier."""
-    work = services.ledger.work
-    document = await parsed(services, library, "old", external_id="a", ready_questions=())
-    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
-    await work.finish(await work.find_ended())
-    await parsed(services, library, "one", "two", external_id="a")
-    first, second = await work.claim_to_index(10)
-    await work.settle_indexed([IndexOutcome(first, [], 0)])
-    await work.settle_generated([paid(chunk) for chunk in (await work.claim_to_generate(10)).chunks])
-    (with_questions,) = await work.claim_to_index(10)
-    assert (with_questions.hidden, with_questions.text_only) == (True, False)
-
-    await work.settle_indexed([IndexOutcome(second, [], 0)])
-    await work.settle_sweeps(await work.finish(await work.find_ended()))
-    await work.settle_indexed([IndexOutcome(with_questions, [], 1)])
-
-    (sweep,) = [sweep for sweep in await work.due_sweeps() if sweep.again]
-    assert (sweep.document_id, sweep.live_version, sweep.below_version) == (document.id, 2, 2)
-
-
 async def test_reopened_document_is_not_finished(services, library):
     document = await parsed(services, library, "one")
     work = services.ledger.work
@@ -510,7 +483,6 @@ async def test_next_version_stays_hidden_until_texts_are_stored(services, librar
     (claimed,) = await work.claim_documents(1)
     same = NewChunk(first.lease.id, 0, ChunkContent.whole("kept"), b"k" * 32)
     await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", [same, new_chunk("new", 1)])])
-    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
 
     hidden = {chunk.content.text: chunk.hidden for chunk in await work.claim_to_index(10)}
     assert hidden == {"kept": True, "new": True}

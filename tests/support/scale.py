@@ -40,6 +40,9 @@ class Scale:
         replaced_documents: documents of one chunk each while every pod of the chart is replaced.
         sync_kills: number of workers killed during a listing.
         scan_pages: pages of a scan whose readers are killed.
+        edited_sections: sections of a document that is edited while it is queried.
+        edits: number of its edits.
+        share_of_kills: share of the edits during which a process is killed.
         lease_seconds: time for which a claim outlives its worker.
         executed: True if a rolling restart starts new interpreters, which import everything, instead of forks.
         tuning: timeouts below the product's defaults.
@@ -66,6 +69,9 @@ class Scale:
     replaced_documents: int
     sync_kills: int
     scan_pages: int
+    edited_sections: int
+    edits: int
+    share_of_kills: float
     lease_seconds: float
     executed: bool
     minute_seconds: float
@@ -94,6 +100,9 @@ SCALES = {
         replaced_documents=120,
         sync_kills=2,
         scan_pages=60,
+        edited_sections=100,
+        edits=4,
+        share_of_kills=0.5,
         lease_seconds=3,
         executed=False,
         tuning=SHORT_TIMEOUTS,
@@ -120,6 +129,9 @@ SCALES = {
         replaced_documents=500,
         sync_kills=20,
         scan_pages=300,
+        edited_sections=400,
+        edits=200,
+        share_of_kills=0.3,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
@@ -145,6 +157,9 @@ SCALES = {
         replaced_documents=500,
         sync_kills=20,
         scan_pages=300,
+        edited_sections=400,
+        edits=200,
+        share_of_kills=0.3,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,

@@ -30,6 +30,7 @@ _ROWS = """
     SELECT d.public_id, d.id FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE l.name = $1 AND l.build_state = 'live'
 """
+_PAGE = 200  # chunks
 SETTLED = ("ready", "degraded", "failed")
 _SEARCHABLE = ("searchable", "ready", "degraded")
 
@@ -292,8 +293,12 @@ class Scenario:
 
     def _passed_counts(self, document: dict[str, Any]) -> dict[str, int]:
         """Return the number of passed questions in the ledger by chunk."""
-        path = f"/v1/documents/{document['id']}/chunks"
-        chunks = self.fleet.client.get(path, params={"limit": 200}).raise_for_status().json()["items"]
+        path, chunks, more = f"/v1/documents/{document['id']}/chunks", [], True
+        while more:
+            parameters = {"limit": _PAGE, "from": len(chunks)}
+            page = self.fleet.client.get(path, params=parameters).raise_for_status().json()["items"]
+            chunks += page
+            more = len(page) == _PAGE
         return {chunk["id"]: sum(bool(q["passed"]) for q in chunk["questions"]) for chunk in chunks}
 
 

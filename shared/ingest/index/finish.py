@@ -27,17 +27,24 @@ class Finisher:
     work: Work
     index: Index
 
-    async def finish(self, document_ids: Sequence[UUID]) -> None:
+    async def finish(self, document_ids: Sequence[UUID]) -> bool:
         """Finish the documents whose chunks are all final; safe to repeat.
 
         The ledger decides which version is live and records a sweep; Qdrant follows. After a kill or an edit in
         between, the scheduler does the sweep.
 
+        Returns:
+            Whether another version of a document went live: its questions are due now.
+
         Raises:
             Transient: the ledger is unavailable.
         """
+        is_replaced = False
         for start in range(0, len(document_ids), _GROUP):
-            await self.sweep(await self.work.finish(document_ids[start : start + _GROUP]))
+            sweeps = await self.work.finish(document_ids[start : start + _GROUP])
+            is_replaced |= bool(sweeps)
+            await self.sweep(sweeps)
+        return is_replaced
 
     async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
         """Update the points of documents to the ledger's state, and finish documents that waited for this.

@@ -489,5 +489,5 @@ async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
         await indexer.work.settle_indexed(indexed)
     if any(o.chunk.text_only for o in indexed):
         indexer.wakeups.wake("generate")
-    if changed:
-        await indexer.finisher.finish(sorted(changed))
+    if changed and await indexer.finisher.finish(sorted(changed)):
+        indexer.wakeups.wake("index")

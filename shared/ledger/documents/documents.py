@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain import readers
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.collections import Collection
-from shared.domain.documents import DeletableDocument, Document, NewDocument
+from shared.domain.documents import DeletableDocument, Document, NewDocument, Transitions, Version
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import require_fit
 from shared.domain.jobs import JobKind
@@ -297,6 +298,13 @@ class Documents:
         parameters = {"collection": collection.id, "ids": list(document_ids)}
         async with self._database.begin() as connection:
             return {row.public_id: row.id for row in await connection.execute(SQL.row_ids, parameters)}
+
+    async def transitions(self, found: AbstractSet[Version]) -> Transitions:
+        """Return the versions that queries must not see, or not yet, among versions that have points in Qdrant."""
+        parameters = {"ids": [row_id for row_id, _ in found], "versions": [version for _, version in found]}
+        rows = await self._database.rows(SQL.transitions, parameters)
+        outdated = {(row["id"], row["version"]) for row in rows if row["is_outdated"]}
+        return Transitions(outdated, {(row["id"], row["version"]) for row in rows} - outdated)
 
     async def live_chunk_ids(self, collection: Collection, external_ids: Sequence[str]) -> dict[str, set[str]]:
         """Return the ids of documents' chunks as queries see them, by external id; unknown documents are missing."""

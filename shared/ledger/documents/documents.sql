@@ -112,6 +112,22 @@ ORDER BY external_id LIMIT :limit FOR UPDATE
 SELECT public_id, id FROM documents
 WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {exists}
 
+-- name: transitions
+-- Return the versions among these that queries must not see: of deleted documents, and versions that a newer one has
+-- replaced. Until Qdrant has confirmed the sweep of a replacement, queries see the version before. The newer version
+-- is returned, too: it is arriving.
+-- plan: generic
+SELECT v.id, v.version, v.version IS DISTINCT FROM d.live_version AS is_outdated
+FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS v(id, version)
+LEFT JOIN documents d ON d.id = v.id AND {exists:d}
+WHERE d.id IS NULL
+   OR v.version < coalesce(d.live_version, d.version)
+      AND NOT EXISTS (SELECT 1 FROM sweeps s
+                      WHERE s.document_id = d.id AND s.again AND s.below_version >= d.live_version)
+   OR v.version = d.live_version
+      AND EXISTS (SELECT 1 FROM sweeps s
+                  WHERE s.document_id = d.id AND s.again AND s.below_version = d.live_version)
+
 -- name: ids_of_names
 -- Find the documents of a collection that have these external ids.
 SELECT d.public_id FROM documents d JOIN collections l ON l.id = d.collection_id

@@ -93,6 +93,7 @@ _QUEUES = {
     | {
         "is_open": "{TO_INDEX_QUESTIONS:w}",
         "columns": "w.id, w.version, w.may_have_points, false AS text_only",
+        "only": f"{_OF_MODEL} AND {{no_other_is_live:w}}",
         "suffix": "_questions",
         "held": "{held:questions}",
         "limit": "{limit_of_questions}",
@@ -101,7 +102,7 @@ _QUEUES = {
         "table": "chunks",
         "is_open": "{TO_INDEX:w}",
         "columns": "w.id, w.version, w.may_have_points, ({TO_INDEX_TEXT:w} AND {is_text_only}) AS text_only",
-        "only": "w.embedding_model = ANY(CAST(:embeddings AS text[]))",
+        "only": "w.embedding_model = ANY(CAST(:embeddings AS text[])) AND ({TO_INDEX_TEXT:w} OR {no_other_is_live:w})",
         "only_suspects": "TRUE",
     },
 }

@@ -391,15 +391,6 @@ UPDATE documents d SET {SHOW.sets}, due_at = now(), updated_at = now()
 WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_shown}
 RETURNING d.id, {follows}
 
--- name: hidden_of_live
--- Find the documents whose live version contains chunks that were written hidden: their sweep may have preceded these
--- points.
--- plan: generic
-SELECT DISTINCT d.id, d.version
-FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(document_id uuid, version int)
-JOIN documents d ON d.id = v.document_id
-WHERE d.live_version = v.version AND {exists:d}
-
 -- name: finish
 -- Finish locked documents that show their newest version in Qdrant too.
 -- plan: generic

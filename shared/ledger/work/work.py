@@ -345,7 +345,6 @@ class Work:
             await acceptance.wait_again(connection, [o.chunk.lease.id for o in settled if o.error and not o.accepted])
             await acceptance.settle_accepted(connection, settled)
             await acceptance.retract_late(connection, stale)
-            await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             await self._sweep_late(connection, stale, taken_over)
             await _touch(connection, [o.chunk.document_id for o in settled])
@@ -657,15 +656,6 @@ async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[
     if others:
         inserted |= await versions.insert_sweeps(connection, others)
     return await _due_sweeps(connection, list(inserted.values()), len(inserted))
-
-
-async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex]) -> None:
-    """Sweep documents whose versions became live while these chunks were written as hidden."""
-    if not hidden:
-        return
-    live = (await connection.execute(SQL.hidden_of_live, rows.written_rows(hidden))).all()
-    if live:
-        await versions.insert_sweeps(connection, [(row.id, row.version) for row in live])
 
 
 async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from shared.domain.collections import Baseline, Collection, Weights
+from shared.domain.documents import Transitions, Version
 from shared.domain.text.bm25 import query_vector
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
@@ -42,13 +45,30 @@ from shared.query.retrieve.trace import (
 from shared.query.retrieve.units import CHILDREN, sections_of, windows_of
 from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewrite
 from shared.query.time_budget import SkippedStep, within
-from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, of_chunks, visible_points
+from shared.vectors.filters import (
+    VisiblePoints,
+    caller_conditions,
+    held_out,
+    of_chunks,
+    visible_points,
+    without_versions,
+)
 from shared.vectors.hits import ChunkPayloads
 from shared.vectors.index import Index
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
 _MOST_CANDIDATES = 300
+# Pauses before a search is repeated because a document changed during it. Qdrant needs some milliseconds to replace the
+# points of a document, and a tenth of a second for a large one.
+_PAUSES_SECONDS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddings
+
+
+FindTransitions = Callable[[AbstractSet[Version]], Awaitable[Transitions]]
+
+
+class _Changed(Exception):
+    """A document changed during a search."""
 
 
 @dataclass(slots=True)
@@ -96,13 +116,26 @@ class Retrieval:
 
 @dataclass(slots=True)
 class _Search:
-    """The state of one query: its payloads are read as stages need them."""
+    """The state of one query: its payloads are read as stages need them.
+
+    Args:
+        rewritten: the rewritten texts; None if they are not known yet.
+        outdated: found versions that queries must not see any more.
+        gone: found chunks whose points do not exist any more, each with its version.
+        is_changed: whether a found document has changed since the search.
+        is_last: whether the search is not repeated any more.
+    """
 
     collection: Collection
     query: Query
     where: VisiblePoints
     retrieval: Retrieval
     vector: Vectors | None = None
+    rewritten: Sequence[ChannelQuery] | None = None
+    outdated: set[Version] = field(default_factory=set)
+    gone: set[tuple[str, int]] = field(default_factory=set)
+    is_changed: bool = False
+    is_last: bool = False
     channels: Mapping[Channel, ChannelHits] = field(default_factory=dict)
     read: ChunkPayloads = field(default_factory=lambda: ChunkPayloads({}, {}))
 
@@ -114,6 +147,21 @@ class _Search:
     def payloads(self) -> Mapping[str, Mapping[str, Any]]:
         """The payloads of the chunks that were read."""
         return self.read.chunks
+
+    def require_unchanged(self) -> None:
+        """Check that the found documents are as they were when they were found.
+
+        Raises:
+            _Changed: a document has changed, and the search can be repeated.
+        """
+        if self.is_changed and not self.is_last:
+            raise _Changed
+
+    def begin_again(self) -> None:
+        """Exclude the outdated versions, and forget the payloads."""
+        self.where = without_versions(self.where, self.outdated)
+        self.outdated, self.is_changed = set(), False
+        self.read = ChunkPayloads({}, {})
 
     def version_of(self, match: Match) -> int:
         """Return the newest version in which a channel found the chunk."""
@@ -130,6 +178,7 @@ class Retriever:
     Args:
         embedders: embed questions and sentences with the collection's embedding.
         index: client of Qdrant.
+        find_transitions: returns the versions of documents, among some, that queries must not see, or not yet.
         rewriter: rewrites questions; None skips rewriting.
         reranker: orders the best chunks; None keeps the fused order.
         tokens: counts tokens of returned texts.
@@ -140,15 +189,17 @@ class Retriever:
         self,
         embedders: Embedders,
         index: Index,
+        find_transitions: FindTransitions,
+        *,
         rewriter: Rewriter | None = None,
         reranker: Reranker | None = None,
         tokens: TokenCounter | None = None,
-        *,
         remembered: int = 0,
     ) -> None:
         self._embedders = embedders
         self._vectors = QuestionVectors(embedders, remembered)
         self._index = index
+        self._find_transitions = find_transitions
         self._searcher = Searcher(index)
         self._rewriter = rewriter
         self._reranker = reranker
@@ -157,6 +208,10 @@ class Retriever:
     async def retrieve(self, collection: Collection | None, query: Query) -> Retrieval:
         """Find the chunks of one collection that answer a question; none if the collection is missing or empty.
 
+        Qdrant may contain points of a version that a late writer restored, and documents may change between the
+        requests of a query. Therefore the ledger decides which of the found versions are current, and the search is
+        repeated without the others.
+
         Returns:
             `top_k` distinct units, never fewer while more exist that pass the filter and `min_score` and fit the token
             budget.
@@ -164,7 +219,7 @@ class Retriever:
         Raises:
             InvalidInput: the filter is malformed.
             Conflict: no setting describes the collection's embedding.
-            Transient: the embedding provider or Qdrant is not available.
+            Transient: the embedding provider, Qdrant or the ledger is not available.
         """
         retrieval = Retrieval(collection=collection)
         fields = collection.options.filterable if collection else ()
@@ -173,13 +228,28 @@ class Retriever:
             return retrieval
         retrieval.weights = query.weights or collection.weights
         search = _Search(collection, query, visible_points(collection.location, conditions), retrieval)
+        for pause in _PAUSES_SECONDS:
+            with suppress(_Changed):
+                return await self._attempt(search)
+            search.begin_again()
+            await asyncio.sleep(pause)
+        search.is_last = True
+        return await self._attempt(search)
+
+    async def _attempt(self, search: _Search) -> Retrieval:
+        """Search once.
+
+        Raises:
+            _Changed: a document that was found has changed since.
+        """
+        retrieval = search.retrieval
         search.channels = await self._searched(search)
         matches = await self._refined(_fused(search), search)
         matches = await self._spread(matches, search)
         chunks = await self._units_of(matches, search)
         with retrieval.trace.timed("assemble"):
             retrieval.chunks = self._assembled(chunks, search)
-        if query.expected:
+        if search.query.expected:
             retrieval.expected = await self._expected(search, matches)
         return retrieval
 
@@ -216,7 +286,8 @@ class Retriever:
             collection.baseline,
         )
         points = [each.question for each in ranked if each.question]
-        read = await self._index.chunk_payloads(search.where, {}, points)
+        read = await self._current(search, {}, points)
+        search.require_unchanged()
         asked = {point: payload.get("question") for point, payload in read.questions.items()}
         sources = {point: origin_of(payload) for point, payload in read.questions.items()}
         named = [
@@ -278,9 +349,10 @@ class Retriever:
 
     async def _search_original(self, search: _Search) -> dict[Channel, ChannelHits]:
         question, retrieval = search.query.question, search.retrieval
-        with search.trace.timed("embed"):
-            search.vector = (await self._vectors.of([question], search.collection))[0]
-        search.trace.record("embed", EmbedFacts(1))
+        if search.vector is None:
+            with search.trace.timed("embed"):
+                search.vector = (await self._vectors.of([question], search.collection))[0]
+            search.trace.record("embed", EmbedFacts(1))
         channel_query = ChannelQuery(search.vector, query_vector(question, search.collection.languages))
         with search.trace.timed("search"):
             channels = await self._searcher.search(channel_query, search.where, search.query, retrieval.weights)
@@ -292,6 +364,9 @@ class Retriever:
     async def _search_rewritten(self, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
         """Return the hits of the rewritten question; none if rewriting fails or takes too long."""
         query, retrieval = search.query, search.retrieval
+        if search.rewritten is not None:
+            return await self._searcher.search_all(search.rewritten, search.where, query, retrieval.weights)
+        search.rewritten = ()
         if not query.rewriting:
             return []
         if self._rewriter is None:
@@ -302,7 +377,7 @@ class Retriever:
             channels = await within(query.rewrite_budget or self._rewriter.budget, working)
         if isinstance(channels, SkippedStep):
             search.trace.skip("rewrite", channels.reason)
-            retrieval.rewritten = None
+            retrieval.rewritten, search.rewritten = None, ()
             return []
         return channels
 
@@ -323,8 +398,8 @@ class Retriever:
         vectors = await self._vectors.of(texts, search.collection)
         languages = search.collection.languages
         terms = [query_vector(text, languages) for text in texts]
-        queries = [ChannelQuery(*each) for each in zip(vectors, terms, strict=True)]
-        return await self._searcher.search_all(queries, search.where, query, retrieval.weights)
+        search.rewritten = [ChannelQuery(*each) for each in zip(vectors, terms, strict=True)]
+        return await self._searcher.search_all(search.rewritten, search.where, query, retrieval.weights)
 
     async def _refined(self, matches: list[Match], search: _Search) -> list[Match]:
         """Order the best matches by their texts: by the question's names in them, then by a reranker."""
@@ -391,10 +466,24 @@ class Retriever:
             versions = {match.chunk_id: search.version_of(match) for match in missing}
             questions = [match.question for match in missing if match.question]
             with search.trace.timed("fetch"):
-                read = await self._index.chunk_payloads(search.where, versions, questions)
+                read = await self._current(search, versions, questions)
+            search.require_unchanged()
             search.read.chunks.update(read.chunks)
             search.read.questions.update(read.questions)
             search.trace.record("fetch", FetchFacts(len(search.payloads)))
+
+    async def _current(self, search: _Search, versions: Mapping[str, int], questions: Sequence[str]) -> ChunkPayloads:
+        """Return the payloads of found chunks and questions, without versions that queries must not see."""
+        read = await self._index.chunk_payloads(search.where, versions, questions)
+        found = {_version_of(payload) for payload in (*read.chunks.values(), *read.questions.values())}
+        outdated, arriving = await self._find_transitions(found) if found else Transitions(set(), set())
+        chunks = {chunk: payload for chunk, payload in read.chunks.items() if _version_of(payload) not in outdated}
+        asked = {point: payload for point, payload in read.questions.items() if _version_of(payload) not in outdated}
+        gone = {(c, v) for c, v in versions.items() if c not in chunks or chunks[c]["version"] != v} - search.gone
+        search.outdated |= outdated
+        search.gone |= gone
+        search.is_changed |= bool(outdated or arriving or gone)
+        return ChunkPayloads(chunks, asked)
 
     def _assembled(self, chunks: Sequence[RetrievedChunk], search: _Search) -> list[RetrievedChunk]:
         query = search.query
@@ -407,6 +496,10 @@ class Retriever:
             "assemble", AssemblyFacts(shortened, len(cut) - len(fitting), tokens, exact=self._tokens.exact)
         )
         return ordered(fitting, query.order)
+
+
+def _version_of(payload: Mapping[str, Any]) -> Version:
+    return UUID(payload["document_id"]), payload["version"]
 
 
 def _fused(search: _Search) -> list[Match]:

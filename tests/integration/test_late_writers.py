@@ -1,0 +1,141 @@
+"""A late writer of another version neither hides a text that queries must find nor shows one that they must not."""
+
+import pytest
+from sqlalchemy import text
+
+from shared.ingest.index.stage import _settle, index_batch
+from tests.integration.test_stages import texts_found
+from tests.support.api import ready, searchable, work
+from tests.support.planted import guards
+
+ASKED = "What is the password of the harbour office?"
+OLD = "The password of the harbour office is herring forty-two."
+NEW = "The harbour office has no password any more."
+
+
+def two_sections(edition):
+    return "\n\n".join(
+        f"# {name}\n\n"
+        + " ".join(f"{name}{number} {edition} is about {name} number {number} {edition}." for number in range(20))
+        for name in ("alpha", "beta")
+    )
+
+
+async def late_claim(services):
+    """Return the claim of the questions of a live version, which is written too late."""
+    await searchable(services, (OLD, "a.md"))
+    await work(services, "generate")
+    return await services.ledger.work.claim_to_index(10)
+
+
+@guards(
+    "shared/ledger/work/claims.py",
+    "AND {{no_other_is_live:w}}",
+    "",
+    means="questions are written hidden while their version goes live, and hide its texts",
+)
+async def test_questions_of_next_version_wait_until_live(services, library, provider):
+    await library.add(two_sections("old"), "a.md")
+    await work(services)
+    await library.add(two_sections("new"), "a.md")
+    await work(services, "parse")
+    claim = services.ledger.work.claim_to_index
+    first = await claim(1)
+    await _settle(services.indexer, [await index_batch(services.indexer, first)])
+    await work(services, "generate")
+    (last,) = await claim(1)
+
+    assert (last.text_only, await claim(10)) == (True, [])
+
+    await _settle(services.indexer, [await index_batch(services.indexer, [last])])
+    (questions,) = await claim(10)
+    assert (questions.lease.id, questions.hidden) == (first[0].lease.id, False)
+    await index_batch(services.indexer, [questions])
+    assert len(await texts_found(services, library, "What is alpha3 about?")) == 2
+
+
+@guards(
+    "shared/ledger/work/claims.py",
+    "AND ({TO_INDEX_TEXT:w} OR {no_other_is_live:w})",
+    "",
+    means="a suspect's questions are written hidden while their version goes live",
+)
+async def test_suspected_questions_of_next_version_wait(services, library, provider):
+    await library.add(two_sections("old"), "a.md")
+    await work(services)
+    await library.add(two_sections("new"), "a.md")
+    await work(services, "parse")
+    claim = services.ledger.work.claim_to_index
+    await _settle(services.indexer, [await index_batch(services.indexer, await claim(1))])
+    await work(services, "generate")
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE chunks SET lost_leases = 2 WHERE state = 'generated'"))
+
+    assert await claim(10, suspects=True) == []
+
+
+@guards(
+    "shared/ledger/documents/documents.sql",
+    "OR v.version < coalesce(d.live_version, d.version)",
+    "OR false",
+    means="a late writer of a replaced version shows its text",
+)
+@pytest.mark.parametrize("settles", [True, False], ids=["settles", "dies before settling"])
+async def test_late_writer_shows_no_replaced_text(services, library, provider, once, settles):
+    late = await once(late_claim)
+    await library.add(NEW, "a.md")
+    await work(services)
+
+    outcome = await index_batch(services.indexer, late)
+    if settles:
+        await _settle(services.indexer, [outcome])
+
+    assert await texts_found(services, library, ASKED) == [NEW]
+    assert await texts_found(services, library, ASKED, top_k=1) == [NEW]
+
+
+@guards(
+    "shared/ledger/documents/documents.sql",
+    "WHERE d.id IS NULL",
+    "WHERE false",
+    means="a deleted document is found until its points are deleted",
+)
+async def test_deleted_document_is_not_found_at_once(services, library, provider, once):
+    await once(ready, (OLD, "a.md"), (NEW, "b.md"))
+    (document,) = [d for d in await services.ledger.documents.page("default") if d.external_id == "a.md"]
+
+    await services.ledger.documents.delete("default", document.id)
+
+    assert await texts_found(services, library, ASKED, top_k=1) == [NEW]
+
+
+async def test_late_writer_shows_no_deleted_text(services, library, provider, once):
+    late = await once(late_claim)
+    (document,) = await services.ledger.documents.page("default")
+    await services.ledger.documents.delete("default", document.id)
+    await services.cleaner.clean()
+
+    await index_batch(services.indexer, late)
+
+    assert await texts_found(services, library, ASKED) == []
+
+
+@guards(
+    "shared/query/retrieve/retriever.py",
+    "if self.is_changed and not self.is_last:",
+    "if False:",
+    means="a query sees neither version of a document that was replaced between its requests",
+)
+async def test_document_replaced_during_query_is_found(services, library, once, monkeypatch):
+    await once(ready, (OLD, "a.md"))
+    read = services.index.chunk_payloads
+
+    async def late(*arguments):
+        monkeypatch.undo()
+        await library.add(NEW, "a.md")
+        await work(services)
+        return await read(*arguments)
+
+    monkeypatch.setattr(services.index, "chunk_payloads", late)
+
+    assert await texts_found(services, library, ASKED) == [NEW]
