@@ -32,6 +32,9 @@ class Transitions(NamedTuple):
     arriving: AbstractSet[Version]
 
 
+NO_TRANSITIONS = Transitions(frozenset(), frozenset())
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyQuestion:
     """A question submitted with its document; `quote` is the passage that answers it, if the caller names one."""

@@ -1,9 +1,14 @@
 """A late writer of another version neither hides a text that queries must find nor shows one that they must not."""
 
+import socket
+
 import pytest
 from sqlalchemy import text
 
 from shared.ingest.index.stage import _settle, index_batch
+from shared.ledger.documents.documents import Documents
+from shared.ledger.postgres.database import Database
+from shared.query.retrieve import Query
 from tests.integration.test_stages import texts_found
 from tests.support.api import ready, searchable, work
 from tests.support.planted import guards
@@ -139,3 +144,28 @@ async def test_document_replaced_during_query_is_found(services, library, once, 
     monkeypatch.setattr(services.index, "chunk_payloads", late)
 
     assert await texts_found(services, library, ASKED) == [NEW]
+
+
+@guards(
+    "shared/query/retrieve/retriever.py",
+    "checked = await within(_CHECK_BUDGET, self._find_transitions(found))",
+    "checked = await self._find_transitions(found)",
+    means="a query fails or hangs while the ledger does not answer",
+    case="refuses",
+)
+@pytest.mark.parametrize("is_silent", [False, True], ids=["refuses", "is silent"])
+async def test_query_continues_without_ledger(services, library, once, monkeypatch, is_silent):
+    await once(ready, (OLD, "a.md"))
+    collection = await library.collection()
+    silent = socket.create_server(("127.0.0.1", 0))  # which accepts connections and never reads
+    database = Database(f"postgresql://user@127.0.0.1:{silent.getsockname()[1]}/name")
+    if not is_silent:
+        silent.close()
+    monkeypatch.setattr(services.retriever, "_find_transitions", Documents(database).transitions)
+
+    retrieval = await services.retriever.retrieve(collection, Query(ASKED))
+
+    assert [chunk.text for chunk in retrieval.chunks] == [OLD]
+    assert "which versions are current" in retrieval.trace.skipped["check"]
+    silent.close()
+    await database.aclose()

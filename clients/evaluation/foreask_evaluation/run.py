@@ -145,7 +145,8 @@ async def _answers(
 
 
 def _retriever(services: EvaluationServices) -> Retriever:
-    return Retriever(Embedders([CachedEmbedder(services)]), services.index, services.rewriter, services.reranker)
+    embedders = Embedders([CachedEmbedder(services)])
+    return Retriever(embedders, services.index, rewriter=services.rewriter, reranker=services.reranker)
 
 
 def _query(question: str, strategy: Strategy) -> Query:

@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import structlog
+
 from shared.domain.collections import Baseline, Collection, Weights
-from shared.domain.documents import Transitions, Version
+from shared.domain.documents import NO_TRANSITIONS, Transitions, Version
 from shared.domain.text.bm25 import query_vector
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
@@ -64,6 +67,8 @@ _PAUSES_SECONDS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddings
 
 
+_CHECK_BUDGET = timedelta(seconds=1)  # a query takes a tenth of it, and PostgreSQL may be failing over
+log = structlog.get_logger()
 FindTransitions = Callable[[AbstractSet[Version]], Awaitable[Transitions]]
 
 
@@ -124,6 +129,7 @@ class _Search:
         gone: found chunks whose points do not exist any more, each with its version.
         is_changed: whether a found document has changed since the search.
         is_last: whether the search is not repeated any more.
+        is_unchecked: whether the ledger could not say which versions are current.
     """
 
     collection: Collection
@@ -136,6 +142,7 @@ class _Search:
     gone: set[tuple[str, int]] = field(default_factory=set)
     is_changed: bool = False
     is_last: bool = False
+    is_unchecked: bool = False
     channels: Mapping[Channel, ChannelHits] = field(default_factory=dict)
     read: ChunkPayloads = field(default_factory=lambda: ChunkPayloads({}, {}))
 
@@ -178,7 +185,8 @@ class Retriever:
     Args:
         embedders: embed questions and sentences with the collection's embedding.
         index: client of Qdrant.
-        find_transitions: returns the versions of documents, among some, that queries must not see, or not yet.
+        find_transitions: returns the versions of documents, among some, that queries must not see, or not yet; None if
+            no document changes, as in an evaluation without a ledger.
         rewriter: rewrites questions; None skips rewriting.
         reranker: orders the best chunks; None keeps the fused order.
         tokens: counts tokens of returned texts.
@@ -189,7 +197,7 @@ class Retriever:
         self,
         embedders: Embedders,
         index: Index,
-        find_transitions: FindTransitions,
+        find_transitions: FindTransitions | None = None,
         *,
         rewriter: Rewriter | None = None,
         reranker: Reranker | None = None,
@@ -210,7 +218,7 @@ class Retriever:
 
         Qdrant may contain points of a version that a late writer restored, and documents may change between the
         requests of a query. Therefore the ledger decides which of the found versions are current, and the search is
-        repeated without the others.
+        repeated without the others. If the ledger does not answer, the result has the versions that Qdrant contains.
 
         Returns:
             `top_k` distinct units, never fewer while more exist that pass the filter and `min_score` and fit the token
@@ -219,7 +227,7 @@ class Retriever:
         Raises:
             InvalidInput: the filter is malformed.
             Conflict: no setting describes the collection's embedding.
-            Transient: the embedding provider, Qdrant or the ledger is not available.
+            Transient: the embedding provider or Qdrant is not available.
         """
         retrieval = Retrieval(collection=collection)
         fields = collection.options.filterable if collection else ()
@@ -476,7 +484,7 @@ class Retriever:
         """Return the payloads of found chunks and questions, without versions that queries must not see."""
         read = await self._index.chunk_payloads(search.where, versions, questions)
         found = {_version_of(payload) for payload in (*read.chunks.values(), *read.questions.values())}
-        outdated, arriving = await self._find_transitions(found) if found else Transitions(set(), set())
+        outdated, arriving = await self._transitions(search, found)
         chunks = {chunk: payload for chunk, payload in read.chunks.items() if _version_of(payload) not in outdated}
         asked = {point: payload for point, payload in read.questions.items() if _version_of(payload) not in outdated}
         gone = {(c, v) for c, v in versions.items() if c not in chunks or chunks[c]["version"] != v} - search.gone
@@ -484,6 +492,21 @@ class Retriever:
         search.gone |= gone
         search.is_changed |= bool(outdated or arriving or gone)
         return ChunkPayloads(chunks, asked)
+
+    async def _transitions(self, search: _Search, found: AbstractSet[Version]) -> Transitions:
+        """Ask the ledger about found versions; a query does not fail because the ledger is unavailable."""
+        if self._find_transitions is None or not found or search.is_unchecked:
+            return NO_TRANSITIONS
+        checked = await within(_CHECK_BUDGET, self._find_transitions(found))
+        if isinstance(checked, SkippedStep):
+            search.is_unchecked = True
+            search.trace.skip("check", f"the ledger could not say which versions are current: {checked.reason}")
+            collection = search.collection
+            log.warning(
+                "versions.unchecked", tenant=collection.tenant, collection=collection.name, reason=checked.reason
+            )
+            return NO_TRANSITIONS
+        return checked
 
     def _assembled(self, chunks: Sequence[RetrievedChunk], search: _Search) -> list[RetrievedChunk]:
         query = search.query

@@ -20,6 +20,7 @@ StageName = Literal[
     "search",
     "fuse",
     "fetch",
+    "check",
     "rerank",
     "diversity",
     "sections",
