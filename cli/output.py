@@ -544,6 +544,8 @@ def print_source(
         if value not in (None, {}):
             say(console, f"{name.replace('_', ' '):<12} {value}")
     say(console, f"{'next sync':<12} {source.next_sync_at or 'on request'}")
+    if source.schedule_error is not None:
+        say(console, f"{'problem':<12} {source.schedule_error}")
     if source.removing:
         say(console, "The source is being removed.")
     if source.newest_look is not None and (trouble := source.newest_look.error or source.newest_look.waiting):

@@ -17,10 +17,11 @@ from functools import partial
 
 import structlog
 
-from shared.domain.errors import ForeaskError, Rejected
+from shared.domain.errors import ForeaskError, JobIsOpen, Rejected
 from shared.domain.lanes import Lane
-from shared.domain.queues import WORK_QUEUES
+from shared.domain.queues import WORK_QUEUES, Queue
 from shared.domain.runs import RUNS_OF_PARSERS
+from shared.domain.sources import SourceDefinition
 from shared.ledger.postgres.election import LEASE
 from shared.process import gc, metrics
 from shared.services import build
@@ -131,36 +132,56 @@ async def wake(services: SchedulerServices) -> None:
     Raises:
         Unavailable: the ledger cannot be reached.
     """
-    for queue in await services.ledger.work.due():
-        services.wakeups.wake(queue)
-    if services.settings.calibrate and await services.ledger.calibrations.due():
-        services.wakeups.wake("calibrate")
-    due = await services.ledger.runs.due()
-    if due - RUNS_OF_PARSERS:
-        services.wakeups.wake("runs")
-    if due & RUNS_OF_PARSERS:
-        services.wakeups.wake("syncs")
+    errors = list[Exception]()
+    for due in (services.ledger.work.due, partial(_due_calibrations, services), partial(_due_runs, services)):
+        try:
+            services.wakeups.wake(*await due())
+        except Exception as error:  # noqa: BLE001 - it is raised after the other queues have been woken
+            errors.append(error)
     if await services.ledger.batches.due():
         services.wakeups.wake("batches")
+    if errors:
+        raise errors[0]
+
+
+async def _due_calibrations(services: SchedulerServices) -> list[Queue]:
+    return ["calibrate"] if services.settings.calibrate and await services.ledger.calibrations.due() else []
+
+
+async def _due_runs(services: SchedulerServices) -> list[Queue]:
+    due = await services.ledger.runs.due()
+    return [*(["runs"] if due - RUNS_OF_PARSERS else []), *(["syncs"] if due & RUNS_OF_PARSERS else [])]
 
 
 async def start_due_syncs(services: SchedulerServices) -> bool:
     """Start syncs whose scheduled time has come; return whether there were any.
 
-    A sync is skipped while another one of its source is open. Several missed times lead to one sync.
+    Several missed times lead to one sync. A source whose sync cannot be started has the reason, and delays no other.
     """
     sources = await services.ledger.sources.due()
     for source in sources:
-        names = {"source": source.name, "tenant": source.tenant}
         try:
-            sync = await services.ledger.syncs.start(source.tenant, source.name)
-        except Rejected as error:  # its next time may succeed
-            log.info("sync.skipped", **names, reason=error.message)
-        else:
-            log.info("sync.started", **names, job=str(sync.id))
-            services.wakeups.wake("syncs")
-        await services.ledger.sources.schedule_next(source)
+            refused = await _start_due_sync(services, source)
+            await services.ledger.sources.schedule_next(source, refused)
+        except Exception as error:  # this source alone; if the ledger is unavailable, it cannot be postponed either
+            expected = isinstance(error, ForeaskError)
+            log.warning("sync.postponed", source=source.name, tenant=source.tenant, exc_info=not expected)
+            reason = error.message if isinstance(error, ForeaskError) else "The scheduler's log has the reason."
+            await services.ledger.sources.postpone(source, reason)
     return bool(sources)
+
+
+async def _start_due_sync(services: SchedulerServices, source: SourceDefinition) -> str | None:
+    """Start the sync of a source unless one is open; return why it cannot be started before its next time."""
+    names = {"source": source.name, "tenant": source.tenant}
+    try:
+        sync = await services.ledger.syncs.start(source.tenant, source.name)
+    except Rejected as error:
+        log.info("sync.skipped", **names, reason=error.message)
+        return None if isinstance(error, JobIsOpen) else error.message
+    log.info("sync.started", **names, job=str(sync.id))
+    services.wakeups.wake("syncs")
+    return None
 
 
 async def survey(services: SchedulerServices) -> None:

@@ -238,6 +238,7 @@ def source_view(state: SourceState) -> SourceView:
         **{name: getattr(definition, name) for name in copied},
         options=dict(definition.options),
         next_sync_at=state.next_at,
+        schedule_error=state.schedule_error,
         newest_sync=None if state.newest is None else sync_view(state.newest),
         newest_look=None if state.look is None else LookView(**dataclasses.asdict(state.look)),
         removing=state.removing,

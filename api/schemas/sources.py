@@ -189,6 +189,7 @@ class SourceView(ReplyModel):
         max_delete_share=0.1,
         created_at="2026-09-30T12:00:00Z",
         next_sync_at="2026-10-02T01:00:00Z",
+        schedule_error=None,
         newest_sync=example_of(SyncView),
         newest_look=example_of(LookView),
         removing=False,
@@ -205,6 +206,9 @@ class SourceView(ReplyModel):
     max_delete_share: float = Field(description=_SHARE)
     created_at: datetime
     next_sync_at: datetime | None = Field(description="Time of the next scheduled sync; null without a schedule")
+    schedule_error: str | None = Field(
+        description="Why the last scheduled sync was not started, or why the next time is not known"
+    )
     newest_sync: SyncView | None = Field(description="null before the first sync")
     newest_look: LookView | None = Field(description="null before the first hint")
     removing: bool = Field(description="Whether the source is being removed")

@@ -217,6 +217,7 @@ class SourceState:
         newest: newest sync; None before the first one.
         look: newest looking up of hints; None before the first hint.
         removing: whether the source is being removed.
+        schedule_error: why its last scheduled sync was not started, or why its next time is not known.
     """
 
     definition: SourceDefinition
@@ -224,6 +225,7 @@ class SourceState:
     newest: SyncState | None
     look: LookState | None
     removing: bool = False
+    schedule_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

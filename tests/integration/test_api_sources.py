@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+import time_machine
 from pydantic import SecretStr
 from sqlalchemy import text
 from structlog.testing import capture_logs
@@ -18,6 +19,7 @@ from shared.maintenance.syncing.looking import Looking
 from shared.outside import addresses
 from shared.services.sources import SourceAccess
 from tests.support.api import KEYS, as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from tests.support.sources import make_older
 from tests.support.waiting import eventually
 from workers.scheduler import start_due_syncs
@@ -545,6 +547,11 @@ async def due_since(services, hours):
         await connection.execute(text(f"UPDATE sources SET next_at = now() - interval '{hours} hours'"))
 
 
+async def time_of_postgresql(services):
+    async with services.database.begin() as connection:
+        return (await connection.execute(text("SELECT now()"))).scalar_one()
+
+
 async def test_missed_times_start_one_sync(client, services, folder, worker):
     await add(client, folder, schedule="0 * * * *")
     await due_since(services, 50)
@@ -575,6 +582,108 @@ async def test_source_being_removed_is_not_started(client, services, folder):
     await client.delete("/v1/sources/wiki?documents=keep")
 
     assert not await start_due_syncs(services)
+
+
+@guards(
+    "shared/ledger/sources/sources.py",
+    "except InvalidInput as without_time:",
+    "except LookupError as without_time:",
+    means="a time zone that the scheduler's host lacks keeps its source due",
+)
+async def test_unknown_time_zone_delays_no_other_source(client, services, folder):
+    for name in ("bad", "good"):
+        await add(client, folder, name=name, schedule="0 3 * * *", time_zone="Europe/Berlin")
+    await due_since(services, 1)
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE sources SET time_zone = 'US/Nowhere' WHERE name = 'bad'"))
+
+    assert await start_due_syncs(services)
+
+    assert [len(await syncs(client, name)) for name in ("bad", "good")] == [1, 1]
+    assert "There is no time zone 'US/Nowhere'" in (await shown(client, "bad")).schedule_error
+    assert (await shown(client, "good")).schedule_error is None
+    assert not await start_due_syncs(services)
+    await client.patch("/v1/sources/bad", json={"time_zone": "US/Eastern"})
+    assert (await shown(client, "bad")).schedule_error is None
+
+
+@guards(
+    "workers/scheduler.py",
+    "except Exception as error:  # this source alone",
+    "except LookupError as error:  # this source alone",
+    means="a sync that cannot be started stops the syncs of other sources",
+)
+async def test_sync_that_fails_to_start_delays_no_other(client, services, folder):
+    for name in ("bad", "good"):
+        await add(client, folder, name=name, schedule="0 3 * * *")
+    await due_since(services, 1)
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE sources SET next_at = next_at - interval '1 hour' WHERE name = 'bad'"))
+        (bad,) = (await connection.execute(text("SELECT id FROM sources WHERE name = 'bad'"))).scalars()
+        rejected = f"ALTER TABLE syncs ADD CONSTRAINT no_sync_of_bad CHECK (source_id <> '{bad}')"
+        await connection.execute(text(rejected))
+    try:
+        assert await start_due_syncs(services)
+    finally:
+        async with services.database.begin() as connection:
+            await connection.execute(text("ALTER TABLE syncs DROP CONSTRAINT no_sync_of_bad"))
+
+    assert [len(await syncs(client, name)) for name in ("bad", "good")] == [0, 1]
+    assert (await shown(client, "bad")).schedule_error
+    assert not await start_due_syncs(services)  # it is repeated after a minute
+    await due_since(services, 1)
+    assert await start_due_syncs(services)
+    assert len(await syncs(client, "bad")) == 1
+    assert (await shown(client, "bad")).schedule_error is None
+
+
+async def test_refused_scheduled_sync_shows_reason(client, services, folder):
+    await add(client, folder, schedule="0 3 * * *")
+    await due_since(services, 1)
+    async with services.database.begin() as connection:
+        queued = "INSERT INTO runs (id, kind, tenant, collection, embeddings)"
+        rows = "SELECT gen_random_uuid(), 'sync', 'default', 'handbook', '{}' FROM generate_series(1, 100)"
+        await connection.execute(text(f"{queued} {rows}"))
+
+    assert await start_due_syncs(services)
+
+    assert "100 queued syncs" in (await shown(client)).schedule_error
+    assert not await start_due_syncs(services)
+
+
+@guards(
+    "shared/ledger/sources/sources.py",
+    "now = await _now(connection)",
+    "now = datetime.now().astimezone()",
+    means="a scheduler with a slow clock starts a due sync again and again",
+)
+@pytest.mark.parametrize("minutes", [-60, -5, 5, 60])
+async def test_scheduler_with_other_clock_starts_one_sync(client, services, folder, minutes):
+    await add(client, folder, schedule="* * * * *")
+    await due_since(services, 1)
+    before = await time_of_postgresql(services)
+
+    with time_machine.travel(timedelta(minutes=minutes)):
+        assert await start_due_syncs(services)
+        next_sync_at = (await shown(client)).next_sync_at
+
+    assert before < next_sync_at <= await time_of_postgresql(services) + timedelta(minutes=1)
+
+
+@guards(
+    "shared/ledger/sources/sources.py",
+    "new.time_zone, await _now(connection))",
+    "new.time_zone, datetime.now().astimezone())",
+    means="the first scheduled sync follows the clock of the API's host",
+)
+@pytest.mark.parametrize("minutes", [-60, 60])
+async def test_api_with_other_clock_schedules_next_minute(client, services, folder, minutes):
+    before = await time_of_postgresql(services)
+
+    with time_machine.travel(timedelta(minutes=minutes)):
+        source = await add(client, folder, schedule="* * * * *")
+
+    assert before < source.next_sync_at <= await time_of_postgresql(services) + timedelta(minutes=1)
 
 
 # --- keys ---

@@ -91,6 +91,7 @@ function one(source) {
       ${source.removing ? html`<span class="soft">${say`being removed`}</span>` : buttons(source, isOpen)}</p>
     <p class="small" dir="ltr"><code>${source.uri}</code></p>
     ${newest ? progress(newest, isOpen) : html`<p class="soft small">${say`Not synced yet.`}</p>`}
+    ${source.schedule_error ? html`<p class="bad small" dir="auto">${say`Problem with the schedule: ${source.schedule_error}`}</p>` : nothing}
     ${hints(source.newest_look)}
     ${withheld(name)}
     ${newest ? history(name) : nothing}</li>`;

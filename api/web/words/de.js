@@ -852,6 +852,7 @@ export default {
   "No sources yet. A source is a folder, a bucket, a repository, a table or a site. Its documents are added, updated and deleted in a collection as they change.": "Noch keine Quellen. Eine Quelle ist ein Ordner, ein Bucket, ein Repository, eine Tabelle oder eine Website. Ihre Dokumente werden in einer Sammlung hinzugefügt, aktualisiert und gelöscht, wenn sie sich ändern.",
   "Not synced yet.": "Noch nicht abgeglichen.",
   "Options of a kind, such as patterns of names, are set with {0}.": "Optionen einer Art von Quelle, etwa Namensmuster, werden mit {0} festgelegt.",
+  "Problem with the schedule: {0}": "Problem mit dem Zeitplan: {0}",
   "Remove the source {0} and delete all its documents from {1}?": "Die Quelle {0} entfernen und alle ihre Dokumente aus {1} löschen?",
   "Remove the source {0}? Its documents stay in {1}.": "Die Quelle {0} entfernen? Ihre Dokumente bleiben in {1}.",
   "Remove with documents": "Mit Dokumenten entfernen",

@@ -853,6 +853,7 @@ export default {
   "No sources yet. A source is a folder, a bucket, a repository, a table or a site. Its documents are added, updated and deleted in a collection as they change.": "暂无来源。来源可以是文件夹、存储桶、代码仓库、数据表或网站。其文档会随变化在集合中添加、更新和删除。",
   "Not synced yet.": "尚未同步。",
   "Options of a kind, such as patterns of names, are set with {0}.": "某类来源的选项（例如名称模式）用 {0} 设置。",
+  "Problem with the schedule: {0}": "计划出现问题：{0}",
   "Remove the source {0} and delete all its documents from {1}?": "移除来源 {0} 并从 {1} 中删除其所有文档？",
   "Remove the source {0}? Its documents stay in {1}.": "移除来源 {0}？其文档会保留在 {1} 中。",
   "Remove with documents": "连同文档移除",

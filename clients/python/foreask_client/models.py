@@ -569,6 +569,7 @@ class Source(Model):
     max_delete_share: float
     created_at: datetime
     next_sync_at: datetime | None
+    schedule_error: str | None
     newest_sync: Sync | None
     newest_look: Look | None
     removing: bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,7 +17,7 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
-from shared.domain.errors import Conflict
+from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.runs import RunPhase
 from shared.domain.sources import LookState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
 from shared.ledger.documents import build_sync
@@ -32,6 +32,8 @@ from shared.ledger.sources.schedules import next_time
 _MOST = 1_000  # of a tenant
 _SLICE = 200  # documents deleted in one transaction: a few statements each
 _MOST_DUE = 100
+_WITHOUT_TIME = timedelta(hours=1)  # until the next attempt to find a time of a schedule
+_AFTER_FAILURE = timedelta(minutes=1)  # until the next attempt to start a sync
 
 SQL = statements.load(__file__, {**states.FRAGMENTS, **run_claims.PHASES})
 
@@ -53,6 +55,7 @@ class Sources:
         scope = {"tenant": collection.tenant, "collection": collection.name}
         row = scope | _values(new) | {"id": uuid4(), "kind": new.kind, "name": new.name}
         async with self._database.begin() as connection:
+            row["next_at"] = next_time(new.schedule, new.time_zone, await _now(connection))
             await build_sync.hold_live(connection, collection.tenant, collection.name)
             await _require_room(connection, collection.tenant, new.name)
             return definition_of((await connection.execute(SQL.insert, row)).mappings().one())
@@ -104,7 +107,8 @@ class Sources:
             lists_others = (changed.uri, changed.listing_options) != (old.uri, old.listing_options)
             if lists_others and not confirmed:
                 await _require_no_items(connection, old)
-            row = _values(changed) | {"id": old.id}
+            next_at = next_time(changed.schedule, changed.time_zone, await _now(connection))
+            row = _values(changed) | {"id": old.id, "next_at": next_at}
             return definition_of((await connection.execute(SQL.change, row)).mappings().one())
 
     async def remove(self, tenant: str, name: str, *, with_documents: bool) -> None:
@@ -146,12 +150,28 @@ class Sources:
         """Return sources whose next scheduled sync is due."""
         return [definition_of(row) for row in await self._database.rows(SQL.due, {"limit": _MOST_DUE})]
 
-    async def schedule_next(self, source: SourceDefinition) -> None:
-        """Record the next time of a source whose sync was due. Several missed times lead to one sync."""
-        row = {"id": source.id, "schedule": source.schedule}
-        next_at = next_time(source.schedule, source.time_zone, datetime.now(UTC))
+    async def schedule_next(self, source: SourceDefinition, error: str | None = None) -> None:
+        """Record the next time of a source whose sync was due. Several missed times lead to one sync.
+
+        If no time can be found, because this host does not have the time zone, another attempt follows in an hour.
+
+        Args:
+            source: the source.
+            error: why the due sync was not started.
+        """
         async with self._database.begin() as connection:
-            await connection.execute(SQL.schedule, row | {"next_at": next_at})
+            now = await _now(connection)
+            try:
+                next_at = next_time(source.schedule, source.time_zone, now)
+            except InvalidInput as without_time:
+                next_at, error = now + _WITHOUT_TIME, without_time.message
+            await connection.execute(SQL.schedule, _due(source) | {"next_at": next_at, "error": error})
+
+    async def postpone(self, source: SourceDefinition, error: str) -> None:
+        """Repeat the start of a due sync after a minute, because it failed with an error."""
+        async with self._database.begin() as connection:
+            next_at = await _now(connection) + _AFTER_FAILURE
+            await connection.execute(SQL.schedule, _due(source) | {"next_at": next_at, "error": error})
 
 
 def definition_of(row: RowMapping) -> SourceDefinition:
@@ -164,7 +184,14 @@ def _state(row: RowMapping, newest: Mapping[UUID, SyncState]) -> SourceState:
         look = LookState(
             RunPhase(row["look_phase"]), row["look_waiting"], row["look_error"], ended_at=row["look_ended_at"]
         )
-    return SourceState(definition_of(row), row["next_at"], newest.get(row["id"]), look, removing=row["removing"])
+    return SourceState(
+        definition=definition_of(row),
+        next_at=row["next_at"],
+        newest=newest.get(row["id"]),
+        look=look,
+        removing=row["removing"],
+        schedule_error=row["schedule_error"],
+    )
 
 
 def _values(source: NewSource | SourceDefinition) -> dict[str, Any]:
@@ -176,8 +203,18 @@ def _values(source: NewSource | SourceDefinition) -> dict[str, Any]:
         "schedule": source.schedule,
         "time_zone": source.time_zone,
         "max_delete_share": source.max_delete_share,
-        "next_at": next_time(source.schedule, source.time_zone, datetime.now(UTC)),
     }
+
+
+def _due(source: SourceDefinition) -> dict[str, Any]:
+    """Return the parameters that select a source whose sync was due, unless its schedule has changed."""
+    return {"id": source.id, "schedule": source.schedule}
+
+
+async def _now(connection: AsyncConnection) -> datetime:
+    """Return PostgreSQL's time, with which the times of schedules are compared later."""
+    now: datetime = (await connection.execute(SQL.now)).scalar_one()
+    return now
 
 
 def _changed(old: SourceDefinition, changes: SourceChanges) -> SourceDefinition:

@@ -7,6 +7,10 @@ s.max_delete_share, s.created_at
 -- A source that is not being removed.
 s.removed_at IS NULL
 
+-- name: now
+-- Return the start of the transaction. The clock of this process may differ.
+SELECT now()
+
 -- name: lock_of_tenant
 -- Lock the sources of a tenant against additions until the transaction ends.
 SELECT pg_advisory_xact_lock(hashtextextended('sources:' || :tenant, 0))
@@ -29,8 +33,8 @@ RETURNING {columns}
 
 -- part: shown
 -- Sources with the newest looking up of their hints.
-SELECT {columns}, s.next_at, s.removed_at IS NOT NULL AS removing, l.phase AS look_phase, l.waiting AS look_waiting,
-       l.error AS look_error, l.ended_at AS look_ended_at
+SELECT {columns}, s.next_at, s.schedule_error, s.removed_at IS NOT NULL AS removing, l.phase AS look_phase,
+       l.waiting AS look_waiting, l.error AS look_error, l.ended_at AS look_ended_at
 FROM sources s LEFT JOIN source_looks l ON l.id = s.id
 
 -- name: page
@@ -61,7 +65,7 @@ SELECT EXISTS (SELECT 1 FROM source_items WHERE source_id = :id)
 -- Change a locked source.
 UPDATE sources s
 SET uri = :uri, options = CAST(:options AS jsonb), secret_name = :secret_name, schedule = :schedule,
-    time_zone = :time_zone, max_delete_share = :max_delete_share, next_at = :next_at
+    time_zone = :time_zone, max_delete_share = :max_delete_share, next_at = :next_at, schedule_error = NULL
 WHERE s.id = :id RETURNING {columns}
 
 -- name: due
@@ -71,7 +75,7 @@ SELECT {columns} FROM sources s WHERE s.next_at <= now() AND {not_removed} ORDER
 
 -- name: schedule
 -- Record the next scheduled sync, unless the schedule has changed meanwhile.
-UPDATE sources s SET next_at = :next_at
+UPDATE sources s SET next_at = :next_at, schedule_error = :error
 WHERE s.id = :id AND s.schedule IS NOT DISTINCT FROM :schedule AND s.next_at <= now()
 
 -- name: mark_removed
