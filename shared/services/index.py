@@ -46,7 +46,12 @@ def runner_of(parts: Parts, calibrator: Calibrator) -> Runner:
 
     evaluating = Evaluating(ledger.evaluations, ledger.collections, retriever)
     verifying = Verifying(
-        ledger.verifications, ledger.collections, ledger.audit, parts.index, lambda: parts.wakeups.wake("index")
+        ledger.verifications,
+        ledger.collections,
+        ledger.audit,
+        parts.index,
+        ledger.runs,
+        lambda: parts.wakeups.wake("index"),
     )
     works = {
         RunKind.EVALUATION: evaluating.work,

@@ -91,7 +91,13 @@ def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
         intake=Intake(ledger.listings, parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk),
         open_source=open_source,
         wake_parsers=lambda: parts.wakeups.wake("parse"),
-        limits=SyncLimits(parts.settings.max_upload_bytes, timeout=tuning.sync_timeout, pause=tuning.sync_pause),
+        limits=SyncLimits(
+            parts.settings.max_upload_bytes,
+            timeout=tuning.sync_timeout,
+            pause=tuning.sync_pause,
+            stalled=tuning.sync_stalled,
+            turn=tuning.sync_turn,
+        ),
     )
 
 

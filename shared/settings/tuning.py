@@ -100,6 +100,12 @@ class Tuning(BaseModel):
     sync_timeout: Duration = Field(
         timedelta(minutes=2), description="time for which a sync retries while its source is unavailable"
     )
+    sync_stalled: Duration = Field(
+        timedelta(hours=1), description="a sync that lists, reads and saves nothing for this time fails"
+    )
+    sync_turn: Duration = Field(
+        timedelta(minutes=2), description="time after which a sync gives its place to another one that waits"
+    )
     sync_pause: Duration = Field(
         timedelta(seconds=10),
         description="pause of a sync while its tenant has too many open chunks, or the disk is full",

@@ -33,6 +33,9 @@ _PIECE = 1 << 20
 _TICK_NS = 10_000_000  # longest step of the usual file systems' clocks
 _COARSE_TICK_NS = 2_000_000_000  # of FAT, and of file systems that store whole seconds
 _COARSE_NS = 1_000_000_000
+_HANGS_SECONDS = 600.0  # a call that takes longer will probably never return
+
+_calls: dict[object, tuple[Path, float]] = {}  # running ones, with their folders and the times of their starts
 
 
 class _Node(NamedTuple):
@@ -70,7 +73,7 @@ class FolderSource(FileSource):
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         walk = self._walk(after)
         try:
-            while batch := await _in_thread(lambda: list(islice(walk, _BATCH))):
+            while batch := await _in_thread(self._folder, lambda: list(islice(walk, _BATCH))):
                 for entry in batch:
                     yield entry
         finally:
@@ -80,15 +83,15 @@ class FolderSource(FileSource):
     async def find(self, key: str) -> Entry | None:
         if problem_of(key) or not _is_path(key) or not self._options.selects(key):
             return None
-        return await _in_thread(lambda: self._find(key))
+        return await _in_thread(self._folder, lambda: self._find(key))
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
-        content, version = await _in_thread(lambda: self._read(entry.key, max_bytes))
+        content, version = await _in_thread(self._folder, lambda: self._read(entry.key, max_bytes))
         return Item(content, version, filename=basename(entry.key))
 
     @asynccontextmanager
     async def opened(self, entry: Entry) -> AsyncIterator[OpenFile]:
-        descriptor = await _in_thread(lambda: self._open_file(entry.key))
+        descriptor = await _in_thread(self._folder, lambda: self._open_file(entry.key))
         with os.fdopen(descriptor, "rb") as file:
             before = _version(os.fstat(descriptor))
             yield OpenFile(file, before)
@@ -254,14 +257,30 @@ class FolderSource(FileSource):
             os.close(descriptor)
 
 
-async def _in_thread(call: Callable[[], T]) -> T:
+async def _in_thread(folder: Path, call: Callable[[], T]) -> T:
     """Call a function in a thread.
 
+    A network file system that never answers keeps the thread of each call, even if the call is cancelled. Further calls
+    of its folder fail, so that it does not take all threads of the process.
+
     Raises:
-        Unavailable: the file system refused; a folder that cannot be read must not look like an empty one.
+        Unavailable: the file system refused, or does not answer; a folder that cannot be read must not look like an
+            empty one.
     """
+    now = time.monotonic()
+    if any(now - started > _HANGS_SECONDS for root, started in list(_calls.values()) if root == folder):
+        raise unavailable(f"The folder {folder} does not answer: an earlier call has waited for ten minutes.")
+
+    def counted() -> T:
+        name = object()
+        _calls[name] = folder, time.monotonic()
+        try:
+            return call()
+        finally:
+            del _calls[name]
+
     try:
-        return await asyncio.to_thread(call)
+        return await asyncio.to_thread(counted)
     except OSError as error:
         name = f"{error.filename}: " if isinstance(error.filename, str) else ""
         raise unavailable(f"The folder cannot be read: {name}{error.strerror}.") from error

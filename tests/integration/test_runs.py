@@ -92,6 +92,110 @@ async def test_claims_of_all_tenants_are_limited(services):
     assert [claim and claim.tenant for claim in claimed] == ["alice", "bob", "carol", "alice", None]
 
 
+async def live_workers(services, role, number):
+    for _ in range(number):
+        row = {"id": uuid4(), "role": role}
+        await execute(
+            services, "INSERT INTO workers (id, role, host, pid, in_work) VALUES (:id, :role, '', 1, 0)", **row
+        )
+
+
+@guards(
+    "shared/ledger/runs/run_claims.sql",
+    "v.role = CASE",
+    "v.role <> CASE",
+    means="more workers do not do more runs at a time",
+)
+async def test_claims_of_all_tenants_follow_live_workers(services):
+    for tenant in ("alice", "bob", "carol", "dave"):
+        for _ in range(2):
+            await queue(services, tenant)
+    await live_workers(services, "index", 6)
+    await live_workers(services, "parse", 20)
+    claimed = [await services.ledger.runs.claim(KINDS) for _ in range(7)]
+    assert [claim is None for claim in claimed] == [False] * 6 + [True]
+
+    await execute(services, "UPDATE workers SET seen_at = now() - interval '1 minute'")
+    await services.ledger.runs.release(claimed[0])
+    assert await services.ledger.runs.claim(KINDS) is None
+
+
+async def test_claims_of_tenant_are_half_of_live_workers(services):
+    for _ in range(5):
+        await queue(services, "alice")
+    await live_workers(services, "index", 8)
+    claimed = [await services.ledger.runs.claim(KINDS) for _ in range(5)]
+    assert [claim is None for claim in claimed] == [False] * 4 + [True]
+
+
+# --- turns ---
+
+
+async def claims_of(services, tenants):
+    """Queue a run of each of these tenants, and claim them all in order."""
+    for tenant in tenants:
+        await queue(services, tenant)
+    return [await services.ledger.runs.claim(KINDS) for _ in tenants]
+
+
+@guards(
+    "shared/ledger/runs/run_claims.sql",
+    "ORDER BY coalesce(h.runs, 0), coalesce(r.leased_until, r.created_at), r.id",
+    "ORDER BY coalesce(h.runs, 0), r.created_at, r.id",
+    means="a run that gave way is claimed again before the run that waits",
+)
+async def test_run_gives_way_to_waiting_tenant(services):
+    held = await claims_of(services, ["alice", "bob", "carol", "dave"])
+    waiting = await queue(services, "eve")
+    assert not await services.ledger.runs.due()
+
+    assert await services.ledger.runs.give_way(held[0])
+    assert not await services.ledger.runs.extend(held[0])
+    assert (await shown(services, held[0].id, "alice")).state == "queued"
+    assert not await services.ledger.runs.give_way(held[1])  # one place is enough
+    assert (await services.ledger.runs.claim(KINDS)).id == waiting
+    assert await services.ledger.runs.give_way(held[1])
+    assert (await services.ledger.runs.claim(KINDS)).id == held[0].id
+
+
+async def test_run_gives_way_to_other_run_of_tenant(services):
+    held = await claims_of(services, ["alice", "alice"])
+    assert not await services.ledger.runs.give_way(held[0])
+    third = await queue(services, "alice")
+
+    assert await services.ledger.runs.give_way(held[0])
+    assert (await services.ledger.runs.claim(KINDS)).id == third
+
+
+@guards(
+    "shared/ledger/runs/run_claims.sql",
+    "coalesce(h.runs, 0) < (",
+    "coalesce(h.runs, 0) <= (",
+    means="runs of two tenants give way to each other again and again without need",
+)
+async def test_run_stays_unless_another_would_follow(services):
+    alice, bob, *_ = await claims_of(services, ["alice", "bob", "carol", "alice"])
+    await queue(services, "carol")
+    assert not await services.ledger.runs.give_way(bob)  # bob would have no run, and carol two
+    await execute(services, "UPDATE runs SET embeddings = '{another}' WHERE token IS NULL")
+    assert not await services.ledger.runs.give_way(alice)
+    await execute(services, "UPDATE runs SET embeddings = '{}' WHERE token IS NULL")
+    assert await services.ledger.runs.give_way(alice)
+    assert not await services.ledger.runs.give_way(alice)
+
+
+async def test_process_leaves_runs_to_other_workers(services, provider):
+    for tenant in ("alice", "bob", "carol", "dave", "eve", "frank"):
+        await queue(services, tenant)
+    await live_workers(services, "index", 6)
+    provider.script(embedding_latency_seconds=30)
+    async with running(services) as runner:
+        await eventually(lambda: runner.claimed == 4)
+        assert await services.ledger.runs.due()
+        async with running(services) as other:
+            await eventually(lambda: other.claimed == 2)
+
+
 async def test_queue_of_tenant_is_limited(services):
     for _ in range(MOST_QUEUED):
         await queue(services, "alice")

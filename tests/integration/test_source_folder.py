@@ -18,6 +18,8 @@ from shared.domain.errors import NotFound, Unavailable, Unreadable
 from shared.sources import folder as module
 from shared.sources.folder import FolderSource
 from shared.sources.options import FileOptions
+from tests.support.planted import guards
+from tests.support.waiting import eventually
 
 NOBODY = 65_534
 
@@ -311,3 +313,25 @@ async def test_large_folder_is_listed_in_parts(tmp_path_factory, monkeypatch, na
     assert [entry.key for entry in entries] == expected
     for number, entry in enumerate(entries):
         assert await listed(root, after=entry.key, hidden=True) == entries[number + 1 :]
+
+
+@guards(
+    "shared/sources/folder.py",
+    "now - started > _HANGS_SECONDS",
+    "now < started",
+    means="a folder that never answers takes a thread at each sync, until the process has none",
+)
+async def test_hanging_folder_takes_no_further_thread(root, monkeypatch):
+    monkeypatch.setattr(module, "_HANGS_SECONDS", 0.0)
+    (root / "a.md").write_text("The harbour opens at six.")
+    source, answers = FolderSource(root, FileOptions()), threading.Event()
+    hanging = asyncio.create_task(module._in_thread(root, answers.wait))
+    await eventually(lambda: module._calls)
+    hanging.cancel()
+
+    with pytest.raises(Unavailable, match="does not answer: an earlier call has waited"):
+        await source.find("a.md")
+    answers.set()
+    await eventually(lambda: not module._calls)
+
+    assert (await source.find("a.md")).key == "a.md"

@@ -10,7 +10,8 @@ from sqlalchemy import text
 from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, NotFound, TooLarge, Unreadable
 from shared.domain.jobs import JobState, PauseReason
 from shared.domain.runs import RunKind, RunPhase
-from shared.domain.sources import NewSource, SourceChanges
+from shared.domain.sources import NewSource, SourceChanges, SyncState
+from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.merge import shown as shown_key
 from shared.maintenance.syncing.quota import UploadLimits
@@ -41,6 +42,63 @@ async def execute(services, statement, **parameters):
 async def job_of(services, sync):
     await services.ledger.jobs.settle()
     return await services.ledger.jobs.get("default", sync.id)
+
+
+# --- turns ---
+
+
+@guards(
+    "shared/maintenance/syncing/work.py",
+    "        await self._turn.offer()",
+    "        pass",
+    means="a long listing delays the syncs of another tenant until its end",
+)
+async def test_long_listing_gives_way_to_another_tenant(services):
+    corpora = {tenant: Corpus() for tenant in ("bob", "carol", "dave", "alice", "eve")}
+    syncs = dict[str, SyncState]()
+    limits = replace(LIMITS, turn=timedelta(0))
+    synced = {name: SyncedCorpus(services, each, tenant=name, limits=limits) for name, each in corpora.items()}
+    for tenant, corpus in corpora.items():
+        corpus.put(*"abcdefghijkl")
+        await synced[tenant].add()
+
+    async def start(tenant):
+        syncs[tenant] = await services.ledger.syncs.start(tenant, "docs")
+
+    for tenant in ("bob", "carol", "dave"):
+        await start(tenant)
+        assert (await services.ledger.runs.claim([RunKind.SYNC])).tenant == tenant
+    await start("alice")
+    corpora["alice"].at["b"] = lambda: start("eve")
+    corpora["eve"].at["l"] = lambda: synced["alice"].require_waiting(syncs["alice"], "Other syncs waited")
+    syncing = replace(synced["alice"].syncing(), open_source=lambda source: corpora[source.tenant].open(source))
+    runner = Runner(services.ledger.runs, {RunKind.SYNC: syncing.work})
+    await runner.take()
+    await eventually(lambda: runner.claimed == 0)
+
+    alice, eve = [await services.ledger.syncs.get(tenant, syncs[tenant].id) for tenant in ("alice", "eve")]
+    assert (alice.phase, eve.phase, alice.error, eve.error) == (RunPhase.DONE, RunPhase.DONE, None, None)
+    assert (alice.waiting, eve.waiting) == (None, None)
+    assert corpora["alice"].fetched == corpora["eve"].fetched == list("abcdefghijkl")
+
+
+@guards(
+    "shared/maintenance/syncing/work.py",
+    "async with watched(self.limits.stalled)",
+    "async with watched(self.limits.stalled * 1_000_000)",
+    means="a listing that hangs keeps its place for ever",
+)
+async def test_hung_listing_fails_with_reason(services, synced, corpus):
+    corpus.put("a", "b", "c")
+    corpus.at["b"] = lambda: asyncio.sleep(3_600)
+    synced.limits = replace(LIMITS, stalled=timedelta(seconds=0.3))
+
+    sync = await synced.sync()
+
+    assert (sync.phase, sync.error) == (RunPhase.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
+    corpus.restore()
+    synced.limits = LIMITS
+    assert (await synced.sync()).phase == RunPhase.DONE
 
 
 # --- listing ---

@@ -21,6 +21,7 @@ from shared.domain.states import DocumentState
 from shared.domain.verification import DifferingPoint, Position, VerificationCounts
 from shared.ledger.documents.audit import Audit
 from shared.ledger.runs.verifications import Verifications
+from shared.maintenance.runs.progress import GaveWay
 from shared.maintenance.runs.verifying import Verifying
 from shared.maintenance.verification import Verification
 from tests.conftest import Library
@@ -489,7 +490,7 @@ class DyingVerifications(Verifications):
 def verifying(services, verifications=None):
     ledger = services.ledger
     chosen = verifications or ledger.verifications
-    return Verifying(chosen, ledger.collections, ledger.audit, services.index, lambda: None)
+    return Verifying(chosen, ledger.collections, ledger.audit, services.index, ledger.runs, lambda: None)
 
 
 async def claimed(services):
@@ -544,6 +545,41 @@ async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, m
             break
     assert nth > 4  # several saves of both passes
     assert provider.stats()["calls"] == 0
+
+
+@guards(
+    "shared/maintenance/runs/verifying.py",
+    "        await self._turn.offer()",
+    "        pass",
+    means="a long verification delays all others until its end",
+)
+async def test_long_verification_gives_way_to_waiting_one(indexed, monkeypatch):
+    for name, size in (("_POINTS", 10), ("_CHUNKS", 2), ("_DOCUMENTS", 2)):
+        monkeypatch.setattr(f"shared.maintenance.verification.{name}", size)
+    services = indexed.services
+    run = await services.ledger.verifications.start(indexed.collection, repair=False)
+    long, other = await claimed(services), None
+    async with services.database.begin() as connection:
+        row = "gen_random_uuid(), 'verification', 'default', collection, embeddings"
+        for _ in range(2):
+            await connection.exec_driver_sql(
+                f"INSERT INTO runs (id, kind, tenant, collection, embeddings) SELECT {row} FROM runs LIMIT 1"
+            )
+    other = await claimed(services)
+
+    with pytest.raises(GaveWay):
+        await replace(verifying(services), turn=timedelta(0)).work(long)
+
+    part = await services.ledger.verifications.get(run.id)
+    assert (part.state, part.counts.documents + part.counts.points > 0) == ("queued", True)
+    waiting = await claimed(services)
+    assert len({long.id, other.id, waiting.id}) == 3
+    for claim in (other, waiting):
+        await services.ledger.runs.fail(claim, "It ended.")
+    await verifying(services).work(await claimed(services))
+    whole = await services.ledger.verifications.get(run.id)
+    assert whole.state == "done"
+    assert whole.counts.points == len(await indexed.points())
 
 
 async def test_late_worker_cannot_save_verification(indexed):

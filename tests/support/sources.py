@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from shared.domain.errors import ForeaskError, NotFound, Unavailable
-from shared.domain.runs import RunKind
+from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceDefinition, SyncState
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.merge import PartLimits
@@ -174,6 +174,13 @@ class SyncedCorpus:
         quota = replace(syncing.intake.quota, limits_of=lambda _: self.upload_limits)
         intake = replace(syncing.intake, quota=quota, most_open=self.most_open, least_free=0.0)
         return replace(syncing, limits=self.limits, intake=intake)
+
+    async def require_waiting(self, sync: SyncState, reason: str) -> None:
+        """Check that a sync waits in the queue, and says why."""
+        found = await self.services.ledger.syncs.get(self.tenant, sync.id)
+        assert found.phase == RunPhase.QUEUED
+        assert found.waiting is not None
+        assert found.waiting.startswith(reason)
 
     async def documents(self) -> set[str]:
         """Return the keys of the source's documents."""

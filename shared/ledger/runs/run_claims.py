@@ -1,8 +1,11 @@
 """Claims on runs: a run is queued, a worker claims it under a lease, and another one follows if the worker dies.
 
 `runs` has a narrow row for each open run; the table of its kind has everything else. A claim is fair: it selects a
-run of the tenant with the fewest claimed runs. A worker that lost its lease cannot write a result, because each
-statement about a result needs the token of the newest claim.
+run of the tenant with the fewest claimed runs, the one that has waited longest. More workers do more runs at once, and
+a long run gives way to one that could not be claimed otherwise.
+
+A worker that lost its lease cannot write a result, because each statement about a result needs the token of the newest
+claim.
 """
 
 from __future__ import annotations
@@ -19,14 +22,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict
 from shared.domain.jobs import JobState
-from shared.domain.runs import RunClaim, RunKind, RunPhase
+from shared.domain.runs import RUNS_OF_PARSERS, RunClaim, RunKind, RunPhase
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Database, lock
+from shared.ledger.work.heartbeats import ALIVE_FOR
 
 MOST_QUEUED = 20  # of a tenant and a kind
-# Of each kind: runs are slow, and searches of users share the providers and Qdrant with them.
-_MOST_OF_TENANT = 2
+# Of each kind, at least; each live worker after the fourth adds one. Runs are slow, and searches of users share the
+# providers and Qdrant with them.
 _MOST = 4
+_MOST_OF_TENANT = 2  # or half of all
 
 # Fragments of statements: the phases, and the end of a claimed run, after which the statement continues `FROM ended`.
 PHASES = {phase.name: f"'{phase}'" for phase in RunPhase}
@@ -41,10 +46,28 @@ _TABLES: Mapping[RunKind, tuple[str, str]] = {
     RunKind.LOOK: ("source_looks", "waiting = NULL"),
 }
 CLEARED = {kind: clear for kind, (_, clear) in _TABLES.items()}
-SQL = statements.load(__file__, most=str(_MOST), most_of_tenant=str(_MOST_OF_TENANT), paused=f"'{JobState.PAUSED}'")
+# Kinds whose row shows why they wait, and the assignments that show it and remove it.
+_WITH_REASON = {RunKind.SYNC, RunKind.LOOK}
+_TURN_IS_OVER = "Other syncs waited for a worker, too: it continues from its saved position when their turns are over."
+SQL = statements.load(
+    __file__,
+    at_least=str(_MOST),
+    at_least_of_tenant=str(_MOST_OF_TENANT),
+    paused=f"'{JobState.PAUSED}'",
+    parsed=", ".join(f"'{kind}'" for kind in sorted(RUNS_OF_PARSERS)),
+    alive_for=f"interval '{ALIVE_FOR.total_seconds()} seconds'",
+)
 # The statements about a claimed run and its row in the table of its kind.
 _PHASES_OF = {
-    kind: statements.load(Path(__file__).with_name("run_phases.sql"), PHASES, table=table, clear=clear, ended=ENDED)
+    kind: statements.load(
+        Path(__file__).with_name("run_phases.sql"),
+        PHASES,
+        table=table,
+        clear=clear,
+        ended=ENDED,
+        without_reason=", waiting = NULL" if kind in _WITH_REASON else "",
+        with_reason=f", waiting = '{_TURN_IS_OVER}'" if kind in _WITH_REASON else "",
+    )
     for kind, (table, clear) in _TABLES.items()
 }
 
@@ -132,6 +155,19 @@ class RunClaims:
         phases = _PHASES_OF[claim.kind]
         async with self._database.begin() as connection:
             await connection.execute(phases.release, of(claim) | {"pause": pause})
+
+    async def give_way(self, claim: RunClaim) -> bool:
+        """Release a claim if another run waits for it, which this worker could do; return whether it was released.
+
+        The released run then waits longer than no other run of its kind.
+        """
+        parameters = of(claim) | {"embeddings": self._embeddings}
+        async with self._database.begin() as connection:
+            await lock(connection, AdvisoryLock.RUNS)  # otherwise several runs would give way to the same one
+            released = (await connection.execute(SQL.give_way, parameters)).all()
+            if released:
+                await connection.execute(_PHASES_OF[claim.kind].show_waiting, {"id": claim.id})
+        return bool(released)
 
     async def fail(self, claim: RunClaim, error: str) -> None:
         """End a run with the reason of its failure, unless another worker has claimed it."""

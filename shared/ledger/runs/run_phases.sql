@@ -1,6 +1,10 @@
 -- name: show_running
 -- Show that a worker works on a run.
-UPDATE {table} SET phase = {RUNNING} WHERE id = :id
+UPDATE {table} SET phase = {RUNNING}{without_reason} WHERE id = :id
+
+-- name: show_waiting
+-- Show that a run has given way to others.
+UPDATE {table} SET phase = {QUEUED}{with_reason} WHERE id = :id
 
 -- name: release
 -- Release a claim, so that another worker may claim the run after a pause.

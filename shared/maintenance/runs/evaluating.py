@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from shared.domain.runs import RunClaim
 from shared.domain.stored import known_fields
 from shared.ledger.feedback.evaluations import EvaluationRequest, Evaluations
 from shared.ledger.model.collections import Collections
+from shared.maintenance.runs.progress import watched
 from shared.maintenance.runs.retries import retried
 from shared.query.evaluate.collection import EvaluationProgress, EvaluationQuestion, evaluate_collection
 from shared.query.evaluate.results import Json
@@ -43,17 +45,24 @@ class Evaluating:
         Raises:
             NotFound: the collection was deleted.
             Conflict: another build became live during the evaluation.
+            Permanent: it made no progress for too long.
             Transient: an engine or a provider was unavailable for too long.
         """
         request = await retried(self.evaluations.request_of)(claim)
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
         retriever = LiveRetriever(self.retriever, self.collections.find)
-        results = await self._evaluate(claim, collection, request, retriever)
+        async with watched() as progressed:
+            results = await self._evaluate(claim, collection, request, retriever, progressed)
         await retried(retriever.require_live)(collection)
         await retried(self.evaluations.finish)(claim, results)
 
     async def _evaluate(
-        self, claim: RunClaim, collection: Collection, request: EvaluationRequest, retriever: LiveRetriever
+        self,
+        claim: RunClaim,
+        collection: Collection,
+        request: EvaluationRequest,
+        retriever: LiveRetriever,
+        progressed: Callable[[], None],
     ) -> Json:
         """Return the results; save the progress while they are computed."""
         items = evaluate_collection(
@@ -68,6 +77,7 @@ class Evaluating:
         due = time.monotonic()
         async with aclosing(items):
             async for item in items:
+                progressed()
                 if not isinstance(item, EvaluationProgress):
                     results = item
                 elif time.monotonic() >= due:

@@ -13,6 +13,7 @@ from shared.domain.runs import RunClaim
 from shared.ledger.builds.builds import Builds
 from shared.ledger.runs.gates import GateRequest, Gates
 from shared.maintenance.gate import Gate, GateReport, require_comparable
+from shared.maintenance.runs.progress import watched
 from shared.maintenance.runs.retries import retried
 
 _PROGRESS_SECONDS = 1.0  # interval at which the progress is saved
@@ -37,6 +38,7 @@ class Gating:
             NotFound: the build was dropped.
             Conflict: the build is being dropped, or is live.
             InvalidInput: a labelled question names a document that was deleted.
+            Permanent: it made no progress for too long.
             Transient: an engine or the embedding provider was unavailable for too long.
         """
         build_id, number, request = await retried(self.gates.request_of)(claim)
@@ -44,16 +46,20 @@ class Gating:
         if build.id != build_id:
             raise NotFound(f"The build {number} was dropped.")
         require_comparable(build)
-        report = await retried(self._compare)(claim, build, request)
+        async with watched() as progressed:
+            report = await retried(self._compare)(claim, build, request, progressed)
         await retried(self.gates.finish)(claim, asdict(report) | {"open": report.is_open})
 
-    async def _compare(self, claim: RunClaim, build: Build, request: GateRequest) -> GateReport:
+    async def _compare(
+        self, claim: RunClaim, build: Build, request: GateRequest, progressed: Callable[[], None]
+    ) -> GateReport:
         """Return the report; save the progress until then."""
         labelled = None
         if request.questions is not None:
             labelled = [(each["question"], each["external_ids"]) for each in request.questions]
         due = time.monotonic()
         async for item in self.gate_of(request.accept_failures).run(build, labelled):
+            progressed()
             if isinstance(item, GateReport):
                 return item
             if time.monotonic() >= due:

@@ -27,10 +27,17 @@ def _pause(state: tenacity.RetryCallState) -> float:
     return max(requested, _PAUSE(state))
 
 
-def retried_until(is_hopeless: Callable[[], bool]) -> tenacity.AsyncRetrying:
-    """Return retries that end when a function returns True; for work whose progress renews its time."""
+def retried_while(idle_seconds: Callable[[], float], timeout: timedelta) -> tenacity.AsyncRetrying:
+    """Return retries for work whose progress renews its time.
+
+    They end when the time without progress would be longer than the timeout after the next pause, which a server may
+    have requested.
+    """
     return tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception(is_retried), stop=lambda _: is_hopeless(), wait=_pause, reraise=True
+        retry=tenacity.retry_if_exception(is_retried),
+        stop=lambda state: idle_seconds() + state.upcoming_sleep > timeout.total_seconds(),
+        wait=_pause,
+        reraise=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from shared.ledger.runs.run_claims import RunClaims
 from shared.maintenance.runs.retries import retried
 
 _EXTEND_SECONDS = 1.0  # a deleted run stops within this time
+_MOST_OF_KIND = 4  # of one process: other workers take the rest
 _MOST_LOST = 3  # leases: further workers would probably die, too
 
 log = structlog.get_logger()
@@ -36,6 +38,7 @@ class Runner:
         self._works = works
         self._tasks = set[asyncio.Task[None]]()
         self._works_in_progress = set[asyncio.Task[None]]()
+        self._claimed = Counter[RunKind]()
         self._claiming = asyncio.Lock()
         self._stopping = False
 
@@ -51,8 +54,16 @@ class Runner:
             Transient: the ledger is unavailable.
         """
         async with self._claiming:
-            while not self._stopping and (claim := await self._claims.claim(self._works)) is not None:
+            while kinds := self._wanted():
+                claim = await self._claims.claim(kinds)
+                if claim is None:
+                    return
+                self._claimed[claim.kind] += 1
                 _start(self._serve(claim), self._tasks)
+
+    def _wanted(self) -> list[RunKind]:
+        """Return the kinds of which this process may claim another run."""
+        return [] if self._stopping else [kind for kind in self._works if self._claimed[kind] < _MOST_OF_KIND]
 
     def stop(self) -> None:
         """Claim no more, and release the claimed runs, so that other workers continue."""
@@ -85,6 +96,8 @@ class Runner:
         with suppress(Transient):  # otherwise the lease expires, and the scheduler wakes a worker
             if work.cancelled():
                 await self._claims.release(claim)
+        self._claimed[claim.kind] -= 1
+        with suppress(Transient):
             await self.take()
 
     async def _extend(self, claim: RunClaim) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Collection as Some
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from uuid import UUID
 
 from shared.domain.collections import Collection
@@ -15,8 +16,10 @@ from shared.domain.runs import RunClaim
 from shared.domain.verification import DifferingPoint, Position, VerificationCounts
 from shared.ledger.documents.audit import Audit
 from shared.ledger.model.collections import Collections
+from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import MOST_FINDINGS, Verifications
-from shared.maintenance.runs.retries import TIMEOUT, retried, retried_until
+from shared.maintenance.runs.progress import TURN, Turn, watched
+from shared.maintenance.runs.retries import TIMEOUT, retried, retried_while
 from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 
@@ -26,26 +29,32 @@ class Verifying:
     """Verifies the collections of claimed runs.
 
     Args:
+        claims: claims of this process.
         wake_indexers: wakes the workers that write points which are due to be written again.
+        turn: time after which a verification gives way to a waiting one.
     """
 
     verifications: Verifications
     collections: Collections
     audit: Audit
     index: Index
+    claims: RunClaims
     wake_indexers: Callable[[], None]
+    turn: timedelta = TURN
 
     async def work(self, claim: RunClaim) -> None:
         """Verify the live build from the saved position to the end.
 
         Raises:
             NotFound: the collection was deleted.
-            LeaseLost: the verification was cancelled, or another worker has claimed it.
+            LeaseLost: the verification was cancelled, it gave way to another one, or another worker has claimed it.
+            Permanent: it made no progress for too long.
             Transient: an engine was unavailable, and no page was finished, for too long.
         """
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
-        pages = _Pages(self, claim, collection)
-        await retried_until(lambda: pages.idle_seconds > TIMEOUT.total_seconds())(pages.verify)
+        async with watched() as progressed:
+            pages = _Pages(self, claim, collection, progressed)
+            await retried_while(lambda: pages.idle_seconds, TIMEOUT)(pages.verify)
         await retried(self.verifications.finish)(claim)
 
 
@@ -70,8 +79,12 @@ class _Pages:
     again after a crash.
     """
 
-    def __init__(self, services: Verifying, claim: RunClaim, collection: Collection) -> None:
+    def __init__(
+        self, services: Verifying, claim: RunClaim, collection: Collection, progressed: Callable[[], None]
+    ) -> None:
         self._services = services
+        self._progressed = progressed
+        self._turn = Turn(services.claims, claim, services.turn)
         self._claim = claim
         self._collection = collection
         self._finished_at = time.monotonic()
@@ -127,6 +140,8 @@ class _Pages:
         self._position, self._counts = position, self._counts.plus(read)
         await self._save(found)
         self._finished_at = time.monotonic()
+        self._progressed()
+        await self._turn.offer()
 
     async def _save(
         self, found: Sequence[_Found], intended: Sequence[DifferingPoint] = (), reopened: Some[UUID] = ()

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from shared.domain.runs import RunClaim
 from shared.domain.sources import SourceDefinition
 from shared.ledger.sources.hints import Hints, StoredHint
+from shared.maintenance.runs.progress import Turn, watched
 from shared.maintenance.runs.retries import retried, retried_for
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.merge import refusal
+from shared.maintenance.syncing.watched_source import WatchedSource, close
 from shared.maintenance.syncing.work import Syncing
 from shared.sources.source import Entry
 
@@ -52,7 +54,8 @@ class Looking:
 
         Raises:
             NotFound: the collection was deleted.
-            LeaseLost: the source is being removed, or another worker has claimed the run.
+            LeaseLost: the source is being removed, the run gave way, or another worker has claimed it.
+            Permanent: it made no progress for too long.
             Transient: the source, the ledger or the store failed for too long.
             Rejected, Misconfigured: the source cannot be opened any more.
         """
@@ -61,16 +64,21 @@ class Looking:
         collection = await retried(services.collections.get)(claim.tenant, claim.collection)
         source = services.open_source(definition)
         try:
-            fetcher = services.fetcher_of(definition, collection, source)
-            find = retried_for(services.limits.timeout)(source.find)
-            while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
-                if reason := await retried(services.intake.closed)(claim.tenant):
-                    await retried(self.hints.wait)(claim, reason)
-                    await retried(services.claims.release)(claim, pause=services.limits.pause)
-                    return
-                await self._look(claim, definition, hints, find, fetcher)
+            async with watched(services.limits.stalled) as progressed:
+                watched_source = WatchedSource(source, progressed)
+                fetcher = services.fetcher_of(definition, collection, watched_source)
+                find = retried_for(services.limits.timeout)(watched_source.find)
+                turn = Turn(services.claims, claim, services.limits.turn)
+                while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
+                    if reason := await retried(services.intake.closed)(claim.tenant):
+                        await retried(self.hints.wait)(claim, reason)
+                        await retried(services.claims.release)(claim, pause=services.limits.pause)
+                        return
+                    await self._look(claim, definition, hints, find, fetcher)
+                    progressed()
+                    await turn.offer()
         finally:
-            await source.aclose()
+            await close(source)
         await retried(self.hints.finish)(claim)
 
     async def _look(

@@ -14,10 +14,12 @@ from shared.domain.sources import SourceDefinition
 from shared.ledger.model.collections import Collections
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.listings import ClaimedSync, JobPaused, Listings, StoredItem, SyncedPart
-from shared.maintenance.runs.retries import retried, retried_for, retried_until
+from shared.maintenance.runs.progress import STALLED, TURN, Turn, watched
+from shared.maintenance.runs.retries import retried, retried_for, retried_while
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import ListedPage, Part, PartLimits, is_storable, merged, require_ascending
+from shared.maintenance.syncing.watched_source import WatchedSource, close
 from shared.sources.opening import keeps_bytes
 from shared.sources.source import Entry, Source
 from shared.storage.uploads import Uploads
@@ -38,11 +40,15 @@ class SyncLimits:
         max_bytes: maximum size of a document.
         timeout: time without progress after which a failing source fails the sync.
         pause: time until a sync with a closed intake is claimed again.
+        stalled: time without progress after which a hanging source fails the sync.
+        turn: time after which a sync gives way to a waiting one.
     """
 
     max_bytes: int
     timeout: timedelta
     pause: timedelta
+    stalled: timedelta = STALLED
+    turn: timedelta = TURN
     page: int = 1_000
     part: PartLimits = field(default_factory=PartLimits)
 
@@ -68,14 +74,14 @@ class Syncing:
     async def work(self, claim: RunClaim) -> None:
         """List the source from the saved position on, then delete the documents that may be deleted.
 
-        Nothing is deleted unless the listing is complete. The claim is released while the job is paused, and while the
-        intake is closed.
+        Nothing is deleted unless the listing is complete. The claim is released while the job is paused, while the
+        intake is closed, and when the turn is over and other syncs wait.
 
         Raises:
             NotFound: the collection was deleted.
             LeaseLost: the sync was cancelled, or another worker has claimed it.
             Transient: the source, the ledger or the store failed, and nothing was saved, for too long.
-            Permanent: the listing is not in order.
+            Permanent: the listing is not in order, or it made no progress for too long.
         """
         sync = await retried(self.listings.start)(claim)
         try:
@@ -96,11 +102,13 @@ class Syncing:
         source = self.open_source(sync.source)
         source.name_listing(sync.listing)
         try:
-            fetcher = self.fetcher_of(sync.source, collection, source)
-            listing = _Listing(self, claim, sync, source, fetcher)
-            await retried_until(lambda: listing.idle_seconds > self.limits.timeout.total_seconds())(listing.read)
+            async with watched(self.limits.stalled) as progressed:
+                watched_source = WatchedSource(source, progressed)
+                fetcher = self.fetcher_of(sync.source, collection, watched_source)
+                listing = _Listing(self, claim, sync, watched_source, fetcher)
+                await retried_while(lambda: listing.idle_seconds, self.limits.timeout)(listing.read)
         finally:
-            await source.aclose()
+            await close(source)
 
     def fetcher_of(self, definition: SourceDefinition, collection: Collection, source: Source) -> Fetcher:
         """Return a fetcher of an opened source, which retries while the source is unavailable."""
@@ -127,8 +135,11 @@ class _IntakeClosed(Exception):
 class _Listing:
     """The listing of one claimed sync."""
 
-    def __init__(self, services: Syncing, claim: RunClaim, sync: ClaimedSync, source: Source, fetcher: Fetcher) -> None:
+    def __init__(
+        self, services: Syncing, claim: RunClaim, sync: ClaimedSync, source: WatchedSource, fetcher: Fetcher
+    ) -> None:
         self._services = services
+        self._turn = Turn(services.claims, claim, services.limits.turn)
         self._claim = claim
         self._definition = sync.source
         self._source = source
@@ -166,6 +177,7 @@ class _Listing:
 
         Raises:
             JobPaused: the part is saved, and the job is paused.
+            GaveWay: the part is saved, and another sync has the worker.
             _IntakeClosed: the part is not saved.
         """
         if part.fetched and (reason := await self._services.intake.closed(self._claim.tenant)):
@@ -184,8 +196,10 @@ class _Listing:
         self._after, self._saved_at = part.after, time.monotonic()
         if any(submission.accepted for submission in saved.submissions):
             self._services.wake_parsers()
+        self._source.progressed()
         if saved.is_paused:
             raise JobPaused
+        await self._turn.offer()
 
 
 class _Entries:

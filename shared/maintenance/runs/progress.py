@@ -1,0 +1,83 @@
+"""The progress of runs: a run without progress fails, and a long one gives way to waiting runs between two parts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import structlog
+
+from shared.domain.errors import LeaseLost, Permanent, Transient
+from shared.domain.runs import RunClaim
+from shared.ledger.runs.run_claims import RunClaims
+
+STALLED = timedelta(hours=1)
+TURN = timedelta(minutes=2)
+_NEXT_OFFER_SECONDS = 5.0
+
+log = structlog.get_logger()
+
+
+class GaveWay(LeaseLost):
+    """The run waits in the queue again; it continues from its saved position."""
+
+
+@asynccontextmanager
+async def watched(stalled: timedelta = STALLED) -> AsyncIterator[Callable[[], None]]:
+    """Yield a function that reports progress, and cancel the block if it reports none for a time.
+
+    Each request of a run has its own timeout. The watch ends what has none, such as a file system that never answers.
+
+    Raises:
+        Permanent: the time is over.
+    """
+    loop, seconds = asyncio.get_running_loop(), stalled.total_seconds()
+    timeout = asyncio.timeout(seconds)
+    try:
+        async with timeout:
+            yield lambda: timeout.reschedule(loop.time() + seconds)
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+        raise Permanent(f"It made no progress for {_spoken(stalled)}, so it was stopped.") from None
+
+
+class Turn:
+    """The turn of a claimed run. When it is over, the run gives way to a waiting run between two parts.
+
+    Args:
+        claims: claims of this process.
+        claim: the claimed run.
+        length: time for which other runs wait.
+    """
+
+    def __init__(self, claims: RunClaims, claim: RunClaim, length: timedelta) -> None:
+        self._claims = claims
+        self._claim = claim
+        self._next_offer = time.monotonic() + length.total_seconds()
+
+    async def offer(self) -> None:
+        """Release the claim if the turn is over and another run needs it; everything must be saved.
+
+        Raises:
+            GaveWay: the claim is released.
+        """
+        if time.monotonic() < self._next_offer:
+            return
+        self._next_offer = time.monotonic() + _NEXT_OFFER_SECONDS
+        try:
+            gave_way = await self._claims.give_way(self._claim)
+        except Transient as error:  # if it was released anyway, the next part cannot be saved
+            log.warning("run.kept", reason=error.message)
+            return
+        if gave_way:
+            log.info("run.gave_way")
+            raise GaveWay
+
+
+def _spoken(time_: timedelta) -> str:
+    minutes = time_.total_seconds() / 60
+    return f"{minutes:.0f} minutes" if minutes > 1 else f"{time_.total_seconds():g} seconds"

@@ -1,0 +1,47 @@
+"""A source that reports progress whenever it answers, so that a hanging source does not keep its run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+
+from shared.sources.source import Entry, Item, Source
+
+_CLOSE_SECONDS = 30.0
+
+
+class WatchedSource(Source):
+    """An opened source.
+
+    Args:
+        source: the source.
+        progressed: reports progress.
+    """
+
+    def __init__(self, source: Source, progressed: Callable[[], None]) -> None:
+        self.progressed = progressed
+        self._source = source
+
+    async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
+        async with aclosing(self._source.entries(after)) as entries:
+            async for entry in entries:
+                self.progressed()
+                yield entry
+
+    async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
+        item = await self._source.fetch(entry, max_bytes=max_bytes)
+        self.progressed()
+        return item
+
+    async def find(self, key: str) -> Entry | None:
+        entry = await self._source.find(key)
+        self.progressed()
+        return entry
+
+
+async def close(source: Source) -> None:
+    """Close a source; a source that hangs is left behind."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await source.aclose()

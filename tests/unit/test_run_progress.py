@@ -1,0 +1,60 @@
+"""A run that makes no progress ends with a reason, and a pause that a server requests does not prolong it."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from shared.domain.errors import Permanent, Unavailable
+from shared.maintenance.runs.progress import watched
+from shared.maintenance.runs.retries import retried_while
+from tests.support.clock import in_virtual_time
+from tests.support.planted import guards
+
+
+@in_virtual_time
+async def test_run_without_progress_fails_with_reason():
+    with pytest.raises(Permanent, match="made no progress for 60 seconds, so it was stopped"):
+        async with watched(timedelta(minutes=1)):
+            await asyncio.sleep(100)
+
+
+@guards(
+    "shared/maintenance/runs/progress.py",
+    "timeout.reschedule(loop.time() + seconds)",
+    "timeout.when()",
+    means="a long run fails although it makes progress",
+)
+@in_virtual_time
+async def test_run_with_progress_continues():
+    async with watched(timedelta(minutes=1)) as progressed:
+        for _ in range(10):
+            await asyncio.sleep(50)
+            progressed()
+
+
+@in_virtual_time
+async def test_timeout_of_work_itself_is_raised_unchanged():
+    with pytest.raises(TimeoutError):
+        async with watched(timedelta(minutes=1)), asyncio.timeout(1):
+            await asyncio.sleep(2)
+
+
+@guards(
+    "shared/maintenance/runs/retries.py",
+    "idle_seconds() + state.upcoming_sleep",
+    "idle_seconds()",
+    means="a run waits for as long as a server requests",
+)
+@in_virtual_time
+async def test_requested_pause_beyond_timeout_ends_retries():
+    loop, calls = asyncio.get_running_loop(), 0
+
+    async def fail():
+        nonlocal calls
+        calls += 1
+        raise Unavailable("The server asks for a pause.", component="source", retry_after=timedelta(days=104))
+
+    with pytest.raises(Unavailable, match="asks for a pause"):
+        await retried_while(loop.time, timedelta(minutes=2))(fail)
+    assert (calls, loop.time()) == (1, 0)
