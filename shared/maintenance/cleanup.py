@@ -13,6 +13,7 @@ from shared.domain.documents import DeletableDocument
 from shared.domain.errors import ForeaskError, Unavailable, Unreadable
 from shared.domain.ids import accepted_point_id
 from shared.domain.index_location import IndexLocation
+from shared.domain.work import Sweep
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions
@@ -20,6 +21,7 @@ from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.feedback import Feedback, PendingRemoval
 from shared.ledger.model.collections import Collections
+from shared.ledger.postgres import alone
 from shared.ledger.work.work import Work
 from shared.maintenance.descriptions import update_points
 from shared.storage.uploads import Uploads, stored_in
@@ -79,15 +81,19 @@ class Cleaner:
 
     async def sweep(self) -> bool:
         """Show versions that a killed worker left hidden, and delete points of late writers."""
-        due = await self.work.due_sweeps(_SLICE)
-        swept = await self.finisher.sweep(due)
+        due, swept = await self.work.due_sweeps(_SLICE), list[Sweep]()
+
+        async def sweep(some: Sequence[Sweep]) -> None:
+            swept.extend(await self.finisher.sweep(some))
+
+        await alone.work_on(due, sweep, lambda each: each.document_id)
         if refused := [sweep for sweep in due if sweep not in swept]:
             await self.work.postpone_sweeps(refused)
         return bool(swept) and len(due) == _SLICE
 
     async def finish(self) -> bool:
         """Finish the documents of killed workers."""
-        await self.finisher.finish(await self.work.find_ended())
+        await alone.work_on(await self.work.find_ended(), self.finisher.finish, lambda document_id: document_id)
         return False
 
     async def describe(self) -> bool:
@@ -177,9 +183,8 @@ class Cleaner:
             await self.index.delete_document(document.location, document.id)
 
         due = await self.work.deletable(_SLICE)
-        deleted = await confirmed(due, delete)
-        if deleted:
-            await self.work.finish_deletion(deleted)
+        answered = await confirmed(due, delete)
+        deleted = await alone.work_on(answered, self.work.finish_deletion, lambda document: document.id)
         if refused := [document for document in due if document not in deleted]:
             await self.work.postpone_deletion(refused)
         return bool(deleted) and len(due) == _SLICE
@@ -190,11 +195,14 @@ class Cleaner:
         async def delete(build: Build) -> None:
             await self.index.delete_build(build.location)  # including points of late writers
 
-        more = await self.builds.delete_documents()
-        for build in await confirmed(await self.builds.emptied(self.work.lease * 2), delete):
-            await self.builds.forget(build)
-            log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)
-        return more
+        async def forget(builds: Sequence[Build]) -> None:
+            for build in builds:
+                await self.builds.forget(build)
+                log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)
+
+        emptied = await confirmed(await self.builds.emptied(self.work.lease * 2), delete)
+        await alone.work_on(emptied, forget, lambda build: build.id)
+        return await self.builds.delete_documents()
 
     async def delete_taken_back(self) -> bool:
         """Delete the points of retracted questions in every version that may have such points."""
@@ -210,7 +218,13 @@ class Cleaner:
         deleted = {
             question.id for location in await confirmed(list(by_location), delete) for question in by_location[location]
         }
-        removed = await self.feedback.settle_removals(claimed, deleted) if claimed else 0
+        removed = 0
+
+        async def settle(questions: Sequence[PendingRemoval]) -> None:
+            nonlocal removed
+            removed += await self.feedback.settle_removals(questions, deleted)
+
+        await alone.work_on(claimed, settle, lambda question: question.id)
         return bool(removed) and len(claimed) == _SLICE
 
     async def nudge_optimizers(self) -> None:
@@ -222,8 +236,9 @@ class Cleaner:
         for name in await self.collections.index_names():
             try:
                 nudged = await self.index.nudge(name)
-            except ForeaskError as error:  # a collection that Qdrant rejects must not delay others
-                log.warning("optimizer.unreachable", index_name=name, reason=error.message)
+            except Exception as error:  # a collection that Qdrant rejects must not delay others
+                expected = isinstance(error, ForeaskError)
+                log.warning("optimizer.unreachable", index_name=name, reason=str(error), exc_info=not expected)
             else:
                 if nudged:
                     log.info("optimizer.nudged", index_name=name)

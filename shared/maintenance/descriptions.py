@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shared.domain.documents import Description
 from shared.ingest.index.finish import confirmed
 from shared.ledger.documents.descriptions import Descriptions
+from shared.ledger.postgres import alone
 from shared.vectors.index import Index
 
 
@@ -15,9 +16,9 @@ async def update_points(descriptions: Descriptions, index: Index, claimed: Seque
 
     Rejected documents are due again.
     """
-    done = await confirmed(claimed, index.describe)
-    if done:
-        await descriptions.settle(done)
+    done = await alone.work_on(
+        await confirmed(claimed, index.describe), descriptions.settle, lambda description: description.document_id
+    )
     if refused := [description for description in claimed if description not in done]:
         await descriptions.postpone(refused)
     return bool(done)

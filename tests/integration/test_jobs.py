@@ -4,6 +4,9 @@ import asyncio
 import json
 from uuid import UUID
 
+import pytest
+from sqlalchemy.exc import DBAPIError
+
 from api.schemas.jobs import JobPage, JobView
 from api.schemas.problems import ProblemDetails
 from shared.domain.collections import CollectionOptions
@@ -17,6 +20,8 @@ from tests.conftest import Library
 from tests.integration.test_erasure import make_all_due
 from tests.integration.test_interleavings import run
 from tests.support.api import as_tenant, calling, running, with_keys, work
+from tests.support.planted import guards
+from tests.support.refused import refusing
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 from workers.scheduler import forget_jobs
 
@@ -332,6 +337,29 @@ async def test_cancelled_load_deletes_queued_documents_and_finishes_others(clien
     assert (job.state, job.documents) == ("cancelled", {DocumentState.READY: 1})
     (document,) = (await client.get("/v1/documents")).json()["items"]
     assert document["state"] == "ready"
+
+
+@guards(
+    "shared/ledger/jobs/jobs.py",
+    "        finally:  # a job that cannot be cancelled keeps no other job open",
+    "        except LookupError:",
+    means="a job that cannot be cancelled keeps all other jobs open",
+)
+async def test_job_that_cannot_be_cancelled_keeps_no_other_open(client, services, provider):
+    bad, good = await open_load(client, idempotency_key="bad"), await open_load(client, idempotency_key="good")
+    await upload(client, "a.md", job=bad)
+    await act(client, bad, "cancel", 202)
+    await act(client, good, "close")
+    ((row,),) = await run(services, "SELECT id FROM documents")
+    async with refusing(services.database, "documents", "UPDATE OR DELETE", row):
+        with pytest.raises(DBAPIError):
+            await services.ledger.jobs.settle()
+        assert (await shown(client, good)).state == "done"
+        assert (await shown(client, bad)).state == "cancelling"
+
+    await services.ledger.jobs.settle()
+    await services.ledger.jobs.settle()
+    assert (await shown(client, bad)).state == "cancelled"
 
 
 async def test_cancelled_load_keeps_the_version_before_it(client, services, provider):

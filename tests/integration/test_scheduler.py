@@ -6,7 +6,10 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from redis.asyncio import Redis
+from sqlalchemy.exc import ProgrammingError
 
+from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
 from shared.domain.states import DocumentState
@@ -19,6 +22,9 @@ from tests.integration.test_ledger import parsed
 from tests.support.api import work
 from tests.support.clock import in_virtual_time
 from tests.support.elapsed import age_rows
+from tests.support.planted import guards
+from tests.support.refused import refusing
+from tests.support.sources import Corpus, SyncedCorpus
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 from workers import scheduler
 from workers.scheduler import Step, repeat, work_while_elected
@@ -228,6 +234,84 @@ async def test_sweeps_rejected_by_qdrant_are_queued_last(services, library, prov
 
     remaining = "SELECT l.tenant, count(*) FROM sweeps s JOIN collections l ON l.id = s.collection_id GROUP BY 1"
     assert await run(services, remaining) == [("failing", 4)]
+
+
+@guards(
+    "shared/ledger/documents/versions.py",
+    'await alone.work_on(obsolete, delete, lambda row: row["document_id"])',
+    "await delete(obsolete)",
+    means="a version that cannot be deleted delays the deletion of others",
+)
+@guards(
+    "shared/maintenance/cleanup.py",
+    "deleted = await alone.work_on(answered, self.work.finish_deletion, lambda document: document.id)",
+    "await self.work.finish_deletion(deleted := answered)",
+    means="a document that cannot be deleted delays the deletion of others",
+)
+async def test_document_that_cannot_be_deleted_delays_no_other(services, library, provider):
+    bad, good = [await library.add(f"Text number {number}.", questions=[]) for number in range(2)]
+    await work(services, "parse", "index")
+    (row,) = await run(services, f"SELECT id FROM documents WHERE public_id = '{bad.id}'")
+    for document in (bad, good):
+        await services.ledger.documents.delete("default", document.id)
+
+    async with refusing(services.database, "document_versions", "DELETE", *row, column="document_id"):
+        await services.cleaner.purge_versions()
+    assert await run(services, "SELECT document_id FROM document_versions") == [row]
+    await services.cleaner.purge_versions()
+
+    async with refusing(services.database, "documents", "DELETE", *row):
+        await services.cleaner.delete_documents()
+    assert await run(services, "SELECT id FROM documents") == [row]
+
+    await services.cleaner.delete_documents()
+    assert await run(services, "SELECT id FROM documents") == []
+
+
+@guards(
+    "shared/maintenance/cleanup.py",
+    "await alone.work_on(await self.work.find_ended(), self.finisher.finish, lambda document_id: document_id)",
+    "await self.finisher.finish(await self.work.find_ended())",
+    means="a document that cannot be finished delays others",
+)
+async def test_document_that_cannot_be_finished_delays_no_other(services, library):
+    ledger = services.ledger
+    bad, good = [await parsed(services, library, f"done {number}", ready_questions=()) for number in range(2)]
+    await ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await ledger.work.claim_to_index(10)])
+    (row,) = await run(services, f"SELECT id FROM documents WHERE public_id = '{bad.id}'")
+
+    async def states():
+        return [(await ledger.documents.get("default", document.id)).state for document in (bad, good)]
+
+    async with refusing(services.database, "documents", "UPDATE OF live_version", *row):
+        await services.cleaner.finish()
+    assert await states() == [DocumentState.INDEXING, DocumentState.READY]
+
+    await run(services, "UPDATE documents SET due_at = now()")
+    await services.cleaner.finish()
+    assert await states() == [DocumentState.READY, DocumentState.READY]
+
+
+@guards(
+    "workers/scheduler.py",
+    "except Exception as error:  # noqa: BLE001 - it is raised after",
+    "except LookupError as error:  # noqa: BLE001 - it is raised after",
+    means="a queue that cannot be examined keeps the workers of other queues asleep",
+)
+async def test_failed_search_wakes_other_queues(services, library):
+    synced = SyncedCorpus(services, Corpus())
+    await synced.add()
+    await services.ledger.syncs.start("default", "docs")
+    wakeups = Wakeups(services.settings.redis_url.get_secret_value())
+    await run(services, "ALTER TABLE chunks RENAME TO hidden_chunks")
+    try:
+        with pytest.raises(ProgrammingError):
+            await scheduler.wake(replace(services, wakeups=wakeups))
+    finally:
+        await run(services, "ALTER TABLE hidden_chunks RENAME TO chunks")
+    await wakeups.aclose()
+    async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
+        assert await redis.llen("syncs") == 1
 
 
 async def test_full_step_reports_more_work(services, library, provider, monkeypatch):

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.ledger.documents import acceptance
 from shared.ledger.model import states
 from shared.ledger.model.rows import version_rows
-from shared.ledger.postgres import statements
+from shared.ledger.postgres import alone, statements
 from shared.ledger.postgres.database import Database
 
 _SLICE_CHUNKS = 5_000  # deleted in one transaction: a fifth of a second
@@ -93,19 +94,23 @@ async def purge(database: Database) -> list[str]:
     """Delete obsolete versions in slices, one transaction each; return the stored objects that are unreferenced now.
 
     They are listed in `outdated_objects` until they are deleted, and so are packs that lost a document. A call deletes
-    at most 20,000 chunks; the next call continues.
+    at most 20,000 chunks; the next call continues. A version that cannot be deleted delays no other.
     """
     stored: list[str] = []
+
+    async def delete(some: Sequence[RowMapping]) -> None:
+        these = {"ids": [row["document_id"] for row in some], "versions": [row["version"] for row in some]}
+        async with database.begin() as connection:
+            if locked := (await connection.execute(SQL.lock_obsolete, these)).all():
+                stored.extend(await _purge_slice(connection, [d for d, _ in locked], [v for _, v in locked]))
+
     async with database.begin() as connection:
         await connection.execute(SQL.delete_ended_calls)
     for _ in range(_MOST_SLICES):
-        async with database.begin() as connection:
-            obsolete = (await connection.execute(SQL.lock_obsolete, {"limit": _SLICE_VERSIONS})).all()
-            if not obsolete:
-                break
-            stored += await _purge_slice(
-                connection, [row.document_id for row in obsolete], [r.version for r in obsolete]
-            )
+        obsolete = await database.rows(SQL.find_obsolete, {"limit": _SLICE_VERSIONS})
+        if not obsolete:
+            break
+        await alone.work_on(obsolete, delete, lambda row: row["document_id"])
     return stored
 
 

@@ -49,10 +49,18 @@ WHERE {exists:d} AND EXISTS (
     SELECT 1 FROM obsolete o JOIN chunks c ON c.document_id = o.document_id AND c.version = o.version
     WHERE o.document_id = d.id)
 
--- name: lock_obsolete
--- Lock obsolete versions that no other process is deleting.
+-- name: find_obsolete
+-- Find obsolete versions.
 -- plan: generic
-SELECT document_id, version FROM document_versions WHERE obsolete LIMIT :limit FOR UPDATE SKIP LOCKED
+SELECT document_id, version FROM document_versions WHERE obsolete LIMIT :limit
+
+-- name: lock_obsolete
+-- Lock obsolete versions among these that no other process is deleting.
+-- plan: generic
+SELECT v.document_id, v.version FROM document_versions v
+JOIN unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS n(document_id, version)
+  ON n.document_id = v.document_id AND n.version = v.version
+WHERE v.obsolete ORDER BY v.document_id, v.version FOR UPDATE OF v SKIP LOCKED
 
 -- part: versions
 -- The versions to delete.

@@ -147,12 +147,13 @@ class Jobs:
         Returns:
             Whether more documents may be left to discard.
         """
-        async with self._database.begin() as connection:
-            found = (await connection.execute(SQL.find_cancelling)).scalar_one_or_none()
-            more = found is not None and (await discard_queued(connection, found))[1]
-        async with self._database.begin() as connection:
-            await finish(connection)
-        return more
+        try:
+            async with self._database.begin() as connection:
+                found = (await connection.execute(SQL.find_cancelling)).scalar_one_or_none()
+                return found is not None and (await discard_queued(connection, found))[1]
+        finally:  # a job that cannot be cancelled keeps no other job open
+            async with self._database.begin() as connection:
+                await finish(connection)
 
     async def forget(self, age: timedelta) -> bool:
         """Delete some loads and reindexes that ended before an age; return whether more may be left."""

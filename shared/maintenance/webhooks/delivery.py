@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from shared.domain.webhooks import DeliveryAttempt, DueDelivery
+from shared.domain.webhooks import Delivery, DeliveryAttempt, DueDelivery
+from shared.ledger.postgres import alone
 from shared.ledger.tenants.webhooks import Webhooks
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class Deliverer:
 
     async def _deliver(self, due: DueDelivery) -> None:
         attempt = await self._attempt(due)
-        delivery = due.delivery
+        await alone.work_on([due.delivery], lambda _: self._settle(due.delivery, attempt), lambda each: each.id)
+
+    async def _settle(self, delivery: Delivery, attempt: DeliveryAttempt) -> None:
         disabled = await self.webhooks.settle(delivery, attempt)
         ids = {"delivery_id": str(delivery.id), "webhook_id": str(delivery.webhook_id)}
         if not attempt.succeeded:
