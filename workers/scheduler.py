@@ -113,6 +113,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
         Step("forget_page_days", _TIDY_EVERY, ledger.pages.forget_days),
+        Step("readmit_pages", _RECHECK_EVERY, ledger.pages.readmit),
         Step("explain_waiting_pages", _RECHECK_EVERY, partial(explain_waiting_pages, services)),
         Step("fold_tallies", _FOLD_EVERY, ledger.counters.fold),
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),

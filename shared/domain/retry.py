@@ -35,12 +35,14 @@ class Dead:
 
 Decision = Retry | Dead
 
+MOST_REQUESTED = timedelta(hours=1)  # of a provider's `retry_after`, as in the limiter
+
 
 def decide(error: ForeaskError, failed_before: int, policy: RetryPolicy, random: Callable[[], float]) -> Decision:
     """Decide when to try again, or why not to.
 
     Full jitter under an exponential ceiling (M. Brooker, "Exponential Backoff and Jitter", 2015), never earlier than
-    the provider's own `retry_after`.
+    the provider's own `retry_after`, of which at most an hour counts: a quota may be raised meanwhile.
 
     Args:
         error: the error.
@@ -58,5 +60,5 @@ def decide(error: ForeaskError, failed_before: int, policy: RetryPolicy, random:
     ceiling = min(policy.ceiling, policy.base * 2 ** min(attempt - 1, 30))
     wait = ceiling * random()
     if error.retry_after is not None:
-        wait += error.retry_after
+        wait += min(error.retry_after, MOST_REQUESTED)
     return Retry(after=wait, reason=error.message, burns_attempt=error.burns_attempt)

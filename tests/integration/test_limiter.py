@@ -6,7 +6,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
@@ -366,6 +366,78 @@ async def test_killed_process_frees_its_slots(pool):
         await waiting
 
     await cancelled(calls)
+
+
+@guards(
+    "shared/providers/limiter/limiter.lua",
+    "    redis.call('ZADD', key, latest, call)",
+    "",
+    means="slots of a killed process stay taken until a clock that was set back has caught up",
+)
+async def test_clock_set_back_frees_slots_of_killed_process(pool, redis):
+    killed, other = [await pool.process(in_flight=2) for _ in range(2)]
+    calls = [asyncio.create_task(pool.call(killed, until=NEVER)) for _ in range(2)]
+    await eventually(lambda: len(pool.grants) == 2)
+    killed._client._task.cancel()
+    await age_limits(redis, -timedelta(hours=1))
+    waiting = asyncio.create_task(pool.call(other))
+    await eventually(lambda: pool.refusals)
+
+    await pool.elapse(Timing().lease.total_seconds())
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await waiting
+
+    await cancelled(calls)
+
+
+@guards(
+    "shared/providers/limiter/limiter.lua",
+    "    redis.call('ZADD', key, latest, call)",
+    "    redis.call('ZREM', key, call)",
+    means="calls in flight are forgotten when the clock was set back, and too many run at once",
+)
+async def test_clock_set_back_keeps_slots_of_living_process(pool, redis):
+    limiter, other = [await pool.process(in_flight=1) for _ in range(2)]
+    call = asyncio.create_task(pool.call(limiter, until=NEVER))
+    await eventually(lambda: pool.grants)
+    await age_limits(redis, -timedelta(hours=1))
+
+    waiting = asyncio.create_task(pool.call(other))
+    await eventually(lambda: pool.refusals)
+    for _ in range(4):
+        await pool.elapse(Timing().lease.total_seconds() / 3)
+        assert await limiter._client.refresh(TIMEOUT_SECONDS)
+    assert not waiting.done()
+
+    await cancelled([call, waiting])
+
+
+@guards(
+    "shared/providers/limiter/limiter.lua",
+    "math.max(0, now - call.at)",
+    "now - call.at",
+    means="a clock that is set back makes calls take a negative time",
+)
+@guards(
+    "shared/providers/limiter/usage.py",
+    '{} if numbers.get("seen", 0) / 1000 > now + _TOLERANCE_SECONDS else numbers',
+    "numbers",
+    means="the status shows a pause that ended when the clock was set back",
+)
+async def test_clock_set_back_ends_pauses_and_shows_none(pool, redis):
+    limiter = await pool.process()
+    (grant,) = (await limiter._script([SlotRequest("before", "acme", 10, 10)], [], [], {})).answers
+    with suppress(RateLimited):
+        await pool.call(limiter, error=RateLimited("429", retry_after=timedelta(minutes=30)))
+    assert (await use(limiter)).cooldown > timedelta(minutes=20)
+
+    await age_limits(redis, -timedelta(hours=1))
+    assert (await use(limiter)).cooldown == timedelta()
+    granted_before = replace(grant, at=grant.at + 3_600_000)
+    await limiter._script([], [FinishedCall(granted_before, CallOutcome.OK, 10)], [], {})
+    assert (await use(limiter)).latency == timedelta()
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await pool.call(limiter)
 
 
 async def test_call_longer_than_lease_keeps_its_slot(pool):

@@ -685,6 +685,35 @@ async def test_limit_of_pages_defers_until_midnight(scanned):
 
 
 @guards(
+    "shared/ledger/work/pages.sql",
+    "p.leased_by IS NULL AND p.due_at = {midnight}",
+    "p.leased_by IS NULL AND p.due_at < now()",
+    means="pages wait for the next day although their limit was raised",
+)
+@guards(
+    "shared/ledger/work/pages.sql",
+    "AND w.tenant NOT IN (",
+    "OR w.tenant IN (",
+    means="pages of a tenant at its limit are made due and deferred again and again",
+)
+async def test_raised_limit_of_pages_ends_deferral(scanned):
+    def limited(most):
+        return Pages(scanned.database, worker="w", lease=timedelta(seconds=30), limits=PageLimits({"default": most}))
+
+    document = await pages_due(scanned, "default", *numbered(3))
+    await limited(1).settle([outcome(page) for page in await limited(1).claim(8)])
+    assert await limited(1).claim(8) == []
+    assert not await limited(1).readmit()
+    assert (await shown(scanned, document)).error
+
+    assert await limited(3).readmit()
+    assert not await limited(3).readmit()
+    assert (await shown(scanned, document)).error is None
+    assert len(await limited(3).claim(8)) == 2
+    assert not await scanned.ledger.pages.readmit()
+
+
+@guards(
     "shared/ledger/work/pages.py",
     "for outcome in read if outcome.text is not None)",
     "for outcome in read)",

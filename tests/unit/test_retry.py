@@ -4,6 +4,7 @@ import pytest
 
 from shared.domain.errors import BadReply, RateLimited, Transient, Unavailable
 from shared.domain.retry import Dead, Retry, RetryPolicy, decide
+from tests.support.planted import guards
 
 SECOND = timedelta(seconds=1)
 POLICY = RetryPolicy(max_attempts=4, base=SECOND, ceiling=timedelta(seconds=5))
@@ -34,6 +35,19 @@ def test_wait_is_never_shorter_than_retry_after():
 
     assert isinstance(decision, Retry)
     assert decision.after == timedelta(seconds=9)
+
+
+@guards(
+    "shared/domain/retry.py",
+    "min(error.retry_after, MOST_REQUESTED)",
+    "error.retry_after",
+    means="a provider delays a chunk for months",
+)
+def test_absurd_retry_after_waits_an_hour():
+    decision = decide(RateLimited("429", retry_after=timedelta(days=104)), 0, POLICY, lambda: 0.0)
+
+    assert isinstance(decision, Retry)
+    assert decision.after == timedelta(hours=1)
 
 
 def test_failure_of_last_attempt_makes_work_dead():

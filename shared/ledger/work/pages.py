@@ -230,6 +230,21 @@ class Pages:
         self._has_explained = changed.rowcount == _SLICE_DOCUMENTS
         return self._has_explained
 
+    async def readmit(self) -> bool:
+        """Make some pages due that wait for the next day although their tenant's limit has been raised.
+
+        Returns:
+            Whether more may wait.
+        """
+        async with self._database.begin() as connection:
+            waiting = await connection.execute(SQL.lock_deferred, self._most() | {"limit": _SLICE_PAGES})
+            ids = waiting.scalars().all()
+            if ids:
+                await connection.execute(SQL.readmit_pages, {"ids": ids})
+                await connection.execute(SQL.forget_deferral, {"ids": ids})
+                log.info("pages.readmitted", documents=len(ids))
+        return bool(ids)
+
     async def forget_days(self) -> None:
         """Delete the numbers of pages of earlier days."""
         async with self._database.begin() as connection:

@@ -158,6 +158,24 @@ SET updated_at = now(),
 FROM unnest(CAST(:ids AS uuid[]), CAST(:most AS bigint[])) AS v(id, most)
 WHERE d.id = v.id AND {PAGES_READ.applies:d}
 
+-- name: lock_deferred
+-- Lock some documents whose pages wait for the end of the day, although their tenants have not reached their limits.
+SELECT d.id FROM documents d
+WHERE d.id IN (SELECT w.document_id FROM pages w
+               WHERE {TO_READ:w} AND w.leased_by IS NULL AND w.due_at = {midnight}
+                 AND w.tenant NOT IN (SELECT r.tenant FROM ({has_reached_limit}) r) LIMIT :limit)
+  AND {PAGES_READ.applies:d}
+ORDER BY d.id FOR NO KEY UPDATE
+
+-- name: readmit_pages
+-- Make the pages of locked documents due that wait for the end of the day.
+UPDATE pages p SET due_at = now()
+WHERE p.document_id = ANY(CAST(:ids AS uuid[])) AND {TO_READ:p} AND p.leased_by IS NULL AND p.due_at = {midnight}
+
+-- name: forget_deferral
+-- Delete the reason why locked documents waited.
+UPDATE documents SET error = NULL, updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))
+
 -- name: lock_waiting
 -- Lock some documents without an explanation whose pages have been due for two minutes, in languages that the worker
 -- lacks. The number of examined pages is limited, because all pages of a large backlog may be explained already.

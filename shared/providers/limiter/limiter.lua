@@ -82,8 +82,18 @@ end
 refill(s, 'r', requests)
 refill(s, 't', tokens)
 
-redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
-for _, call in ipairs(input.renew) do redis.call('ZADD', flight, 'XX', now + input.lease, call) end
+-- Remove calls whose leases have ended, and renew others. A lease that ends too late is from before the clock was set
+-- back: it would occupy its slot until the clock has caught up.
+local function renew(key)
+  local latest = now + input.lease
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+  for _, call in ipairs(redis.call('ZRANGEBYSCORE', key, string.format('(%.17g', latest), '+inf')) do
+    redis.call('ZADD', key, latest, call)
+  end
+  for _, call in ipairs(input.renew) do redis.call('ZADD', key, 'XX', latest, call) end
+end
+
+renew(flight)
 local in_flight = redis.call('ZCARD', flight)
 s.limit = s.limit or input.in_flight
 s.cooldown = s.cooldown or 0
@@ -103,8 +113,7 @@ local in_use = in_flight >= 0.8 * slots(false)
 -- such call.
 local flex_flight, flex_in_flight = KEYS[3], 0
 if s.flex then
-  redis.call('ZREMRANGEBYSCORE', flex_flight, '-inf', now)
-  for _, call in ipairs(input.renew) do redis.call('ZADD', flex_flight, 'XX', now + input.lease, call) end
+  renew(flex_flight)
   flex_in_flight = redis.call('ZCARD', flex_flight)
 end
 local flex_in_use = s.flex and flex_in_flight >= 0.8 * math.floor(s.flex)
@@ -203,7 +212,8 @@ for _, e in ipairs(input.ended) do
   local held = redis.call('ZREM', flight, e[1]) == 1
   if held and call.tokens >= 0 then settle(call) end
   if outcome == 'ok' then
-    s.took = s.took and s.took + 0.1 * (now - call.at - s.took) or now - call.at
+    local took = math.max(0, now - call.at) -- negative if the clock was set back meanwhile
+    s.took = s.took and s.took + 0.1 * (took - s.took) or took
     succeeded(call, held)
     if call.flex and held then flex_served() end
     close(call.probe)

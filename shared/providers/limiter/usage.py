@@ -16,6 +16,7 @@ from shared.providers.limiter.script import Breaker, LimiterScript
 
 _SLOT_SECONDS = 10  # as in limiter.lua
 _SLOTS = 7
+_TOLERANCE_SECONDS = 1  # as in limiter.lua
 
 
 async def read(
@@ -37,7 +38,7 @@ async def read(
     except (RedisError, OSError) as error:
         raise Unavailable("the broker, which stores the limits, is unavailable", component="broker") from error
     now = seconds + micros / 1e6
-    shared = _numbers(state)
+    shared = _numbers(state, now)
     in_flight = sum(ends > now * 1000 for _, ends in flight)
     limit = None if rates.requests is not None else int(shared["limit"]) if "limit" in shared else None
 
@@ -65,7 +66,7 @@ async def read(
 
     uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]
     if tenant_rates.declared:
-        values, prefix = _numbers(tenant_state), f"tenant {name}: "
+        values, prefix = _numbers(tenant_state, now), f"tenant {name}: "
         uses += [
             use("requests", tenant_rates.requests, values, prefix),
             use("tokens", tenant_rates.tokens, values, prefix),
@@ -73,8 +74,10 @@ async def read(
     return uses
 
 
-def _numbers(fields: Mapping[Any, Any]) -> dict[str, float]:
-    return {key.decode(): float(value) for key, value in fields.items()}
+def _numbers(fields: Mapping[Any, Any], now: float) -> dict[str, float]:
+    """Return the fields of a state; none if the clock was set back, as the next call will find."""
+    numbers = {key.decode(): float(value) for key, value in fields.items()}
+    return {} if numbers.get("seen", 0) / 1000 > now + _TOLERANCE_SECONDS else numbers
 
 
 def _breaker(state: Mapping[str, float], now: float) -> Breaker:
