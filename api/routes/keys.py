@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from shared.vectors.filters import caller_conditions
 router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
 
 _FILTER_MAX_BYTES = 8 * 1024  # each process caches thousands of keys
+_UNSHOWN = {"tenant", "read_at"}  # fields of a key
 
 
 @router.post(
@@ -122,7 +123,7 @@ def _changed(body: KeyChange, caller: Caller, key: Key) -> Key:
         limits = UNLIMITED if body.limits is None else KeyLimits(**body.limits.model_dump())
     if "expires_in_seconds" in body.model_fields_set:
         lifetime = body.expires_in_seconds
-        expires_at = None if lifetime is None else datetime.now(UTC) + timedelta(seconds=lifetime)
+        expires_at = None if lifetime is None else key.read_at + timedelta(seconds=lifetime)
     KeySpecification(key.tenant, key.name, key.scopes, key.filter, limits=limits)  # refuses limits that it would bypass
     return dataclasses.replace(key, limits=limits, expires_at=expires_at)
 
@@ -143,5 +144,9 @@ def _require_may_create(caller: Caller, new: KeySpecification, services: ApiServ
 
 
 def _view_fields(key: Key) -> dict[str, object]:
-    values = {field.name: getattr(key, field.name) for field in dataclasses.fields(key) if field.name != "tenant"}
+    values = {
+        field.name: getattr(key, field.name)
+        for field in dataclasses.fields(key)
+        if field.name not in {"tenant", "read_at"}
+    }
     return values | {"scopes": sorted(key.scopes), "limits": KeyLimitsView(**dataclasses.asdict(key.limits))}

@@ -99,7 +99,12 @@ class KeySpecification:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key in the ledger, which stores only its hash."""
+    """A key in the ledger, which stores only its hash.
+
+    Args:
+        read_at: the ledger's time when the key was read. Clocks of other machines decide nothing.
+        prefix: first characters of the key; None for a key of an older release.
+    """
 
     id: UUID
     tenant: str
@@ -110,14 +115,16 @@ class Key:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    read_at: datetime
     limits: KeyLimits = UNLIMITED
-    prefix: str | None = None  # first characters of the key; None for a key of an older release
+    prefix: str | None = None
 
-    def ended(self, now: datetime) -> str | None:
-        """Return why the key is invalid; None if it is valid."""
+    @property
+    def ended(self) -> str | None:
+        """Why the key was invalid when it was read; None if it was valid."""
         if self.revoked_at is not None:
             return "was revoked"
-        return "has expired" if self.expires_at is not None and self.expires_at <= now else None
+        return "has expired" if self.expires_at is not None and self.expires_at <= self.read_at else None
 
 
 def draw() -> str:

@@ -75,11 +75,16 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DueDelivery:
-    """A delivery that this process has claimed."""
+    """A delivery that this process has claimed.
+
+    Args:
+        claimed_at: the ledger's time of the claim. Receivers reject a message whose time differs by minutes.
+    """
 
     delivery: Delivery
     url: str
     secret: str
+    claimed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

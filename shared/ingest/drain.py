@@ -33,6 +33,7 @@ from shared.domain.retry import Dead
 from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.postgres.database import Collided
 from shared.process import metrics, traces
+from shared.process.clock import elapsed_seconds
 from shared.process.spans import Attributes
 
 ItemT = TypeVar("ItemT")
@@ -117,7 +118,7 @@ class DrainLimits:
 
 
 class HeldLeases:
-    """The leases of one item, and the earliest time at which they expire, by this process's monotonic clock."""
+    """The leases of one item, and the earliest time at which they expire, by a clock that counts sleep."""
 
     def __init__(self, leases: Sequence[Lease], until: float, now: Callable[[], float]) -> None:
         self.leases = leases
@@ -166,7 +167,8 @@ class Drain(Generic[ItemT, OutcomeT]):
         limits: time limits.
         stopping: set when the process is asked to stop; the drain claims nothing from then on.
         polls: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
-        now: clock in monotonic seconds. uvloop's own time lags while a callback blocks it, but leases expire meanwhile.
+        now: clock in monotonic seconds. uvloop's own time lags while a callback blocks it, and stands still while the
+            machine sleeps, but leases expire meanwhile.
     """
 
     def __init__(
@@ -175,7 +177,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         limits: DrainLimits,
         stopping: asyncio.Event,
         polls: SuspectPolls | None = None,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = elapsed_seconds,
     ) -> None:
         self._stage = stage
         self._limits = limits

@@ -1,4 +1,9 @@
-"""Workers' clocks jump by hours: results do not change, because no decision depends on a worker's clock."""
+"""Clocks are wrong, jump, or stand still while a machine sleeps: results do not change.
+
+Times that are compared with each other come from PostgreSQL, and a lease is counted by a clock that counts sleep.
+"""
+
+import pytest
 
 from tests.support.fleet import Job, role_of
 from tests.support.planted import guards
@@ -26,3 +31,56 @@ def test_clock_jumps_of_workers_change_no_result(fleet, provider, start_scenario
     row = scenario.check()
     assert row.paid_twice == 0
     assert jumped == list(JUMPS)
+
+
+@guards(
+    "shared/ledger/sources/sources.py",
+    "now: datetime = (await connection.execute(SQL.now)).scalar_one()",
+    "now = datetime.now().astimezone()",
+    means="a scheduler with a slow clock starts a due sync again and again",
+    case="-5",
+)
+@pytest.mark.parametrize("minutes", [-5, 5])
+def test_clocks_of_api_and_scheduler_change_no_result(fleet, start_scenario, tmp_path, minutes):
+    """The scheduler's clock is wrong by some minutes, and the API's clock by as many in the other direction."""
+    scenario = start_scenario("25" + ("a" if minutes < 0 else "b"), f"clock of the scheduler {minutes:+} min")
+    (tmp_path / "rules.md").write_text("The harbour opens at six.")
+    with fleet.api_as(Job("tests.support.apart", (str(-minutes), "api"))):
+        fleet.replace({"scheduler-1": Job("tests.support.apart", (str(minutes), "scheduler"))}, for_good=True)
+        source = {"name": scenario.mark, "collection": "clocks", "uri": f"file://{tmp_path}", "schedule": "* * * * *"}
+        fleet.client.post("/v1/sources", json=source).raise_for_status()
+        scenario.submit(scenario.corpus(4))
+        scenario.settle()
+
+        def syncs():
+            return fleet.client.get(f"/v1/sources/{scenario.mark}/syncs").raise_for_status().json()["items"]
+
+        fleet.query("UPDATE sources SET next_at = now() - interval '1 hour'")
+        fleet.wait_until(lambda: syncs() and syncs()[0]["phase"] == "done", "no sync was started")
+        is_next = "SELECT next_at > now() AND next_at <= now() + interval '1 minute' AS is_next FROM sources"
+        fleet.wait_until(lambda: fleet.query(is_next) == [{"is_next": True}], "the next sync has another time")
+        fleet.client.delete(f"/v1/sources/{scenario.mark}?documents=delete").raise_for_status()
+    row = scenario.check()
+    assert row.paid_twice == 0
+
+
+@guards(
+    "shared/ingest/drain.py",
+    "now: Callable[[], float] = elapsed_seconds,",
+    "now: Callable[[], float] = time.monotonic,",
+    means="a machine that slept pays for claims that ended during its sleep",
+)
+def test_worker_of_sleeping_machine_pays_nothing_afterwards(fleet, provider, start_scenario):
+    scenario = start_scenario("26", "the machine of a worker sleeps past its leases")
+    provider.script(latency_seconds=0.2)
+    with fleet.executing():
+        fleet.replace({"generate-1": Job("tests.support.asleep", ("generate", "after the claim"))})
+    with fleet.paused("generate-2"):
+        scenario.submit(scenario.corpus(4))
+        fleet.wait_until(lambda: fleet.is_stopped("generate-1"), "it claimed nothing")
+
+    scenario.settle()  # the other worker takes its claims over
+    fleet.resume("generate-1")
+
+    row = scenario.check()
+    assert row.paid_twice == 0

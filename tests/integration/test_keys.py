@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
+import time_machine
 import typer
 from fastapi.routing import APIRoute, iter_route_contexts
 from sqlalchemy import text
@@ -112,6 +113,27 @@ async def test_expired_key_is_rejected(client, services):
     key_cache_of(client).forget()
     refused = await client.get("/v1/status", headers=bearer(key))
     assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' has expired.")
+
+
+@guards(
+    "shared/ledger/tenants/keys.sql",
+    "now() AS read_at",
+    "CAST('2000-01-01' AS timestamptz) AS read_at",
+    means="an expired key is accepted",
+)
+@pytest.mark.parametrize("minutes", [-5, 5])
+async def test_key_expires_by_clock_of_ledger(client, services, minutes):
+    """The API's clock is five minutes slow or fast."""
+    with time_machine.travel(timedelta(minutes=minutes)):
+        made = await make(client, "read", expires_in_seconds=60)
+        assert await status_of(client, made["key"]) == 200
+        changed = await client.patch(f"/v1/keys/{made['id']}", json={"expires_in_seconds": 90}, headers=MANAGER)
+        async with services.database.begin() as connection:
+            ends_in = "SELECT extract(epoch FROM expires_at - now()) FROM api_keys"
+            assert 60 < (await connection.execute(text(ends_in))).scalar_one() <= 90
+            await connection.execute(text("UPDATE api_keys SET expires_at = now()"))
+        key_cache_of(client).forget()
+        assert (changed.status_code, await status_of(client, made["key"])) == (200, 401)
 
 
 async def test_revoked_key_disconnects_listeners(services, keyed, provider):

@@ -17,6 +17,7 @@ from uuid import UUID
 import httpx
 import orjson
 import pytest
+import time_machine
 from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -202,6 +203,26 @@ async def test_finished_document_sends_signed_message(open_client, services, del
     assert {(d["state"], d["status"], d["attempts"]) for d in deliveries} == {("delivered", 204, 1)}
     assert {headers["webhook-id"] for headers, _ in receiver.received} >= {d["message_id"] for d in deliveries}
     assert "secret" not in (await open_client.get("/v1/webhooks")).text
+
+
+@guards(
+    "shared/maintenance/webhooks/sender.py",
+    "int(due.claimed_at.timestamp())",
+    "int(asyncio.get_running_loop().time())",
+    means="receivers reject messages of a scheduler whose clock is wrong",
+)
+@pytest.mark.parametrize("minutes", [-6, 6])
+async def test_message_has_time_of_ledger(open_client, services, deliverer, receiver, minutes):
+    """Receivers tolerate five minutes."""
+    hook = await make(open_client, receiver.url)
+    await open_client.post("/v1/documents", json=EMPTY)
+    await work(services, "parse")
+
+    with time_machine.travel(timedelta(minutes=minutes)):
+        assert await deliverer.deliver()
+
+    ((headers, body),) = receiver.received
+    assert verified(hook["secret"], headers, body)["type"] == "document.failed"
 
 
 async def test_failed_message_keeps_id_in_retries_until_abandoned(open_client, services, deliverer, receiver):

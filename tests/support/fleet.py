@@ -175,6 +175,21 @@ class Fleet(Deployment):
                 self._next[name] = job if for_good else worker(name)
         self._wait_for_workers(before)
 
+    @contextmanager
+    def api_as(self, job: Job) -> Iterator[None]:
+        """Run another job as the API within the block."""
+        self._serve_by(job)
+        try:
+            yield
+        finally:
+            self._serve_by(Job("api"))
+
+    def _serve_by(self, job: Job) -> None:
+        with self._watched:
+            self._stop_processes("api")
+            self.assign("api", job)
+        self.wait_until(self.accepts, "the API did not start")
+
     def _stop_processes(self, *names: str) -> None:
         ending = [self.processes.pop(name) for name in names if name in self.processes]
         for process in ending:

@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections import deque
 from dataclasses import replace
 from datetime import timedelta
@@ -814,6 +815,38 @@ async def test_no_payment_after_possible_lease_expiry():
 
     assert calls.lost == 2
     assert max(calls.times) == LIMITS.lease.total_seconds() - 1
+
+
+@guards(
+    "shared/process/clock.py",
+    'getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)',
+    "time.CLOCK_MONOTONIC",
+    means="the clock of leases stands still while the machine sleeps",
+)
+@guards(
+    "shared/ingest/drain.py",
+    "now: Callable[[], float] = elapsed_seconds,",
+    "now: Callable[[], float] = lambda: asyncio.get_running_loop().time(),",
+    means="a machine that slept pays under leases that ended during its sleep",
+)
+@in_virtual_time
+async def test_no_payment_after_machine_slept(monkeypatch):
+    slept, counts_sleep = 0.0, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: now() + (slept if clock == counts_sleep else 0.0))
+    shop = Shop(2)
+    shop.blocker = asyncio.Event()
+    calls = Calls(shop)
+    drain = Drain(replace(shop.stage(), work=calls.work), LIMITS, asyncio.Event())
+    running = asyncio.create_task(drain.run())
+    await asyncio.sleep(3.5)
+
+    slept = 600.0
+
+    await asyncio.sleep(2)
+    assert (calls.lost, max(calls.times)) == (2, 3)
+    shop.blocker.set()
+    await running
+    await drain.close()
 
 
 @in_virtual_time

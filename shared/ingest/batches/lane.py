@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from shared.ingest.batches.collector import ResultCollector
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
 from shared.process import metrics
+from shared.process.clock import elapsed_seconds
 from shared.providers.batches import BatchError, BatchProvider, NotThere, ProviderBatch, found
 
 _FIRST_LINE_BYTES = 8_192  # assumed until lines were planned
@@ -108,7 +108,7 @@ class BatchLane:
         """
         while not stopping.is_set():
             await self._plan()
-            claimed_at = time.monotonic()
+            claimed_at = elapsed_seconds()
             batch = await self.batches.claim(self.provider)
             if batch is None:
                 return
@@ -139,14 +139,14 @@ class BatchLane:
         until = claimed_at + self.batches.lease.total_seconds()
 
         def require_lease() -> None:
-            if time.monotonic() >= until:
+            if elapsed_seconds() >= until:
                 raise LeaseLost("the lease on the batch may have ended")
 
         async def extend() -> None:
             nonlocal until
             while True:
                 await asyncio.sleep(self.batches.lease.total_seconds() / 3)
-                requested_at = time.monotonic()
+                requested_at = elapsed_seconds()
                 try:
                     await self.batches.extend(batch)
                 except LeaseLost:

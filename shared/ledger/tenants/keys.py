@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping
@@ -82,7 +82,7 @@ class Keys:
             if row is None:
                 raise _missing(key_id)
             key = _key_of(row)
-            if why := key.ended(datetime.now(UTC)):
+            if why := key.ended:
                 raise Conflict(f"The key '{key.name}' {why}: create another one.")
             new = changed(key)
             parameters = {"id": key_id, "limits": _limits_json(new.limits), "expires_at": new.expires_at}
@@ -122,6 +122,7 @@ def _key_of(row: RowMapping) -> Key:
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
         last_used_at=row["last_used_at"],
+        read_at=row["read_at"],
         limits=KeyLimits(**known_fields(row["limits"], KeyLimits.__dataclass_fields__)),
         prefix=row["key_prefix"],
     )

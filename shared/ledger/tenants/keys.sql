@@ -1,6 +1,6 @@
 -- part: key_columns
--- The columns of a key.
-id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at, limits, key_prefix
+-- The columns of a key, and the time.
+id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at, limits, key_prefix, now() AS read_at
 
 -- name: find
 -- Find keys by their hashes, including ended ones.

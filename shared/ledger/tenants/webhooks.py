@@ -122,7 +122,7 @@ class Webhooks:
             lease: duration of the claim, longer than an attempt may take.
         """
         rows = await self._database.rows(SQL.claim, {"webhooks": webhooks, "of_one": of_one, "lease": lease})
-        return [DueDelivery(_delivery(row), row["url"], row["secret"]) for row in rows]
+        return [DueDelivery(_delivery(row), row["url"], row["secret"], row["claimed_at"]) for row in rows]
 
     @again_after_collision
     async def settle(self, delivery: Delivery, attempt: DeliveryAttempt) -> bool:

@@ -72,7 +72,7 @@ WITH chosen AS (
 UPDATE webhook_deliveries t SET due_at = now() + CAST(:lease AS interval), attempts = t.attempts + 1
 FROM due WHERE t.id = due.id
 RETURNING t.id, t.webhook_id, t.type, t.data, t.created_at, t.due_at, t.attempts, t.status, t.response, t.error,
-          t.delivered_at, due.url, due.secret
+          t.delivered_at, due.url, due.secret, now() AS claimed_at
 
 -- name: settle
 -- Record the result of an attempt, unless a later attempt has started.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, timedelta
 
 import httpx
@@ -51,7 +50,7 @@ class Sender:
         parts = parse(due.url)
         address = await resolve(parts, private=self._private)
         body = body_of(due.delivery)
-        headers = signed_headers(due.secret, message_id(due.delivery), int(time.time()), body)
+        headers = signed_headers(due.secret, message_id(due.delivery), int(due.claimed_at.timestamp()), body)
         headers |= {"content-type": "application/json", "user-agent": "foreask"}
         request = pinned(self._client, "POST", parts, address, headers=headers, content=body)
         reply = await self._client.send(request, stream=True)
