@@ -6,10 +6,41 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.errors import Permanent, Unavailable
-from shared.maintenance.runs.progress import watched
+from shared.maintenance.runs.progress import GaveWay, Turn, watched
 from shared.maintenance.runs.retries import retried_while
-from tests.support.clock import in_virtual_time
+from tests.support.clock import ManualClock, in_virtual_time
 from tests.support.planted import guards
+
+
+class Claims:
+    """Claims that other runs wait for; a released claim is counted."""
+
+    def __init__(self):
+        self.released = 0
+
+    async def give_way(self, _):
+        self.released += 1
+        return True
+
+
+@guards(
+    "shared/maintenance/runs/progress.py",
+    "2 * first_part if first_part > _SHORT_SECONDS else 0",
+    "0",
+    means="a listing whose source takes long to open makes no progress between two turns",
+)
+@pytest.mark.parametrize(("first_part", "ends"), [(1, 120), (70, 140), (600, 1_200)])
+async def test_turn_is_longer_than_first_part(first_part, ends):
+    clock, claims = ManualClock(), Claims()
+    turn = Turn(claims, None, timedelta(minutes=2), clock)
+    clock.now = first_part
+    while clock.now < ends:
+        await turn.offer()
+        clock.now += 1
+
+    assert claims.released == 0
+    with pytest.raises(GaveWay):
+        await turn.offer()
 
 
 @in_virtual_time

@@ -17,6 +17,7 @@ from shared.ledger.runs.run_claims import RunClaims
 STALLED = timedelta(hours=1)
 TURN = timedelta(minutes=2)
 _NEXT_OFFER_SECONDS = 5.0
+_SHORT_SECONDS = 5.0  # a first part that took less can be repeated
 
 log = structlog.get_logger()
 
@@ -48,16 +49,25 @@ async def watched(stalled: timedelta = STALLED) -> AsyncIterator[Callable[[], No
 class Turn:
     """The turn of a claimed run. When it is over, the run gives way to a waiting run between two parts.
 
+    The turn lasts at least as long as the first part took, because the run may have to open its source again: fetching
+    the names of a large repository takes many minutes.
+
     Args:
         claims: claims of this process.
         claim: the claimed run.
         length: time for which other runs wait.
+        now: clock in monotonic seconds.
     """
 
-    def __init__(self, claims: RunClaims, claim: RunClaim, length: timedelta) -> None:
+    def __init__(
+        self, claims: RunClaims, claim: RunClaim, length: timedelta, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._claims = claims
         self._claim = claim
-        self._next_offer = time.monotonic() + length.total_seconds()
+        self._seconds = length.total_seconds()
+        self._now = now
+        self._started = now()
+        self._next_offer: float | None = None
 
     async def offer(self) -> None:
         """Release the claim if the turn is over and another run needs it; everything must be saved.
@@ -65,9 +75,13 @@ class Turn:
         Raises:
             GaveWay: the claim is released.
         """
-        if time.monotonic() < self._next_offer:
+        now = self._now()
+        if self._next_offer is None:
+            first_part = now - self._started
+            self._next_offer = self._started + max(self._seconds, 2 * first_part if first_part > _SHORT_SECONDS else 0)
+        if now < self._next_offer:
             return
-        self._next_offer = time.monotonic() + _NEXT_OFFER_SECONDS
+        self._next_offer = now + _NEXT_OFFER_SECONDS
         try:
             gave_way = await self._claims.give_way(self._claim)
         except Transient as error:  # if it was released anyway, the next part cannot be saved
