@@ -134,15 +134,22 @@ async def wake(services: SchedulerServices) -> None:
         Unavailable: the ledger cannot be reached.
     """
     errors = list[Exception]()
-    for due in (services.ledger.work.due, partial(_due_calibrations, services), partial(_due_runs, services)):
+    for due in (_due_stages, _due_calibrations, _due_runs, _due_batches):
         try:
-            services.wakeups.wake(*await due())
+            if queues := await due(services):
+                services.wakeups.wake(*queues)
         except Exception as error:  # noqa: BLE001 - it is raised after the other queues have been woken
             errors.append(error)
-    if await services.ledger.batches.due():
-        services.wakeups.wake("batches")
     if errors:
         raise errors[0]
+
+
+async def _due_stages(services: SchedulerServices) -> list[Queue]:
+    return list(await services.ledger.work.due())
+
+
+async def _due_batches(services: SchedulerServices) -> list[Queue]:
+    return ["batches"] if await services.ledger.batches.due() else []
 
 
 async def _due_calibrations(services: SchedulerServices) -> list[Queue]:
