@@ -157,8 +157,7 @@ async def _due_calibrations(services: SchedulerServices) -> list[Queue]:
 
 
 async def _due_runs(services: SchedulerServices) -> list[Queue]:
-    due = await services.ledger.runs.due()
-    return [*(["runs"] if due - RUNS_OF_PARSERS else []), *(["syncs"] if due & RUNS_OF_PARSERS else [])]
+    return list({"syncs" if kind in RUNS_OF_PARSERS else "runs" for kind in await services.ledger.runs.due()})
 
 
 async def start_due_syncs(services: SchedulerServices) -> bool:

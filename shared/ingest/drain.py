@@ -167,8 +167,8 @@ class Drain(Generic[ItemT, OutcomeT]):
         limits: time limits.
         stopping: set when the process is asked to stop; the drain claims nothing from then on.
         polls: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
-        now: clock in monotonic seconds. uvloop's own time lags while a callback blocks it, and stands still while the
-            machine sleeps, but leases expire meanwhile.
+        now: clock in monotonic seconds. uvloop's own time lags while a callback blocks it, and stops while the machine
+            sleeps, but leases expire meanwhile.
     """
 
     def __init__(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-# Linux has two clocks, and `time.monotonic` is the one that stands still during sleep. On macOS `time.monotonic` stands
-# still, too, but CLOCK_MONOTONIC continues.
+# On Linux and macOS `time.monotonic` stops while the machine sleeps. CLOCK_BOOTTIME of Linux continues, and on macOS
+# CLOCK_MONOTONIC does.
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

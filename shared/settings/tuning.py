@@ -104,7 +104,7 @@ class Tuning(BaseModel):
         timedelta(hours=1), description="a sync that lists, reads and saves nothing for this time fails"
     )
     sync_turn: Duration = Field(
-        timedelta(minutes=2), description="time after which a sync gives its place to another one that waits"
+        timedelta(minutes=2), description="time after which a sync gives way to another sync that waits"
     )
     sync_pause: Duration = Field(
         timedelta(seconds=10),

@@ -1,4 +1,4 @@
-"""Clocks are wrong, jump, or stand still while a machine sleeps: results do not change.
+"""Clocks are wrong, jump, or stop while a machine sleeps: results do not change.
 
 Times that are compared with each other come from PostgreSQL, and a lease is counted by a clock that counts sleep.
 """

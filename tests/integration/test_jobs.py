@@ -345,7 +345,7 @@ async def test_cancelled_load_deletes_queued_documents_and_finishes_others(clien
     "        except LookupError:",
     means="a job that cannot be cancelled keeps all other jobs open",
 )
-async def test_job_that_cannot_be_cancelled_keeps_no_other_open(client, services, provider):
+async def test_uncancellable_job_keeps_no_other_open(client, services, provider):
     bad, good = await open_load(client, idempotency_key="bad"), await open_load(client, idempotency_key="good")
     await upload(client, "a.md", job=bad)
     await act(client, bad, "cancel", 202)

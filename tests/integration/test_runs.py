@@ -152,7 +152,7 @@ async def test_run_gives_way_to_waiting_tenant(services):
     assert await services.ledger.runs.give_way(held[0])
     assert not await services.ledger.runs.extend(held[0])
     assert (await shown(services, held[0].id, "alice")).state == "queued"
-    assert not await services.ledger.runs.give_way(held[1])  # one place is enough
+    assert not await services.ledger.runs.give_way(held[1])  # one free slot is enough
     assert (await services.ledger.runs.claim(KINDS)).id == waiting
     assert await services.ledger.runs.give_way(held[1])
     assert (await services.ledger.runs.claim(KINDS)).id == held[0].id

@@ -1,7 +1,7 @@
 """A real worker whose machine falls asleep at a point of `dying`: `python -m tests.support.asleep ROLE POINT`.
 
-It stops itself. When it is resumed, its monotonic clock has stood still meanwhile, as during the sleep of a machine.
-Clocks that count sleep have not. It needs an interpreter of its own, because modules keep their clocks.
+It stops itself. When it is resumed, its monotonic clock has not counted the time, as during the sleep of a machine;
+clocks that count sleep have. It needs an interpreter of its own, because modules keep their clocks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Claims on runs: a run is queued, a worker claims it under a lease, and another one follows if the worker dies.
 
 `runs` has a narrow row for each open run; the table of its kind has everything else. A claim is fair: it selects a
-run of the tenant with the fewest claimed runs, the one that has waited longest. More workers do more runs at once, and
-a long run gives way to one that could not be claimed otherwise.
+run of the tenant with the fewest claimed runs, and among these the run that has waited longest. More workers do more
+runs at once, and a long run gives way to another run that could not be claimed otherwise.
 
 A worker that lost its lease cannot write a result, because each statement about a result needs the token of the newest
 claim.

@@ -30,7 +30,8 @@ class GaveWay(LeaseLost):
 async def watched(stalled: timedelta = STALLED) -> AsyncIterator[Callable[[], None]]:
     """Yield a function that reports progress, and cancel the block if it reports none for a time.
 
-    Each request of a run has its own timeout. The watch ends what has none, such as a file system that never answers.
+    Each request of a run has its own timeout. The watch ends waits without a timeout, such as for a file system that
+    never answers.
 
     Raises:
         Permanent: the time is over.

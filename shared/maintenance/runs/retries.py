@@ -30,8 +30,8 @@ def _pause(state: tenacity.RetryCallState) -> float:
 def retried_while(idle_seconds: Callable[[], float], timeout: timedelta) -> tenacity.AsyncRetrying:
     """Return retries for work whose progress renews its time.
 
-    They end when the time without progress would be longer than the timeout after the next pause, which a server may
-    have requested.
+    They end when the time without progress would be longer than the timeout after the next pause, whose length a server
+    may choose.
     """
     return tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(is_retried),

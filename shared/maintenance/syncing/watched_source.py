@@ -41,7 +41,7 @@ class WatchedSource(Source):
 
 
 async def close(source: Source) -> None:
-    """Close a source; a source that hangs is left behind."""
+    """Close a source; a source that hangs stays open."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await source.aclose()
