@@ -12,6 +12,7 @@ from shared.domain.jobs import JobState, PauseReason
 from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceChanges, SyncState
 from shared.maintenance.runs.runner import Runner
+from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.merge import shown as shown_key
 from shared.maintenance.syncing.quota import UploadLimits
@@ -99,6 +100,26 @@ async def test_hung_listing_fails_with_reason(services, synced, corpus):
     corpus.restore()
     synced.limits = LIMITS
     assert (await synced.sync()).phase == RunPhase.DONE
+
+
+@guards(
+    "shared/maintenance/syncing/looking.py",
+    "async with watched(services.limits.stalled)",
+    "async with watched(services.limits.stalled * 1_000_000)",
+    means="a hint whose entry is never found keeps its slot for ever",
+)
+async def test_hung_look_fails_with_reason(services, synced, corpus):
+    corpus.put("a")
+    corpus.at["a"] = lambda: asyncio.sleep(3_600)
+    synced.limits = replace(LIMITS, stalled=timedelta(seconds=0.3))
+    await services.ledger.hints.add("default", "docs", ["a"])
+    runner = Runner(services.ledger.runs, {RunKind.LOOK: Looking(services.ledger.hints, synced.syncing()).work})
+
+    await runner.take()
+    await eventually(lambda: runner.claimed == 0)
+
+    look = (await services.ledger.sources.get("default", "docs")).look
+    assert (look.phase, look.error) == (RunPhase.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
 
 
 # --- listing ---

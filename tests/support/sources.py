@@ -39,7 +39,7 @@ class Corpus:
         is_reversed: whether a listing has the wrong order.
         ends_after: number of entries after which a listing ends as if it were complete; None: it does not.
         failing: keys whose fetch fails, by the error.
-        at: called before the entry with a key is listed.
+        at: called before the entry with a key is listed or found.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -110,6 +110,8 @@ class ScriptedSource(Source):
         return Item(corpus.texts[entry.key].encode(), corpus.version(entry.key), media_type="text/plain")
 
     async def find(self, key: str) -> Entry | None:
+        if (action := self._corpus.at.get(key)) is not None:
+            await action()
         return Entry(key, self._corpus.version(key)) if key in self._corpus.texts else None
 
     async def aclose(self) -> None:
