@@ -600,7 +600,9 @@ async def test_unknown_time_zone_delays_no_other_source(client, services, folder
     assert await start_due_syncs(services)
 
     assert [len(await syncs(client, name)) for name in ("bad", "good")] == [1, 1]
-    assert "There is no time zone 'US/Nowhere'" in (await shown(client, "bad")).schedule_error
+    bad = await shown(client, "bad")
+    assert "There is no time zone 'US/Nowhere'" in bad.schedule_error
+    assert bad.next_sync_at > bad.newest_sync.created_at + timedelta(minutes=30)  # not a sync each minute
     assert (await shown(client, "good")).schedule_error is None
     assert not await start_due_syncs(services)
     await client.patch("/v1/sources/bad", json={"time_zone": "US/Eastern"})
