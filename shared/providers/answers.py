@@ -26,6 +26,7 @@ from shared.domain.errors import (
     Unavailable,
     UnsupportedTier,
 )
+from shared.domain.retry import MOST_REQUESTED
 
 _QUOTA_PAUSE = timedelta(minutes=5)
 _UNAVAILABLE_PAUSE = timedelta(seconds=5)
@@ -198,8 +199,13 @@ def retry_after(headers: Mapping[str, str]) -> timedelta | None:
     RFC 9110, 10.2.3. A date is relative to the reply's own `date`, because this machine's clock may be wrong.
 
     Returns:
-        None if the reply has no valid value, or a date without a `date` header.
+        At most an hour; None if the reply has no valid value, or a date without a `date` header.
     """
+    requested = _requested(headers)
+    return None if requested is None else min(requested, MOST_REQUESTED)
+
+
+def _requested(headers: Mapping[str, str]) -> timedelta | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return timedelta(milliseconds=milliseconds)
