@@ -28,7 +28,8 @@ def _sleep(thread: int, number: int) -> None:
 if __name__ == "__main__":
     time.monotonic = _monotonic_without_sleep
     signal.pthread_kill = _sleep
-    from tests.support import dying  # after the clock was replaced
+    from tests.support.dying import POINTS, arm  # after the clock was replaced
+    from workers.process import main
 
-    dying.arm(dying.POINTS[sys.argv[2]], 1, signal.SIGSTOP)
-    dying.main(sys.argv[1])
+    arm(POINTS[sys.argv[2]], 1, signal.SIGSTOP)
+    main(sys.argv[1])
