@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared.domain.batches import SentLine
 from shared.domain.completeness import Completeness
+from shared.domain.pages import PageOutcome, PagesOutcome
 from shared.domain.questions import AcceptedQuestion
-from shared.domain.retry import Decision
+from shared.domain.retry import Dead, Decision
 from shared.domain.states import AcceptedState
 from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage, UsageByTier, with_cost
@@ -107,3 +108,38 @@ class IndexOutcome:
     error: str | None = None
     accepted: Sequence[tuple[AcceptedQuestion, AcceptedState]] = ()
     cost: Cost | None = None
+
+
+def refused(outcome: object, reason: str) -> FailedAttempt | None:
+    """Return the failure that replaces an outcome that the ledger can never store, with the costs of the outcome.
+
+    Args:
+        outcome: the outcome of one row.
+        reason: a sentence.
+
+    Returns:
+        The failure; None if the outcome is that failure already.
+    """
+    dead = Dead(reason)
+    match outcome:
+        case FailedAttempt():
+            return None if outcome.decision == dead else replace(outcome, decision=dead, replies=())
+        case GenerateOutcome():
+            return FailedAttempt(
+                outcome.chunk.lease,
+                dead,
+                outcome.usage,
+                outcome.calls,
+                outcome.chunk.content_key,
+                outcome.chunk.tenant,
+                cost=outcome.cost,
+                by_tier=outcome.by_tier,
+            )
+        case IndexOutcome():
+            return FailedAttempt(outcome.chunk.lease, dead, chunk=outcome.chunk)
+        case PageOutcome():
+            return FailedAttempt(outcome.page.lease, dead)
+        case ParseOutcome() | PagesOutcome():
+            return FailedAttempt(outcome.document.lease, dead)
+        case _:
+            return None

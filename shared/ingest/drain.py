@@ -23,12 +23,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import structlog
 
 from shared.domain.errors import LeaseLost, Permanent, Transient
-from shared.domain.outcomes import FailedAttempt
+from shared.domain.outcomes import FailedAttempt, refused
 from shared.domain.retry import Dead
 from shared.domain.work import Lease, LeaseExtension
 from shared.ledger.postgres.database import Collided
@@ -418,7 +418,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             except Permanent as error:
                 if len(group) > 1:
                     break
-                self._refuse(group[0][0], error)
+                await self._refuse(*group[0], error)
                 return
             except Exception as error:  # noqa: BLE001 - the boundary of an item: one item must not stop all others
                 if len(group) > 1:
@@ -444,9 +444,21 @@ class Drain(Generic[ItemT, OutcomeT]):
         for kind, number in outcomes.items():
             metrics.SETTLED.labels(stage, kind).inc(number)
 
-    def _refuse(self, item: ItemT, error: Permanent) -> None:
-        """Log an outcome that the ledger can never record: its lease expires, and it blocks no other."""
+    async def _refuse(self, item: ItemT, outcome: OutcomeT, error: Permanent) -> None:
+        """Record the failure of an outcome that the ledger can never record: each further attempt would be paid again.
+
+        If the ledger cannot record the failure either, the lease expires. The outcome blocks no other.
+        """
         log.error("settlement.refused", **self._named([item]), reason=error.message)
+        parts = _parts(outcome)
+        if len(parts) > 1:
+            for part in parts:
+                await self._commit([(item, cast("OutcomeT", [part]))])
+            return
+        failure = refused(parts[0], error.message)
+        if failure is not None:
+            replacement = failure if parts[0] is outcome else [failure]
+            await self._commit([(item, cast("OutcomeT", replacement))])
 
     def _raised(self, item: ItemT, error: Exception) -> None:
         """Log a bug in a settlement: the lease expires, and an item whose settlement raises again becomes poison.
@@ -525,7 +537,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         await asyncio.gather(self._finished.join(), self._large.join())
 
 
-def _parts(outcome: object) -> Sequence[object]:
+def _parts(outcome: object) -> Sequence[Any]:
     return outcome if isinstance(outcome, Sequence) else [outcome]  # an index worker's are batches
 
 

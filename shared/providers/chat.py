@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _FLEX_TIMEOUT = timedelta(minutes=15)  # recommended by OpenAI
+_MOST_TOKENS = 10_000_000  # of a call; a larger number is a provider's error, and the ledger cannot store it
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,4 +210,4 @@ def usage_of(billed: object) -> Usage:
 
 def _tokens(billed: Mapping[str, Any], name: str) -> int:
     value = billed.get(name)
-    return value if type(value) is int and value > 0 else 0
+    return min(value, _MOST_TOKENS) if type(value) is int and value > 0 else 0

@@ -18,6 +18,7 @@ from shared.ingest.generate.stage import generate, generate_stage
 from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.waiting import until_blocked
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
@@ -316,6 +317,68 @@ async def test_no_call_starts_after_possible_lease_expiry(services, once, provid
     assert isinstance(outcome.decision, Retry)
     assert not outcome.decision.burns_attempt
     assert provider.stats()["calls"] == 0
+
+
+@guards(
+    "shared/ledger/work/settlements.sql",
+    " OR {is_called:w r.content_key} AS taken",
+    " AS taken",
+    means="a content is paid twice if its document is deleted during the call and the model was changed since the parse",
+)
+async def test_changed_key_waits_for_discarded_call(services, library, provider):
+    """The parse workers and the generate workers have different prompts, as during an update."""
+
+    async def claim():
+        return await generate_stage(services.generator).claim(10, {})
+
+    for name in ("a.md", "b.md"):
+        await set_prompt(services, "PROMPT-A")
+        document = await library.add(KEEPER, name)
+        await make_searchable(services)
+        await set_prompt(services, "PROMPT-B")
+        if name == "a.md":
+            (calling,) = await claim()
+            await services.ledger.documents.delete("default", document.id)
+
+    assert await claim() is None  # its lease has ended, because the same content is being paid for
+    assert await claim() == []
+    stage = generate_stage(services.generator)
+    await stage.settle([await stage.work(calling, lambda: None)])
+    await work(services)
+
+    assert provider.stats()["calls"] == 1
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+
+
+async def test_unstorable_questions_are_paid_once(services, library, provider):
+    """A reply passes all checks, but the ledger cannot store it: the failure is stored, with its costs."""
+    document = await library.add(KEEPER, "a.md")
+    await make_searchable(services)
+    stage = generate_stage(services.generator)
+
+    async def unstorable(chunk, require_lease):
+        outcome = await generate(services.generator, chunk, require_lease)
+        return replace(outcome, questions=(*outcome.questions, "What is \0?"))
+
+    limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=5))
+    await Drain(replace(stage, work=unstorable), limits, asyncio.Event()).run()
+    await work(services)
+
+    shown = await services.ledger.documents.get("default", document.id)
+    assert (shown.state, shown.progress.calls, shown.progress.dead) == (DocumentState.DEGRADED, 1, 1)
+    assert provider.stats()["calls"] == 1
+    (letter,) = await services.ledger.dead_letters.page("default")
+    assert "cannot store a value" in letter.reason
+
+
+async def test_absurd_number_of_tokens_is_stored(services, library, provider):
+    provider.script(usage={"prompt_tokens": 3_000_000_000})
+    document = await library.add(KEEPER, "a.md")
+    await work(services)
+
+    shown = await services.ledger.documents.get("default", document.id)
+    assert (shown.state, shown.progress.calls) == (DocumentState.READY, 1)
+    assert 0 < shown.progress.prompt_tokens < 2**31
 
 
 async def test_malformed_replies_of_dead_chunk_are_counted(services, library, provider):

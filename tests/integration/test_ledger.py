@@ -153,6 +153,27 @@ async def test_extension_does_not_wait_for_locked_rows(services, library):
     "UPDATE documents SET due_at = due_at + 0 * CAST(:lease AS interval)\nWHERE id = :id",
     means="the lease on a large document expires while its chunks are stored",
 )
+@guards(
+    "shared/ledger/work/settlements.sql",
+    "WHERE a.lease_token = ANY(CAST(:tokens AS bigint[])) FOR UPDATE SKIP LOCKED))",
+    "WHERE a.lease_token = ANY(CAST(:tokens AS bigint[]))))",
+    means="an extension waits for the settlement of a discarded call, and other leases expire",
+)
+async def test_extension_waits_for_no_settlement_of_call(services, library):
+    documents = [await parsed(services, library, f"text {number}", external_id=f"{number}") for number in range(3)]
+    work = services.ledger.work
+    claimed = await claim_to_generate(work)
+    await services.ledger.documents.delete("default", documents[0].id)
+    others = {chunk.lease.token for chunk in claimed if chunk.document_id != documents[0].id}
+
+    async with services.database.begin() as settling:  # it has deleted the call, and waits for another row
+        await settling.execute(text("DELETE FROM abandoned_calls"))
+        async with asyncio.timeout(TIMEOUT_SECONDS / 4):
+            extension = await work.extend("chunks", [chunk.lease for chunk in claimed])
+
+    assert extension == LeaseExtension(others, set())
+
+
 async def test_slices_of_large_document_extend_its_lease(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 2)
     await library.add("text")

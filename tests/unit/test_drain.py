@@ -8,6 +8,8 @@ from uuid import UUID
 import pytest
 
 from shared.domain.errors import LeaseLost, Permanent, Unavailable
+from shared.domain.outcomes import FailedAttempt
+from shared.domain.retry import Dead, Retry
 from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
 from shared.ledger.postgres.database import Collided
@@ -290,6 +292,39 @@ async def test_rejected_outcome_does_not_block_others():
 
     assert sorted(shop.settled) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert 4 not in shop.released  # its claim expires, so that it is finally set aside
+
+
+@guards(
+    "shared/ingest/drain.py",
+    "        if failure is not None:",
+    "        if False:",
+    means="the call of an outcome that the ledger cannot store is paid again",
+    case="one by one",
+)
+@pytest.mark.parametrize("form", ["one by one", "in batches"])
+@in_virtual_time
+async def test_failure_is_stored_instead_of_rejected_outcome(form):
+    shop = Shop(10, slots=10)
+    stage, settled = shop.stage(), []
+
+    async def work(item, _):
+        attempt = FailedAttempt(Lease(UUID(int=item), 1, item), Retry(timedelta(), "busy"), calls=1)
+        return attempt if form == "one by one" else [attempt, replace(attempt, calls=2)]
+
+    async def settle(outcomes):
+        attempts = [part for one in outcomes for part in (one if isinstance(one, list) else [one])]
+        if any(part.lease.token == 4 and isinstance(part.decision, Retry) and part.calls == 1 for part in attempts):
+            raise Permanent("it does not fit")
+        settled.extend(attempts)
+
+    object.__setattr__(stage, "work", work)
+    object.__setattr__(stage, "settle", settle)
+
+    await drain_of(stage).run()
+
+    assert len(settled) == (10 if form == "one by one" else 20)
+    dead = [(part.lease.token, part.calls) for part in settled if part.decision == Dead("it does not fit")]
+    assert dead == [(4, 1)]
 
 
 @in_virtual_time

@@ -32,6 +32,8 @@ PLAIN = {"prompt_tokens": 2_000, "completion_tokens": 10}
         (PLAIN | {"prompt_tokens_details": {"cached_tokens": -5, "cache_write_tokens": True}}, Usage(2_000, 10)),
         (PLAIN | {"prompt_tokens_details": [1_024]}, Usage(2_000, 10)),
         ({"prompt_tokens": "2000", "completion_tokens": 10.5}, Usage()),
+        # more than any model reads or writes
+        ({"prompt_tokens": 3_000_000_000, "completion_tokens": 10**30}, Usage(10_000_000, 10_000_000)),
         ({}, Usage()),
         (None, Usage()),
         ("none", Usage()),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from shared.domain.poison import SUSPECT_AFTER
 from shared.ledger.budgets import fragments
-from shared.ledger.model import states
+from shared.ledger.model import lanes, states
 from shared.ledger.postgres import statements
 
 # The index of chunks to index is divided by embedding. A worker claims the embeddings that it serves; a chunk of an
@@ -30,6 +30,24 @@ _TO_INDEX = {
 }
 # Prefix of the holder of a line's lease; the id of its batch follows.
 LINE_HOLDER = "batch:"
+
+
+def is_called(arguments: str) -> str:
+    """Return the SQL condition that a call for a content runs for a version that was discarded meanwhile.
+
+    An upload does not wait for the batch of a discarded version.
+
+    Args:
+        arguments: alias of a chunk that needs the content, and the content's key.
+    """
+    chunk, key = arguments.split()
+    return f"""EXISTS (
+        SELECT 1 FROM abandoned_calls b WHERE b.content_key = {key} AND b.due_at > now()
+          AND (NOT {lanes.is_interactive(chunk)}
+               OR NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = b.lease_token))
+        OFFSET 0)"""
+
+
 # Values of the placeholders `{QUEUE_NAME}` of `claims.sql`.
 _DEFAULTS = {
     "only": "TRUE",
@@ -110,6 +128,7 @@ SQL = statements.load(
     __file__,
     {**states.FRAGMENTS, **fragments.FRAGMENTS},
     suspect_after=str(SUSPECT_AFTER),
+    is_called=is_called,
     **{f"{queue}_{name}": value for queue, values in _QUEUES.items() for name, value in values.items()},
 )
 

@@ -165,18 +165,14 @@ WITH RECURSIVE {fair:read}
 FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version
 
 -- part: content_is_free
--- No other worker is paying for the content of a chunk, even for a version that was discarded meanwhile. An upload does
--- not wait for the batch of a discarded version. OFFSET keeps the lookups of such workers from becoming joins: a few rows
--- need one index lookup each.
+-- No other worker is paying for the content of a chunk, even for a version that was discarded meanwhile. OFFSET keeps the
+-- lookups of such workers from becoming joins: a few rows need one index lookup each.
 NOT EXISTS (
     SELECT 1 FROM chunks o
     WHERE o.content_key = w.content_key AND o.state = {ChunkState.GENERATING} AND o.leased_by IS NOT NULL
       AND (o.id, o.version) <> (w.id, w.version)
     OFFSET 0)
-AND NOT EXISTS (
-    SELECT 1 FROM abandoned_calls b WHERE b.content_key = w.content_key AND b.due_at > now()
-      AND (NOT {is_interactive_lane:w} OR NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = b.lease_token))
-    OFFSET 0)
+AND NOT {is_called:w w.content_key}
 
 -- part: rooms
 -- The number of chunks that the budgets of each tenant have room for, as far as known: the claim then reserves exactly.

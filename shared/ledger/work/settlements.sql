@@ -66,8 +66,8 @@ SELECT i.id, i.version, v.content, v.ready_questions, v.content_key, v.picture F
 
 -- name: set_keys
 -- Set the keys of claimed chunks to the keys of the requests about to be sent, because the prompt or the model may have
--- changed since they were parsed. If another chunk of the new key is in progress, the lease ends, so that no content is
--- paid twice.
+-- changed since they were parsed. If a call for the new key is in progress, even for a version that was discarded
+-- meanwhile, the lease ends, so that no content is paid twice.
 -- plan: generic
 WITH contents AS (
     UPDATE chunk_contents t SET content_key = r.content_key
@@ -82,9 +82,10 @@ FROM (
     SELECT r.id, r.version, r.token, r.content_key, r.again OR EXISTS (
                SELECT 1 FROM chunks o
                WHERE o.content_key = r.content_key AND {TO_GENERATE:o}
-                 AND o.leased_by IS NOT NULL) AS taken
+                 AND o.leased_by IS NOT NULL) OR {is_called:w r.content_key} AS taken
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
          AS r(id uuid, version int, token bigint, content_key bytea, again boolean)
+    JOIN chunks w ON w.id = r.id AND w.version = r.version AND w.lease_token = r.token
 ) v
 WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token
 RETURNING v.token, v.taken,
@@ -485,9 +486,12 @@ DELETE FROM paid_replies WHERE content_key = ANY(ARRAY(
 RETURNING 1
 
 -- name: extend_calls
--- Extend the calls of discarded chunks: other workers wait for their replies.
+-- Extend the calls of discarded chunks: other workers wait for their replies. Locked rows are skipped, because the leases
+-- that are extended in the same transaction must not wait: a settlement that deletes the row may take seconds.
 -- plan: generic
-UPDATE abandoned_calls SET due_at = now() + :lease WHERE lease_token = ANY(CAST(:tokens AS bigint[]))
+UPDATE abandoned_calls SET due_at = now() + :lease
+WHERE lease_token = ANY(ARRAY(SELECT a.lease_token FROM abandoned_calls a
+                              WHERE a.lease_token = ANY(CAST(:tokens AS bigint[])) FOR UPDATE SKIP LOCKED))
 
 -- name: end_calls
 -- Delete calls of discarded chunks: the reply arrived, or none will. Return the tokens that have reserved something.

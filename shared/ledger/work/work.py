@@ -60,6 +60,7 @@ _UNLIMITED = 2**62  # a tenant named without limits has none, regardless of `oth
 SQL = statements.load(
     Path(__file__).with_name("settlements.sql"),
     states.FRAGMENTS,
+    is_called=claims.is_called,
     end_indexing=states.END_INDEXING.sets_where("v.dead", "t"),
     finish_state=states.FINISH.sets("{is_incomplete}"),
 )
