@@ -13,6 +13,7 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, NotFound
 from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.builds.builds import Builds
+from shared.ledger.documents import build_sync
 from shared.ledger.documents.acceptance import mirror
 from shared.ledger.documents.dead_letters import Choice
 from shared.ledger.documents.listing import Wanted
@@ -215,6 +216,29 @@ async def test_build_follows_uploads_edits_and_deletions(services, library, prov
 
     assert await equals_live(services, build)
     assert (await services.ledger.builds.progress(build)).documents == {"ready": 3}
+
+
+@guards(
+    "shared/ledger/documents/build_sync.sql",
+    "    FROM next n JOIN document_versions v ON v.document_id = n.source AND v.version = n.source_version\n",
+    "    FROM next n\n",
+    means="a copy starts a version without content, which is never claimed",
+)
+async def test_copy_starts_no_version_of_deleted_content(services, library, provider):
+    """The version that a copy is about to start is purged in the meantime."""
+    (document,), build = await copied(services, ("First.", "a.md"))
+    ((copy, version),) = await run(
+        services, "SELECT id, version FROM documents WHERE collection_id = :build", build=build.id
+    )
+
+    async with services.database.begin() as connection:
+        purged = {"copies": [copy], "public_ids": [document.id], "sources": [document.id], "versions": [7]}
+        await connection.execute(build_sync.SQL.replace_copies, purged)
+
+    assert await run(services, "SELECT version, state FROM documents WHERE id = :id", id=copy) == [(version, "ready")]
+    await library.add("Second.", "a.md")
+    await work(services)
+    assert await equals_live(services, build)
 
 
 async def test_concurrent_upload_reaches_new_build(services, library):

@@ -713,12 +713,6 @@ async def test_raised_limit_of_pages_ends_deferral(scanned):
     assert not await scanned.ledger.pages.readmit()
 
 
-@guards(
-    "shared/ledger/work/pages.py",
-    "for outcome in read if outcome.text is not None)",
-    "for outcome in read)",
-    means="a shared text counts as a page of the day",
-)
 async def test_shared_text_uses_no_page_of_day(scanned):
     await pages_due(scanned, "default", *numbered(3))
     pages = scanned.ledger.pages
@@ -726,6 +720,21 @@ async def test_shared_text_uses_no_page_of_day(scanned):
     await pages.settle([PageOutcome(claimed[0], None), *map(outcome, claimed[1:])])
 
     assert await run(scanned, "SELECT pages FROM pages_by_day") == [(2,)]
+
+
+@guards(
+    "shared/ledger/work/pages.py",
+    "await _count(connection, stored)",
+    "await _count(connection, [o.page.tenant for o in read if o.text is not None])",
+    means="a settlement whose commit was in doubt uses the pages of a day twice",
+)
+async def test_repeated_settlement_uses_pages_of_day_once(scanned):
+    await pages_due(scanned, "default", *numbered(3))
+    outcomes = [outcome(page) for page in await scanned.ledger.pages.claim(8)]
+    for _ in range(2):  # the reply to the first commit was lost
+        await scanned.ledger.pages.settle(outcomes)
+
+    assert await run(scanned, "SELECT pages FROM pages_by_day") == [(3,)]
 
 
 def limited_to(services, pages):

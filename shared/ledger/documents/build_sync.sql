@@ -89,14 +89,16 @@ WHERE o.collection_id = :build AND {UNFINISHED_DOCUMENTS:o}
 SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR UPDATE
 
 -- name: replace_copies
--- Start the next versions of documents with the content of these versions of the live build.
+-- Start the next versions of documents with the content of these versions of the live build. A version that was deleted
+-- since it was found is left out: a newer one follows, and a version without content would wait for ever.
 WITH next AS (
     SELECT * FROM unnest(CAST(:copies AS uuid[]), CAST(:public_ids AS uuid[]), CAST(:sources AS uuid[]),
                          CAST(:versions AS int[])) AS n(id, public_id, source, source_version)
 ), started AS (
     UPDATE documents d
     SET {REPLACE.sets}, {next_version}, public_id = n.public_id, lane = 1, job_id = NULL, {due_again}
-    FROM next n WHERE d.id = n.id
+    FROM next n JOIN document_versions v ON v.document_id = n.source AND v.version = n.source_version
+    WHERE d.id = n.id
     RETURNING d.id, d.version, n.source, n.source_version
 )
 INSERT INTO document_versions (document_id, version, {content})

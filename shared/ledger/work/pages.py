@@ -175,18 +175,19 @@ class Pages:
         failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
         keys = [o.page.key for o in read]
         ids = [o.page.lease.id for o in read] + [o.lease.id for o in failed]
+        stored: Sequence[str] = ()
         async with self._database.begin() as connection:
             await costs.hold_erasures(connection, {o.page.tenant for o in read})
             locked = {"ids": ids, "keys": keys, "limit": _SLICE_DOCUMENTS}
             documents = (await connection.execute(SQL.lock_documents, locked)).scalars().all()
             if read:
-                await connection.execute(SQL.store_texts, rows.read_rows(read))
+                stored = (await connection.execute(SQL.store_texts, rows.read_rows(read))).scalars().all()
                 await _store_pictures(connection, read)
                 await connection.execute(SQL.settle_read, rows.read_rows(read))
                 await connection.execute(SQL.settle_same_text, {"keys": keys, "documents": documents})
             if failed:
                 await connection.execute(SQL.fail_reading, rows.failure_rows(failed))
-            await _count(connection, read)
+            await _count(connection, stored)
             return bool(await _advance(connection, documents))
 
     async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
@@ -284,9 +285,12 @@ async def _advance(connection: AsyncConnection, documents: Sequence[UUID]) -> Se
     return queued
 
 
-async def _count(connection: AsyncConnection, read: Sequence[PageOutcome]) -> None:
-    """Count pages that were read now, late in the settlement, because all settlements of a tenant lock the same row."""
-    pages = Counter(outcome.page.tenant for outcome in read if outcome.text is not None)
+async def _count(connection: AsyncConnection, tenants: Sequence[str]) -> None:
+    """Count pages that were read now, late in the settlement, because all settlements of a tenant lock the same row.
+
+    Only texts that were not stored before are counted, because a settlement whose commit was in doubt is repeated.
+    """
+    pages = Counter(tenants)
     if pages:
         await connection.execute(SQL.count, {"tenants": list(pages), "pages": list(pages.values())})
 

@@ -49,7 +49,8 @@ jsonb_to_recordset(CAST(:rows AS jsonb))
 
 -- name: store_texts
 -- Store texts, even if a claim has expired. A page needs the text, or nothing of its tenant was erased since the claim:
--- a late settlement must not restore erased data.
+-- a late settlement must not restore erased data. Return the tenants of
+-- the texts that were not stored before.
 INSERT INTO page_texts (key, tenant, text, words, confidence)
 SELECT v.key, v.tenant, v.text, v.words, v.confidence FROM {read_rows}
 WHERE v.text IS NOT NULL
@@ -57,6 +58,7 @@ WHERE v.text IS NOT NULL
        OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token OFFSET 0))
 ORDER BY v.key
 ON CONFLICT DO NOTHING
+RETURNING tenant
 
 -- name: store_pictures
 -- Store the pictures of stored texts, which are locked, because unused texts are deleted concurrently.
