@@ -150,6 +150,23 @@ async def test_unchanged_entries_write_no_row(services, synced, corpus):
     assert corpus.fetched == []
 
 
+@guards(
+    "shared/ledger/runs/run_claims.py",
+    '("syncs", "waiting = NULL, after = \'\'")',
+    '("syncs", "waiting = NULL")',
+    means="the name of an erased document stays in the last syncs of its source",
+)
+async def test_ended_syncs_name_no_entry(services, synced, corpus):
+    corpus.put("a.txt", "b.txt")
+    await synced.sync()
+    corpus.fails_after = 1
+    synced.limits = WITHOUT_RETRIES
+    await synced.sync()
+
+    found = (await execute(services, "SELECT phase, after FROM syncs ORDER BY number")).all()
+    assert [after for _, after in found] == ["", ""]
+
+
 async def test_changed_entry_starts_next_version(services, synced, corpus):
     corpus.put("a.txt", "b.txt")
     await synced.sync()

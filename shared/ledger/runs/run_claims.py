@@ -42,7 +42,7 @@ _TABLES: Mapping[RunKind, tuple[str, str]] = {
     RunKind.EVALUATION: ("evaluations", "request = NULL"),
     RunKind.GATE: ("gates", "request = '{}'"),
     RunKind.VERIFICATION: ("verifications", "after = NULL, intended = '[]', reopened = '[]'"),
-    RunKind.SYNC: ("syncs", "waiting = NULL"),
+    RunKind.SYNC: ("syncs", "waiting = NULL, after = ''"),
     RunKind.LOOK: ("source_looks", "waiting = NULL"),
 }
 CLEARED = {kind: clear for kind, (_, clear) in _TABLES.items()}
