@@ -575,7 +575,7 @@ async def test_line_of_deleted_document_is_not_sent(services, provider, loaded):
 
 @guards(
     "shared/ledger/erasure/erasures.sql",
-    "b.cancelled_at IS NOT NULL AND {OPEN_BATCHES:b})",
+    "b.cancelled_at <= e.fenced_at AND {OPEN_BATCHES:b})",
     "false)",
     means="an erasure finishes while the provider has the texts",
     case="tenant",

@@ -15,6 +15,7 @@ from shared.domain.budgets import Reserve
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
 from shared.domain.index_location import index_location_of
+from shared.domain.jobs import PauseReason
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.domain.runs import RunKind
@@ -24,6 +25,7 @@ from shared.domain.verification import DifferingPoint, Position, VerificationCou
 from shared.domain.work import PaidReply
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
+from shared.ingest.parse.stage import parse_stage
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT
@@ -50,12 +52,14 @@ OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 WEEK = timedelta(days=7)
 # Deleted in slices before an erasure deletes the rest.
 DELETED_BEFORE = ("collections", "documents", "pages", "chunks", "sweeps")
+WRITERS_HAVE_ENDED = "UPDATE erasures SET fenced_at = fenced_at - interval '1 minute';"
 # Makes all waiting work due, as if all leases had expired.
-MAKE_ALL_DUE = """
+MAKE_ALL_DUE = f"""
     DO $$ BEGIN
         UPDATE sweeps SET due_at = now();
         UPDATE outdated_objects SET due_at = now();
         UPDATE abandoned_calls SET due_at = now();
+        {WRITERS_HAVE_ENDED}
         UPDATE collections SET emptied_at = now() - interval '1 hour' WHERE emptied_at IS NOT NULL;
     END $$
 """
@@ -288,7 +292,9 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
         await work(services)
         before = await client.get(f"{address}/remains", headers=operator)
         assert before.json()["found"] > 0
-        assert {"postgresql", "qdrant", "valkey", "uploads"} == {each["engine"] for each in before.json()["places"]}
+        assert {"postgresql", "qdrant", "valkey", "uploads"} == {
+            each["engine"] for each in before.json()["places"]
+        }
 
         reply = await client.delete(address, params={"confirm": "alice"}, headers=operator)
         assert (reply.status_code, reply.json()["state"]) == (202, "running"), reply.text
@@ -492,9 +498,47 @@ async def test_query_logged_while_erasure_waits_names_no_chunk(services, library
         await eventually(partial(is_waiting, services))
         await log_query(services, "default", await library.collection(), [chunk])
         await editing.rollback()
-    await erasing
+    erasure = await erasing
+    await log_query(services, "default", await library.collection(), [chunk])  # it was retrieved before the erasure
 
-    assert await run(services, "SELECT chunk_ids FROM queries") == [([],)]
+    await finished(services, erasure)
+
+    assert await run(services, "SELECT chunk_ids FROM queries") == [([],), ([],)]
+
+
+@guards(
+    "shared/ledger/erasure/searches.py",
+    "    return Slice(changed.rowcount if is_tenant else 0, until)",
+    "    return Slice(changed.rowcount if is_tenant else 0)",
+    means="an erasure reads only the first logged queries",
+    case="document",
+)
+@guards(
+    "shared/ledger/erasure/searches.sql",
+    "AND q.created_at <= CAST(",
+    "AND q.created_at < CAST(",
+    means="an erasure passes over the last logged queries of a slice",
+    case="document",
+)
+@pytest.mark.parametrize("scope", ["document", "tenant"])
+async def test_query_log_is_searched_in_slices(*, services, library, check, once, monkeypatch, scope):
+    """Several queries were logged at the same time, and others of another tenant in between."""
+    monkeypatch.setattr("shared.ledger.erasure.searches._SLICE_QUERIES", 2)
+    (document,) = await once(ready, ("A text.", "a.md"))
+    ((chunk,),) = await run(services, "SELECT id FROM chunks")
+    collection, other = await library.collection(), await Library(services, "other").collection()
+    for owner in (collection, other) * 4:
+        await log_query(services, owner.tenant, owner, [uuid4(), chunk])
+    some = "SELECT id FROM queries WHERE tenant = 'default' LIMIT 3"
+    await run(services, f"UPDATE queries SET created_at = now() - interval '1 minute' WHERE id IN ({some})")
+    erasures = services.ledger.erasures
+    started = erasures.start_document(document.id) if scope == "document" else erasures.start("default")
+    await finished(services, await started)
+
+    lengths = await run(services, "SELECT tenant, cardinality(chunk_ids) FROM queries ORDER BY tenant")
+    assert lengths == ([("default", 1)] * 4 if scope == "document" else []) + [("other", 2)] * 4
+    assert await run(services, "SELECT chunk_ids, build_ids, search FROM erasures") == [([], [], None)]
+    assert await check(document_id=document.id) == {}
 
 
 @pytest.mark.parametrize("scope", ["collection", "tenant"])
@@ -509,7 +553,7 @@ async def test_query_logged_after_erasure_is_not_stored(services, provider, chec
     assert await run(services, "SELECT 1 FROM queries") == []
 
 
-async def packed(services, tenant="default", count=4):
+async def packed(services, tenant="default", count=4, **values):
     """Submit documents whose bytes are parts of one object, and return them with their uploads."""
     library = Library(services, tenant)
     texts = [f"Text number {number}." for number in range(count)]
@@ -517,7 +561,7 @@ async def packed(services, tenant="default", count=4):
     documents = [
         dataclasses.replace(
             await library.new("", f"{number}.md"), upload=upload.name, size_bytes=upload.size_bytes,
-            content_hash=upload.sha256,
+            content_hash=upload.sha256, **values,
         )
         for number, upload in enumerate(uploads)
     ]  # fmt: skip
@@ -570,23 +614,46 @@ async def test_pack_is_rewritten_without_erased_document(*, services, library, c
     assert await services.ledger.documents.counts("default") == {"ready": 3}
 
 
-async def test_pack_is_kept_while_worker_may_read_it(services, provider, library):
-    documents, uploads = await packed(services)
-    await work(services, "parse")
-    await services.ledger.documents.delete("default", documents[0].id)
-    await services.cleaner.purge_versions()
-    await make_all_due(services)
-    pack = uploads[0].stored_in
-    waiting = await library.new("", "2.md")
-    waiting = dataclasses.replace(waiting, upload=uploads[2].name, size_bytes=1, content_hash=b"other")
-    await services.ledger.documents.submit(waiting)
+@guards(
+    "shared/ingest/moved_uploads.py",
+    "if isinstance(error, Unreadable) and await has_moved():",
+    "if False:",
+    means="a document whose pack is rewritten between its claim and its parse fails for good",
+)
+async def test_claimed_document_of_rewritten_pack_is_parsed(services, provider):
+    """A worker has claimed the documents of a pack, and stalls until the pack was rewritten and deleted."""
+    documents, _ = await packed(services)
+    stage = parse_stage(services.parser)
+    claimed = await stage.claim(10, {})
+    erasure = await services.ledger.erasures.start_document(documents[1].id)
+    await finished(services, erasure)
 
-    await services.cleaner.remove_outdated()
+    await stage.settle([await stage.work(item, held) for item in claimed])
+    await work(services)
 
-    assert pack in objects_of(services)
-    assert await run(services, "SELECT count(*) FROM document_versions WHERE upload LIKE :pack", pack=f"{pack}#%") == [
-        (4,)
-    ]
+    assert await run(services, "SELECT state, attempts FROM documents") == [("ready", 0)] * 3
+
+
+@guards(
+    "shared/ledger/documents/unreferenced_objects.py",
+    "            changed = (await connection.execute(SQL.rename, parameters)).all()",
+    "            changed = []",
+    means="an erasure waits as long as a load is paused",
+)
+async def test_paused_load_does_not_delay_erasure(services, library, provider, check):
+    load = (await services.ledger.jobs.open_load(await library.collection(), key=None, expected=None)).job
+    documents, uploads = await packed(services, job_id=load.id)
+    await services.ledger.jobs.pause("default", load.id, PauseReason.USER)
+    await work(services)
+    await services.uploads.remove([name for name in objects_of(services) if name != uploads[0].stored_in])
+
+    await finished(services, await services.ledger.erasures.start_document(documents[1].id))
+
+    assert await check(document_id=documents[1].id) == {}
+    assert "Text number 1." not in "".join(content.decode() for content in objects_of(services).values())
+    await services.ledger.jobs.resume("default", load.id)
+    await work(services)
+    assert await services.ledger.documents.counts("default") == {"ready": 3}
 
 
 async def build_of(services):
@@ -600,28 +667,30 @@ async def is_waiting(services):
     return await run(services, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
 
 
-@guards(
-    "shared/ledger/documents/unreferenced_objects.py",
-    "        if len(found) <= len(locked):",
-    "        if True:",
-    means="a copy that starts while a pack is rewritten is renamed",
-)
-async def test_copies_started_during_rewriting_keep_pack(services, once):
-    _, uploads = await once(packed_and_ready)
+async def test_copies_started_during_rewriting_have_bytes(services, check, once):
+    documents, uploads = await once(packed_and_ready)
     build = await build_of(services)
     sources = [id_ for (id_,) in await run(services, "SELECT id FROM documents ORDER BY id")]
-    renamed = {upload.name: f"{uuid4().hex}#{number},1" for number, upload in enumerate(uploads)}
+    await services.ledger.documents.delete("default", documents[1].id)
+    await services.cleaner.purge_versions()
+    await make_all_due(services)
 
     async with services.database.begin() as filling:
         await build_sync.hold(filling, "default", "default")
         await filling.execute(text("SELECT id FROM documents ORDER BY id FOR SHARE"))
         await build_sync.follow(filling, build.id, sources)
-        renaming = asyncio.create_task(services.cleaner.outdated.rename(uploads[0].stored_in, renamed))
+        rewriting = asyncio.create_task(services.cleaner.remove_outdated())
         await eventually(partial(is_waiting, services))
+    await rewriting
+    for _ in range(3):
+        await make_all_due(services)
+        await services.cleaner.remove_outdated()
+    while await services.ledger.builds.fill():
+        pass
+    await work(services)
 
-    assert not await renaming  # a worker may have claimed a copy, and read the old name
-    names = {name for (name,) in await run(services, "SELECT DISTINCT upload FROM document_versions")}
-    assert names == {upload.name for upload in uploads}
+    assert uploads[0].stored_in not in objects_of(services)
+    assert (await services.ledger.builds.progress(build)).documents == {"ready": 3}
 
 
 @guards(
@@ -845,9 +914,9 @@ async def test_recheck_is_repeated_until_qdrant_confirms(services, once, monkeyp
 
 
 @guards(
-    "shared/ledger/work/costs.sql",
-    "ORDER BY id FOR SHARE",
-    "ORDER BY id",
+    "shared/ledger/erasure/erasures.sql",
+    "e.fenced_at <= now() - CAST(:writers_end_after AS interval)",
+    "CAST(:writers_end_after AS interval) IS NOT NULL",
     means="an erasure finishes before a settlement that writes paid results",
 )
 async def test_unfinished_late_settlement_delays_erasure(services, provider, library, check):
@@ -863,16 +932,79 @@ async def test_unfinished_late_settlement_delays_erasure(services, provider, lib
         await blocking.execute(text(blocked_by), {"token": item.lease.token, "id": uuid4()})
         settling = asyncio.create_task(late.settle([outcome]))
         await eventually(partial(is_waiting, services))
-        for _ in range(15):
-            await make_all_due(services)
+        for _ in range(15):  # within the time that a transaction may take
+            await run(services, MAKE_ALL_DUE.replace(WRITERS_HAVE_ENDED, ""))
             await services.cleaner.clean()
-        assert (await services.ledger.erasures.get(erasure.id)).finished_at is None
+        assert await run(services, "SELECT fence IS NOT NULL, finished_at FROM erasures") == [(True, None)]
         await blocking.rollback()
     await settling
 
     await finished(services, erasure)
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
+
+
+@guards(
+    "shared/ledger/erasure/erasures.sql",
+    " AND a.lease_token < e.fence",
+    "",
+    means="an erasure waits as long as a tenant's documents are edited during calls",
+)
+@guards(
+    "shared/ledger/erasure/erasures.sql",
+    " AND coalesce(o.token, 0) < e.fence",
+    "",
+    means="an erasure waits as long as a tenant's uploads are replaced",
+)
+async def test_erasure_ends_while_tenant_is_never_idle(services, provider, library, check):
+    """Whenever the erasure could proceed, a call for a deleted document runs, and an object is to be deleted."""
+    document = await library.add("The secret of the harbour is forty-two herrings.", "secret.md")
+    await work(services)
+
+    async def delete_during_call(number):
+        deleted = await library.add(f"The busy text {number}.", f"{number}.md")
+        await work(services, "parse", "index")
+        assert (await services.ledger.work.claim_to_generate(10)).chunks
+        await services.ledger.documents.delete("default", deleted.id)
+        await services.ledger.work.purge_versions()
+
+    erasure = await services.ledger.erasures.start_document(document.id)
+    for number in range(5):
+        await make_all_due(services)
+        for name in ("purge", "delete", "sweep", "outdate"):
+            await services.cleaner.steps[name]()
+        await delete_during_call(number)
+        while await services.cleaner.erase():
+            pass
+        assert await run(services, "SELECT 1 FROM abandoned_calls") != []
+        assert await run(services, "SELECT 1 FROM outdated_objects") != []
+
+    assert (await services.ledger.erasures.get(erasure.id)).finished_at is not None
+    assert await run(services, "SELECT 1 FROM completions") == []
+    await services.cleaner.remove_outdated()
+    assert await check(document_id=document.id) == {}
+
+
+@guards(
+    "shared/ledger/erasure/searches.py",
+    "    if len(locked) < len(unused):",
+    "    if False:",
+    means="paid questions remain that another transaction held during the search",
+)
+async def test_locked_completion_is_searched_again(services, library, check, once):
+    """A parse worker is about to insert a chunk that needs the completion, but its transaction fails."""
+    (document,) = await once(ready, ("A text.", "a.md"))
+    ((key,),) = await run(services, "SELECT content_key FROM completions")
+    erasure = await services.ledger.erasures.start_document(document.id)
+
+    async with services.database.begin() as inserting:
+        await inserting.execute(SQL.share_completions, {"keys": [key]})
+        with pytest.raises(AssertionError, match="does not finish"):
+            await finished(services, erasure)
+    await finished(services, erasure)
+
+    assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
+    assert await check(document_id=document.id) == {}
 
 
 async def test_late_replies_for_erased_document_are_not_stored(services, provider, library, check):

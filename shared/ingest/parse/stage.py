@@ -7,7 +7,6 @@ it is divided with their texts.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,10 +25,11 @@ from shared.domain.filterable import require_fit
 from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
 from shared.domain.pages import PAGE_DPI, NewPage, OcrData, PagesOutcome, page_key
-from shared.domain.retry import RetryPolicy, decide
+from shared.domain.retry import RetryPolicy
 from shared.domain.work import DocumentToParse, NewChunk
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key
+from shared.ingest.moved_uploads import decide_about_upload
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.sandbox import ParsingSandbox
@@ -135,7 +135,9 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Pag
     except ForeaskError as error:
         if isinstance(error, Unreadable) and error.detail:
             _log_refusal(document, error)
-        return FailedAttempt(document.lease, decide(error, document.attempts, parser.policy, random.random))
+        lease = document.lease
+        has_moved = partial(parser.pages.has_moved, lease.id, lease.version, document.upload)
+        return FailedAttempt(lease, await decide_about_upload(error, document.attempts, parser.policy, has_moved))
     options = parser.defaults.generation_of(document.options)
     make = partial(new_chunks, document, parsed, options, parser.model)
     # The event loop must not block while the keys of many chunks are computed.

@@ -6,7 +6,6 @@ Pages are claimed, paid once and settled one by one, so a worker that dies repea
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,8 +20,9 @@ from shared.domain import poison
 from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.pages import PAGE_DPI, PageOutcome, PageText, PageToRead
-from shared.domain.retry import RetryPolicy, decide
+from shared.domain.retry import RetryPolicy
 from shared.ingest.drain import Stage
+from shared.ingest.moved_uploads import decide_about_upload
 from shared.ingest.read.files import OpenFiles
 from shared.ledger.work.pages import Pages
 from shared.process.metrics import READ_SECONDS, timed
@@ -134,7 +134,8 @@ async def read(
                     path, page.number, languages=page.languages, dpi=PAGE_DPI, tenant=page.tenant
                 )
     except ForeaskError as error:
-        return FailedAttempt(page.lease, decide(error, page.attempts, reader.policy, random.random))
+        has_moved = partial(reader.pages.has_moved, page.document_id, page.lease.version, page.upload)
+        return FailedAttempt(page.lease, await decide_about_upload(error, page.attempts, reader.policy, has_moved))
     return PageOutcome(page, text)
 
 

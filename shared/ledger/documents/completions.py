@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -40,12 +38,3 @@ class Completions:
         more = len(slice_) == _SLICE
         self._after = slice_[-1].content_key if more else b""
         return more
-
-
-async def delete_unused(connection: AsyncConnection, tenant: str) -> int:
-    """Delete some paid results of a tenant that no chunk uses; return the number of rows."""
-    parameters = {"tenant": tenant, "limit": _SLICE}
-    keys = (await connection.execute(SQL.lock_unused, parameters)).scalars().all()
-    if keys:
-        return len((await connection.execute(SQL.delete_unused, {"keys": keys})).all())
-    return len((await connection.execute(SQL.delete_replies, parameters)).all())

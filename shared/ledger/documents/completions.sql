@@ -15,17 +15,6 @@ WHERE p.content_key = ANY(CAST(:keys AS bytea[])) AND (p.unused_since IS NULL) =
 -- Lock completions, skipping locked ones.
 SELECT content_key FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[])) FOR UPDATE SKIP LOCKED
 
--- name: lock_unused
--- Lock a tenant's completions without a chunk, skipping locked ones.
-SELECT p.content_key FROM completions p WHERE p.tenant = :tenant AND {is_unused}
-LIMIT :limit FOR UPDATE OF p SKIP LOCKED
-
 -- name: delete_unused
 -- Delete the completions that are still unused.
 DELETE FROM completions p WHERE p.content_key = ANY(CAST(:keys AS bytea[])) AND {is_unused} RETURNING 1
-
--- name: delete_replies
--- Delete a tenant's single replies for which no chunk waits.
-DELETE FROM paid_replies WHERE content_key = ANY(ARRAY(
-    SELECT p.content_key FROM paid_replies p WHERE p.tenant = :tenant AND {is_unused} LIMIT :limit))
-RETURNING 1

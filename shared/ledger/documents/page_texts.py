@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -39,9 +37,3 @@ class PageTexts:
         more = len(slice_) == _SLICE
         self._after = slice_[-1].key if more else b""
         return more
-
-
-async def delete_unused(connection: AsyncConnection, tenant: str) -> int:
-    """Delete some texts of a tenant that no page uses; return their number."""
-    keys = (await connection.execute(SQL.lock_unused, {"tenant": tenant, "limit": _SLICE})).scalars().all()
-    return len((await connection.execute(SQL.delete_unused, {"keys": keys})).all()) if keys else 0

@@ -15,10 +15,6 @@ WHERE p.key = ANY(CAST(:keys AS bytea[])) AND (p.unused_since IS NULL) = ({is_un
 -- Lock texts, skipping locked ones.
 SELECT key FROM page_texts WHERE key = ANY(CAST(:keys AS bytea[])) FOR UPDATE SKIP LOCKED
 
--- name: lock_unused
--- Lock a tenant's texts without a page, skipping locked ones.
-SELECT p.key FROM page_texts p WHERE p.tenant = :tenant AND {is_unused} LIMIT :limit FOR UPDATE OF p SKIP LOCKED
-
 -- name: delete_unused
 -- Delete the texts that are still unused.
 DELETE FROM page_texts p WHERE p.key = ANY(CAST(:keys AS bytea[])) AND {is_unused} RETURNING 1

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
-
-from sqlalchemy import Row
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.ledger.documents.versions import STORED_IN
-from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -22,7 +17,7 @@ from shared.ledger.postgres.database import Database
 _COPIES_ARE_SEEN_AFTER = timedelta(seconds=30)
 _AGAIN_AFTER = timedelta(minutes=1)
 
-SQL = statements.load(__file__, states.FRAGMENTS, stored_in=STORED_IN)
+SQL = statements.load(__file__, stored_in=STORED_IN)
 
 
 class OutdatedObjects:
@@ -42,14 +37,11 @@ class OutdatedObjects:
     async def rename(self, name: str, renamed: Mapping[str, str]) -> bool:
         """Point versions to their bytes in a new pack; return whether any version changed.
 
-        No version changes while a document of the pack waits to be parsed, because a worker may be about to read the
-        bytes by the old name. The old pack is due again when no version can name it any more.
+        The old pack is due again when no version can name it any more. A worker that has claimed a document by the old
+        name, and does not find the bytes, claims it again (`Pages.has_moved`).
         """
         async with self._database.begin() as connection:
-            locked = await _lock_documents(connection, name)
-            if any(row.to_parse for row in locked):
-                await connection.execute(SQL.postpone, {"name": name, "after": _AGAIN_AFTER})
-                return False
+            await connection.execute(SQL.lock_documents, {"name": name})
             parameters = {"name": name, "before": list(renamed), "now": list(renamed.values())}
             changed = (await connection.execute(SQL.rename, parameters)).all()
             await connection.execute(SQL.postpone, {"name": name, "after": _COPIES_ARE_SEEN_AFTER})
@@ -77,13 +69,3 @@ class OutdatedObjects:
         """Delete the rows of deleted objects."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.delete, {"names": list(names)})
-
-
-async def _lock_documents(connection: AsyncConnection, name: str) -> Sequence[Row[Any]]:
-    """Lock the documents with bytes in an object, including copies that started while this waited for their sources."""
-    locked: Sequence[Row[Any]] = ()
-    while True:
-        found = (await connection.execute(SQL.lock_documents, {"name": name})).all()
-        if len(found) <= len(locked):
-            return found
-        locked = found

@@ -7,9 +7,8 @@ SELECT name FROM outdated_objects WHERE due_at <= now() ORDER BY due_at LIMIT :l
 SELECT DISTINCT upload FROM document_versions WHERE {stored_in} = :name ORDER BY upload
 
 -- name: lock_documents
--- Lock the documents with bytes in an object in the lock order of all writers, so that no version with a copy of the
--- name starts concurrently.
-SELECT d.id, {TO_PARSE:d} AS to_parse FROM documents d
+-- Lock the documents with bytes in an object in the lock order of all writers.
+SELECT d.id FROM documents d
 WHERE d.id IN (SELECT v.document_id FROM document_versions v WHERE {stored_in} = :name)
 ORDER BY d.id FOR NO KEY UPDATE
 

@@ -1,9 +1,10 @@
 """Erasures: a tenant, a collection or a document is deleted with everything derived from it.
 
 One transaction starts the erasure and hides everything that it covers. The documents are then deleted in slices, like
-dropped builds and deleted documents: chunks, versions and bytes, points, rows. When they are deleted and no worker can
-write for them any more, the erasure deletes the remaining rows, also in slices. Its own row contains all that it needs
-to resume.
+dropped builds and deleted documents: chunks, versions and bytes, points, rows. When they are deleted, the erasure draws
+a token. From then on no settlement with a smaller token restores erased data, and only calls and objects with smaller
+tokens can contain it. When these have ended, and all transactions that have not seen the token, the erasure searches
+the large tables, and deletes the remaining rows, also in slices. Its own row contains all that it needs to resume.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.erasures import Erasure
 from shared.domain.errors import NotFound
-from shared.ledger.documents import completions, page_texts
 from shared.ledger.documents.documents import delete_rows, lock_rows
+from shared.ledger.erasure.searches import SEARCHES
 from shared.ledger.model import collections, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _SLICE = 1_000  # rows of one transaction
+# No transaction lasts longer than 20 s. After that, every settlement has seen the token, and its rows are visible.
+_WRITERS_END_AFTER = timedelta(seconds=30)
 # A writer whose process was suspended may write after all leases have expired, and die before it can report that.
 _RECHECK_AFTER = timedelta(minutes=10)
 _RECHECK_FOR = timedelta(days=7)
@@ -192,11 +195,11 @@ class Erasures:
             if owner is None:
                 raise NotFound(f"There is no document {document_id}. GET /v1/documents lists the documents.")
             await lock_rows(connection, owner, document_id)  # an edit that queries have seen may just be finishing
-            await connection.execute(SQL.remove_logged_chunks, {"id": document_id, "tenant": owner})
+            logged = (await connection.execute(SQL.logged, {"id": document_id, "tenant": owner})).mappings().one()
             rows = await delete_rows(connection, owner, document_id)
             scope = {"tenant": owner, "collection": None}
             ids = [row["id"] for row in rows]
-            return await _start(connection, scope, len(ids), document_id=document_id, document_ids=ids)
+            return await _start(connection, scope, len(ids), document_id=document_id, document_ids=ids, **logged)
 
     async def get(self, erasure_id: UUID, tenant: str | None = None) -> Erasure:
         """Return an erasure, of this tenant or of any.
@@ -227,17 +230,20 @@ class Erasures:
             delete_keys: deletes a tenant's keys in the broker before its erasure finishes.
 
         Returns:
-            The erasure; None if none is due.
+            The erasure; None if none is due, or another transaction holds its rows.
         """
         async with self._database.begin() as connection:
-            row = (await connection.execute(SQL.lock_due)).mappings().first()
+            await connection.execute(SQL.draw_fence)
+        async with self._database.begin() as connection:
+            due = await connection.execute(SQL.lock_due, {"writers_end_after": _WRITERS_END_AFTER})
+            row = due.mappings().first()
             if row is None:
                 return None
+            if (name := _searched(row)) is not None:
+                return await _search(connection, row, name)
             name, count = await _delete_slice(connection, row)
             if count:
-                deleted = row["deleted"] | {name: row["deleted"].get(name, 0) + count}
-                parameters = {"id": row["id"], "deleted": json.dumps(deleted)}
-                return _erasure((await connection.execute(SQL.save_counts, parameters)).mappings().one())
+                return await _save(connection, row, name, count, row["search"])
             if _erasure(row).is_tenant:
                 await delete_keys(row["tenant"])
             parameters = {"id": row["id"], "recheck_after": _RECHECK_AFTER}
@@ -262,7 +268,8 @@ class Erasures:
 
 
 async def _start(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **of: Any) -> Erasure:
-    parameters = {"id": uuid4(), "document_id": None, "collection_ids": [], "document_ids": [], **scope, **of}
+    lists: dict[str, list[UUID]] = {f"{name}_ids": [] for name in ("collection", "document", "chunk", "build")}
+    parameters = {"id": uuid4(), "document_id": None, **lists, **scope, **of}
     of_batches = ("tenant", "collection_ids", "document_ids")
     await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})
     await connection.execute(SQL.cancel_batches, {name: parameters[name] for name in of_batches})
@@ -272,15 +279,36 @@ async def _start(connection: AsyncConnection, scope: Mapping[str, Any], document
     return _erasure(row.one(), documents)
 
 
+def _searched(erasure: RowMapping) -> str | None:
+    """Return the table that an erasure is searching; None after all searches."""
+    table: str | None = next(iter(SEARCHES)) if erasure["search"] is None else erasure["search"]["in"]
+    return table
+
+
+async def _search(connection: AsyncConnection, erasure: RowMapping, name: str) -> Erasure | None:
+    """Search the next slice of a table; return None if it has to wait for another transaction."""
+    search = erasure["search"] or {"in": name, "after": None}
+    found = await SEARCHES[name](connection, erasure, search["after"])
+    if found.waits and not found.deleted:
+        return None
+    if found.after is None and not found.waits:
+        tables = [*SEARCHES, None]
+        name_after = tables[tables.index(name) + 1]
+        return await _save(connection, erasure, name, found.deleted, {"in": name_after, "after": None})
+    return await _save(connection, erasure, name, found.deleted, {"in": name, "after": found.after})
+
+
+async def _save(
+    connection: AsyncConnection, erasure: RowMapping, name: str, count: int, search: Mapping[str, str | None]
+) -> Erasure:
+    deleted = erasure["deleted"] | ({name: erasure["deleted"].get(name, 0) + count} if count else {})
+    parameters = {"id": erasure["id"], "deleted": json.dumps(deleted), "search": json.dumps(search)}
+    return _erasure((await connection.execute(SQL.save, parameters)).mappings().one())
+
+
 async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tuple[str, int]:
     """Delete some remaining rows of an erasure; return their table and number, 0 if none remain."""
     tenant, limit = erasure["tenant"], {"limit": _SLICE}
-    count = await completions.delete_unused(connection, tenant)
-    if count:
-        return "completions", count
-    count = await page_texts.delete_unused(connection, tenant)
-    if count:
-        return "page_texts", count
     is_tenant = _erasure(erasure).is_tenant
     statements = _OF_TENANT if is_tenant else _OF_PARTS
     named = {name: erasure[name] for name in ("collection", "document_id", "document_ids")}

@@ -28,9 +28,9 @@ SELECT EXISTS (SELECT 1 FROM collections WHERE {is_in_scope} AND {is_live})
 
 -- name: insert
 -- Start an erasure.
-INSERT INTO erasures (id, tenant, collection, document_id, collection_ids, document_ids, deleted)
+INSERT INTO erasures (id, tenant, collection, document_id, collection_ids, document_ids, chunk_ids, build_ids, deleted)
 VALUES (:id, :tenant, :collection, :document_id, CAST(:collection_ids AS uuid[]), CAST(:document_ids AS uuid[]),
-        CAST(:deleted AS jsonb))
+        CAST(:chunk_ids AS uuid[]), CAST(:build_ids AS uuid[]), CAST(:deleted AS jsonb))
 RETURNING {erasure_columns}
 
 -- name: lock_batches
@@ -56,27 +56,11 @@ SELECT d.tenant FROM documents d JOIN collections l ON l.id = d.collection_id
 WHERE d.public_id = :id AND {exists:d} AND {is_live:l}
   AND (CAST(:tenant AS text) IS NULL OR d.tenant = :tenant)
 
--- name: remove_logged_chunks
--- Remove the document's chunk ids from the query log; the queries belong to users. Their answers cannot be shared any more,
--- because the numbers of their citations refer to the removed ids, too. The best score belongs to the first chunk. A join
--- finds the queries: to compare each query with each chunk would take longer than a transaction may.
-WITH removed AS MATERIALIZED (
-    SELECT DISTINCT c.id
-    FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.public_id = :id AND d.tenant = :tenant
-)
-UPDATE queries q
-SET answer_sha256 = NULL,
-    best_score = CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM removed) THEN q.best_score END,
-    chunk_ids = ARRAY(
-    SELECT s.id FROM unnest(q.chunk_ids) WITH ORDINALITY s(id, rank)
-    WHERE NOT EXISTS (SELECT 1 FROM chunks c JOIN documents d ON d.id = c.document_id
-                      WHERE c.id = s.id AND d.public_id = :id AND d.tenant = :tenant OFFSET 0)
-    ORDER BY s.rank)
-WHERE q.id IN (
-    SELECT n.id FROM (SELECT id, unnest(chunk_ids) AS chunk_id FROM queries
-                      WHERE collection_id IN (SELECT collection_id FROM documents
-                                              WHERE public_id = :id AND {exists})) n
-    JOIN removed r ON r.id = n.chunk_id)
+-- name: logged
+-- Return the ids of a document's chunks, and of the builds whose logged queries may contain them.
+SELECT ARRAY(SELECT DISTINCT c.id FROM documents d JOIN chunks c ON c.document_id = d.id
+             WHERE d.public_id = :id AND d.tenant = :tenant) AS chunk_ids,
+       ARRAY(SELECT d.collection_id FROM documents d WHERE d.public_id = :id AND {exists:d}) AS build_ids
 
 -- name: get
 -- Read an erasure, and how many rows of its documents are left.
@@ -84,34 +68,48 @@ SELECT {erasure_columns}, (SELECT count(*) FROM documents d
              WHERE d.collection_id = ANY(e.collection_ids) OR d.id = ANY(e.document_ids)) AS documents_left
 FROM erasures e WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant = :tenant)
 
--- name: lock_due
--- Lock an erasure whose documents are deleted with their points and bytes, and which has no calls in flight. Batches
--- without its documents continue.
+-- name: draw_fence
+-- Draw the tokens of erasures whose documents are deleted: settlements with smaller tokens do not restore erased data
+-- from now on, and objects with smaller tokens may contain it.
 -- plan: generic
-SELECT {erasure_columns} FROM erasures e
-WHERE e.finished_at IS NULL
-  AND NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = ANY(e.collection_ids))
-  AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = ANY(e.document_ids))
+WITH drawn AS (
+    SELECT e.id, nextval('fencing') AS token
+    FROM (SELECT e.id FROM erasures e
+          WHERE e.finished_at IS NULL AND e.fence IS NULL
+            AND NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = ANY(e.collection_ids))
+            AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = ANY(e.document_ids))
+          FOR NO KEY UPDATE SKIP LOCKED) e
+)
+UPDATE erasures e SET fence = d.token, last_token = d.token, fenced_at = clock_timestamp()
+FROM drawn d WHERE e.id = d.id
+RETURNING e.id
+
+-- name: lock_due
+-- Lock an erasure whose documents are deleted with their points and bytes, after all calls that were running when they
+-- were deleted. Later calls and objects of the tenant contain none of its data: a tenant that is never idle delays no
+-- erasure. Batches without its documents continue.
+-- plan: generic
+SELECT {erasure_columns}, e.search, e.build_ids FROM erasures e
+WHERE e.finished_at IS NULL AND e.fenced_at <= now() - CAST(:writers_end_after AS interval)
   AND NOT EXISTS (SELECT 1 FROM sweeps s
                   WHERE s.collection_id = ANY(e.collection_ids) OR s.document_id = ANY(e.document_ids))
-  AND NOT EXISTS (SELECT 1 FROM outdated_objects o WHERE o.tenant = e.tenant)
-  AND NOT EXISTS (SELECT 1 FROM abandoned_calls a WHERE a.tenant = e.tenant
+  AND NOT EXISTS (SELECT 1 FROM outdated_objects o WHERE o.tenant = e.tenant AND coalesce(o.token, 0) < e.fence)
+  AND NOT EXISTS (SELECT 1 FROM abandoned_calls a WHERE a.tenant = e.tenant AND a.lease_token < e.fence
                   AND NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = a.lease_token))
   AND NOT EXISTS (SELECT 1 FROM batches b
-                  WHERE b.tenant = e.tenant AND b.cancelled_at IS NOT NULL AND {OPEN_BATCHES:b})
+                  WHERE b.tenant = e.tenant AND b.cancelled_at <= e.fenced_at AND {OPEN_BATCHES:b})
 ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 
--- part: fence
--- Fence all current claims: late settlements must not restore erased data.
-last_token = nextval('fencing')
-
--- name: save_counts
--- Count the deleted rows.
-UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {fence} WHERE id = :id RETURNING {erasure_columns}
+-- name: save
+-- Save the position of an erasure, and count the deleted rows.
+UPDATE erasures SET deleted = CAST(:deleted AS jsonb), search = CAST(:search AS jsonb) WHERE id = :id
+RETURNING {erasure_columns}
 
 -- name: finish
 -- Finish an erasure; its points are deleted again later.
-UPDATE erasures SET finished_at = now(), recheck_at = now() + CAST(:recheck_after AS interval), {fence}
+UPDATE erasures
+SET finished_at = now(), recheck_at = now() + CAST(:recheck_after AS interval), search = NULL, chunk_ids = '{}',
+    build_ids = '{}'
 WHERE id = :id RETURNING {erasure_columns}
 
 -- name: due_rechecks

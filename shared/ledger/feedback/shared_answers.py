@@ -101,8 +101,7 @@ class SharedAnswers:
             if (same := (await connection.execute(SQL.same, values)).mappings().one_or_none()) is not None:
                 return _answer(same, found)
             # Of all passages, because the model may have used one without citing it: an erasure deletes the answer.
-            every = {"chunks": query.chunk_ids, "tenant": tenant}
-            values["documents"] = (await connection.execute(SQL.documents_of, every)).scalars().all()
+            values["documents"] = query.document_ids
             row = (await connection.execute(SQL.insert, values)).mappings().one_or_none()
         if row is None:
             raise Conflict(f"A tenant may share {_MOST:,} answers, and a key {_MOST_OF_KEY:,}: wait until some expire.")

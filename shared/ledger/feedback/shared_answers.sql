@@ -9,12 +9,17 @@ chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
 JOIN collections l ON l.id = d.collection_id AND {is_live:l}
 
 -- name: logged_answer
--- Read a logged query with the digest of its answer; with a key, one of this key. An erasure waits until the transaction
--- ends, and then deletes the shared answer.
-SELECT q.question, q.chunk_ids, q.answer_sha256, l.name AS collection
+-- Read a logged query with the digest of its answer, and the documents of its chunks; with a key, a query of this key. A
+-- running erasure of one of the documents has not yet removed the digest. An erasure that starts later deletes the shared
+-- answer of these documents.
+SELECT q.question, q.chunk_ids, l.name AS collection,
+       CASE WHEN NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = q.tenant AND e.finished_at IS NULL
+                                                        AND e.chunk_ids && q.chunk_ids) THEN q.answer_sha256
+       END AS answer_sha256,
+       ARRAY(SELECT DISTINCT d.public_id FROM chunks c JOIN documents d ON d.id = c.document_id
+             WHERE c.id = ANY(q.chunk_ids) AND d.tenant = q.tenant) AS document_ids
 FROM queries q JOIN collections l ON l.id = q.collection_id
 WHERE q.id = :query AND q.tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR q.key_id = :key)
-FOR SHARE OF q
 
 -- part: of_chunks
 -- Some passages of a collection that are visible to queries.
@@ -31,11 +36,6 @@ WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.tenant = :tenant AND l.name = :c
 -- name: lock_passages
 -- Read passages, and delay the deletion of their documents and of their collection until the transaction ends.
 {of_chunks} ORDER BY d.id FOR SHARE OF d, l
-
--- name: documents_of
--- Read the documents of some chunks.
-SELECT DISTINCT d.public_id FROM chunks c JOIN documents d ON d.id = c.document_id
-WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.tenant = :tenant
 
 -- name: same
 -- Read the same answer, shared by the same key for about as long.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -130,10 +130,4 @@ async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> N
     """Record the costs of attempts in the transaction of their settlement, even if it is rejected as late."""
     recorded = [cost for cost in costs if cost is not None]
     if recorded:
-        await hold_erasures(connection, {cost.tenant for cost in recorded})
         await connection.execute(SQL.insert, cost_rows(recorded))
-
-
-async def hold_erasures(connection: AsyncConnection, tenants: Collection[str]) -> None:
-    """Delay running erasures of tenants until this transaction, which writes paid results, has ended."""
-    await connection.execute(SQL.hold_erasures, {"tenants": sorted(tenants)})

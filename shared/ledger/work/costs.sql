@@ -17,12 +17,6 @@ SET tier = excluded.tier, prompt_tokens = excluded.prompt_tokens, completion_tok
     cached_tokens = excluded.cached_tokens, written_tokens = excluded.written_tokens, calls = excluded.calls, at = now()
 WHERE excluded.calls > s.calls
 
--- name: hold_erasures
--- Prevent running erasures of tenants from advancing until the transaction ends. An erasure must see all rows that were
--- written before it drew its token, and later writers must see that token.
--- plan: generic
-SELECT 1 FROM erasures WHERE tenant = ANY(CAST(:tenants AS text[])) AND finished_at IS NULL ORDER BY id FOR SHARE
-
 -- name: add_up
 -- Add changes up by day, 19,000 a second; return their sums. Costs without a job have the nil UUID there, because a key
 -- has no nulls.

@@ -24,7 +24,7 @@ from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Collided, Database, again_after_collision, lock
-from shared.ledger.work import claims, costs
+from shared.ledger.work import claims
 from shared.ledger.work.leases import extend
 from shared.process import metrics
 
@@ -109,6 +109,11 @@ class Pages:
             {row["number"]: row["error"] or "" for row in found if row["text"] is None},
         )
 
+    async def has_moved(self, document_id: UUID, version: int, upload: str) -> bool:
+        """Return whether a version's bytes have another name since its claim: the next claim has the new name."""
+        found = await self._database.rows(SQL.upload, {"id": document_id, "version": version})
+        return bool(found) and found[0]["upload"] != upload
+
     async def settle_parsed(self, outcomes: Sequence[PagesOutcome]) -> bool:
         """Insert the pages of parsed documents; return whether a document has no page to wait for.
 
@@ -177,7 +182,6 @@ class Pages:
         ids = [o.page.lease.id for o in read] + [o.lease.id for o in failed]
         stored: Sequence[str] = ()
         async with self._database.begin() as connection:
-            await costs.hold_erasures(connection, {o.page.tenant for o in read})
             locked = {"ids": ids, "keys": keys, "limit": _SLICE_DOCUMENTS}
             documents = (await connection.execute(SQL.lock_documents, locked)).scalars().all()
             if read:

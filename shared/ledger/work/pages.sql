@@ -33,6 +33,10 @@ FROM pages p LEFT JOIN page_texts t ON t.key = p.key AND p.state = {PageState.RE
 WHERE p.document_id = :id AND p.version = :version AND NOT ({TO_READ:p})
 ORDER BY p.number
 
+-- name: upload
+-- Return the name of a version's bytes.
+SELECT upload FROM document_versions WHERE document_id = :id AND version = :version
+
 -- name: lock_documents
 -- Lock the documents of pages, and some others that wait for the same texts, in the lock order of all writers.
 SELECT d.id FROM documents d

@@ -266,7 +266,6 @@ class Work:
         """
         fits = True
         async with self._database.begin() as connection:
-            await costs.hold_erasures(connection, [chunk.tenant])
             cost = generate_cost(chunk, following.model, usage, calls, tier)
             row = rows.reply_rows(chunk, replies, usage, calls, with_cost(chunk.by_tier, cost))
             held = (await connection.execute(SQL.keep_replies, row)).scalars().all()
@@ -590,8 +589,6 @@ async def settle_generated(connection: AsyncConnection, outcomes: Sequence[Gener
     """Commit outcomes in a transaction; `book_outcomes` is the end of the transaction."""
     paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
     failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
-    tenants = {o.chunk.tenant for o in paid} | {o.tenant for o in failed if o.tenant is not None}
-    await costs.hold_erasures(connection, tenants)
     if paid:
         await connection.execute(SQL.insert_completions, rows.generated_rows(paid))
         await connection.execute(SQL.settle_paid, rows.generated_rows(paid))

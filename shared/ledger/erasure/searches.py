@@ -1,0 +1,104 @@
+"""Searches of large tables for erased data, in slices.
+
+A transaction is shorter than a search of ten million rows. Each slice examines some rows after a position, which the
+erasure's row stores. The searches start when no process can write further rows of the erased data, so a row that a
+search has passed needs no second look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from sqlalchemy import RowMapping, TextClause
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.ledger.documents import completions, page_texts
+from shared.ledger.postgres import statements
+
+_SLICE_KEYS = 5_000  # examined in a slice; all of them may have to be deleted
+_SLICE_QUERIES = 20_000
+_FIRST_TIME = "-infinity"
+
+SQL = statements.load(__file__, is_unused=completions.UNUSED, is_text_unused=page_texts.UNUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A searched slice.
+
+    Args:
+        deleted: number of deleted rows.
+        after: position from which the search continues; None if it has ended.
+        waits: whether another transaction holds rows, so that the slice has to be repeated.
+    """
+
+    deleted: int = 0
+    after: str | None = None
+    waits: bool = False
+
+
+_ENDED = Slice()
+_Search = Callable[[AsyncConnection, RowMapping, str | None], Awaitable[Slice]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The statements of a table whose rows are in use while another table has their key."""
+
+    following: TextClause
+    lock: TextClause
+    delete: TextClause
+
+
+async def _unused(table: _Keys, connection: AsyncConnection, erasure: RowMapping, after: str | None) -> Slice:
+    """Delete unused rows of the tenant among the next ones.
+
+    A row that a new chunk needs is locked by the transaction that inserts the chunk. If this transaction fails, the row
+    is unused, so the position does not pass the row.
+    """
+    first = b"" if after is None else bytes.fromhex(after)
+    parameters = {"tenant": erasure["tenant"], "after": first, "limit": _SLICE_KEYS}
+    found = (await connection.execute(table.following, parameters)).all()
+    if not found:
+        return _ENDED
+    unused = [row.key for row in found if row.unused]
+    locked = (await connection.execute(table.lock, {"keys": unused})).scalars().all() if unused else []
+    deleted = (await connection.execute(table.delete, {"keys": locked})).all() if locked else []
+    if len(locked) < len(unused):
+        return Slice(len(deleted), after, waits=True)
+    return Slice(len(deleted), found[-1].key.hex())
+
+
+async def _queries(connection: AsyncConnection, erasure: RowMapping, after: str | None) -> Slice:
+    """Remove an erased document's chunks from the next logged queries, or delete the next ones of a tenant.
+
+    The queries of a collection have an index, so they need no search.
+    """
+    is_tenant = erasure["collection"] is None and erasure["document_id"] is None
+    builds: list[UUID] = erasure["build_ids"]
+    if not is_tenant and not builds:
+        return _ENDED
+    following, change = (SQL.next_of_all, SQL.delete_queries) if is_tenant else (SQL.next_queries, SQL.remove_chunks)
+    scope = {"tenant": erasure["tenant"]} if is_tenant else {"builds": builds, "id": erasure["id"]}
+    of_builds = {} if is_tenant else {"builds": builds}
+    start = {"after": after or _FIRST_TIME}
+    until = (await connection.execute(following, of_builds | start | {"limit": _SLICE_QUERIES})).scalar_one()
+    if until is None:
+        return _ENDED
+    changed = await connection.execute(change, scope | start | {"until": until})
+    return Slice(changed.rowcount if is_tenant else 0, until)
+
+
+_COMPLETIONS = _Keys(SQL.next_completions, completions.SQL.lock, completions.SQL.delete_unused)
+_REPLIES = _Keys(SQL.next_replies, SQL.lock_replies, SQL.delete_replies)
+_TEXTS = _Keys(SQL.next_texts, page_texts.SQL.lock, page_texts.SQL.delete_unused)
+
+SEARCHES: Mapping[str, _Search] = {
+    "queries": _queries,
+    "completions": partial(_unused, _COMPLETIONS),
+    "paid_replies": partial(_unused, _REPLIES),
+    "page_texts": partial(_unused, _TEXTS),
+}
