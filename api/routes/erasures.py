@@ -78,7 +78,7 @@ async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response
 
 @operator_router.get("/tenants/{tenant}/remains", response_model=RemainsView, responses=problems(401, 422, 502, 503))
 async def remains(tenant: TenantName, services: ServicesDep) -> Response:
-    """Search PostgreSQL, Qdrant, Valkey and the upload store for leftovers of a tenant.
+    """Search PostgreSQL, Qdrant, Valkey, the upload store and the provider's input files for leftovers of a tenant.
 
     All rows are read, and all objects of the store are listed, which may take a while. Backups are not covered.
     """
@@ -86,7 +86,9 @@ async def remains(tenant: TenantName, services: ServicesDep) -> Response:
         findings = await services.erasure_check.run(ErasureScope(tenant))
     except OSError as error:
         raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
-    remains = [RemainView(engine=each.engine, place=each.part, count=each.count) for each in findings]
+    remains = [
+        RemainView(engine=each.engine, place=each.part, count=each.count, unchecked=each.unchecked) for each in findings
+    ]
     return JsonReply(RemainsView(tenant=tenant, found=sum(each.count for each in findings), places=remains))
 
 

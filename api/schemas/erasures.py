@@ -35,18 +35,19 @@ class ErasureView(ReplyModel):
 class RemainView(ReplyModel):
     """Leftovers in one part of an engine."""
 
-    model_config = example(engine="postgresql", place="completions", count=0)
+    model_config = example(engine="postgresql", place="completions", count=0, unchecked=None)
 
-    engine: str = Field(description="`postgresql`, `qdrant`, `valkey` or `uploads`")
-    place: str = Field(description="Table, Qdrant collection, keys or objects")
-    count: int = Field(description="Number of leftovers; uploads are counted for all tenants")
+    engine: str = Field(description="`postgresql`, `qdrant`, `valkey`, `uploads` or `provider`")
+    place: str = Field(description="Table, Qdrant collection, keys, objects or files")
+    count: int = Field(description="Number of leftovers; uploads and files are counted for all tenants")
+    unchecked: str | None = Field(description="Reason why it was not checked; null if it was")
 
 
 class RemainsView(ReplyModel):
     """Leftovers of a tenant."""
 
     model_config = example(
-        tenant="acme", found=0, places=[{"engine": "postgresql", "place": "completions", "count": 0}]
+        tenant="acme", found=0, places=[{"engine": "postgresql", "place": "completions", "count": 0, "unchecked": None}]
     )
 
     tenant: str

@@ -37,8 +37,8 @@ def check(
 ) -> None:
     """Erase a tenant, a collection or a document with everything derived from it, or print remaining data.
 
-    `--check` searches PostgreSQL, Qdrant, Valkey and the store of uploads, but no backups. Its exit code is 1 if data
-    remains.
+    `--check` searches PostgreSQL, Qdrant, Valkey, the store of uploads and the provider's input files, but no
+    backups. It prints the reason if the provider cannot be searched. Its exit code is 1 if data remains.
     """
     if context.invoked_subcommand is not None:
         return
@@ -50,9 +50,12 @@ def check(
 
     findings = asyncio.run(_checked(ErasureScope(tenant, collection, document)))
     for finding in findings:
-        print(f"{finding.engine:12}{finding.part:40}{finding.count:>10,}")
+        unchecked = "" if finding.unchecked is None else f"not checked: {finding.unchecked}"
+        print(f"{finding.engine:12}{finding.part:40}{unchecked or format(finding.count, ',')!s:>10}")
     left = sum(finding.count for finding in findings)
-    print(f"{left:,} found. Backups were not checked.")
+    print(
+        f"{left:,} found. Backups were not checked, nor names of documents in the entries of sources, which are kept."
+    )
     if left:
         raise typer.Exit(REMAINS)
 

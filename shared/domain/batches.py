@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,6 +13,8 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.states import BatchState
 from shared.domain.usage import Usage, UsageByTier
 from shared.domain.work import Lease
+
+_INPUT_FILE = re.compile(r"foreask-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl")
 
 
 class Unanswered(StrEnum):
@@ -167,3 +170,14 @@ class LineContent:
     content_key: bytes
     content: ChunkContent | None
     options: CollectionOptions | None
+
+
+def input_file_name(batch_id: UUID) -> str:
+    """Return the name of a batch's input file at the provider."""
+    return f"foreask-{batch_id}.jsonl"
+
+
+def batch_of_file(name: str) -> UUID | None:
+    """Return the batch of an input file; None if the name is of another kind."""
+    found = _INPUT_FILE.fullmatch(name)
+    return UUID(found[1]) if found else None

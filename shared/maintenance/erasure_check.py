@@ -1,22 +1,27 @@
-"""The check of an erasure: leftovers in PostgreSQL, Qdrant, the broker and the upload store.
+"""The check of an erasure: leftovers in PostgreSQL, Qdrant, the broker, the upload store and at the provider.
 
 It reads the engines directly, independently of the deletion's own records. Backups are not covered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from shared.broker.tenant_keys import TenantKeys
-from shared.domain.errors import InvalidInput, Unreadable
+from shared.domain.batches import batch_of_file
+from shared.domain.errors import ForeaskError, InvalidInput, Unreadable
 from shared.domain.index_location import index_location_of
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.erasure.leftover_rows import Remains
+from shared.ledger.work.batches import Batches
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
+
+_INPUT_FILES = "input files of ended batches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +45,41 @@ class ErasureScope:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Leftovers in one part of an engine: rows of a table, points, keys, objects."""
+    """Leftovers in one part of an engine: rows of a table, points, keys, objects, files.
+
+    `unchecked` is the reason why the part was not checked; None if it was.
+    """
 
     engine: str
     part: str
     count: int
+    unchecked: str | None = None
+
+
+class InputFiles(Protocol):
+    """The files at the provider of the language model; `BatchProvider` is one."""
+
+    async def input_files(self) -> list[tuple[str, str]]:
+        """Return the ids and names of input files of batches.
+
+        Raises:
+            ForeaskError: the provider cannot be reached, or lists no files.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureCheck:
+    """The parts that are checked; `provider` returns the provider's files."""
+
     erasures: Erasures
     remains: Remains
     documents: Documents
     index: Index
     tenant_keys: TenantKeys
     uploads: Uploads
+    batches: Batches
+    provider: Callable[[], InputFiles]
 
     async def run(self, scope: ErasureScope) -> list[Leftover]:
         """Check everything; return all checked parts, including parts without leftovers.
@@ -82,7 +107,7 @@ class ErasureCheck:
         findings += await self._points(tenant or "", sorted(collections), sorted(documents), whole_tenant=whole_tenant)
         if whole_tenant and tenant is not None:
             findings.append(Leftover("valkey", "keys", len(await self.tenant_keys.find(tenant))))
-        return [*findings, *await self._objects()]
+        return [*findings, *await self._objects(), await self._provider_files()]
 
     async def _points(
         self, tenant: str, collections: Sequence[UUID], documents: Sequence[UUID], *, whole_tenant: bool
@@ -114,3 +139,14 @@ class ErasureCheck:
             Leftover("uploads", "objects that no version names", unnamed),
             Leftover("uploads", "packs with foreign bytes", foreign),
         ]
+
+    async def _provider_files(self) -> Leftover:
+        """Count input files of batches that are not open, of any tenant: they contain texts of chunks."""
+        try:
+            files = await self.provider().input_files()
+        except ForeaskError as error:
+            return Leftover("provider", _INPUT_FILES, 0, unchecked=error.message)
+        ids = [batch for _, name in files if (batch := batch_of_file(name)) is not None]
+        open_batches = await self.batches.open_among(set(ids))
+        left = sum(batch not in open_batches for batch in ids)
+        return Leftover("provider", _INPUT_FILES, left)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
-from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
+from shared.domain.errors import ForeaskError, Permanent, Refused, Transient, Unavailable
 from shared.providers.answers import ErrorAnswer, refusal
 from shared.providers.chat import Completion, completion_in
 from shared.providers.provider import Provider
@@ -29,6 +29,7 @@ MARK = "foreask"  # key of the metadata with the id of our row
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 _WINDOW = "24h"
 _PAGE = 100
+_FILE_LASTS = timedelta(days=7)  # as long as the leases of a batch's lines
 _MOST_PAGES = 1_000  # a server whose pages never end is an error, and no complete list
 _CLOCKS_DIFFER = timedelta(minutes=10)  # between ours and the provider's
 _BLOCK_BYTES = 1 << 16
@@ -115,6 +116,8 @@ class ResultLine:
 class BatchProvider(Provider):
     """The batch API of an OpenAI-compatible provider; close it with `aclose`."""
 
+    _expires = True  # whether files are sent with a time at which they expire
+
     @property
     def _raw(self) -> type[Response]:
         """The type of replies that the SDK does not read."""
@@ -125,19 +128,55 @@ class BatchProvider(Provider):
     async def upload(self, name: str, content: BinaryIO) -> str:
         """Upload an input file; return its id. A file that is uploaded twice costs nothing.
 
+        The provider deletes the file after a week if it knows the field `expires_after`: the process may die before it
+        stores the id, and the provider may list no files.
+
         Raises:
             RateLimited, Unavailable, Refused: as `Provider.post_any`.
             NotThere: the server has no files.
         """
+        if self._expires:
+            anchor = {"anchor": "created_at", "seconds": int(_FILE_LASTS.total_seconds())}
+            try:
+                return await self._upload(name, content, {"expires_after": anchor})
+            except Refused:  # perhaps because of the field; otherwise the second request is refused, too
+                content.seek(0)
+                file_id = await self._upload(name, content, {})
+                self._expires = False
+                return file_id
+        return await self._upload(name, content, {})
+
+    async def _upload(self, name: str, content: BinaryIO, fields: Mapping[str, Any]) -> str:
         with self._errors():
             response = await self._sdk.post(
                 "/files",
                 cast_to=self._raw,
-                body={"purpose": "batch"},
+                body={"purpose": "batch", **fields},
                 files=[("file", (name, content, "application/jsonl"))],
                 options={"headers": {"Content-Type": "multipart/form-data"}},
             )
         return _text(self._object(response), "id")
+
+    async def input_files(self) -> list[tuple[str, str]]:
+        """Return the ids and names of all input files of batches that the provider has.
+
+        Raises:
+            RateLimited, Unavailable, Refused: as `Provider.post_any`, also for a later page.
+            NotThere: the server lists no files.
+        """
+        files: dict[str, str] = {}
+        after: str | None = None
+        for _ in range(_MOST_PAGES):
+            query = {"purpose": "batch"} | ({"after": after} if after else {})
+            data, has_more = await self._listed("/files", query)
+            page = {_text(each, "id"): str(each.get("filename") or "") for each in data}
+            if not page or page.keys() <= files.keys():
+                return [*files.items()]
+            files |= page
+            if not has_more:
+                return [*files.items()]
+            after = next(reversed(page))
+        raise Unavailable("the list of files does not end", component=self.component, answered=True)
 
     async def delete_file(self, file_id: str) -> None:
         """Delete a file, if it exists.
@@ -209,13 +248,18 @@ class BatchProvider(Provider):
 
     async def _page(self, after: str | None) -> tuple[list[ProviderBatch], bool]:
         query = {"limit": _PAGE} | ({"after": after} if after else {})
+        batches, has_more = await self._listed("/batches", query)
+        return [_batch(batch) for batch in batches], has_more
+
+    async def _listed(self, path: str, query: Mapping[str, object]) -> tuple[list[Any], bool]:
+        """Return the objects of a page of a list, and whether another page follows."""
         with self._errors():
-            response = await self._sdk.get("/batches", cast_to=self._raw, options={"params": query})
+            response = await self._sdk.get(path, cast_to=self._raw, options={"params": query})
         page = self._object(response)
-        batches = page.get("data")
-        if not isinstance(batches, list):
-            raise Unavailable("the provider sent no list of batches", component=self.component, answered=True)
-        return [_batch(batch) for batch in batches], bool(page.get("has_more"))
+        data = page.get("data")
+        if not isinstance(data, list) or not all(isinstance(each, dict) for each in data):
+            raise Unavailable("the provider sent no list", component=self.component, answered=True)
+        return data, bool(page.get("has_more"))
 
     async def lines(self, file_id: str, offset: int) -> AsyncGenerator[ResultLine, None]:
         """Yield the lines of a file from an offset in bytes; the last one need not have an end.

@@ -232,6 +232,8 @@ class Parts:
             index=self.index,
             tenant_keys=self.tenant_keys,
             uploads=self.uploads,
+            batches=self.ledger.batches,
+            provider=lambda: self.batch_api,
         )
 
     @cached_property

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 
@@ -19,7 +20,9 @@ from shared.ingest.batches.lane import BatchTerms
 from shared.ingest.generate.stage import generate
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.work import Work
+from shared.maintenance.erasure_check import ErasureScope
 from shared.services.ingest import price
+from shared.services.parts import Parts
 from tests.conftest import Library
 from tests.integration.test_erasure import finished, make_all_due
 from tests.support.api import calling, work
@@ -69,6 +72,18 @@ async def loaded(unprobed, once):
     """The lane over a provider that has passed the probe, with three documents to generate questions for."""
     await once(pass_probe_and_load)
     return unprobed
+
+
+@pytest.fixture
+async def check(services, settings):
+    """A function that returns all findings of the check of an erasure."""
+    async with AsyncExitStack() as stack:
+        erasure_check = Parts(settings, stack).erasure_check
+
+        async def findings(**scope):
+            return await erasure_check.run(ErasureScope(**scope))
+
+        yield findings
 
 
 async def rows(services, statement, **parameters):
@@ -571,6 +586,80 @@ async def test_line_of_deleted_document_is_not_sent(services, provider, loaded):
 
     assert provider.batch_stats("number")["lines"] == 2
     assert await rows(services, "SELECT * FROM abandoned_calls") == []
+
+
+@guards(
+    "shared/ledger/work/batches.sql",
+    "                     OR b.cancelled_at IS NOT NULL\n",
+    "",
+    means="an erasure waits for a week for a batch of a provider that is not configured any more",
+    case="running",
+)
+@pytest.mark.parametrize("state", ["running", "collecting"])
+async def test_erasure_ends_batch_of_removed_provider(services, provider, loaded, state):
+    provider.batch_script(stuck=True)
+    await until(services, loaded, "tenant IS NOT NULL", "running")
+    if state == "collecting":
+        ended = "UPDATE batches SET state = 'collecting', output_file_id = 'file' WHERE tenant IS NOT NULL"
+        await rows(services, ended)
+    document = (await services.ledger.documents.page("default"))[0]
+    erasure = await services.ledger.erasures.start_document(document.id)
+
+    await until(services, replace(loaded, provider="https://another.example.org/v1"))
+
+    await finished(services, erasure)
+    (batch,) = await rows(services, "SELECT error FROM batches WHERE tenant IS NOT NULL")
+    assert batch.error == "its provider is not configured any more"
+
+
+async def upload_and_lose_id(services, provider, lane):
+    """Upload the input file of a batch, and lose the reply with its id."""
+    uploads = provider.batch_stats()["uploads"]
+    provider.batch_script(lost_uploads=1.0)
+    await work_until(lane, lambda: provider.batch_stats()["uploads"] > uploads)
+    provider.batch_script(lost_uploads=0.0)
+
+
+async def work_until(lane, condition):
+    async def holds():
+        await work_on(lane)
+        return condition()
+
+    await eventually(holds, poll_seconds=0.002)
+
+
+@guards(
+    "shared/ingest/batches/lane.py",
+    "if name == input_file_name(batch.id)}",
+    "if False}",
+    means="an input file whose id was lost stays at the provider",
+)
+async def test_input_file_with_lost_id_is_deleted(services, provider, loaded):
+    await upload_and_lose_id(services, provider, loaded)
+    assert provider.batch_stats()["files"] >= 1
+
+    await until(services, loaded)
+
+    assert provider.batch_stats("number")["lines"] == 3
+    assert provider.batch_stats()["files"] == 0
+
+
+@pytest.mark.parametrize("knows_no_expiry", [False, True])
+async def test_unlisted_input_file_expires_or_is_reported(services, provider, loaded, check, knows_no_expiry):
+    """The provider lists no files, so nobody can find a file whose id was lost."""
+    provider.batch_script(lists_no_files=True, knows_no_expiry=knows_no_expiry)
+    await upload_and_lose_id(services, provider, loaded)
+
+    await until(services, loaded)
+
+    stats = provider.batch_stats()
+    assert stats["files"] >= 1
+    assert set(stats["file_seconds"]) == {2_592_000 if knows_no_expiry else 604_800}
+    unchecked = [finding for finding in await check(tenant="default") if finding.unchecked is not None]
+    assert [finding.engine for finding in unchecked] == ["provider"]
+    provider.batch_script(lists_no_files=False)
+    (found,) = [finding for finding in await check(tenant="default") if finding.engine == "provider"]
+    assert (found.count, found.unchecked) == (stats["files"], None)
 
 
 @guards(

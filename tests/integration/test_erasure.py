@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 from uuid import uuid4
@@ -35,6 +36,7 @@ from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.runs.gates import GateRequest
 from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
+from shared.services.providers import batch_api_of
 from shared.settings import ApiKey
 from shared.vectors.index import Index
 from tests.conftest import Library
@@ -125,7 +127,9 @@ async def empty_qdrant(services):
 
 
 @pytest.fixture
-def check(services, keys):
+async def check(services, settings, keys, provider):
+    stack = AsyncExitStack()
+    batch_api = batch_api_of(settings, stack)
     erasure_check = ErasureCheck(
         erasures=services.ledger.erasures,
         remains=Remains(services.database),
@@ -133,16 +137,17 @@ def check(services, keys):
         index=services.index,
         tenant_keys=keys,
         uploads=services.uploads,
+        batches=services.ledger.batches,
+        provider=lambda: batch_api,
     )
 
     async def found(**scope):
-        return {
-            f"{finding.engine} {finding.part}": finding.count
-            for finding in await erasure_check.run(ErasureScope(**scope))
-            if finding.count
-        }
+        findings = await erasure_check.run(ErasureScope(**scope))
+        assert [finding for finding in findings if finding.unchecked is not None] == []
+        return {f"{finding.engine} {finding.part}": finding.count for finding in findings if finding.count}
 
-    return found
+    async with stack:
+        yield found
 
 
 async def log_query(services, tenant, collection, chunk_ids=()):
@@ -292,7 +297,7 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
         await work(services)
         before = await client.get(f"{address}/remains", headers=operator)
         assert before.json()["found"] > 0
-        assert {"postgresql", "qdrant", "valkey", "uploads"} == {
+        assert {"postgresql", "qdrant", "valkey", "uploads", "provider"} == {
             each["engine"] for each in before.json()["places"]
         }
 

@@ -73,6 +73,8 @@ class BatchScript:
     stuck: bool = False  # batches never make progress
     pretends: bool = False  # a server that reports success without doing the work
     forgets: bool = False  # lists show neither metadata nor input files
+    knows_no_expiry: bool = False  # a file with a time at which it expires is refused
+    lists_no_files: bool = False
     absent: bool = False  # a server without the API: every path gets status 404
     status: int = 0  # every request gets this status
 
@@ -104,6 +106,7 @@ class _File:
     purpose: str
     content: bytes
     created: float
+    lasts: int = 2_592_000  # seconds
 
     def shown(self) -> dict[str, Any]:
         return {
@@ -111,7 +114,7 @@ class _File:
             "object": "file",
             "bytes": len(self.content),
             "created_at": int(self.created),
-            "expires_at": int(self.created) + 2_592_000,
+            "expires_at": int(self.created) + self.lasts,
             "filename": self.filename,
             "purpose": self.purpose,
             "status": "processed",
@@ -159,6 +162,7 @@ class BatchEndpoints:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.post("/v1/files", self.upload),
+            web.get("/v1/files", self.list_files),
             web.get("/v1/files/{id}", self.file),
             web.delete("/v1/files/{id}", self.delete),
             web.get("/v1/files/{id}/content", self.content),
@@ -188,6 +192,7 @@ class BatchEndpoints:
                 "prompt_tokens": sum(s.prompt_tokens[prompt] for prompt in lines),
                 "completion_tokens": sum(s.completion_tokens[prompt] for prompt in lines),
                 "files": len(self.files),
+                "file_seconds": [file.lasts for file in self.files.values()],
                 "statuses": dict(Counter(self._advanced(batch).status for batch in self.batches.values())),
             }
         )
@@ -219,10 +224,26 @@ class BatchEndpoints:
         form = await request.post()
         file, purpose = form["file"], form["purpose"]
         assert isinstance(file, web.FileField)
-        made = _File(_id("file"), file.filename, str(purpose), file.file.read(), time.time())
+        seconds = form.get("expires_after[seconds]")
+        if seconds is not None and (self.script.knows_no_expiry or form["expires_after[anchor]"] != "created_at"):
+            return _error(400, "Unknown parameter: 'expires_after'.", "invalid_request_error")
+        lasts = 2_592_000 if seconds is None else int(str(seconds))
+        made = _File(_id("file"), file.filename, str(purpose), file.file.read(), time.time(), lasts)
         self.files[made.id] = made
         self.stats.uploads += 1
         return await self._reply(request, made.shown(), self.script.lost_uploads)
+
+    async def list_files(self, request: web.Request) -> web.Response:
+        """Return a page of two files, newest first; `after` is the id of the last file of the page before."""
+        if (fault := self._fault()) is not None:
+            return fault
+        if self.script.lists_no_files:
+            return _not_found("page")
+        listed = [file for file in self.files.values() if file.purpose == request.query.get("purpose", file.purpose)]
+        ids = [file.id for file in listed][::-1]
+        first = ids.index(request.query["after"]) + 1 if "after" in request.query else 0
+        page = [self.files[id_].shown() for id_ in ids[first : first + 2]]
+        return json_reply({"object": "list", "data": page, "has_more": len(ids) > first + 2})
 
     async def file(self, request: web.Request) -> web.Response:
         found = self.files.get(request.match_info["id"])

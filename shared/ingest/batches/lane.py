@@ -26,7 +26,7 @@ from io import BytesIO
 import structlog
 
 from shared.broker.wakeups import Wakeups
-from shared.domain.batches import Batch, PlannedLine, Unanswered
+from shared.domain.batches import Batch, PlannedLine, Unanswered, input_file_name
 from shared.domain.errors import ForeaskError, LeaseLost, Permanent, Transient, Unavailable
 from shared.domain.states import BatchState
 from shared.domain.work import ChunkToGenerate
@@ -46,6 +46,7 @@ _LOOKS = (36, 12, 3, 1)  # the list is read this fraction of its lag after a cre
 _MOST_POLLS = 10  # longest pause between two polls, relative to the shortest
 _PROBE_AGAIN_AFTER = timedelta(days=1)
 _GONE_AFTER = 60  # polls without an object before it counts as lost: an hour
+_FOREIGN = "its provider is not configured any more"
 _OVER_LIMIT = "token_limit_exceeded"
 _NAMED_LIMIT = re.compile(r"[Ll]imit:? ([\d,]+)")
 
@@ -185,9 +186,7 @@ class BatchLane:
 
     async def _step(self, batch: Batch, require_lease: Callable[[], None]) -> None:
         if batch.foreign and batch.state is not BatchState.COLLECTING:
-            await self.batches.ended(
-                batch, unanswered=Unanswered.LATER, error="its provider is not configured any more"
-            )
+            await self.batches.ended(batch, unanswered=Unanswered.LATER, error=_FOREIGN)
             return
         match batch.state:
             case BatchState.PLANNING:
@@ -199,7 +198,7 @@ class BatchLane:
             case BatchState.RUNNING:
                 await self._poll(batch)
             case BatchState.COLLECTING:
-                await self._collect(batch)
+                await self._collect(batch, require_lease)
 
     # Planning
 
@@ -267,13 +266,29 @@ class BatchLane:
         if not content.getbuffer().nbytes:
             await self.batches.ended(batch, unanswered=Unanswered.LATER)
             return
+        await self._delete_inputs(batch, require_lease)
         require_lease()
         try:
-            file_id = await self.api.upload(f"foreask-{batch.id}.jsonl", content)
+            file_id = await self.api.upload(input_file_name(batch.id), content)
         except Permanent as error:
             await self.batches.ended(batch, error=error.message)
             return
         await self.batches.uploaded(batch, file_id)
+
+    async def _delete_inputs(self, batch: Batch, require_lease: Callable[[], None]) -> None:
+        """Delete the batch's input files at the provider, including those whose ids were lost by a dying process.
+
+        Raises:
+            Transient: the provider does not answer.
+        """
+        found = {batch.file_id} - {None}
+        try:
+            found |= {id_ for id_, name in await self.api.input_files() if name == input_file_name(batch.id)}
+        except Permanent as error:  # it lists no files
+            log.warning("batch.files_unlisted", reason=error.message)
+        for file_id in found:
+            require_lease()
+            await self.api.delete_file(file_id)
 
     async def _content(self, batch: Batch) -> BytesIO:
         if batch.tenant is None:
@@ -435,15 +450,16 @@ class BatchLane:
 
     # Collection
 
-    async def _collect(self, batch: Batch) -> None:
+    async def _collect(self, batch: Batch, require_lease: Callable[[], None]) -> None:
         error = batch.error
         if batch.is_probe:
             error = error or await probing.fault_of(self.api, batch, self.terms.list_lag)
         else:
             error = await self._collect_lines(batch) or error
-        for file_id in (batch.file_id, batch.output_file_id, batch.error_file_id):
-            if file_id is not None and not batch.foreign:
+        if not batch.foreign:
+            for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
                 await self.api.delete_file(file_id)
+            await self._delete_inputs(batch, require_lease)
         await self.batches.finish(batch, error)
         log.info("batch.finished", lines=batch.lines, error=error)
 
@@ -452,8 +468,9 @@ class BatchLane:
         if not await self.batches.unanswered(batch, 1):
             return None  # a process that ended after it had settled all lines may have deleted the files
         collection = ResultCollector(self.api, self.batches, self.lines, self.wakeups, batch, later=self.terms.poll)
-        error = None
-        for is_output, file_id in ((True, batch.output_file_id), (False, batch.error_file_id)):
+        error = _FOREIGN if batch.foreign else None
+        files = () if batch.foreign else ((True, batch.output_file_id), (False, batch.error_file_id))
+        for is_output, file_id in files:
             try:
                 if file_id is not None:
                     await collection.read(file_id, is_output=is_output)

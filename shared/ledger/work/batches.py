@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -91,6 +91,10 @@ class Batches:
         """End the leases of lines whose content an upload needs; return whether more may be left."""
         async with self._database.begin() as connection:
             return len((await connection.execute(SQL.yield_to_uploads, {"limit": _SLICE})).all()) >= _SLICE
+
+    async def open_among(self, ids: Collection[UUID]) -> set[UUID]:
+        """Return the open batches among these."""
+        return {row["id"] for row in await self._database.rows(SQL.open_among, {"ids": [*ids]})}
 
     async def forget(self, age: timedelta) -> None:
         """Delete batches that ended before this age."""

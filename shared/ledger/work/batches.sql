@@ -29,6 +29,10 @@ WITH RECURSIVE {open_lanes}
 SELECT EXISTS (SELECT 1 FROM batches b WHERE {OPEN_BATCHES:b} AND b.due_at <= now())
     OR EXISTS ({waiting_tenants}) AS due
 
+-- name: open_among
+-- Return the open batches among these.
+SELECT id FROM batches WHERE id = ANY(CAST(:ids AS uuid[])) AND {OPEN_BATCHES}
+
 -- name: start
 -- Start a batch for each tenant with waiting chunks, unless the provider has recently refused a batch as too large.
 WITH RECURSIVE {open_lanes}
@@ -57,7 +61,8 @@ ORDER BY created_at DESC LIMIT 1
 
 -- name: claim
 -- Claim the batch that has been due longest. Batches of a provider that is not configured any more are claimed if no call
--- of the provider is needed, and when the leases of their lines have ended.
+-- of the provider is needed, if they are cancelled, because an erasure waits for them, and when the leases of their lines
+-- have ended.
 UPDATE batches b
 SET due_at = now() + CAST(:lease AS interval), lease_token = nextval('fencing'), leased_by = :worker
 WHERE b.id = (SELECT b.id FROM batches b
@@ -65,6 +70,7 @@ WHERE b.id = (SELECT b.id FROM batches b
                 AND (b.provider = :provider
                      OR b.state IN ({BatchState.PLANNING}, {BatchState.PLANNED}, {BatchState.COLLECTING})
                         AND b.output_file_id IS NULL AND b.error_file_id IS NULL
+                     OR b.cancelled_at IS NOT NULL
                      OR b.created_at <= now() - CAST(:lines_lease AS interval))
               ORDER BY b.due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING b.id, b.tenant, b.model, b.state, b.lines, b.bytes, b.created_at, b.file_id, b.provider_id,
