@@ -14,6 +14,7 @@ from shared.domain.audit import Actor, ActorKind
 from shared.domain.keys import KeySpecification, Scope, hash_of
 from shared.ledger.postgres import actors
 from shared.settings import ApiKey
+from tests.integration.test_erasure import finished
 from tests.support.api import KEYS, as_tenant, calling, with_keys
 from tests.support.planted import guards
 
@@ -345,9 +346,7 @@ async def test_tenant_erasure_deletes_entries_and_stays_recorded(client, service
     await sent(client, "POST", "/v1/keys", {"name": "ours", "scopes": ["ask"]})
     await sent(client, "POST", "/v1/keys", {"name": "theirs", "scopes": ["ask"]}, OTHER)
     erasure = await sent(client, "DELETE", "/v1/operator/tenants/alice?confirm=alice", None, OPERATORS)
-    async with asyncio.timeout(60):
-        while (await services.ledger.erasures.get(UUID(erasure["id"]))).finished_at is None:
-            await services.cleaner.clean()
+    await finished(services, await services.ledger.erasures.get(UUID(erasure["id"])))
 
     assert await entries(client) == []
     assert brief(await entries(client, OTHER)) == [("create", "key", "theirs")]

@@ -16,6 +16,7 @@ from shared.domain.rates import Rates
 from shared.domain.states import BatchState, DocumentState
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
+from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lane import BatchTerms
 from shared.ingest.generate.stage import generate
 from shared.ledger.work.batches import Batches, Probe
@@ -455,6 +456,30 @@ async def test_stalled_batch_is_cancelled_and_its_results_kept(services, library
     assert await spent(services) == billed(provider)
 
 
+@guards(
+    "shared/ingest/batches/collector.py",
+    "                await self._store([failure], live, *self._collected)",
+    "                raise",
+    means="a batch with a result that the ledger cannot store is collected again and again",
+)
+async def test_unstorable_result_of_batch_is_dead(services, provider, loaded, monkeypatch):
+    generated, unstorable = of_lines.generated, []
+
+    def one_unstorable(line, *values):
+        unstorable.append(line.lease.token)
+        outcome = generated(line, *values)
+        return replace(outcome, questions=("What is \0?",)) if line.lease.token == unstorable[0] else outcome
+
+    monkeypatch.setattr(of_lines, "generated", one_unstorable)
+    await until(services, loaded)
+    await work(services, "index")
+
+    assert sorted(chunk.state for chunk in await chunks(services)) == ["dead", "indexed", "indexed"]
+    stats = provider.batch_stats("number")
+    assert (stats["lines"], stats["lines_twice"], provider.stats()["calls"]) == (3, 0, 0)
+    assert await spent(services) == billed(provider)
+
+
 async def test_cut_collection_resumes_at_committed_line(services, library, provider, lane, monkeypatch):
     monkeypatch.setattr("shared.ingest.batches.collector._SLICE", 2)
     await prepared(services, library, 9)
@@ -605,7 +630,7 @@ async def test_erasure_ends_batch_of_removed_provider(services, provider, loaded
     document = (await services.ledger.documents.page("default"))[0]
     erasure = await services.ledger.erasures.start_document(document.id)
 
-    await until(services, replace(loaded, provider="https://another.example.org/v1"))
+    await until(services, replace(loaded, provider="https://another.example.org/v1"), "tenant IS NOT NULL", "failed")
 
     await finished(services, erasure)
     (batch,) = await rows(services, "SELECT error FROM batches WHERE tenant IS NOT NULL")

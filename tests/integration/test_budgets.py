@@ -33,6 +33,7 @@ MAKE_DUE = (
     "UPDATE abandoned_calls SET due_at = now()",
     "UPDATE collections SET live_until = live_until - interval '1 hour', emptied_at = emptied_at - interval '1 hour'",
     "UPDATE sweeps SET due_at = now()",
+    "UPDATE erasures SET fenced_at = fenced_at - interval '1 minute'",
 )
 AMOUNTS = """
     SELECT spent, held, (SELECT coalesce(sum(held), 0) FROM budget_holds h WHERE h.budget_id = b.id) FROM budgets b

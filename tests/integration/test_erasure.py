@@ -440,8 +440,8 @@ async def test_feedback_on_erased_collection_is_not_found(services, library, onc
     means="an erasure keeps the resolution by the document",
 )
 @guards(
-    "shared/ledger/erasure/erasures.sql",
-    "CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM removed) THEN q.best_score END",
+    "shared/ledger/erasure/searches.sql",
+    "CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM erased) THEN q.best_score END",
     "q.best_score",
     means="an erasure keeps the score of the document's chunk",
 )

@@ -14,6 +14,7 @@ from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.query.gaps.finder import GapFinder
 from shared.settings import TenantLimits
 from tests.conftest import Library
+from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.planted import guards
 from workers.scheduler import forget_queries
@@ -275,8 +276,8 @@ async def test_chunk_lists_questions_that_found_it_first(client, services, colle
 
 
 @guards(
-    "shared/ledger/erasure/erasures.sql",
-    "CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM removed) THEN q.best_score END",
+    "shared/ledger/erasure/searches.sql",
+    "CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM erased) THEN q.best_score END",
     "q.best_score",
     means="the score of an erased chunk becomes the score of another one",
 )
@@ -288,7 +289,7 @@ async def test_erased_document_leaves_no_score_of_its_chunk(services, library, c
     await ask(services, collection, DOGS[0], chunks=[chunk, other], score=0.7)
     await ask(services, collection, LUNCH[0], chunks=[other, chunk], score=0.6)
 
-    await services.ledger.erasures.start_document(document.id)
+    await finished(services, await services.ledger.erasures.start_document(document.id))
 
     found = await run(services, "SELECT chunk_ids, round(best_score::numeric, 1)::float FROM queries ORDER BY question")
     assert found == [([other], None), ([other], 0.6)]

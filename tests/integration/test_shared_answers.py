@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.conftest import Library
+from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.planted import guards
 from workers.scheduler import forget_answers
@@ -275,7 +276,8 @@ async def test_document_erased_during_answer_cannot_be_shared(services, settings
         body = {"query_id": answer["metadata"]["query_id"], "answer": answer["answer"]}
         async with services.database.begin() as connection:
             written = (await connection.execute(text("SELECT answer_sha256 FROM queries"))).scalar_one()
-        await services.ledger.erasures.start_document(UUID(answer["citations"][0]["document_id"]), "alice")
+        erased = UUID(answer["citations"][0]["document_id"])
+        await finished(services, await services.ledger.erasures.start_document(erased, "alice"))
         await services.ledger.query_log.record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile
 
         reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
@@ -322,6 +324,12 @@ async def test_answer_of_larger_passages_is_not_shared(services, settings, provi
         assert (reply.status_code, "not recorded" in reply.json()["detail"]) == (409, True)
 
 
+@guards(
+    "shared/ledger/feedback/shared_answers.sql",
+    "AND e.finished_at IS NULL",
+    "AND e.finished_at IS NOT NULL",
+    means="an answer about a document is shared while the document is erased",
+)
 async def test_document_being_erased_cannot_be_shared(services, settings, leave):
     async with sharing(settings, services) as client:
         answer, body = await shared(client), await answered(client, as_tenant("alice"))

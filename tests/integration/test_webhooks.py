@@ -548,6 +548,7 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
             for table in ("sweeps", "outdated_objects", "abandoned_calls"):
                 await connection.execute(text(f"UPDATE {table} SET due_at = now()"))
             await connection.execute(text("UPDATE collections SET emptied_at = now() - interval '1 hour'"))
+            await connection.execute(text("UPDATE erasures SET fenced_at = fenced_at - interval '1 minute'"))
         if (await open_client.get(f"/v1/erasures/{erasure['id']}")).json()["finished_at"]:
             break
 

@@ -11,8 +11,8 @@ import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.batches import Batch, SentLine, Unanswered
-from shared.domain.errors import ForeaskError
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome
+from shared.domain.errors import ForeaskError, Permanent
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, refused
 from shared.domain.retry import Dead
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lines import Lines
@@ -57,6 +57,7 @@ class ResultCollector:
         self._later = later
         self._output_bytes = batch.output_bytes
         self._error_bytes = batch.error_bytes
+        self._collected = (batch.output_bytes, batch.error_bytes)  # committed
 
     async def read(self, file_id: str, *, is_output: bool) -> None:
         """Settle the lines of a file after the part that is collected already."""
@@ -141,12 +142,46 @@ class ResultCollector:
         return {line.lease.token for line in unanswered} if self._batch.unanswered is Unanswered.LIVE else set()
 
     async def _commit(self, outcomes: Sequence[GenerateOutcome | FailedAttempt], *, live: Collection[int]) -> None:
-        await self._batches.settle(
-            self._batch, outcomes, live=live, output_bytes=self._output_bytes, error_bytes=self._error_bytes
-        )
+        try:
+            await self._store(outcomes, live, self._output_bytes, self._error_bytes)
+        except Permanent:
+            outcomes = await self._commit_each(outcomes, live)
+        self._collected = (self._output_bytes, self._error_bytes)
         for kind, count in Counter(map(_kind, outcomes)).items():
             metrics.SETTLED.labels("generate", kind).inc(count)
         self._wakeups.wake("index", "generate")
+
+    async def _commit_each(
+        self, outcomes: Sequence[GenerateOutcome | FailedAttempt], live: Collection[int]
+    ) -> list[GenerateOutcome | FailedAttempt]:
+        """Settle outcomes one by one, because the ledger cannot store one of them; its failure is stored instead.
+
+        The collected part of the files is recorded last, so that a process that dies meanwhile loses no line.
+        """
+        stored: list[GenerateOutcome | FailedAttempt] = []
+        for outcome in outcomes:
+            try:
+                await self._store([outcome], live, *self._collected)
+            except Permanent as error:
+                log.exception("settlement.refused", reason=error.message)
+                failure = refused(outcome, error.message)
+                if failure is None:
+                    raise
+                await self._store([failure], live, *self._collected)
+                stored.append(failure)
+            else:
+                stored.append(outcome)
+        await self._store([], live, self._output_bytes, self._error_bytes)
+        return stored
+
+    async def _store(
+        self,
+        outcomes: Sequence[GenerateOutcome | FailedAttempt],
+        live: Collection[int],
+        output_bytes: int,
+        error_bytes: int,
+    ) -> None:
+        await self._batches.settle(self._batch, outcomes, live=live, output_bytes=output_bytes, error_bytes=error_bytes)
 
 
 def _kind(outcome: GenerateOutcome | FailedAttempt) -> str:

@@ -150,7 +150,7 @@ TABLES_OF_TENANT = (
 )
 _OF_TENANT = {
     "source_items": _delete_where("source_items", _ITEMS_OF.format("tenant = :tenant")),
-    **{table: _delete_where(table, "tenant = :tenant") for table in TABLES_OF_TENANT},
+    **{table: _delete_where(table, "tenant = :tenant") for table in TABLES_OF_TENANT if table not in SEARCHES},
 }
 
 

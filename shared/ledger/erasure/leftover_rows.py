@@ -12,9 +12,8 @@ from uuid import UUID
 
 from sqlalchemy import TextClause, text
 
-from shared.ledger.documents import page_texts
-from shared.ledger.documents.completions import UNUSED
 from shared.ledger.documents.versions import IS_REFERENCE, STORED_IN
+from shared.ledger.erasure import searches
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -34,17 +33,10 @@ _HAS_ID = "CAST(t.* AS text) LIKE ANY(CAST(:ids AS text[]))"
 SQL = statements.load(
     __file__,
     slice=_SLICE,
-    is_unused=UNUSED,
-    is_text_unused=page_texts.UNUSED,
     stored_in=STORED_IN,
     is_reference=IS_REFERENCE,
 )
 
-_UNUSED = {
-    "completions": SQL.unused_completions,
-    "paid_replies": SQL.unused_replies,
-    "page_texts": SQL.unused_texts,
-}
 _UNDER_NAME = {
     "labelled_sets": SQL.labelled_sets_under_name,
     "evaluations": SQL.evaluations_under_name,
@@ -93,9 +85,8 @@ class Remains:
             if name in _WITHOUT_CHUNK:
                 counts[name] += await self._count(_WITHOUT_CHUNK[name], {}, pages)
         if tenant is not None:
-            for name, statement in _UNUSED.items():
-                (unused,) = await self._database.rows(statement, {"tenant": tenant})
-                counts[name] = max(counts[name], unused["rows"])
+            for name in searches.PAID:
+                counts[name] = max(counts[name], await self._unused(name, tenant))
         return counts
 
     async def under_name(self, tenant: str, collection: str) -> dict[str, int]:
@@ -114,6 +105,16 @@ class Remains:
             (found,) = await self._database.rows(statement, {**parameters, **of_slice})
             count += found["rows"]
         return count
+
+    async def _unused(self, table: str, tenant: str) -> int:
+        """Count a tenant's paid rows that nothing uses, in slices."""
+        count, after = 0, b""
+        while True:
+            async with self._database.begin() as connection:
+                unused, last = await searches.count_unused(connection, table, tenant, after)
+            if last is None:
+                return count
+            count, after = count + unused, last
 
     async def packs(self) -> list[Sequence[str]]:
         """Return the parts of each pack that versions name."""

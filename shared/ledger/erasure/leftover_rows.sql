@@ -15,18 +15,6 @@ SELECT id FROM collections WHERE tenant = :tenant AND (CAST(:collection AS text)
 -- Find the ids of a document's rows in all builds.
 SELECT id FROM documents WHERE public_id = :id
 
--- name: unused_completions
--- Count a tenant's complete paid results that no chunk uses.
-SELECT count(*) AS rows FROM completions p WHERE p.tenant = :tenant AND {is_unused}
-
--- name: unused_replies
--- Count a tenant's single paid replies that no chunk uses.
-SELECT count(*) AS rows FROM paid_replies p WHERE p.tenant = :tenant AND {is_unused}
-
--- name: unused_texts
--- Count a tenant's texts of pages that no page uses.
-SELECT count(*) AS rows FROM page_texts p WHERE p.tenant = :tenant AND {is_text_unused}
-
 -- part: under_name
 -- Count rows under the name of a collection that does not exist.
 SELECT count(*) AS rows FROM {argument} t WHERE t.tenant = :tenant AND t.collection = :collection

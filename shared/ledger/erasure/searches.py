@@ -7,7 +7,7 @@ search has passed needs no second look.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -19,6 +19,7 @@ from shared.ledger.documents import completions, page_texts
 from shared.ledger.postgres import statements
 
 _SLICE_KEYS = 5_000  # examined in a slice; all of them may have to be deleted
+_SLICE_COUNTED = 50_000
 _SLICE_QUERIES = 20_000
 _FIRST_TIME = "-infinity"
 
@@ -72,6 +73,13 @@ async def _unused(table: _Keys, connection: AsyncConnection, erasure: RowMapping
     return Slice(len(deleted), found[-1].key.hex())
 
 
+async def count_unused(connection: AsyncConnection, table: str, tenant: str, after: bytes) -> tuple[int, bytes | None]:
+    """Count the unused rows of a tenant in the next slice of a table; return their number and the last key."""
+    parameters = {"tenant": tenant, "after": after, "limit": _SLICE_COUNTED}
+    found = (await connection.execute(_OF_KEYS[table].following, parameters)).all()
+    return sum(row.unused for row in found), found[-1].key if found else None
+
+
 async def _queries(connection: AsyncConnection, erasure: RowMapping, after: str | None) -> Slice:
     """Remove an erased document's chunks from the next logged queries, or delete the next ones of a tenant.
 
@@ -92,13 +100,13 @@ async def _queries(connection: AsyncConnection, erasure: RowMapping, after: str 
     return Slice(changed.rowcount if is_tenant else 0, until)
 
 
-_COMPLETIONS = _Keys(SQL.next_completions, completions.SQL.lock, completions.SQL.delete_unused)
-_REPLIES = _Keys(SQL.next_replies, SQL.lock_replies, SQL.delete_replies)
-_TEXTS = _Keys(SQL.next_texts, page_texts.SQL.lock, page_texts.SQL.delete_unused)
-
+_OF_KEYS = {
+    "completions": _Keys(SQL.next_completions, completions.SQL.lock, completions.SQL.delete_unused),
+    "paid_replies": _Keys(SQL.next_replies, SQL.lock_replies, SQL.delete_replies),
+    "page_texts": _Keys(SQL.next_texts, page_texts.SQL.lock, page_texts.SQL.delete_unused),
+}
+PAID: Collection[str] = _OF_KEYS.keys()
 SEARCHES: Mapping[str, _Search] = {
     "queries": _queries,
-    "completions": partial(_unused, _COMPLETIONS),
-    "paid_replies": partial(_unused, _REPLIES),
-    "page_texts": partial(_unused, _TEXTS),
+    **{table: partial(_unused, keys) for table, keys in _OF_KEYS.items()},
 }
