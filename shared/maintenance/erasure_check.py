@@ -70,7 +70,7 @@ class InputFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ErasureCheck:
-    """The parts that are checked; `provider` returns the provider's files."""
+    """The parts that are checked; `provider` returns the provider's files, or None without a language model."""
 
     erasures: Erasures
     remains: Remains
@@ -79,7 +79,7 @@ class ErasureCheck:
     tenant_keys: TenantKeys
     uploads: Uploads
     batches: Batches
-    provider: Callable[[], InputFiles]
+    provider: Callable[[], InputFiles | None]
 
     async def run(self, scope: ErasureScope) -> list[Leftover]:
         """Check everything; return all checked parts, including parts without leftovers.
@@ -142,8 +142,11 @@ class ErasureCheck:
 
     async def _provider_files(self) -> Leftover:
         """Count input files of batches that are not open, of any tenant: they contain texts of chunks."""
+        provider = self.provider()
+        if provider is None:
+            return Leftover("provider", _INPUT_FILES, 0, unchecked="no language model is configured")
         try:
-            files = await self.provider().input_files()
+            files = await provider.input_files()
         except ForeaskError as error:
             return Leftover("provider", _INPUT_FILES, 0, unchecked=error.message)
         ids = [batch for _, name in files if (batch := batch_of_file(name)) is not None]

@@ -233,7 +233,7 @@ class Parts:
             tenant_keys=self.tenant_keys,
             uploads=self.uploads,
             batches=self.ledger.batches,
-            provider=lambda: self.batch_api,
+            provider=lambda: self.batch_api if self.settings.llm_model else None,
         )
 
     @cached_property

@@ -34,7 +34,7 @@ _GRANTS = {
     "page_texts": "SELECT (key, text, words, confidence), INSERT, UPDATE (unused_since)",
     "page_pictures": "INSERT",
     "pages_by_day": "SELECT, INSERT, UPDATE",
-    "erasures": "SELECT (id, tenant, last_token, finished_at), UPDATE (last_token)",
+    "erasures": "SELECT (id, tenant, last_token, finished_at), UPDATE (last_token)",  # the last release locks the row
     "completions": "SELECT (content_key), UPDATE (unused_since)",
     "abandoned_calls": "INSERT",
     "sweeps": "SELECT, INSERT, DELETE",
