@@ -689,7 +689,7 @@ async def test_unlisted_input_file_expires_or_is_reported(services, provider, lo
 
 @guards(
     "shared/ledger/erasure/erasures.sql",
-    "b.cancelled_at <= e.fenced_at AND {OPEN_BATCHES:b})",
+    "b.cancelled_at <= e.started_at AND {OPEN_BATCHES:b})",
     "false)",
     means="an erasure finishes while the provider has the texts",
     case="tenant",

@@ -97,7 +97,7 @@ WHERE e.finished_at IS NULL AND e.fenced_at <= now() - CAST(:writers_end_after A
   AND NOT EXISTS (SELECT 1 FROM abandoned_calls a WHERE a.tenant = e.tenant AND a.lease_token < e.fence
                   AND NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = a.lease_token))
   AND NOT EXISTS (SELECT 1 FROM batches b
-                  WHERE b.tenant = e.tenant AND b.cancelled_at <= e.fenced_at AND {OPEN_BATCHES:b})
+                  WHERE b.tenant = e.tenant AND b.cancelled_at <= e.started_at AND {OPEN_BATCHES:b})
 ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: save
