@@ -281,7 +281,7 @@ class BatchLane:
         Raises:
             Transient: the provider does not answer.
         """
-        found = set() if batch.file_id is None else {batch.file_id}
+        found: set[str] = set() if batch.file_id is None else {batch.file_id}
         try:
             found |= {id_ for id_, name in await self.api.input_files() if name == input_file_name(batch.id)}
         except Permanent as error:  # it lists no files
