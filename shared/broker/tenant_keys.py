@@ -9,6 +9,7 @@ from datetime import timedelta
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from shared.broker.lost_connections import once_if_lost
 from shared.domain.errors import Unavailable
 
 _PAGE = 1_000  # keys that the broker scans per iteration
@@ -24,7 +25,9 @@ class TenantKeys:
 
     def __init__(self, redis_url: str, *, timeout: timedelta = timedelta(seconds=5)) -> None:
         seconds = timeout.total_seconds()
-        self._redis = Redis.from_url(redis_url, socket_timeout=seconds, socket_connect_timeout=seconds)
+        self._redis = Redis.from_url(
+            redis_url, socket_timeout=seconds, socket_connect_timeout=seconds, retry=once_if_lost()
+        )
 
     async def find(self, tenant: str) -> list[str]:
         """Return the names of a tenant's keys.

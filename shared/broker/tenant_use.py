@@ -13,9 +13,9 @@ from typing import Any
 
 import structlog
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+
+from shared.broker.lost_connections import once_if_lost
 
 _TIMEOUT = timedelta(seconds=0.25)  # delays each request of a limited tenant
 _UNAVAILABLE_SECONDS = 1.0  # pause after a failed call
@@ -91,7 +91,7 @@ class TenantUse:
             redis_url,
             socket_timeout=timeout.total_seconds(),
             socket_connect_timeout=timeout.total_seconds(),
-            retry=Retry(NoBackoff(), 0),
+            retry=once_if_lost(),
         )
         self._take = self._redis.register_script(_TAKE)
         self._add = self._redis.register_script(_ADD)

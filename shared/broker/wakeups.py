@@ -13,10 +13,11 @@ from datetime import timedelta
 
 import structlog
 from celery import Celery
-from kombu.exceptions import KombuError
+from kombu.exceptions import KombuError, OperationalError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from shared.broker.lost_connections import once_if_lost
 from shared.domain.errors import Unavailable
 from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
 
@@ -87,7 +88,9 @@ class Wakeups:
     ) -> None:
         seconds = timeout.total_seconds()
         self._app = celery_app(redis_url, timeout=timeout)
-        self._redis = Redis.from_url(redis_url, socket_timeout=seconds, socket_connect_timeout=seconds)
+        self._redis = Redis.from_url(
+            redis_url, socket_timeout=seconds, socket_connect_timeout=seconds, retry=once_if_lost()
+        )
         self._pause_seconds = pause.total_seconds()
         self._close_seconds = close.total_seconds()
         self._unsent: set[Queue] = set()
@@ -150,7 +153,10 @@ class Wakeups:
 
     async def _try(self, queue: Queue) -> None:
         try:
-            await self._send(queue)
+            try:
+                await self._send(queue)
+            except OperationalError:  # Celery's idle connection was lost
+                await self._send(queue)
         except (RedisError, KombuError, OSError) as error:
             # The ledger has the work and the scheduler wakes the worker again: nothing is lost, so no caller fails.
             log.warning("wakeup.failed", queue=queue, reason=_reason(error))

@@ -6,7 +6,9 @@ request nor the reply becomes a model. Streams are read by the SDK.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -25,6 +27,7 @@ from shared.providers.answers import NO_KEY, ErrorAnswer, body_of, no_answer, re
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
+    from types import SimpleNamespace
 
     from openai import AsyncOpenAI
     from pydantic import SecretStr
@@ -36,6 +39,7 @@ _OPERATIONS = {
 }  # as OpenTelemetry calls them
 _CONNECTIONS = 1000  # more wait for each other; the limiter's limits are lower
 _IDLE_SECONDS = 5.0
+_LOST_SECONDS = 0.5  # time within which a lost connection was lost before the request
 _REFUSED = 400
 
 
@@ -48,6 +52,7 @@ class Provider:
         self._timeout = timeout
         self._key = api_key.get_secret_value() if api_key else NO_KEY
         self._opened: aiohttp.ClientSession | None = None
+        self._unpooled: aiohttp.ClientSession | None = None
 
     @cached_property
     def _sdk(self) -> AsyncOpenAI:
@@ -106,8 +111,7 @@ class Provider:
         seconds = max(self._timeout, at_most or self._timeout).total_seconds()
         timeout = aiohttp.ClientTimeout(connect=seconds, sock_connect=seconds, sock_read=seconds)
         try:
-            async with self._session().post(self._url + path, data=body, headers=_headers(), timeout=timeout) as reply:
-                content = await reply.read()
+            reply, content = await self._exchange(path, body, timeout)
         except TimeoutError as error:
             raise no_answer(self.component) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -116,17 +120,44 @@ class Provider:
             raise refusal(ErrorAnswer.of(reply.status, reply.headers, body_of(content)), self.component, self._key)
         return content
 
+    async def _exchange(
+        self, path: str, body: bytes, limits: aiohttp.ClientTimeout
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
+        """Send a request, and again over a new connection if a reused connection was lost at once.
+
+        A network that has forgotten an idle connection resets it when the request arrives, before the provider has the
+        request. A provider that receives it answers later.
+        """
+        started, pooled = time.monotonic(), _Connection()
+        try:
+            return await _post(self._session(), self._url + path, body, limits, pooled)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if not pooled.is_reused or time.monotonic() - started > _LOST_SECONDS:
+                raise
+        return await _post(self._fresh_session(), self._url + path, body, limits, pooled)
+
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
-            headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "foreask"}
-            if urlsplit(self._url).username is None:  # otherwise the URL's name and password are sent
-                headers["authorization"] = f"Bearer {self._key}"
-            connector = aiohttp.TCPConnector(
-                limit=_CONNECTIONS, keepalive_timeout=_IDLE_SECONDS, ssl=_trusted(self._url)
-            )
-            # Not `trust_env`: it reads the environment and a file of passwords in two threads, for each request.
-            self._opened = aiohttp.ClientSession(connector=connector, headers=headers, proxy=_proxy_of(self._url))
+            self._opened = self._new_session(keepalive_timeout=_IDLE_SECONDS)
         return self._opened
+
+    def _fresh_session(self) -> aiohttp.ClientSession:
+        """Return a session that opens a connection for each request."""
+        if self._unpooled is None:
+            self._unpooled = self._new_session(force_close=True)
+        return self._unpooled
+
+    def _new_session(self, **pool: Any) -> aiohttp.ClientSession:
+        headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "foreask"}
+        if urlsplit(self._url).username is None:  # otherwise the URL's name and password are sent
+            headers["authorization"] = f"Bearer {self._key}"
+        connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=_trusted(self._url), **pool)
+        # Not `trust_env`: it reads the environment and a file of passwords in two threads, for each request.
+        reused = aiohttp.TraceConfig()
+        reused.on_connection_reuseconn.append(_note_reuse)
+        return aiohttp.ClientSession(
+            connector=connector, headers=headers, proxy=_proxy_of(self._url), trace_configs=[reused]
+        )
 
     async def stream_chat(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Send a chat completion and yield the SDK's chunks of its reply; the last one has the usage.
@@ -158,10 +189,30 @@ class Provider:
                 span.note(f"gen_ai.usage.{name}_tokens", tokens)
 
     async def aclose(self) -> None:
-        if self._opened is not None:
-            await self._opened.close()
+        for session in (self._opened, self._unpooled):
+            if session is not None:
+                await session.close()
         if "_sdk" in self.__dict__:
             await self._sdk.close()
+
+
+@dataclass
+class _Connection:
+    """The connection of a request."""
+
+    is_reused: bool = False
+
+
+async def _note_reuse(_session: object, context: SimpleNamespace, _parameters: object) -> None:
+    context.trace_request_ctx.is_reused = True
+
+
+async def _post(
+    session: aiohttp.ClientSession, url: str, body: bytes, limits: aiohttp.ClientTimeout, connection: _Connection
+) -> tuple[aiohttp.ClientResponse, bytes]:
+    request = session.post(url, data=body, headers=_headers(), timeout=limits, trace_request_ctx=connection)
+    async with request as reply:
+        return reply, await reply.read()
 
 
 def _trusted(url: str) -> Any:

@@ -16,6 +16,7 @@ from shared.vectors.filters import Filter
 from shared.vectors.requests import Body, Requests, of_collection
 
 _TIMEOUT_SECONDS = 60
+SEARCH_SECONDS = 15.0  # a search of a large index on a busy machine takes two
 
 
 class QdrantConnection:
@@ -40,15 +41,16 @@ class QdrantConnection:
     async def aclose(self) -> None:
         await self._requests.aclose()
 
-    async def _read(self, name: str, path: str, body: Mapping[str, Any]) -> Any:
+    async def _read(self, name: str, path: str, body: Mapping[str, Any], within: float | None = None) -> Any:
         """Read points of a collection; return the result.
 
         Args:
             name: the collection.
             path: the path below its points.
             body: the request.
+            within: timeout in seconds, if a person waits for the result.
         """
-        return await self._requests.send("POST", f"{of_collection(name)}/points{path}", body)
+        return await self._requests.send("POST", f"{of_collection(name)}/points{path}", body, within)
 
     async def _write(self, name: str, path: str, body: Body, method: str = "POST") -> None:
         """Write points of a collection, and wait until searches find the change.
@@ -68,9 +70,9 @@ class QdrantConnection:
         """Delete the points that a filter selects."""
         await self._write(name, "/delete", {"filter": selected})
 
-    async def _count(self, name: str, selected: Filter) -> int:
-        """Count the points that a filter selects."""
-        result = await self._read(name, "/count", {"filter": selected, "exact": True})
+    async def _count(self, name: str, selected: Filter, within: float | None = None) -> int:
+        """Count the points that a filter selects; `within` is as for `_read`."""
+        result = await self._read(name, "/count", {"filter": selected, "exact": True}, within)
         return int(result["count"])
 
     @contextmanager

@@ -10,7 +10,7 @@ from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
-from shared.vectors.connection import QdrantConnection
+from shared.vectors.connection import SEARCH_SECONDS, QdrantConnection
 from shared.vectors.filters import Filter, VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
@@ -34,7 +34,7 @@ class Reads(QdrantConnection):
             The hits of each search, best first; None if the collection does not exist.
         """
         with self._if_exists():
-            result = await self._read(name, "/query/batch", {"searches": searches})
+            result = await self._read(name, "/query/batch", {"searches": searches}, SEARCH_SECONDS)
             self._last_searched = name
             return [[_hit(point) for point in one["points"]] for one in result]
         return None
@@ -74,7 +74,7 @@ class Reads(QdrantConnection):
         ids = [*(chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()), *questions]
         points = []
         with self._if_exists():
-            points = await self._read(location.index_name, "", {"ids": ids, "with_payload": True})
+            points = await self._read(location.index_name, "", {"ids": ids, "with_payload": True}, SEARCH_SECONDS)
         visible = [(point["id"], point["payload"]) for point in points if not point["payload"].get("hidden")]
         texts, asked = group(location, "t"), group(location, "q")
         return ChunkPayloads(
@@ -167,19 +167,19 @@ class Reads(QdrantConnection):
 
     async def count_points(self, location: IndexLocation) -> int:
         """Count a collection's points."""
-        return await self._count_if_exists(location.index_name, filters.collection_points(location))
+        return await self._count_if_exists(location.index_name, filters.collection_points(location), SEARCH_SECONDS)
 
     async def count_chunks(self, location: IndexLocation) -> int:
         """Count the chunks of a collection in all versions."""
-        return await self._count_if_exists(location.index_name, filters.text_points(location))
+        return await self._count_if_exists(location.index_name, filters.text_points(location), SEARCH_SECONDS)
 
     async def count_named(self, name: str, field: str, value: str) -> int:
         """Count the points of a Qdrant collection with a field value, in all groups."""
         return await self._count_if_exists(name, filters.named_points(field, value))
 
-    async def _count_if_exists(self, name: str, selected: Filter) -> int:
+    async def _count_if_exists(self, name: str, selected: Filter, within: float | None = None) -> int:
         with self._if_exists():
-            return await self._count(name, selected)
+            return await self._count(name, selected, within)
         return 0
 
 

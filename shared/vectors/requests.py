@@ -25,6 +25,9 @@ _OK_SECONDS = QDRANT_SECONDS.labels("ok")
 _REFUSED_SECONDS = QDRANT_SECONDS.labels("refused")
 _FAILED_SECONDS = QDRANT_SECONDS.labels("failed")
 
+# A connection was lost before or within the reply.
+_LOST = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.ClientPayloadError)
+
 Body = Mapping[str, Any] | bytes | None
 
 
@@ -42,14 +45,16 @@ class Requests:
         self._headers = {"content-type": "application/json"} | ({"api-key": api_key} if api_key else {})
         self._timeout = aiohttp.ClientTimeout(timeout_seconds, sock_connect=CONNECT_SECONDS)
         self._opened: aiohttp.ClientSession | None = None
+        self._unpooled: aiohttp.ClientSession | None = None
 
-    async def send(self, method: str, path: str, body: Body = None) -> Any:
+    async def send(self, method: str, path: str, body: Body = None, within: float | None = None) -> Any:
         """Send a request, and return the `result` of its answer.
 
         Args:
             method: HTTP method.
             path: path and query; `of_collection` returns the start of most.
             body: object, which may contain NumPy vectors, or JSON.
+            within: shorter timeout of a request that a person waits for, in seconds.
 
         Raises:
             NoAnswer: no address answers, or the answer has no result.
@@ -59,7 +64,9 @@ class Requests:
         started, taken = time.perf_counter(), _FAILED_SECONDS
         try:
             with request_span(method, path.partition("?")[0]) as span:
-                reply, content = await self._addresses.answer(lambda url: self._send_to(url, method, path, data))
+                reply, content = await self._addresses.answer(
+                    lambda url: self._send_to(url, method, path, data, within)
+                )
                 # A collection does not exist before its first points, so 404 is not a failure.
                 answers = reply.status in {_OK, ABSENT}
                 if not answers:
@@ -78,20 +85,27 @@ class Requests:
         return result
 
     async def _send_to(
-        self, url: SplitResult, method: str, path: str, data: bytes | None
+        self, url: SplitResult, method: str, path: str, data: bytes | None, within: float | None
     ) -> tuple[int, tuple[aiohttp.ClientResponse, bytes]]:
         try:
             address = f"{url.geturl().rstrip('/')}{path}"
-            async with self._session().request(method, address, data=data, allow_redirects=False) as reply:
-                return reply.status, (reply, await reply.read())
+            limits = self._timeout if within is None else aiohttp.ClientTimeout(within, sock_connect=CONNECT_SECONDS)
+            try:
+                return await _exchange(self._session(), method, address, data, limits)
+            except _LOST as error:
+                if isinstance(error, aiohttp.ClientConnectorError):
+                    raise
+            # The network closes idle connections, and all of the pool may be lost. Repetitions are harmless.
+            return await _exchange(self._fresh_session(), method, address, data, limits)
         except aiohttp.ConnectionTimeoutError as error:
             raise NoAnswer(error) from error
         except (aiohttp.ClientError, TimeoutError) as error:
             raise NoAnswer(error, may_have_arrived=isinstance(error, TimeoutError)) from error
 
     async def aclose(self) -> None:
-        if self._opened is not None:
-            await self._opened.close()
+        for session in (self._opened, self._unpooled):
+            if session is not None:
+                await session.close()
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
@@ -99,12 +113,26 @@ class Requests:
             self._opened = aiohttp.ClientSession(connector=connector, headers=self._headers, timeout=self._timeout)
         return self._opened
 
+    def _fresh_session(self) -> aiohttp.ClientSession:
+        """Return a session that opens a connection for each request."""
+        if self._unpooled is None:
+            connector = aiohttp.TCPConnector(ssl=self._trusted(), force_close=True)
+            self._unpooled = aiohttp.ClientSession(connector=connector, headers=self._headers, timeout=self._timeout)
+        return self._unpooled
+
     def _trusted(self) -> Any:
         if not self._addresses.are_encrypted:
             return True
         import httpx  # noqa: PLC0415 - only for its certificates: a small system has none of its own
 
         return httpx.create_ssl_context(trust_env=False)
+
+
+async def _exchange(
+    session: aiohttp.ClientSession, method: str, address: str, data: bytes | None, limits: aiohttp.ClientTimeout
+) -> tuple[int, tuple[aiohttp.ClientResponse, bytes]]:
+    async with session.request(method, address, data=data, allow_redirects=False, timeout=limits) as reply:
+        return reply.status, (reply, await reply.read())
 
 
 def of_collection(name: str) -> str:

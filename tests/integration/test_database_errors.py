@@ -118,7 +118,8 @@ async def test_preopened_connection_queries_no_array_types(settings):
     assert not any("typeinfo" in query for query in sent)
 
 
-async def test_silent_connections_fail_long_before_lease_expires(services, settings):
+async def test_silent_connections_fail_long_before_lease_expires(services, settings, monkeypatch):
+    monkeypatch.setattr("shared.ledger.postgres.lending._FRESH_SECONDS", 60.0)  # no test before a connection is lent
     limit = settings.tuning.lease.total_seconds() / 2
     address = make_url(settings.database_url.get_secret_value())
     link = Link(f"{address.host}:{address.port}")

@@ -20,6 +20,7 @@ import asyncpg
 import httpx
 import orjson
 import psutil
+from pydantic import SecretStr
 
 from shared.settings import Settings
 from tests.support.deployment import ROOT, Deployment, Launch, Process, execute
@@ -76,6 +77,10 @@ class Proxy:
 
     def change(self, link: str, mode: str = "pass", **fault: Any) -> None:
         self._client.post(f"/{link}", json={"mode": mode, **fault}).raise_for_status()
+
+    def turn(self, link: str, target: str) -> None:
+        """Forward new connections of a link to another engine."""
+        self._client.put(f"/{link}", content=target).raise_for_status()
 
     def report(self, link: str) -> dict[str, int]:
         return self._client.get(f"/{link}").raise_for_status().json()
@@ -154,6 +159,12 @@ class Fleet(Deployment):
     def fault(self, link: str, mode: str = "pass", **more: Any) -> None:
         assert self.proxy is not None
         self.proxy.change(link, mode, **more)
+
+    def move_ledger(self, url: str) -> None:
+        """Forward the connections of all processes to another server of PostgreSQL, which was promoted."""
+        assert self.proxy is not None
+        self.stack.settings = self.stack.settings.model_copy(update={"database_url": SecretStr(url)})
+        self.proxy.turn("ledger", _address(url))
 
     def signal(self, name: str, number: int) -> None:
         with suppress(ProcessLookupError):

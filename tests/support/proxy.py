@@ -1,7 +1,8 @@
 """A TCP proxy that fails on demand: one process with a link to each engine, under remote control.
 
 Run it as `python -m tests.support.proxy '{"broker": "127.0.0.1:6379"}'`; it prints its ports as JSON, with the port of
-the remote control under `control`. `POST /broker {"mode": "cut"}` changes a link, `GET /broker` returns its counts.
+the remote control under `control`. `POST /broker {"mode": "cut"}` changes a link, `PUT /broker` with an address turns
+it to another engine, `GET /broker` returns its counts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ctypes
 import socket
 import struct
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -43,6 +45,9 @@ class Fault:
         times: number of replies that are lost.
         refuse: text of HTTP requests that get `status` and never reach the server.
         status: HTTP status of refused requests.
+        idle_seconds: time without data after which a connection is closed, as by a load balancer; 0 for never.
+        forgets: whether an idle connection is not closed, but reset at its next data, as by a router that forgot it.
+        torn: number of replies that are reset after their first bytes, as is the request's connection.
     """
 
     mode: Mode = "pass"
@@ -51,6 +56,9 @@ class Fault:
     times: int = 0
     refuse: str = ""
     status: int = 500
+    idle_seconds: float = 0.0
+    forgets: bool = False
+    torn: int = 0
 
 
 @dataclass(eq=False)
@@ -60,6 +68,9 @@ class ProxiedConnection:
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     swallowing: bool = False
     stale: bool = False
+    torn: bool = False
+    forgotten: bool = False
+    used_at: float = field(default_factory=time.monotonic)
 
     def ignore_client(self) -> None:
         """Drop every packet that the client sends from now on."""
@@ -84,6 +95,8 @@ class Link:
         self.swallowed = 0
         self.refused = 0
         self.accepted = 0
+        self.idle_closed = 0
+        self._closing: asyncio.Task[None] | None = None
         self._connections: set[ProxiedConnection] = set()
         self._server: asyncio.Server
         self._flowing = asyncio.Event()
@@ -94,13 +107,24 @@ class Link:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def aclose(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
         self._server.close()
         for connection in list(self._connections):
             connection.close(reset=True)
         await self._server.wait_closed()
 
+    def turn(self, target: str) -> None:
+        """Forward new connections to another engine, and close all others, as a virtual address does in a failover."""
+        self._host, self._port = target.rsplit(":", 1)
+        for connection in list(self._connections):
+            connection.close(reset=True)
+
     def change(self, fault: Fault) -> None:
         self.fault = fault
+        if self._closing is not None:
+            self._closing.cancel()
+        self._closing = asyncio.create_task(self._close_idle(fault.idle_seconds)) if fault.idle_seconds else None
         if fault.mode in ("cut", "reset"):
             for connection in list(self._connections):
                 connection.close(reset=fault.mode == "reset")
@@ -114,6 +138,19 @@ class Link:
             self._flowing.clear()
         else:
             self._flowing.set()  # delayed data continues, as after a network failure
+
+    async def _close_idle(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(min(seconds / 10, 0.05))
+            for connection in list(self._connections):
+                if connection.forgotten or time.monotonic() - connection.used_at < seconds:
+                    continue
+                self.idle_closed += 1
+                if self.fault.forgets:
+                    connection.forgotten = True
+                else:
+                    self._connections.discard(connection)
+                    connection.close(reset=False)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -131,7 +168,7 @@ class Link:
                 await self._forward(connection, (reader, upstream[1]), (upstream[0], writer))
         finally:
             self._connections.discard(connection)
-            connection.close(reset=self.fault.mode == "reset")
+            connection.close(reset=connection.torn or self.fault.mode == "reset")
 
     async def _forward(
         self, connection: ProxiedConnection, *directions: tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -151,6 +188,10 @@ class Link:
         self, connection: ProxiedConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
     ) -> None:
         while data := await reader.read(_READ_BYTES):
+            connection.used_at = time.monotonic()
+            if connection.forgotten:
+                connection.torn = True
+                return
             await self._flowing.wait()
             if connection.stale:
                 await asyncio.Event().wait()
@@ -161,6 +202,11 @@ class Link:
                 self._watch(connection, data)
             elif connection.swallowing:
                 self.swallowed += 1
+                return
+            elif self.fault.torn > 0:
+                self.fault.torn -= 1
+                connection.torn = True
+                await self._write(writer, data[: len(data) // 2])
                 return
             if self.fault.latency_seconds:
                 await asyncio.sleep(self.fault.latency_seconds)
@@ -196,16 +242,23 @@ class Control:
 
     def app(self) -> web.Application:
         app = web.Application()
-        app.add_routes([web.post("/{link}", self.change), web.get("/{link}", self.report)])
+        app.add_routes(
+            [web.post("/{link}", self.change), web.put("/{link}", self.turn), web.get("/{link}", self.report)]
+        )
         return app
 
     async def change(self, request: web.Request) -> web.Response:
         self._links[request.match_info["link"]].change(Fault(**orjson.loads(await request.read())))
         return web.json_response({})
 
+    async def turn(self, request: web.Request) -> web.Response:
+        self._links[request.match_info["link"]].turn((await request.read()).decode())
+        return web.json_response({})
+
     async def report(self, request: web.Request) -> web.Response:
         link = self._links[request.match_info["link"]]
-        return web.json_response({"accepted": link.accepted, "swallowed": link.swallowed, "refused": link.refused})
+        counts = ("accepted", "swallowed", "refused", "idle_closed")
+        return web.json_response({name: getattr(link, name) for name in counts})
 
 
 async def serve(targets: dict[str, str]) -> None:

@@ -25,12 +25,14 @@ from sqlalchemy.pool import QueuePool
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
 from shared.ledger.postgres import actors, driver, plans
+from shared.ledger.postgres.lending import lend_open_connections
 from shared.process import metrics, traces
 
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT = timedelta(seconds=20)
 _SETTLEMENTS_FIRST_SECONDS = 1.0  # workers retry settlements every half second while the ledger is unavailable
+_REPEATED_SECONDS = 3.0  # a read whose connection was lost within this time is sent again
 _POLL_SECONDS = 0.1  # between two polls of an advisory lock
 _LOST = (
     exc.OperationalError,
@@ -161,6 +163,7 @@ class Database:
         )
         sync = self.engine.sync_engine
         event.listen(sync, "connect", _detect_silence)
+        lend_open_connections(sync)
         if pooler == "none":
             event.listen(sync, "connect", partial(_bound_session, bound))
             plans.follow_statements(sync)
@@ -201,15 +204,24 @@ class Database:
     async def rows(self, statement: TextClause, parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
         """Execute one statement in its own transaction, and return its rows.
 
+        If the connection is lost, a statement that only reads is sent again over another connection. A statement that
+        changes rows is not, because it may have been executed.
+
         Raises:
             Collided, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it was lost.
         """
         with self._errors():
             # The name of the author ends with its transaction, so that it needs a transaction block.
             engine = self.engine if actors.is_recorded() else self._for_one
-            async with engine.begin() as connection:
-                await actors.name_author(connection)
-                return (await connection.execute(statement, parameters)).mappings().all()
+            started = time.monotonic()
+            try:
+                return await _rows(engine, statement, parameters)
+            except exc.DBAPIError as error:
+                if not (error.connection_invalidated and _only_reads(statement)):
+                    raise
+                if time.monotonic() - started > _REPEATED_SECONDS:  # the caller has waited long enough
+                    raise
+            return await _rows(engine, statement, parameters)
 
     async def warm(self, connections: int = 2) -> None:
         """Open the connections that a process needs first, because opening one takes 20 ms, and far more under load.
@@ -269,6 +281,19 @@ class Database:
                 self._unavailable, self._back_at = False, time.monotonic()
         finally:
             seconds.observe(time.perf_counter() - started)
+
+
+async def _rows(
+    engine: AsyncEngine, statement: TextClause, parameters: Mapping[str, Any] | None
+) -> Sequence[RowMapping]:
+    async with engine.begin() as connection:
+        await actors.name_author(connection)
+        return (await connection.execute(statement, parameters)).mappings().all()
+
+
+def _only_reads(statement: TextClause) -> bool:
+    """Return whether a statement changes no rows: PostgreSQL changes rows within a SELECT only after a `WITH`."""
+    return statement.text.startswith("SELECT")
 
 
 def _parameters(address: URL) -> Mapping[str, str]:

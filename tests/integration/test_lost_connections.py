@@ -1,0 +1,225 @@
+"""A connection that the network closed, reset or silenced costs no caller an error, and no statement runs twice."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+from structlog.testing import capture_logs
+
+from shared.broker.tenant_use import TenantUse
+from shared.broker.wakeups import Wakeups
+from shared.domain.errors import Unavailable
+from shared.ledger.postgres.database import Database
+from shared.providers.provider import Provider
+from shared.vectors.index import Index
+from tests.conftest import Library
+from tests.support.api import calling, ready
+from tests.support.planted import guards
+from tests.support.proxy import Fault, Link
+from tests.support.waiting import eventually
+
+HARBOUR = ("# Harbour\n\nThe harbour opens at six.", "harbour.md")
+NEXT = text(
+    "UPDATE deployment SET wanted = jsonb_build_object('n', coalesce((wanted ->> 'n')::int, 0) + 1) RETURNING 1"
+)
+COUNTED = text("SELECT coalesce((wanted ->> 'n')::int, 0) AS n FROM deployment")
+
+
+@asynccontextmanager
+async def proxied(settings, **options):
+    """Yield a link to PostgreSQL and a pool of connections over it."""
+    address = make_url(settings.database_url.get_secret_value())
+    link = Link(f"{address.host}:{address.port}")
+    url = address.set(host="127.0.0.1", port=await link.listen())
+    database = Database(url.render_as_string(hide_password=False), **options)
+    try:
+        yield link, database
+    finally:
+        await database.aclose()
+        await link.aclose()
+
+
+async def changed(database):
+    async with database.begin() as connection:
+        await connection.execute(NEXT)
+
+
+async def executed(database):
+    (row,) = await database.rows(COUNTED)
+    return row["n"]
+
+
+@guards(
+    "shared/ledger/postgres/lending.py",
+    "if connection.driver_connection.is_closed():",
+    "if False:",
+    "if time.monotonic() - record.info.get(_IDLE_SINCE, time.monotonic()) < _FRESH_SECONDS:",
+    "if True:",
+    means="the pool lends a connection that the network closed while it was idle",
+)
+@pytest.mark.parametrize("pooler", ["none", "transaction"])
+async def test_connections_closed_while_idle_fail_nothing(services, settings, pooler, monkeypatch):
+    monkeypatch.setattr("shared.ledger.postgres.lending._FRESH_SECONDS", 0.1)
+    async with proxied(settings, pooler=pooler) as (link, database):
+        await database.warm(3)
+        link.change(Fault(idle_seconds=0.2))
+        for round_ in range(1, 4):
+            await eventually(lambda closed=round_ * 2: link.idle_closed >= closed)
+            await asyncio.gather(changed(database), changed(database))
+
+
+@guards(
+    "shared/ledger/postgres/lending.py",
+    "connection.run_async(_ping)",
+    "pass",
+    means="an idle connection is lent although its other end is silent",
+)
+async def test_silent_idle_connection_is_replaced(services, settings, monkeypatch):
+    monkeypatch.setattr("shared.ledger.postgres.lending._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("shared.ledger.postgres.lending._PING_SECONDS", 0.5)
+    async with proxied(settings, pool_size=1) as (link, database):
+        before = await executed(database)
+        link.change(Fault("stale"))
+        started = time.monotonic()
+        async with database.begin() as connection:
+            await connection.execute(NEXT)
+
+        assert time.monotonic() - started < 15
+        assert await executed(database) == before + 1
+
+
+@guards(
+    "shared/ledger/postgres/database.py",
+    "if not (error.connection_invalidated and _only_reads(statement)):",
+    "if True:",
+    means="a query whose reply was reset fails instead of being sent again",
+)
+async def test_reset_within_reply_repeats_only_reads(services, settings):
+    async with proxied(settings, pool_size=1) as (link, database):
+        before = await executed(database)
+        link.change(Fault(torn=1))
+        assert await executed(database) == before
+
+        link.change(Fault(swallow="UPDATE", times=1))
+        with pytest.raises(Unavailable):
+            await database.rows(NEXT)
+        link.change(Fault())
+        assert await executed(database) <= before + 1
+
+
+@asynccontextmanager
+async def linked(address):
+    """Yield a link to an HTTP server, and its URL."""
+    link = Link(address)
+    try:
+        yield link, f"http://127.0.0.1:{await link.listen()}"
+    finally:
+        await link.aclose()
+
+
+LOSSES = {"closed": Fault(idle_seconds=0.2), "forgotten": Fault(idle_seconds=0.2, forgets=True)}
+
+
+@guards(
+    "shared/vectors/requests.py",
+    "return await _exchange(self._fresh_session(), method, address, data, limits)",
+    "raise NoAnswer(address)",
+    means="a request to Qdrant fails because the network has forgotten the connection",
+    case="forgotten",
+)
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_lost_idle_connection_to_qdrant_costs_nothing(services, settings, once, loss):
+    await once(ready, HARBOUR)
+    location = (await Library(services).collection()).location
+    async with linked(settings.qdrant_url.removeprefix("http://").rstrip("/")) as (link, url):
+        index = Index(url)
+        stored = await asyncio.gather(*(index.count_points(location) for _ in range(4)))
+        link.change(LOSSES[loss])
+        await eventually(lambda: link.idle_closed >= 4)
+
+        assert await asyncio.gather(*(index.count_points(location) for _ in range(4))) == stored
+        link.change(Fault(torn=1))
+        assert await index.count_points(location) == stored[0]
+        await index.aclose()
+
+
+@guards(
+    "shared/providers/provider.py",
+    "if not pooled.is_reused or time.monotonic() - started > _LOST_SECONDS:",
+    "if True:",
+    means="a call of a model fails because the network has forgotten the connection",
+    case="forgotten",
+)
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_lost_idle_connection_to_model_costs_nothing(provider, loss):
+    async with linked(f"127.0.0.1:{provider.port}") as (link, url):
+        model = Provider(component="embedding", base_url=f"{url}/v1", api_key=None, timeout=timedelta(seconds=10))
+        body = {"model": "scripted-embedding", "input": ["harbour"]}
+        await asyncio.gather(*(model.post("/embeddings", body) for _ in range(4)))
+        link.change(LOSSES[loss])
+        await eventually(lambda: link.idle_closed >= 4)
+
+        await asyncio.gather(*(model.post("/embeddings", body) for _ in range(4)))
+        assert provider.stats()["embedded_inputs"] == 8
+        await model.aclose()
+
+
+async def test_reset_reply_of_model_is_not_repeated(provider):
+    async with linked(f"127.0.0.1:{provider.port}") as (link, url):
+        model = Provider(component="llm", base_url=f"{url}/v1", api_key=None, timeout=timedelta(seconds=10))
+        link.change(Fault(torn=1))
+        with pytest.raises(Unavailable):  # it is billed: the stage decides, and counts it
+            await model.post("/embeddings", {"model": "scripted-embedding", "input": ["harbour"]})
+        assert provider.stats()["embedded_inputs"] == 1
+        await model.aclose()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_lost_idle_connection_to_valkey_costs_nothing(services, settings, loss):
+    address = urlsplit(settings.redis_url.get_secret_value())
+    async with linked(f"{address.hostname}:{address.port}") as (link, url):
+        port = urlsplit(url).port
+        proxied = address._replace(netloc=address.netloc.replace(f":{address.port}", f":{port}")).geturl()
+        use, wakeups = TenantUse(proxied), Wakeups(proxied)
+        with capture_logs() as logs:
+            assert await use.take_request("alice", 10, 10) is not None
+            await wakeups.ready()
+            wakeups.wake("parse")
+            link.change(LOSSES[loss])
+            await eventually(lambda: link.idle_closed >= 2)
+
+            assert await use.take_request("alice", 10, 10) is not None
+            await wakeups.ready()
+            wakeups.wake("parse")
+            await wakeups.aclose()
+        await use.aclose()
+    assert [entry for entry in logs if entry["event"] in ("wakeup.failed", "tenant_use.uncounted")] == []
+
+
+@guards(
+    "shared/vectors/requests.py",
+    "limits = self._timeout if within is None else",
+    "limits = self._timeout or",
+    means="a query waits a minute for a Qdrant that stays silent",
+)
+async def test_silent_qdrant_refuses_query_soon(services, settings, once, monkeypatch):
+    monkeypatch.setattr("shared.vectors.reads.SEARCH_SECONDS", 1.0)
+    await once(ready, HARBOUR)
+    link = Link(settings.qdrant_url.removeprefix("http://").rstrip("/"))
+    silent = settings.model_copy(update={"qdrant_url": f"http://127.0.0.1:{await link.listen()}"})
+    async with calling(silent) as client:
+        question = {"question": "When does the harbour open?"}  # the first query counts the collection's points, too
+        link.change(Fault("hole"))
+        started = time.monotonic()
+        reply = await client.post("/v1/retrieve", json=question)
+        link.change(Fault())
+    await link.aclose()
+
+    assert reply.status_code == 503
+    assert int(reply.headers["retry-after"]) >= 1
+    assert time.monotonic() - started < 20
