@@ -96,6 +96,8 @@ def print_sources(console: Console, answer: Answer, *, show_chunks: bool) -> Non
             say(console, f"   {_snippet(chunk.text)}")
     if answer.form == "extractive" and answer.found:
         console.print("\n[dim]extractive: quoted from the documents, not written by a model[/dim]")
+    if answer.metadata.notice:
+        console.print(f"\n[yellow]{escape(answer.metadata.notice)}[/yellow]")
     for stage, reason in answer.metadata.skipped.items():
         say(console, f"\ndone without {stage}: {reason}")
     if answer.metadata.explain:
@@ -180,6 +182,7 @@ def status(health: Json, work: Json | None, collections: list[Collection]) -> Re
             _stages(work),
             *_unserved(work),
             *_outdated(work),
+            *_damaged(work),
             *_budgets(work),
             _rate(work),
             _limits(work["limits"]),
@@ -206,6 +209,14 @@ def _unserved(work: Json) -> list[str]:
 def _outdated(work: Json) -> list[str]:
     documents = sum(work.get("outdated", {}).values())
     return [f"[yellow]{documents:,} documents were read by an older reader (foreask reread)[/yellow]"] * bool(documents)
+
+
+def _damaged(work: Json) -> list[str]:
+    follow = "(foreask verify --repair follows it)"
+    return [
+        f"[yellow]{escape(each['collection'])}: {escape(each['sentence'])} {follow}[/yellow]"
+        for each in work.get("damaged", ())
+    ]
 
 
 def _budgets(work: Json) -> list[str]:

@@ -42,6 +42,7 @@ class Readiness:
         self._services = services
         self._probe: asyncio.Task[Mapping[str, bool]] | None = None
         self._polled_at = 0.0
+        self.damaged = 0  # collections whose index is being repaired, as of the last probe
 
     async def of_parts(self) -> Mapping[str, bool]:
         """Return whether each component answers, by name."""
@@ -53,7 +54,7 @@ class Readiness:
     async def _poll(self) -> Mapping[str, bool]:
         services = self._services
         checks = {
-            "ledger": services.database.ping(),
+            "ledger": self._read_ledger(),
             "broker": services.wakeups.ready(),
             "qdrant": services.index.ready(),
             "uploads": services.uploads.ready(),
@@ -65,6 +66,9 @@ class Readiness:
         if down := [name for name, answers in up.items() if not answers]:
             log.warning("readiness.failed", down=down)
         return up
+
+    async def _read_ledger(self) -> None:
+        self.damaged = await self._services.ledger.repairs.count()
 
 
 async def _answers(check: Awaitable[None]) -> bool:

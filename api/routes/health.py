@@ -11,6 +11,7 @@ from api.state import ReadinessDep, ShutdownDep
 
 router = APIRouter(prefix="/health", tags=["health"])
 
+_DAMAGED = "The index of {} collections is being compared with the ledger and repaired: see `foreask status`."
 _REQUIRED = {"ledger", "uploads"}  # no upload can be accepted without both
 
 
@@ -32,13 +33,18 @@ async def ready(readiness: ReadinessDep, shutdown: ShutdownDep) -> Response:
     and queries that cannot be answered return 503. A load balancer should keep such replicas in service. 503
     `unavailable` while the ledger or the upload store is unavailable: no upload can be accepted. 503 `stopping` while
     the process stops: it still answers, but the next request should be sent to another replica.
+
+    `warnings` do not change the status: an index that is being repaired is the same for all replicas, and answers more
+    queries than no replica.
     """
     if shutdown.draining:
-        return JsonReply(ReadyReply(status="stopping", components={}, down=[]), 503)
+        return JsonReply(ReadyReply(status="stopping", components={}, down=[], warnings=[]), 503)
     up = await readiness.of_parts()
+    damaged = readiness.damaged
     down = [name for name, answers in up.items() if not answers]
     accepts = not _REQUIRED & set(down)
     status = "unavailable" if not accepts else "degraded" if down else "ready"
     components = {name: "up" if answers else "down" for name, answers in up.items()}
-    health = ReadyReply.model_validate({"status": status, "components": components, "down": down})
+    warnings = [_DAMAGED.format(damaged)] if damaged else []
+    health = ReadyReply(status=status, components=components, down=down, warnings=warnings)
     return JsonReply(health, 200 if accepts else 503)

@@ -310,8 +310,14 @@ def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch:
         usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),
         milliseconds={**retrieval.trace.milliseconds, "total": stopwatch.milliseconds()},
         skipped=dict(retrieval.trace.skipped),
+        notice=_notice(retrieval),
         explain=_explanation(body, retrieval) if body.explain else None,
     )
+
+
+def _notice(retrieval: Retrieval) -> str | None:
+    damage = None if retrieval.collection is None else retrieval.collection.damage
+    return None if damage is None else damage.sentence
 
 
 def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:

@@ -14,8 +14,9 @@ from api.http.replies import JsonReply
 from api.progress.status import read_work, stage_view
 from api.routes.budgets import budget_view
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
-from api.schemas.status import HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
+from api.schemas.status import DamageView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
 from api.state import ReadinessDep, ServicesDep
+from shared.domain.collections import Collection
 from shared.domain.estimates import KeptEstimate
 from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
@@ -61,6 +62,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             budgets=[budget_view(budget) for budget in work.budgets],
             withheld=work.withheld_views,
             outdated=await services.ledger.documents.outdated(tenant),
+            damaged=[_damage(each) for each in await services.ledger.repairs.of_tenant(tenant)],
             limits=None if work.uses is None else [_limit(use) for use in work.uses],
         )
     )
@@ -75,6 +77,14 @@ async def history(
     """Return the work that finished in each of the last minutes, of a day at most; minutes without any are 0."""
     finished = await services.ledger.counters.history(tenant, minutes)
     return JsonReply(HistoryReply(items=[MinuteView(**dataclasses.asdict(each)) for each in finished]))
+
+
+def _damage(collection: Collection) -> DamageView:
+    damage = collection.damage
+    assert damage is not None
+    return DamageView(
+        collection=collection.name, cause=damage.cause.value, since=damage.since, sentence=damage.sentence
+    )
 
 
 def _usage(services: ApiServices, spent: CostSum) -> UsageView:

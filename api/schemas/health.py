@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from api.schemas.common import ReplyModel, example
 
 
@@ -18,8 +20,12 @@ class ReadyReply(ReplyModel):
         status="degraded",
         components={"ledger": "up", "broker": "down", "qdrant": "up", "uploads": "up"},
         down=["broker"],
+        warnings=[],
     )
 
     status: Literal["ready", "degraded", "unavailable", "stopping"]
     components: dict[Literal["ledger", "broker", "qdrant", "uploads"], Literal["up", "down"]]
     down: list[str]
+    warnings: list[str] = Field(
+        description="Problems with which this replica should stay in service, such as an index that is being repaired"
+    )

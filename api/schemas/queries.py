@@ -310,6 +310,9 @@ class QueryMetadata(ReplyModel):
     usage: QueryUsage
     milliseconds: dict[str, float] = Field(description="Duration by stage, and `total`")
     skipped: dict[str, str] = Field(description="Skipped stages (`rewrite`, `rerank`) with their reasons")
+    notice: str | None = Field(
+        None, description="Why results may be wrong or incomplete, while the collection's index is being repaired"
+    )
     explain: Explanation | None = Field(None, description="With `explain`: explanation of the ranking")
 
 

@@ -169,6 +169,18 @@ class ProgressEvent(ReplyModel):
     more: bool = Field(default=False, description="`true` if more documents have changed than were sent")
 
 
+class DamageView(ReplyModel):
+    """A collection whose index may differ from the ledger, and that is being repaired without a call of the model."""
+
+    collection: str
+    cause: Literal["failover", "lost_points"] = Field(
+        description="`failover`: PostgreSQL may have lost changes that the index has; `lost_points`: Qdrant lacks"
+        " points of finished documents"
+    )
+    since: datetime
+    sentence: str
+
+
 class StatusView(ReplyModel):
     model_config = example(
         documents={"searchable": 12, "ready": 240},
@@ -206,6 +218,15 @@ class StatusView(ReplyModel):
         budgets=[example_of(BudgetView)],
         withheld=[],
         outdated={"handbook": 17},
+        damaged=[
+            {
+                "collection": "handbook",
+                "cause": "lost_points",
+                "since": "2026-10-01T08:30:00Z",
+                "sentence": "The index has lost points of finished documents: they are being written again. Results are"
+                " incomplete.",
+            }
+        ],
         limits=[
             {
                 "name": "llm requests",
@@ -236,5 +257,9 @@ class StatusView(ReplyModel):
     outdated: dict[str, int] = Field(
         description="Number of documents that an older reader has read, by collection: `POST"
         " /v1/collections/{name}/reindex?outdated=true` reads them again"
+    )
+    damaged: list[DamageView] = Field(
+        description="Collections whose index is being compared with the ledger and repaired, because it lost points, or"
+        " because PostgreSQL failed over: `GET /v1/collections/{name}/verify` has the progress"
     )
     limits: list[LimitView] | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
@@ -48,6 +49,28 @@ class Baseline:
     spread: float = 0.0
 
 
+class DamageCause(StrEnum):
+    FAILOVER = "failover"  # PostgreSQL may have lost commits, whose points Qdrant still has
+    LOST_POINTS = "lost_points"  # Qdrant lacks points of finished documents
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A possible difference between a collection's points and the ledger, which the scheduler repairs by itself."""
+
+    cause: DamageCause
+    since: datetime
+
+    @property
+    def sentence(self) -> str:
+        if self.cause is DamageCause.FAILOVER:
+            return (
+                "PostgreSQL failed over, or was restored, and may have lost changes: the index is compared with the"
+                " ledger and repaired. Until then, results may contain deleted texts."
+            )
+        return "The index has lost points of finished documents: they are being written again. Results are incomplete."
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     id: UUID
@@ -59,6 +82,7 @@ class Collection:
     created_at: datetime
     calibration: Mapping[str, Any] | None = None  # channel weights and their measurements
     languages: tuple[str, ...] = ()  # languages detected in its texts so far
+    damage: Damage | None = None
 
     @property
     def location(self) -> IndexLocation:

@@ -27,6 +27,7 @@ from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
 from shared.ledger.runs.gates import Gates
+from shared.ledger.runs.repairs import Repairs
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
 from shared.ledger.sources.hints import Hints
@@ -88,6 +89,7 @@ class Ledger:
     runs: RunClaims
     gates: Gates
     verifications: Verifications
+    repairs: Repairs
     jobs: Jobs
     sources: Sources
     syncs: Syncs
@@ -131,6 +133,7 @@ __all__ = [
     "PageTexts",
     "Pages",
     "QueryLog",
+    "Repairs",
     "RunClaims",
     "SharedAnswers",
     "ShownBatches",

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Collection as Some
 from collections.abc import Set as AbstractSet
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from math import isclose
 from uuid import UUID
@@ -173,12 +174,21 @@ class Verification:
             self._reopened.clear()
             yield self.so_far
 
+    async def has_lost(self, documents: Sequence[DocumentSnapshot]) -> bool:
+        """Return whether Qdrant lacks a point of these documents, as they were and still are."""
+        settled = [document for document in documents if self._is_settled(document)]
+        async with aclosing(self._mend_gaps(settled)) as gaps:
+            async for gap in gaps:
+                if gap.kind == "missing":
+                    return True
+        return False
+
     def _is_settled(self, document: DocumentSnapshot) -> bool:
         """Return whether a document has a live version and no worker changes it, except for a repair of this page."""
         is_reopened = document.id in self._reopened and document.is_reopened
         return document.live_version is not None and (document.is_final or is_reopened)
 
-    async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncIterator[DifferingPoint]:
+    async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncGenerator[DifferingPoint]:
         before = {document.id: document for document in documents}
         async for gaps in self._find_gaps(list(before)):
             for finding in await self._mend_slice(gaps, before):

@@ -11,7 +11,9 @@ from shared.ingest.generate.stage import Generator
 from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.stage import Parser
 from shared.ingest.read.stage import Reader
+from shared.ledger.postgres.election import Election
 from shared.maintenance.cleanup import Cleaner
+from shared.maintenance.index_watch import IndexWatch
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.originals import SourceOriginals
@@ -38,6 +40,7 @@ class AllServices(api.ApiServices):
     deliverer: Deliverer
     orphans: Orphans
     wanted: WantedWorkers
+    index_watch_of: Callable[[Election], IndexWatch]
 
     @property
     def indexer(self) -> Indexer:
@@ -61,4 +64,5 @@ def assemble(parts: Parts) -> AllServices:
         deliverer=parts.deliverer,
         orphans=parts.orphans,
         wanted=scheduler.wanted_of(parts),
+        index_watch_of=partial(scheduler.index_watch_of, parts),
     )

@@ -51,6 +51,7 @@ from shared.ledger import (
     Pages,
     PageTexts,
     QueryLog,
+    Repairs,
     RunClaims,
     SharedAnswers,
     ShownBatches,
@@ -157,6 +158,7 @@ class Parts:
             webhooks=Webhooks(database),
             evaluations=Evaluations(database),
             verifications=Verifications(database),
+            repairs=Repairs(database),
             gates=Gates(database),
             runs=RunClaims(
                 database,

@@ -15,6 +15,7 @@ from shared.ledger import Ledger
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.postgres.election import Election
 from shared.maintenance.cleanup import Cleaner
+from shared.maintenance.index_watch import IndexWatch
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.wanted import WantedWorkers, WorkerPool
 from shared.maintenance.webhooks.delivery import Deliverer
@@ -37,18 +38,34 @@ class SchedulerServices:
     cleaner: Cleaner
     deliverer: Deliverer
     wanted: WantedWorkers
+    index_watch: IndexWatch
 
 
 def assemble(parts: Parts) -> SchedulerServices:
+    election = Election(parts.database)
     return SchedulerServices(
         settings=parts.settings,
         ledger=parts.ledger,
-        election=Election(parts.database),
+        election=election,
         orphans=parts.orphans,
         wakeups=parts.wakeups,
         cleaner=cleaner_of(parts),
         deliverer=parts.deliverer,
         wanted=wanted_of(parts),
+        index_watch=index_watch_of(parts, election),
+    )
+
+
+def index_watch_of(parts: Parts, election: Election) -> IndexWatch:
+    return IndexWatch(
+        database=parts.database,
+        election=election,
+        repairs=parts.ledger.repairs,
+        verifications=parts.ledger.verifications,
+        audit=parts.ledger.audit,
+        index=parts.index,
+        late=parts.settings.tuning.lease * 2,
+        wake_runs=partial(parts.wakeups.wake, "runs"),
     )
 
 

@@ -24,7 +24,7 @@ from api.schemas.documents import DocumentView
 from api.schemas.health import ReadyReply
 from api.schemas.problems import ProblemDetails
 from embedded.ports import free_port
-from shared.ledger.postgres.database import Database
+from shared.ledger.runs.repairs import Repairs
 from tests.support.api import WITHOUT_CERTIFICATES, application, calling, events_of, left_behind, serving, work
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -113,13 +113,13 @@ async def test_health_names_unavailable_components(services, settings, provider,
 
 async def test_concurrent_health_requests_share_one_probe(services, settings, provider, monkeypatch):
     polls = []
-    ping = Database.ping
+    count = Repairs.count
 
     async def counted(self):
         polls.append(1)
-        await ping(self)
+        return await count(self)
 
-    monkeypatch.setattr(Database, "ping", counted)
+    monkeypatch.setattr(Repairs, "count", counted)
     async with calling(settings, services) as client:
         replies = await asyncio.gather(*(client.get("/health/ready") for _ in range(50)))
         replies.append(await client.get("/health/ready"))

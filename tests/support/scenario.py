@@ -92,6 +92,7 @@ class Scenario:
     documents: dict[str, list[Section]] = field(default_factory=dict)
     in_flight: int = 0
     deferred_uploads: int = 0
+    accepted_at: dict[str, float] = field(default_factory=dict)  # monotonic times of uploads under load
     _deaths_before: int = 0
 
     def __post_init__(self) -> None:
@@ -136,7 +137,7 @@ class Scenario:
         def submit() -> None:
             for name, sections in documents.items():
                 self.fleet.wait_until(lambda n=name, s=sections: self._accepted(n, s), f"{name} was not accepted", 180)
-                self.documents[name] = sections
+                self.documents[name], self.accepted_at[name] = sections, time.monotonic()
                 block_ended.wait(every)
 
         with ThreadPoolExecutor(1) as pool:

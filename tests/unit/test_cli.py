@@ -30,6 +30,7 @@ from shared.domain.durations import duration
 from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
 from tests.support import replies
+from tests.support.planted import guards
 
 BUILT = typer.main.get_command(main.app)  # each call of `main.app` builds all commands, which takes 50 ms
 NOWHERE = "http://127.0.0.1:9"  # discard: the port is closed
@@ -751,6 +752,21 @@ def test_estimate_needs_files_or_count_and_size(arguments, capsys, monkeypatch):
     code, _, err = foreask(capsys, monkeypatch, "estimate", *arguments)
 
     assert (code, err) == (1, "Name files, or give both --documents and --bytes.\n")
+
+
+@guards(
+    "cli/output.py",
+    "            *_damaged(work),",
+    "",
+    means="`foreask status` does not show that an index is being repaired",
+)
+def test_status_shows_index_that_is_repaired():
+    damage = {"collection": "handbook", "cause": "lost_points", "since": "", "sentence": "The index has lost points."}
+    work = {"stages": {}, "unserved": [], "dead": 0, "eta_seconds": None, "chunks_per_minute": 0, "limits": []}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(output.status({"status": "ready"}, work | {"estimates": [], "usage": [], "damaged": [damage]}, []))
+
+    assert "handbook: The index has lost points. (foreask verify --repair follows it)" in console.file.getvalue()
 
 
 def test_status_shows_tier_and_cached_share():

@@ -183,6 +183,7 @@ class QueryMetadata(Model):
     usage: Usage
     milliseconds: dict[str, float]
     skipped: dict[str, str]
+    notice: str | None = None  # why results may be wrong or incomplete
     explain: Json | None = None
 
 

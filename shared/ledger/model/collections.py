@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.collections import Collection, CollectionOptions
+from shared.domain.collections import Collection, CollectionOptions, Damage, DamageCause
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import FilterableField, with_more
 from shared.domain.index_location import IndexNames
@@ -150,6 +150,7 @@ def collection_of(row: RowMapping) -> Collection:
         created_at=row["created_at"],
         calibration=row["calibration"],
         languages=tuple(row["languages"]),
+        damage=Damage(DamageCause(row["damage"]), row["damaged_at"]) if row["damage"] else None,
     )
 
 

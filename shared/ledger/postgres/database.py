@@ -58,6 +58,15 @@ SELECT set_config(name, value, $2)
 FROM (VALUES ('transaction_timeout', $1), ('idle_in_transaction_session_timeout', '15s')) AS bound (name, value)
 WHERE name <> 'transaction_timeout' OR current_setting('server_version_num')::int >= 170000
 """
+# Raise fencing tokens above the clock on each new connection, so that tokens of lost commits are never drawn again:
+# claims after a failover are made over connections that were opened after it. Before the migration there are no claims.
+_RAISE_TOKENS = """
+DO $$ BEGIN
+    IF to_regprocedure('raise_tokens()') IS NOT NULL THEN
+        PERFORM raise_tokens();
+    END IF;
+END $$
+"""
 _SESSION = {"server_settings": plans.EACH_TIME}
 # A prepared statement belongs to a connection of the server. Without a cache the driver uses unnamed statements, which
 # are parsed and planned again on each execution.
@@ -101,6 +110,8 @@ class AdvisoryLock(IntEnum):
     CALIBRATION = 7_065_012
     RUNS = 7_065_013
     PAGES = 7_065_014
+    TOKENS = 7_065_015  # taken by the function `raise_tokens`
+    SERVERS = 7_065_016
 
 
 class Collided(Unavailable):
@@ -163,6 +174,7 @@ class Database:
         )
         sync = self.engine.sync_engine
         event.listen(sync, "connect", _detect_silence)
+        event.listen(sync, "connect", _raise_tokens)
         lend_open_connections(sync)
         if pooler == "none":
             event.listen(sync, "connect", partial(_bound_session, bound))
@@ -385,6 +397,10 @@ def _detect_silence(connection: Any, _: object) -> None:
     for name, value in _DETECT_SILENCE.items():
         if hasattr(socket, name):
             peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _raise_tokens(connection: Any, _: object) -> None:
+    connection.run_async(lambda opened: opened.execute(_RAISE_TOKENS))
 
 
 def _bound_session(seconds: float, connection: Any, _: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from sqlalchemy import text
@@ -13,11 +13,13 @@ from shared.ledger.postgres.database import Database
 
 LEASE = timedelta(seconds=5)  # the longest pause of the work after a scheduler dies
 
-# Take the lease if it is free, or extend it.
+# Take the lease if it is free, or extend it; return its earlier end, too. Fencing tokens are raised above the clock.
 _TAKE = text("""
-    UPDATE deployment SET scheduler = :candidate, scheduler_until = now() + :lease
-    WHERE scheduler = :candidate OR scheduler_until IS NULL OR scheduler_until <= now()
-    RETURNING 1
+    WITH before AS (SELECT id, scheduler_until FROM deployment FOR UPDATE)
+    UPDATE deployment d SET scheduler = :candidate, scheduler_until = now() + :lease FROM before
+    WHERE d.id = before.id
+      AND (d.scheduler = :candidate OR d.scheduler_until IS NULL OR d.scheduler_until <= now())
+    RETURNING before.scheduler_until AS earlier, d.scheduler_until AS until, raise_tokens()
 """)
 
 # End the lease.
@@ -25,11 +27,17 @@ _RESIGN = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :
 
 
 class Election:
-    """One candidate. It holds no lock, so after the loss of the lease two candidates may work for a moment."""
+    """One candidate. It holds no lock, so after the loss of the lease two candidates may work for a moment.
+
+    The end of the lease never moves back while PostgreSQL keeps its commits. If it does, a failover or a crash has lost
+    commits: this is noticed even if PostgreSQL does not say which server answers.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._candidate = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._until: datetime | None = None
+        self.lost_commits = False  # the scheduler clears it when it has recorded the loss
 
     async def take(self) -> bool:
         """Take the lease or extend it; return whether this candidate has it now.
@@ -39,7 +47,13 @@ class Election:
         """
         async with self._database.begin() as connection:
             parameters = {"candidate": self._candidate, "lease": LEASE}
-            return (await connection.execute(_TAKE, parameters)).one_or_none() is not None
+            row = (await connection.execute(_TAKE, parameters)).one_or_none()
+        if row is None:
+            return False
+        if self._until is not None and row.earlier is not None and row.earlier < self._until:
+            self.lost_commits = True
+        self._until = row.until
+        return True
 
     async def resign(self) -> None:
         """End this candidate's lease, so that the next one can take over at once.

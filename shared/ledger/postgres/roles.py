@@ -53,7 +53,8 @@ _GRANTS = {
     "webhooks": "SELECT (id, tenant, events, disabled_at)",  # which webhooks receive an event; not the secrets
     "webhook_deliveries": "INSERT",
 }
-_SEQUENCES = "fencing, sweeps_id_seq"
+_TOKENS = "fencing"
+_SEQUENCES = f"{_TOKENS}, sweeps_id_seq"
 
 # List the ledger's tables: the tables with the owner of Alembic's table, without the two tables about the schema.
 _TABLES = text("""
@@ -92,6 +93,7 @@ async def make_app_role(engine: AsyncEngine, password: str) -> None:
             f"GRANT SELECT ON alembic_version, schema_compat TO {APP_ROLE}",
             f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {APP_ROLE}",
             _grant_sequences(APP_ROLE),
+            f"GRANT SELECT, UPDATE ON SEQUENCE {_TOKENS} TO {APP_ROLE}",  # it raises tokens above the clock
         ],
     )
 

@@ -18,14 +18,8 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK_TIMEOUT = "4s"
 _RETRY_AFTER = timedelta(seconds=30)
 
-# Draw larger fencing tokens than every process has drawn from this ledger: the clock's microseconds. A ledger that was
-# restored from a backup would repeat tokens, and Qdrant would keep the points of the lost claims. Qdrant compares
-# tokens as floating-point numbers, which are exact up to 2^53 microseconds, the year 2255.
-_RAISE_TOKENS = text("""
-    SELECT setval('fencing', c.microseconds)
-    FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS microseconds) c, fencing f
-    WHERE f.last_value < c.microseconds
-""")
+# Draw larger fencing tokens than every process has drawn from this ledger, as each connection does.
+_RAISE_TOKENS = text("SELECT raise_tokens()")
 
 # Allow this transaction to be idle as long as migrations take. A SELECT would leave a snapshot, for which an index that
 # is built `CONCURRENTLY` waits.

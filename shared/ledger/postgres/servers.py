@@ -1,0 +1,65 @@
+"""The server of PostgreSQL that answers: its system identifier and its timeline.
+
+The timeline changes when a standby is promoted and when a backup with its log is restored; the identifier changes when
+a dump is restored. By default every role may call these functions; a managed service may refuse one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncpg
+from sqlalchemy import TextClause, exc, text
+
+from shared.ledger.postgres.database import Database
+
+# Return the identifier that `initdb` gave to the cluster and all its standbys.
+_SYSTEM = text("SELECT CAST(system_identifier AS text) AS value FROM pg_control_system()")
+
+# Return the timeline of the next change. `pg_control_checkpoint()` returns an older one until the first checkpoint.
+_TIMELINE = text("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) AS value")
+
+_REFUSED = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.FeatureNotSupportedError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server of PostgreSQL; None stands for a part that the role may not read."""
+
+    system: str | None
+    timeline: str | None
+
+    @property
+    def is_known(self) -> bool:
+        return self.system is not None or self.timeline is not None
+
+    def differs(self, other: Server) -> bool:
+        """Return whether both know a part, and it is not the same."""
+        parts = ((self.system, other.system), (self.timeline, other.timeline))
+        return any(mine is not None and theirs is not None and mine != theirs for mine, theirs in parts)
+
+
+async def current_server(database: Database) -> Server:
+    """Return the server that answers now.
+
+    Raises:
+        Unavailable: PostgreSQL cannot be reached.
+    """
+    return Server(await _value(database, _SYSTEM), await _value(database, _TIMELINE))
+
+
+async def _value(database: Database, statement: TextClause) -> str | None:
+    try:
+        (row,) = await database.rows(statement)
+    except exc.DBAPIError as error:
+        cause = error.orig.__cause__ if error.orig else None
+        if isinstance(cause, _REFUSED):
+            return None
+        raise
+    value: str = row["value"]
+    return value

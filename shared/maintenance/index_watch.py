@@ -1,0 +1,145 @@
+"""The watch over the indexes: failovers that lost commits, and points that Qdrant has lost, are repaired by themselves.
+
+After a failover that lost commits, Qdrant has points that the ledger does not know, and queries find them. After the
+loss of Qdrant's data, queries find nothing although every document is ready. Neither fails any request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+
+from shared.domain.collections import Collection
+from shared.domain.errors import Conflict, ForeaskError, NotFound
+from shared.domain.runs import RunPhase
+from shared.ledger.documents.audit import Audit
+from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.election import Election
+from shared.ledger.postgres.servers import current_server
+from shared.ledger.runs.repairs import EndedRepair, Repairs
+from shared.ledger.runs.verifications import Verifications
+from shared.maintenance.verification import Verification
+from shared.vectors.index import Index
+
+_SLICE = 20  # repairs started or ended together
+_AGAIN = timedelta(seconds=30)  # pause before a repair that could not start, or failed, starts again
+_CHECKED_AFTER = timedelta(minutes=1)  # after a repair
+_CHECKED_LATER = timedelta(hours=1)  # after a repair that was cancelled, or found differences that it cannot repair
+_BUILDS = 20  # checked by one call, which takes about 7 short statements for each
+_DOCUMENTS = 20  # of each: as many that changed last, and as many others
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class IndexWatch:
+    """Notices damage of collections, and repairs it.
+
+    Args:
+        late: time after which no worker writes points of a claim that a failover lost.
+        wake_runs: wakes workers for verifications.
+    """
+
+    database: Database
+    election: Election
+    repairs: Repairs
+    verifications: Verifications
+    audit: Audit
+    index: Index
+    late: timedelta
+    wake_runs: Callable[[], None]
+    _after: UUID | None = None  # build that was checked last
+    _suspected: dict[UUID, Collection] = field(default_factory=dict)  # which lacked points at the last check
+    _read_until: dict[UUID, str] = field(default_factory=dict)  # external id up to which a collection was checked
+    _is_blind: bool = False
+
+    async def notice_failover(self) -> None:
+        """Mark every collection as damaged if another server answers, or commits were lost."""
+        server = await current_server(self.database)
+        if not server.is_known and not self._is_blind:
+            self._is_blind = True
+            log.warning("server.unknown", reason="the role may call neither pg_control_system nor pg_walfile_name")
+        lost = self.election.lost_commits
+        if await self.repairs.note_server(server, lost_commits=lost, late=self.late):
+            log.warning("failover.noticed", system=server.system, timeline=server.timeline, lost_commits=lost)
+        self.election.lost_commits = False
+
+    async def repair(self) -> bool:
+        """Start due repairs, and settle ended ones; return whether more may wait."""
+        ended = await self.repairs.ended(_SLICE)
+        for each in ended:
+            await self._settle(each)
+        due = await self.repairs.due(_SLICE)
+        for collection in due:
+            await self._start(collection)
+        return _SLICE in (len(ended), len(due))
+
+    async def _start(self, collection: Collection) -> None:
+        names = {"tenant": collection.tenant, "collection": collection.name}
+        try:
+            run = await self.verifications.start(collection, repair=True)
+        except (Conflict, NotFound) as error:  # one without repairs is running, or too many are queued
+            log.info("repair.postponed", **names, reason=error.message)
+            await self.repairs.postpone(collection.id, _AGAIN)
+            return
+        await self.repairs.note_start(collection.id, run.id)
+        log.info("repair.started", **names, run=str(run.id), cause=collection.damage and collection.damage.cause.value)
+        self.wake_runs()
+
+    async def _settle(self, ended: EndedRepair) -> None:
+        names = {"tenant": ended.tenant, "collection": ended.name, "cause": ended.damage.value}
+        if ended.phase is RunPhase.CANCELLED or (ended.phase is RunPhase.DONE and ended.is_last):
+            await self.repairs.clear(ended, _CHECKED_AFTER if ended.is_complete else _CHECKED_LATER)
+            log.info("repair.ended", **names, phase=ended.phase.value, **ended.counts)
+        elif ended.phase is RunPhase.DONE:
+            await self.repairs.postpone(ended.collection_id, ended.pause, ended.run)
+            log.info("repair.repeats", **names, again_in_seconds=ended.pause.total_seconds(), **ended.counts)
+        else:
+            await self.repairs.postpone(ended.collection_id, _AGAIN, ended.run)
+            log.warning("repair.failed", **names, again_in_seconds=_AGAIN.total_seconds())
+
+    async def check(self) -> None:
+        """Check some points of the next collections, and of collections that lacked points at the last check.
+
+        Two checks must find a loss, because a restarting Qdrant may not have loaded a collection yet.
+        """
+        following = await self.repairs.builds_after(self._after, _BUILDS)
+        self._after = following[-1].id if len(following) == _BUILDS else None
+        suspected, self._suspected = self._suspected, {}
+        for build in {each.id: each for each in [*suspected.values(), *following]}.values():
+            try:
+                has_lost = await self._has_lost_points(build)
+            except ForeaskError as error:  # a collection that Qdrant rejects must not delay others
+                log.warning("check.failed", tenant=build.tenant, collection=build.name, reason=error.message)
+                continue
+            if has_lost and build.id in suspected:
+                await self._mark_lost(build)
+            elif has_lost:
+                self._suspected[build.id] = build
+
+    async def _mark_lost(self, build: Collection) -> None:
+        texts = await self.index.count_chunks(build.location)
+        for tenant, name in await self.repairs.mark_lost([build.id]):
+            log.warning("points.lost", tenant=tenant, collection=name, stored_texts=texts)
+
+    async def _has_lost_points(self, build: Collection) -> bool:
+        """Return whether Qdrant lacks points of a sample of documents that no worker changes.
+
+        The sample is compared as by a verification, so that loads, edits, deletions and fills raise no alarm. It
+        contains the documents that changed last, because a restored volume lacks these, and the next documents in
+        order, so that each document is checked in time.
+        """
+        newest = await self.repairs.newest(build, _DOCUMENTS)
+        following = await self.audit.page(build.id, after=self._read_until.get(build.id, ""), limit=_DOCUMENTS)
+        documents = {document.id: document for document in [*newest, *following]}
+        verification = Verification(self.audit, self.index, build, repair=False)
+        if await verification.has_lost(list(documents.values())):
+            return True  # the next check reads the same documents
+        if len(following) == _DOCUMENTS:
+            self._read_until[build.id] = following[-1].external_id
+        else:
+            self._read_until.pop(build.id, None)
+        return False

@@ -1,0 +1,302 @@
+"""A failover that lost commits, and points that Qdrant lost, are noticed, shown and repaired without a call."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+from structlog.testing import capture_logs
+
+from shared.domain.verification import DifferingPoint
+from shared.ledger.postgres import servers
+from shared.ledger.postgres.election import Election
+from shared.ledger.postgres.servers import Server
+from shared.maintenance.verification import Verification
+from tests.conftest import Library
+from tests.support.api import ready, running, searchable, work
+from tests.support.planted import guards
+from tests.support.qdrant import qdrant_client
+from tests.support.waiting import eventually
+
+HARBOURS = tuple((f"# Harbour {n}\n\nHarbour {n} opens at {n}.", f"{n}.md") for n in range(4))
+QUESTION = {"question": "When does harbour 2 open?"}
+
+
+async def run(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        return await connection.execute(text(statement), parameters)
+
+
+@pytest.fixture
+async def watch(services):
+    """Yield a watch of the indexes whose repairs need not wait for late writers."""
+    await run(services, "DELETE FROM servers")
+    yield replace(services.index_watch_of(Election(services.database)), late=timedelta())
+    await run(services, "DELETE FROM servers")
+
+
+async def differences(services):
+    collection = await Library(services).collection()
+    verification = Verification(services.ledger.audit, services.index, collection, repair=False)
+    return [item async for item in verification.run() if isinstance(item, DifferingPoint)]
+
+
+async def repaired(services, watch):
+    """Repair until no collection is damaged."""
+
+    async def is_repaired():
+        await watch.repair()
+        await work(services, "index")
+        return await services.ledger.repairs.count() == 0
+
+    async with running(services):
+        await eventually(is_repaired)
+
+
+async def damage(client):
+    """Return the damage that the status reports, and the reply to a query, when health and query agree with it."""
+    status = (await client.get("/v1/status")).json()["damaged"]
+    replies = []
+
+    async def agree():
+        health = await client.get("/health/ready")  # it may be a second old, and the query's collection a few
+        assert (health.status_code, health.json()["status"]) == (200, "ready")
+        replies.append((await client.post("/v1/retrieve", json=QUESTION)).json())
+        return len(health.json()["warnings"]) == len(status) == (replies[-1]["metadata"]["notice"] is not None)
+
+    await eventually(agree)
+    return [each["cause"] for each in status], replies[-1]
+
+
+async def lose_document(services, external_id):
+    """Forget a finished document as a failover does that lost its commits; its points stay."""
+    await run(services, "DELETE FROM documents WHERE external_id = :id", id=external_id)
+
+
+@guards(
+    "shared/ledger/runs/repairs.py",
+    "if changed or lost_commits:",
+    "if lost_commits:",
+    means="another timeline of PostgreSQL is not noticed",
+)
+async def test_changed_timeline_repairs_every_collection(services, provider, once, client, watch):
+    await once(ready, *HARBOURS)
+    await watch.notice_failover()
+    assert (await damage(client))[0] == []
+    await lose_document(services, "2.md")
+    paid = provider.stats()["calls"]
+
+    await run(services, "UPDATE servers SET timeline = '00000000'")
+    with capture_logs() as logs:
+        await watch.notice_failover()
+        await watch.notice_failover()
+    causes, query = await damage(client)
+
+    assert [entry["event"] for entry in logs] == ["failover.noticed"]
+    assert causes == ["failover"]
+    assert "PostgreSQL failed over" in query["metadata"]["notice"]
+    assert "2.md" in [chunk["external_id"] for chunk in query["chunks"]]  # the ghost
+    await repaired(services, watch)
+    causes, query = await damage(client)
+    assert (causes, query["metadata"]["notice"]) == ([], None)
+    assert "2.md" not in [chunk["external_id"] for chunk in query["chunks"]]
+    assert await differences(services) == []
+    assert provider.stats()["calls"] == paid
+
+
+async def test_failover_is_repaired_again_after_late_writers(services, provider, once, watch):
+    await once(ready, *HARBOURS)
+    watch = replace(watch, late=timedelta(hours=1))
+    watch.election.lost_commits = True
+    await watch.notice_failover()
+    assert not watch.election.lost_commits
+
+    async def is_postponed():
+        await watch.repair()
+        (row,) = await run(services, "SELECT repair_id, repair_due_at > now() AS later FROM collections")
+        return row.repair_id is None and row.later
+
+    async with running(services):
+        await eventually(is_postponed)
+    assert await services.ledger.repairs.count() == 1
+    await run(services, "UPDATE collections SET repair_due_at = now(), repair_after = now()")
+    await repaired(services, watch)
+
+
+@pytest.mark.parametrize("refused", ["timeline", "system", "both"])
+async def test_refused_functions_are_left_out(services, watch, monkeypatch, refused):
+    names = {"timeline": ["_TIMELINE"], "system": ["_SYSTEM"], "both": ["_TIMELINE", "_SYSTEM"]}[refused]
+    known = await servers.current_server(services.database)
+    for name in names:
+        monkeypatch.setattr(servers, name, text("SELECT pg_read_file('no/right') FROM no_function()"))
+    found = await servers.current_server(services.database)
+
+    assert known.is_known
+    system = None if refused in ("system", "both") else known.system
+    assert found == Server(system, None if refused in ("timeline", "both") else known.timeline)
+    assert not found.differs(known)
+    with capture_logs() as logs:
+        await watch.notice_failover()
+        await watch.notice_failover()
+    assert [entry["event"] for entry in logs] == ["server.unknown"] * (refused == "both")
+
+
+async def test_ordinary_role_reads_server_identity(services, settings):
+    async with services.database.begin() as connection:
+        await connection.execute(text("SET LOCAL ROLE pg_monitor"))  # any role without rights of its own
+        await connection.execute(servers._SYSTEM)
+        await connection.execute(servers._TIMELINE)
+
+
+@guards(
+    "shared/ledger/postgres/election.py",
+    "row.earlier < self._until:",
+    "False:",
+    means="a scheduler does not notice that its own commits were lost",
+)
+async def test_lease_that_moved_back_shows_lost_commits(services):
+    election = Election(services.database)
+    await run(services, "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL")
+    try:
+        assert await election.take()
+        assert await election.take()
+        assert not election.lost_commits
+
+        await run(services, "UPDATE deployment SET scheduler_until = scheduler_until - interval '2 seconds'")
+        assert await election.take()
+        assert election.lost_commits
+    finally:
+        await run(services, "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL")
+
+
+async def drawn(services):
+    async with services.database.begin() as connection:
+        return (await connection.execute(text("SELECT nextval('fencing')"))).scalar_one()
+
+
+@guards(
+    "shared/ledger/postgres/database.py",
+    'event.listen(sync, "connect", _raise_tokens)',
+    "pass",
+    means="tokens of lost commits are drawn again over a new connection",
+    case="connection",
+)
+@guards(
+    "shared/ledger/postgres/election.py",
+    "AS until, raise_tokens()",
+    "AS until",
+    means="tokens of lost commits are drawn again after an election",
+    case="election",
+)
+@pytest.mark.parametrize("raised_by", ["connection", "election"])
+async def test_tokens_of_lost_commits_never_return(services, settings, raised_by):
+    lost = await drawn(services)
+    await run(services, "SELECT setval('fencing', :token)", token=lost - 1_000_000_000)  # as an old standby
+    if raised_by == "connection":
+        await services.database.engine.dispose()
+    else:
+        await run(services, "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL")
+        election = Election(services.database)
+        await election.take()
+        await election.resign()
+
+    assert await drawn(services) > lost
+
+
+@guards(
+    "shared/maintenance/index_watch.py",
+    "has_lost = await self._has_lost_points(build)",
+    "has_lost = False",
+    means="an index that lost its points is not noticed",
+)
+@pytest.mark.parametrize("loss", ["dropped", "emptied", "newest"])
+async def test_lost_points_are_noticed_and_repaired(services, provider, once, client, loss):
+    watch = services.index_watch_of(Election(services.database))
+    await once(ready, *HARBOURS)
+    location = (await Library(services).collection()).location
+    paid, qdrant = provider.stats()["calls"], qdrant_client(services)
+    await watch.check()
+    if loss == "dropped":
+        await qdrant.delete_collection(location.index_name)
+    elif loss == "emptied":
+        await services.index.delete_build(location)
+    else:
+        (row,) = await run(services, "SELECT id FROM documents WHERE external_id = '3.md'")
+        await services.index.delete_document(location, row.id)
+
+    with capture_logs() as logs:
+        await watch.check()
+        assert await services.ledger.repairs.count() == 0  # a restarted Qdrant may not have loaded it yet
+        await watch.check()
+        await watch.check()
+    causes, query = await damage(client)
+
+    assert [entry["event"] for entry in logs] == ["points.lost"]
+    assert causes == ["lost_points"]
+    assert "Results are incomplete" in query["metadata"]["notice"]
+    await repaired(services, watch)
+    assert (await damage(client))[0] == []
+    assert await differences(services) == []
+    assert provider.stats()["calls"] == paid
+
+
+@guards(
+    "shared/maintenance/index_watch.py",
+    "self._read_until[build.id] = following[-1].external_id",
+    "pass",
+    means="the loss of an old document is never noticed",
+)
+async def test_lost_old_document_is_noticed_in_time(services, provider, once, watch, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.index_watch._DOCUMENTS", 1)
+    await once(ready, *HARBOURS)
+    _, *older = (await run(services, "SELECT id, external_id FROM documents ORDER BY updated_at DESC")).all()
+    lost = next(row.id for row in older if row.external_id != "0.md")  # neither the newest nor the first one
+    await services.index.delete_document((await Library(services).collection()).location, lost)
+
+    for _ in range(len(HARBOURS) + 2):
+        await watch.check()
+    assert await services.ledger.repairs.count() == 1
+
+
+async def test_work_in_progress_raises_no_alarm(services, provider, once, watch):
+    await once(searchable, *HARBOURS)
+    library = Library(services)
+
+    async def check():
+        for _ in range(3):
+            await watch.check()
+
+    await check()
+    edits = [await library.add(f"# Pier\n\nPier {n} is long.", f"{n}.md") for n in (1, 2)]
+    await library.add("# Pier\n\nPier 9 is new.", "9.md")
+    await check()
+    await work(services, "parse")
+    await check()
+    await work(services)
+    await check()
+    await services.ledger.documents.delete("default", edits[0].id)
+    await check()
+    await services.cleaner.clean()
+    await check()
+    assert await services.ledger.repairs.count() == 0
+
+
+@guards(
+    "shared/maintenance/index_watch.py",
+    "_CHECKED_AFTER if ended.is_complete else _CHECKED_LATER",
+    "timedelta()",
+    means="a difference that cannot be repaired starts one repair after the other",
+)
+async def test_unrepairable_loss_is_repaired_once(services, provider, once, watch):
+    await once(ready, *HARBOURS)
+    location = (await Library(services).collection()).location
+    await run(services, "DELETE FROM completions")
+    await services.index.delete_build(location)
+    await watch.check()
+    await watch.check()
+    assert await services.ledger.repairs.count() == 1
+    await repaired(services, watch)
+
+    await watch.check()
+    await watch.check()
+    assert await services.ledger.repairs.count() == 0
