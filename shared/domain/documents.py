@@ -21,11 +21,11 @@ Version = tuple[UUID, int]
 
 
 class Transitions(NamedTuple):
-    """Versions with points that are not, or not yet, what queries see.
+    """Versions with points that queries must not see, or not yet.
 
     Args:
         outdated: versions of deleted documents, and versions that were replaced: queries must not see them.
-        arriving: versions that Qdrant is showing now, in place of the versions before them.
+        arriving: versions that Qdrant is showing now, instead of the versions before them.
     """
 
     outdated: AbstractSet[Version]

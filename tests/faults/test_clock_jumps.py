@@ -43,7 +43,7 @@ def test_clock_jumps_of_workers_change_no_result(fleet, provider, start_scenario
 @pytest.mark.parametrize("minutes", [-5, 5])
 def test_clocks_of_api_and_scheduler_change_no_result(fleet, start_scenario, tmp_path, minutes):
     """The scheduler's clock is wrong by some minutes, and the API's clock by as many in the other direction."""
-    scenario = start_scenario("25" + ("a" if minutes < 0 else "b"), f"clock of the scheduler {minutes:+} min")
+    scenario = start_scenario("28" + ("a" if minutes < 0 else "b"), f"clock of the scheduler {minutes:+} min")
     (tmp_path / "rules.md").write_text("The harbour opens at six.")
     with fleet.api_as(Job("tests.support.apart", (str(-minutes), "api"))):
         fleet.replace({"scheduler-1": Job("tests.support.apart", (str(minutes), "scheduler"))}, for_good=True)
@@ -76,7 +76,7 @@ def test_clocks_of_api_and_scheduler_change_no_result(fleet, start_scenario, tmp
     means="a machine that slept pays for claims that ended during its sleep",
 )
 def test_worker_of_sleeping_machine_pays_nothing_afterwards(fleet, provider, start_scenario):
-    scenario = start_scenario("26", "the machine of a worker sleeps past its leases")
+    scenario = start_scenario("29", "the machine of a worker sleeps past its leases")
     provider.script(latency_seconds=0.2)
     with fleet.executing():
         fleet.replace({"generate-1": Job("tests.support.asleep", ("generate", "after the claim"))})

@@ -120,7 +120,7 @@ class Readers:
 
 
 def _section(prefix: str, number: int, edition: int) -> Section:
-    """Return a section that a query finds by its place, whatever its edition is."""
+    """Return a section that a query finds by its number, whatever its edition is."""
     mark = f"{prefix}_0_{number}_{edition}"
     words = f"{mark} place{number} {mark} item"
     count = 1600 // (len(words) + len("999 "))  # as long as other sections of scenarios
@@ -134,7 +134,7 @@ def _section(prefix: str, number: int, edition: int) -> Section:
     means="a late writer of the next version hides texts of the live one",
 )
 def test_edits_under_kills_show_one_complete_version(fleet, provider, start_scenario, scale):
-    scenario = start_scenario("25", "edits of a large document, kill -9")
+    scenario = start_scenario("27", "edits of a large document, kill -9")
     edits = Edits(scenario, scale.edited_sections, random.Random(scenario.seed))
     edits.submit()
     scenario.settle(scale.timeout_seconds)

@@ -671,7 +671,7 @@ async def test_input_file_with_lost_id_is_deleted(services, provider, loaded):
 
 @pytest.mark.parametrize("knows_no_expiry", [False, True])
 async def test_unlisted_input_file_expires_or_is_reported(services, provider, loaded, check, knows_no_expiry):
-    """The provider lists no files, so nobody can find a file whose id was lost."""
+    """The provider lists no files, so a file with a lost id cannot be found."""
     provider.batch_script(lists_no_files=True, knows_no_expiry=knows_no_expiry)
     await upload_and_lose_id(services, provider, loaded)
 

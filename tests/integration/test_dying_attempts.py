@@ -101,7 +101,7 @@ async def die(services, provider, monkeypatch, way):
     means="an attempt that dies deletes the questions of earlier ones",
 )
 @pytest.mark.parametrize("waits_and_dies", CASES, ids=[f"{wait.__name__}, {way}" for wait, way in CASES])
-async def test_dying_attempt_keeps_what_was_found(services, library, provider, monkeypatch, waits_and_dies):
+async def test_dying_attempt_keeps_points_of_earlier_ones(services, library, provider, monkeypatch, waits_and_dies):
     wait, way = waits_and_dies
     await wait(services, library)
     before = await points(services, library)

@@ -1,4 +1,4 @@
-"""A late writer of another version neither hides a text that queries must find nor shows one that they must not."""
+"""A late writer of another version neither hides a text that queries must find nor shows a replaced text."""
 
 import socket
 

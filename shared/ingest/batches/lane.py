@@ -276,7 +276,7 @@ class BatchLane:
         await self.batches.uploaded(batch, file_id)
 
     async def _delete_inputs(self, batch: Batch, require_lease: Callable[[], None]) -> None:
-        """Delete the batch's input files at the provider, including those whose ids were lost by a dying process.
+        """Delete the batch's input files at the provider, including files with ids that a dying process has lost.
 
         Raises:
             Transient: the provider does not answer.

@@ -34,7 +34,7 @@ class Finisher:
         between, the scheduler does the sweep.
 
         Returns:
-            Whether another version of a document went live: its questions are due now.
+            Whether another version of a document became live: its questions are due now.
 
         Raises:
             Transient: the ledger is unavailable.

@@ -61,8 +61,7 @@ ORDER BY created_at DESC LIMIT 1
 
 -- name: claim
 -- Claim the batch that has been due longest. Batches of a provider that is not configured any more are claimed if no call
--- of the provider is needed, if they are cancelled, because an erasure waits for them, and when the leases of their lines
--- have ended.
+-- of the provider is needed, if they are cancelled, because an erasure waits for them, and after the leases of their lines.
 UPDATE batches b
 SET due_at = now() + CAST(:lease AS interval), lease_token = nextval('fencing'), leased_by = :worker
 WHERE b.id = (SELECT b.id FROM batches b

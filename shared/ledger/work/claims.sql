@@ -250,7 +250,7 @@ greatest({limit} / 4, {limit} - (SELECT count(*)::int FROM due_texts))
 
 -- part: no_other_is_live
 -- No other version of a chunk's document is live. Questions of a next version wait until it is: written earlier, their
--- points would be hidden, and so would be the point of the text, which is written with them. A version that went live
+-- points would be hidden, and so would be the point of the text, which is written with them. A version that became live
 -- meanwhile would lose the text.
 NOT EXISTS (SELECT 1 FROM documents h
             WHERE h.id = {argument}.document_id AND h.live_version <> {argument}.version OFFSET 0)

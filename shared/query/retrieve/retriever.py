@@ -126,7 +126,7 @@ class _Search:
     Args:
         rewritten: the rewritten texts; None if they are not known yet.
         outdated: found versions that queries must not see any more.
-        gone: found chunks whose points do not exist any more, each with its version.
+        missing: found chunks with points that do not exist any more, each with its version.
         is_changed: whether a found document has changed since the search.
         is_last: whether the search is not repeated any more.
         is_unchecked: whether the ledger could not say which versions are current.
@@ -139,7 +139,7 @@ class _Search:
     vector: Vectors | None = None
     rewritten: Sequence[ChannelQuery] | None = None
     outdated: set[Version] = field(default_factory=set)
-    gone: set[tuple[str, int]] = field(default_factory=set)
+    missing: set[tuple[str, int]] = field(default_factory=set)
     is_changed: bool = False
     is_last: bool = False
     is_unchecked: bool = False
@@ -487,9 +487,9 @@ class Retriever:
         outdated, arriving = await self._transitions(search, found)
         chunks = {chunk: payload for chunk, payload in read.chunks.items() if _version_of(payload) not in outdated}
         asked = {point: payload for point, payload in read.questions.items() if _version_of(payload) not in outdated}
-        gone = {(c, v) for c, v in versions.items() if c not in chunks or chunks[c]["version"] != v} - search.gone
+        gone = {(c, v) for c, v in versions.items() if c not in chunks or chunks[c]["version"] != v} - search.missing
         search.outdated |= outdated
-        search.gone |= gone
+        search.missing |= gone
         search.is_changed |= bool(outdated or arriving or gone)
         return ChunkPayloads(chunks, asked)
 

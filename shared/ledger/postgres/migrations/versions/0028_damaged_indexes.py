@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0029"
-down_revision = "0028"
+revision = "0028"
+down_revision = "0027"
 min_revision = "0003"
 
 # A sequence is read without its lock, so only one session raises it at a time. Tokens of the last ten milliseconds are

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0027"
+revision = "0026"
 down_revision = "0025"
 min_revision = "0003"
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0028"
-down_revision = "0027"
+revision = "0027"
+down_revision = "0026"
 min_revision = "0003"
 
 
