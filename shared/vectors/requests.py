@@ -43,6 +43,7 @@ class Requests:
     def __init__(self, addresses: Addresses, api_key: str | None, timeout_seconds: float) -> None:
         self._addresses = addresses
         self._headers = {"content-type": "application/json"} | ({"api-key": api_key} if api_key else {})
+        self._timeout_seconds = timeout_seconds
         self._timeout = aiohttp.ClientTimeout(timeout_seconds, sock_connect=CONNECT_SECONDS)
         self._opened: aiohttp.ClientSession | None = None
         self._unpooled: aiohttp.ClientSession | None = None
@@ -89,7 +90,8 @@ class Requests:
     ) -> tuple[int, tuple[aiohttp.ClientResponse, bytes]]:
         try:
             address = f"{url.geturl().rstrip('/')}{path}"
-            limits = self._timeout if within is None else aiohttp.ClientTimeout(within, sock_connect=CONNECT_SECONDS)
+            seconds = self._timeout_seconds if within is None else min(within, self._timeout_seconds)
+            limits = aiohttp.ClientTimeout(seconds, sock_connect=CONNECT_SECONDS)
             try:
                 return await _exchange(self._session(), method, address, data, limits)
             except _LOST as error:

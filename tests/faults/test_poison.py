@@ -8,8 +8,8 @@ POISONED = ("parse-1", "generate-1", "generate-2")
 
 @guards(
     "shared/domain/poison.py",
-    "if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:",
-    "if lost_leases >= 1_000:",
+    "return lost_leases >= SUSPECT_AFTER + DEATHS_ALONE",
+    "return lost_leases >= 1_000",
     means="work that kills its worker is never set aside",
 )
 def test_poison_becomes_dead_letter_and_others_finish(fleet, provider, start_scenario, scale):

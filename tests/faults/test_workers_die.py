@@ -20,8 +20,8 @@ AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after 
 
 @guards(
     "shared/domain/poison.py",
-    "if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:",
-    "if lost_leases >= 1:",
+    "return lost_leases >= SUSPECT_AFTER + DEATHS_ALONE",
+    "return lost_leases >= 1",
     means="the work of a dead worker is treated as the cause of its death",
 )
 @pytest.mark.long

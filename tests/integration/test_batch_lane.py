@@ -567,9 +567,9 @@ async def test_bulk_upload_of_same_content_waits_for_batch(services, library, pr
 
 
 @guards(
-    "shared/ledger/work/claims.sql",
-    "(NOT {is_interactive_lane:w} OR NOT EXISTS",
-    "(TRUE OR NOT EXISTS",
+    "shared/ledger/work/claims.py",
+    "(NOT {lanes.is_interactive(chunk)}",
+    "(TRUE",
     means="an upload waits for the batch of a replaced version",
     case="edited0",
 )

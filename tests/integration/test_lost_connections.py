@@ -203,8 +203,8 @@ async def test_lost_idle_connection_to_valkey_costs_nothing(services, settings, 
 
 @guards(
     "shared/vectors/requests.py",
-    "limits = self._timeout if within is None else",
-    "limits = self._timeout or",
+    "self._timeout_seconds if within is None else",
+    "self._timeout_seconds or",
     means="a query waits a minute for a Qdrant that stays silent",
 )
 async def test_silent_qdrant_refuses_query_soon(services, settings, once, monkeypatch):

@@ -190,9 +190,9 @@ async def test_query_sends_two_requests_and_reads_by_id(services, library, once,
     requests, sent = services.index._requests, []
     send = requests.send
 
-    async def recorded(method, path, body=None):
+    async def recorded(method, path, body=None, within=None):
         sent.append((path.rpartition("/points")[2], body))
-        return await send(method, path, body)
+        return await send(method, path, body, within)
 
     monkeypatch.setattr(requests, "send", recorded)
 

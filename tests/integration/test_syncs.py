@@ -50,8 +50,8 @@ async def job_of(services, sync):
 
 @guards(
     "shared/maintenance/syncing/work.py",
-    "        await self._turn.offer()",
-    "        pass",
+    "            await self._turn.offer()",
+    "            pass",
     means="a long listing delays the syncs of another tenant until its end",
 )
 async def test_long_listing_gives_way_to_another_tenant(services):
@@ -71,12 +71,19 @@ async def test_long_listing_gives_way_to_another_tenant(services):
         assert (await services.ledger.runs.claim([RunKind.SYNC])).tenant == tenant
     await start("alice")
     corpora["alice"].at["b"] = lambda: start("eve")
-    corpora["eve"].at["l"] = lambda: synced["alice"].require_waiting(syncs["alice"], "Other syncs waited")
+    corpora["eve"].at["e"] = lambda: synced["alice"].require_waiting(syncs["alice"], "Other syncs waited")
     syncing = replace(synced["alice"].syncing(), open_source=lambda source: corpora[source.tenant].open(source))
-    runner = Runner(services.ledger.runs, {RunKind.SYNC: syncing.work})
+    turns = list[str]()
+
+    async def work(claim):
+        turns.append(claim.tenant)
+        await syncing.work(claim)
+
+    runner = Runner(services.ledger.runs, {RunKind.SYNC: work})
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
 
+    assert len(turns) < 2 * len("abcdefghijkl")  # each turn makes progress
     alice, eve = [await services.ledger.syncs.get(tenant, syncs[tenant].id) for tenant in ("alice", "eve")]
     assert (alice.phase, eve.phase, alice.error, eve.error) == (RunPhase.DONE, RunPhase.DONE, None, None)
     assert (alice.waiting, eve.waiting) == (None, None)

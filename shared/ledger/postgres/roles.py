@@ -31,7 +31,7 @@ _GRANTS = {
     # the right to update a column includes the right to lock the row
     # Texts of pages: it reads their files anyway. Erased texts must not be stored again.
     "pages": "SELECT, INSERT, UPDATE, DELETE",
-    "page_texts": "SELECT (key, text, words, confidence), INSERT, UPDATE (unused_since)",
+    "page_texts": "SELECT (key, tenant, text, words, confidence), INSERT, UPDATE (unused_since)",
     "page_pictures": "INSERT",
     "pages_by_day": "SELECT, INSERT, UPDATE",
     "erasures": "SELECT (id, tenant, last_token, finished_at), UPDATE (last_token)",  # the last release locks the row

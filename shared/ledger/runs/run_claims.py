@@ -161,12 +161,12 @@ class RunClaims:
 
         The released run then waits longer than no other run of its kind.
         """
-        parameters = of(claim) | {"embeddings": self._embeddings}
+        parameters, phases = of(claim) | {"embeddings": self._embeddings}, _PHASES_OF[claim.kind]
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.RUNS)  # otherwise several runs would give way to the same one
             released = (await connection.execute(SQL.give_way, parameters)).all()
             if released:
-                await connection.execute(_PHASES_OF[claim.kind].show_waiting, {"id": claim.id})
+                await connection.execute(phases.show_waiting, {"id": claim.id})
         return bool(released)
 
     async def fail(self, claim: RunClaim, error: str) -> None:

@@ -146,6 +146,7 @@ class _Listing:
         self._fetcher = fetcher
         self._after = sync.after
         self._saved_at = time.monotonic()
+        self._has_saved = False
 
     @property
     def idle_seconds(self) -> float:
@@ -173,13 +174,17 @@ class _Listing:
         return items[-1].key if len(items) == self._services.limits.page else None
 
     async def _save(self, part: Part) -> None:
-        """Fetch and save a part.
+        """Fetch and save a part; give way before it, if a part was saved in this turn.
+
+        After the last part the listing ends without an offer: otherwise two runs could give way to each other for ever.
 
         Raises:
             JobPaused: the part is saved, and the job is paused.
-            GaveWay: the part is saved, and another sync has the worker.
+            GaveWay: the part is not saved, and another sync has the worker.
             _IntakeClosed: the part is not saved.
         """
+        if self._has_saved:
+            await self._turn.offer()
         if part.fetched and (reason := await self._services.intake.closed(self._claim.tenant)):
             raise _IntakeClosed(reason)
         fetched = await self._fetcher.fetch(part.fetched, part.new)
@@ -193,13 +198,12 @@ class _Listing:
             refused=[*part.refused, *fetched.refused],
         )
         saved = await self._services.listings.save(self._claim, self._definition, done)
-        self._after, self._saved_at = part.after, time.monotonic()
+        self._after, self._saved_at, self._has_saved = part.after, time.monotonic(), True
         if any(submission.accepted for submission in saved.submissions):
             self._services.wake_parsers()
         self._source.progressed()
         if saved.is_paused:
             raise JobPaused
-        await self._turn.offer()
 
 
 class _Entries:

@@ -68,6 +68,7 @@ _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddi
 
 
 _CHECK_BUDGET = timedelta(seconds=1)  # a query takes a tenth of it, and PostgreSQL may be failing over
+_CHECK_PAUSE_SECONDS = 5.0  # after a check without an answer, queries do not wait for another one
 log = structlog.get_logger()
 FindTransitions = Callable[[AbstractSet[Version]], Awaitable[Transitions]]
 
@@ -208,6 +209,7 @@ class Retriever:
         self._vectors = QuestionVectors(embedders, remembered)
         self._index = index
         self._find_transitions = find_transitions
+        self._checks_after = 0.0  # time of the event loop
         self._searcher = Searcher(index)
         self._rewriter = rewriter
         self._reranker = reranker
@@ -497,16 +499,22 @@ class Retriever:
         """Ask the ledger about found versions; a query does not fail because the ledger is unavailable."""
         if self._find_transitions is None or not found or search.is_unchecked:
             return NO_TRANSITIONS
+        now = asyncio.get_running_loop().time()
+        if now < self._checks_after:
+            return self._unchecked(search, "another query has just waited in vain")
         checked = await within(_CHECK_BUDGET, self._find_transitions(found))
         if isinstance(checked, SkippedStep):
-            search.is_unchecked = True
-            search.trace.skip("check", f"the ledger could not say which versions are current: {checked.reason}")
-            collection = search.collection
-            log.warning(
-                "versions.unchecked", tenant=collection.tenant, collection=collection.name, reason=checked.reason
-            )
-            return NO_TRANSITIONS
+            self._checks_after = now + _CHECK_PAUSE_SECONDS
+            return self._unchecked(search, checked.reason)
         return checked
+
+    def _unchecked(self, search: _Search, reason: str) -> Transitions:
+        search.is_unchecked = True
+        search.trace.skip("check", f"the ledger could not say which versions are current: {reason}")
+        log.warning(
+            "versions.unchecked", tenant=search.collection.tenant, collection=search.collection.name, reason=reason
+        )
+        return NO_TRANSITIONS
 
     def _assembled(self, chunks: Sequence[RetrievedChunk], search: _Search) -> list[RetrievedChunk]:
         query = search.query
