@@ -323,6 +323,12 @@ def bitmap_font(text):
 
 @guards(
     "shared/ingest/parse/readers/pdf/text/characters.py",
+    "        if _is_old(text, found):",
+    "        if any(text[at] in _ONLY_OLD for at in found):",
+    means="a Danish page shows ligatures",
+)
+@guards(
+    "shared/ingest/parse/readers/pdf/text/characters.py",
     "        if _DRAWN_AS_ONE.search(text):",
     "        if not text:",
     means="letters of ligatures in bitmap fonts are lost",
@@ -332,9 +338,12 @@ def bitmap_font(text):
     [
         ("de\x1cned di\x1berent e\x1ecient \x10so\x11", "defined different efficient “so”"),
         ("de\x0cned di\x0berent e\x0ecient s\x1cren", "defined different efficient søren"),
+        ("s\x1cren f\x1crst", "søren først"),
+        ("s\x1cren v\x1arbar", "søren værbar"),
+        ("\x1fre \x1cre", "Øre øre"),
         ("a \x1c b", "a \ufffd b"),
     ],
-    ids=["Cork", "old", "not in a word"],
+    ids=["Cork", "old", "Danish", "Danish with ae", "Danish capital", "not in a word"],
 )
 def test_bitmap_ligatures_are_letters(codes, text):
     (part,) = read(bitmap_font(codes)).parts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from ctypes import PYFUNCTYPE, c_int, c_uint, c_void_p, cast
+from ctypes import PYFUNCTYPE, c_int, c_size_t, c_uint, c_void_p, cast
 from itertools import repeat
 from typing import Any
 
@@ -28,6 +28,7 @@ _object_of = _fast(raw.FPDFText_GetTextObject, _ADDRESS, _ADDRESS, _INT)
 _unicode = _fast(raw.FPDFText_GetUnicode, c_uint, _ADDRESS, _INT)
 _unmapped = _fast(raw.FPDFText_HasUnicodeMapError, _INT, _ADDRESS, _INT)
 _font = _fast(raw.FPDFTextObj_GetFont, _ADDRESS, _ADDRESS)
+_name = _fast(raw.FPDFFont_GetBaseFontName, c_size_t, _ADDRESS, _ADDRESS, c_size_t)
 _type = _fast(raw.FPDFPageObj_GetType, _INT, _ADDRESS)
 
 
@@ -71,6 +72,13 @@ def objects(text_page: int, count: int) -> list[int | None]:
 def font_of(item: int) -> int:
     """Return the address of the font of a text object; 0 if it has none."""
     return _font(item) or 0
+
+
+def is_bitmap(text_page: int, at: int) -> bool:
+    """Return whether the font of a character has no name: its glyphs are drawings, as TeX's bitmaps are."""
+    item = _object_of(text_page, at)
+    font = font_of(item) if item else 0
+    return bool(font) and _name(font, None, 0) <= 1
 
 
 def object_type(item: int) -> int:

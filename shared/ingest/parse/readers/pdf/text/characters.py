@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 from shared.ingest.parse.readers.pdf import library
@@ -49,16 +50,27 @@ _SUSPECT = re.compile(r"[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]")
 _WITHOUT_MEANING = re.compile(r"[\ue000-\uf8ff\ufffd]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
-_DRAWN_AS_ONE = re.compile(r"[\x0b\x0c\x0e\x0f\x1b-\x1f]|\r(?!\n)")
+_DRAWN_AS_ONE = re.compile(r"[\x0b\x0c\x0e\x0f\x19-\x1f]|\r(?!\n)")
 """The codes of several letters that one glyph of TeX's fonts draws. Bitmap fonts do not map them to Unicode."""
 
-_OLD = dict(zip("\x0b\x0c\r\x0e\x0f\x1b\x1c\x1d\x1e\x1f", "\ufb00\ufb01\ufb02\ufb03\ufb04œøÆŒØ", strict=True))
+_OLD = dict(zip("\x0b\x0c\r\x0e\x0f\x19\x1a\x1b\x1c\x1d\x1e\x1f", "\ufb00\ufb01\ufb02\ufb03\ufb04ßæœøÆŒØ", strict=True))
 _CORK = dict(
-    zip("\x1b\x1c\x1d\x1e\x1f\x10\x11\x15\x16", "\ufb00\ufb01\ufb02\ufb03\ufb04\u201c\u201d\u2013\u2014", strict=True)
+    zip(
+        "\x19\x1a\x1b\x1c\x1d\x1e\x1f\x10\x11\x15\x16",
+        "\u0131\u0237\ufb00\ufb01\ufb02\ufb03\ufb04\u201c\u201d\u2013\u2014",
+        strict=True,
+    )
 )
 """The two encodings of TeX: the second one also has its quotation marks and dashes here."""
 
 _CORK_MARKS = re.compile(r"[\x10\x11\x15\x16]")
+_ONLY_OLD = frozenset("\x0b\x0c\r\x0e\x0f\x19\x1a")
+_SHARED = frozenset("\x1b\x1c\x1d\x1e\x1f")
+_STARTS_NO_WORD = frozenset("\x1b\x1e\x1f")
+"""The codes of ff, ffi and ffl in the second encoding. The first one has letters there that start words."""
+
+_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
+_VOWEL = re.compile(r"[AEIOUYaeiouy]")
 
 _LETTERS = str.maketrans({"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl"})
 
@@ -137,14 +149,16 @@ class Characters:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if self._halves else text
 
     def _with_letters(self, text: str) -> str:
-        """Return a text with the letters of glyphs that draw several, next to other letters."""
+        """Return a text with the letters of glyphs that draw several, next to Latin letters in bitmap fonts."""
         found = [
             at
             for at in (match.start() for match in _DRAWN_AS_ONE.finditer(text))
-            if (text[at - 1 : at].isalpha() or text[at + 1 : at + 2].isalpha()) and self._is_unmapped(at)
+            if (_LATIN.match(text[at - 1 : at]) or _LATIN.match(text, at + 1))
+            and self._is_unmapped(at)
+            and library.is_bitmap(self._handle, at)
         ]
         chars = list(text)
-        if any(text[at] < "\x10" for at in found):
+        if _is_old(text, found):
             codes = _OLD
         else:
             codes = _CORK
@@ -204,3 +218,18 @@ class Characters:
             if self.boxes[one : one + 4] == self.boxes[two : two + 4]:
                 first = found.start()
                 self.text = f"{self.text[:first]}{found[0][::-1]}{self.text[first + 2 :]}"
+
+
+def _is_old(text: str, found: Sequence[int]) -> bool:
+    """Return whether the codes of letters are those of TeX's first encoding.
+
+    Both encodings have letters at five codes. The second one has ligatures there, which mostly follow vowels. The first
+    one has vowels there, which mostly follow consonants.
+    """
+    if any(text[at] in _ONLY_OLD for at in found):
+        return True
+    shared = [at for at in found if text[at] in _SHARED]
+    inside = [at for at in shared if _LATIN.match(text[at - 1 : at])]
+    vowels = sum(bool(_VOWEL.match(text[at - 1])) for at in inside)
+    starts = sum(text[at] in _STARTS_NO_WORD for at in set(shared).difference(inside))
+    return len(inside) - vowels + starts > vowels
