@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pypdfium2
 import pytest
 
 from shared.domain.errors import Unreadable
@@ -11,6 +12,8 @@ from shared.ingest.parse.pages import of_parts
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.pdf import read
 from shared.ingest.parse.readers.pdf.pictures import pictures_in
+from shared.ingest.parse.readers.pdf.text.layer import text_layer
+from shared.ingest.parse.readers.pdf.text.styles import Fonts
 from shared.ingest.parse.readers.pdf.titles import real_title
 from shared.ingest.parse.readers.reading import Part
 from tests.support.drawn_pdfs import BODY, box, line, lines, pdf
@@ -46,12 +49,12 @@ def test_columns_are_read_one_after_the_other():
     means="a cell that wraps is two rows",
 )
 def test_table_with_lines_keeps_wrapped_cells():
-    table = box((50, 200, 300), (700, 670, 640, 610))
-    words = lines(55, 685, "Name", "Seal", "Pump", pitch=30) + lines(205, 685, "EUR", "10", "20", pitch=30)
+    table = box((50, 86, 300), (700, 670, 640, 610))  # the texts next to the inner line are as close as words
+    words = lines(55, 685, "Seal C", "Seal A", "Seal B", pitch=30) + lines(88, 685, "EUR", "10", "20", pitch=30)
 
-    (text,) = markdown(pdf(line(50, 750, BODY) + table + words + line(55, 643, "of steel", 10)))
+    (text,) = markdown(pdf(line(50, 750, BODY) + table + words + line(55, 643, "of tin", 10)))
 
-    assert text.endswith("| Name | EUR |\n| --- | --- |\n| Seal of steel | 10 |\n| Pump | 20 |")
+    assert text.endswith("| Seal C | EUR |\n| --- | --- |\n| Seal A of tin | 10 |\n| Seal B | 20 |")
 
 
 @guards(
@@ -287,6 +290,16 @@ def test_lowered_letter_stays_in_its_word():
     assert markdown(pdf(content)) == ["Use TEX here"]
 
 
+def single_letters():
+    """Return a PDF file with a narrow text as high as its page, whose letters are objects of their own."""
+    widths = dict(zip("Price lst", (6.67, 3.33, 2.22, 5, 5.56, 2.78, 2.22, 5, 2.78), strict=True))
+    letters = "".join(f"({char}) Tj {widths[char]} 0 Td " for char in "Price list")
+    return pdf("".join(f"BT /F1 10 Tf 50 {780 - 11 * at} Td {letters} ET\n" for at in range(70)))
+
+
+LETTERS = single_letters()
+
+
 @guards(
     "shared/ingest/parse/readers/pdf/text/characters.py",
     "        self._mend()\n",
@@ -294,13 +307,23 @@ def test_lowered_letter_stays_in_its_word():
     means="the letters of a printed page are words",
 )
 def test_single_letters_of_tall_narrow_text_are_words():
-    widths = dict(zip("Price lst", (6.67, 3.33, 2.22, 5, 5.56, 2.78, 2.22, 5, 2.78), strict=True))
-    letters = "".join(f"({char}) Tj {widths[char]} 0 Td " for char in "Price list")
+    (text,) = markdown(LETTERS)
 
-    content = "".join(f"BT /F1 10 Tf 50 {780 - 11 * at} Td {letters} ET\n" for at in range(70))
-
-    (text,) = markdown(pdf(content))
     assert text.split() == ["Price", "list"] * 70
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/text/words.py",
+    "if is_large and library.is_bitmap(self._page_address, at):",
+    "if is_large:",
+    means="letters without a known size have the size of the largest letters of the page",
+)
+def test_single_letters_keep_the_size_of_their_font():
+    with pypdfium2.PdfDocument(LETTERS) as document:
+        text_page = document[0].get_textpage()
+        ((_, words),) = text_layer(text_page, text_page.count_chars(), Fonts()).groups
+
+    assert {word.style.size for word in words} == {10.0}
 
 
 def bitmap_font(text):
@@ -373,7 +396,7 @@ def test_drawn_accent_loses_no_word():
     means="an accent joins the words around it",
 )
 def test_accent_over_no_letter_joins_no_words():
-    content = line(50, 700, "computes B") + line(103, 712, "\xa8", 10) + line(106, 700, "from")
+    content = line(50, 700, "computes B") + line(107, 700, "\xa8", 10) + line(113, 700, "from")
 
     (part,) = guarded(read(pdf(content)).parts).parts
 
@@ -570,8 +593,8 @@ def test_move_as_wide_as_space_divides_words():
 
 @guards(
     "shared/ingest/parse/readers/pdf/text/words.py",
-    "if not style.angle and self._chars.height(at) > _DRAWN * style.size:",
-    "if style.angle and self._chars.height(at) > _DRAWN * style.size:",
+    "is_large = not style.angle and self._chars.height(at) > _DRAWN * style.size",
+    "is_large = style.angle and self._chars.height(at) > _DRAWN * style.size",
     means="the letters of a drawn font are apart",
 )
 def test_drawn_font_has_size_of_its_glyphs():
@@ -618,7 +641,7 @@ def test_labels_of_figure_are_not_a_table():
 )
 def test_header_with_three_texts_stays_one_line():
     header = line(50, 770, "NOP(1)") + line(230, 770, "Manual of commands") + line(480, 770, "NOP(1)")
-    content = header + lines(50, 740, "NAME", "SYNOPSIS", "OPTIONS", "DESCRIPTION", pitch=14) + line(240, 640, "print")
+    content = header + lines(50, 740, "NAME", "SYNOPSIS", "OPTIONS", "DESCRIPTION", pitch=14) + line(240, 684, "print")
 
     (text,) = markdown(pdf(content))
 

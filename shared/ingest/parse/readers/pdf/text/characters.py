@@ -183,8 +183,8 @@ class Characters:
             gap = boxes[4 * first] - boxes[4 * last + 2]
             if self.objects[first - 1] is not None or abs(gap) > _TOUCHING * self.height(first):
                 continue
-            if not self.are_level(last, first):
-                continue
+            if abs(self.origins[2 * first + 1] - self.origins[2 * last + 1]) > _TOUCHING * self.height(first):
+                continue  # raised, as marks of footnotes are
             chars = chars or list(self.text)
             for at in range(last + 1, first):
                 chars[at], self.objects[at] = _NOTHING, self.objects[first]

@@ -21,7 +21,7 @@ _LOWERED = 0.35  # of the font size: the same for a letter of the same size, as 
 _LEVEL = 0.12  # of the font size: baselines that are not farther are one
 _BACK = -0.7  # of the font size: kerning and accents move back less
 _SMALLER = 0.92  # of the font size: a raised number is smaller
-_DRAWN = 3  # times the font size: glyphs of common fonts are not taller
+_DRAWN = 3  # times the font size: the size of a font of drawn glyphs counts in another unit
 _SPACE = 0.17  # of the font size: a wider gap in an object is a space
 _TOKEN = re.compile(r"[^\s\x02]+\x02?|\x02")
 
@@ -62,6 +62,7 @@ class Finder:
         self._chars = chars
         self._text, self._boxes, self._origins, self._objects = chars.text, chars.boxes, chars.origins, chars.objects
         self._page, self._fonts = text_page, fonts
+        self._page_address = library.address(text_page)
         self._styles: dict[int | None, Style] = {None: Style(1.0, bold=False, angle=0)}
         self._has_heights = False
 
@@ -176,7 +177,8 @@ class Finder:
         item = self._objects[at]
         if item not in self._styles:
             style = self._fonts.style(self._page, at, item or 0)
-            if not style.angle and self._chars.height(at) > _DRAWN * style.size:
+            is_large = not style.angle and self._chars.height(at) > _DRAWN * style.size
+            if is_large and library.is_bitmap(self._page_address, at):
                 style = replace(style, size=round(self._drawn_size(item or 0), 2))
             self._styles[item] = style
         return self._styles[item]
