@@ -7,12 +7,22 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
-from shared.ingest.parse.readers.pdf.layout.cells import cells_of, crosses, table_columns, with_whole_header
+from shared.ingest.parse.readers.pdf.layout.cells import (
+    are_flush,
+    cells_of,
+    crosses,
+    ends_header,
+    is_bold,
+    is_value,
+    table_columns,
+    with_whole_header,
+)
 from shared.ingest.parse.readers.pdf.layout.columns import at_columns, by_column, columns_of, is_marginal
 from shared.ingest.parse.readers.pdf.layout.lines import Flow, Item, Line, Table, add_lines, rows_of
 
 _APART = 2.6  # of the font size: lines that are farther apart belong to two tables
 _LEAST_ROWS = 3
+_LEAST_SCALE = 4  # numbers of an axis
 _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
 _OFTEN = 0.3
 _MOSTLY = 0.6
@@ -31,7 +41,7 @@ def add_tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
             add_lines(items, part)
             continue
         lead = int(_is_header_line(part))
-        while lead < len(part) - _LEAST_ROWS and _is_caption(part[lead]):
+        while lead < len(part) - _LEAST_ROWS and (_is_caption(part[lead]) or _is_above_title(part[lead:])):
             lead += 1
         add_lines(items, part[:lead])
         part = part[lead:]  # noqa: PLW2901
@@ -50,7 +60,8 @@ def table_of(rows: Sequence[list[Line]]) -> Table | None:
     if len(columns) < 2 or several < _LEAST_ROWS:  # noqa: PLR2004 - a table has two of both
         return None
     table = _table(rows, columns)
-    is_table = not _are_labels(rows, len(columns)) and _is_filled(table) and not _is_prose(rows, columns)
+    is_table = not _are_labels(rows, len(columns)) and _is_filled(table) and are_flush(table.rows)
+    is_table = is_table and not _is_prose(rows, columns)
     return table if is_table else None
 
 
@@ -74,21 +85,34 @@ def _untabled(items: list[Item], rows: Sequence[list[Line]]) -> None:
     columns = columns_of(line for row in rows for line in row)
     several = sum(len(row) > 1 for row in rows)
     if len(columns) > 2 and several >= _LEAST_ROWS and not _are_labels(rows, len(columns)):  # noqa: PLR2004 - of text
-        for label in _labels(rows):
-            for line in label:
-                line.divided = True
-            items.append(Flow(label))
+        _add_labels(items, rows)
         return
     lead = _above(rows)
     add_lines(items, rows[:lead])
     rows = rows[lead:]
+    if several == 1 and any(map(_is_scale, rows)):
+        _add_labels(items, rows)
+        return
     columns = columns_of(line for row in rows for line in row)
     parts = by_column(rows, columns)
-    if several * 2 < len(rows) and len(columns) > 1 and not is_marginal(parts[0]):
+    longer = sum(len(part) > 1 for part in parts)
+    if several * 2 < len(rows) and longer > 1 and not is_marginal(parts[0]):
         for column in parts:
             add_lines(items, rows_of(column))
     else:
         add_lines(items, rows)
+
+
+def _add_labels(items: list[Item], rows: Iterable[Sequence[Line]]) -> None:
+    for label in _labels(rows):
+        for line in label:
+            line.divided = True
+        items.append(Flow(label))
+
+
+def _is_scale(row: Sequence[Line]) -> bool:
+    """Return whether a row has only numbers, as the axis of a chart has."""
+    return len(row) >= _LEAST_SCALE and all(is_value([line]) for line in row)
 
 
 def _above(rows: Sequence[list[Line]]) -> int:
@@ -103,8 +127,9 @@ def _above(rows: Sequence[list[Line]]) -> int:
 def _is_filled(table: Table) -> bool:
     """Return whether enough cells have text; scattered words fill only few."""
     cells = [bool(cell) for row in table.rows for cell in row]
-    least = _FULL if all(table.rows[0]) else _FULL_WITHOUT_HEADER
-    return len(table.rows) > 1 and sum(cells) >= len(cells) * least
+    header = all(table.rows[0])
+    least = _FULL if header else _FULL_WITHOUT_HEADER
+    return len(table.rows) >= (_LEAST_ROWS - 1 if header else _LEAST_ROWS) and sum(cells) >= len(cells) * least
 
 
 def _is_prose(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> bool:
@@ -158,6 +183,12 @@ def _is_caption(row: Sequence[Line]) -> bool:
     return len(row) == 1
 
 
+def _is_above_title(rows: Sequence[Sequence[Line]]) -> bool:
+    """Return whether the first row is in front of the title of a table with more columns."""
+    first, title, header, *_ = rows
+    return len(title) == 1 and len(header) > len(first) and is_bold(title) and not is_bold(first)
+
+
 def _parts(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
     """Divide rows at large gaps."""
     parts = [[rows[0]]]
@@ -175,7 +206,7 @@ def _table(rows: Sequence[list[Line]], columns: Sequence[list[float]]) -> Table:
     table = list[list[list[Line]]]()
     limit = _pitch_limit(rows, cells)
     for index, row in enumerate(cells):
-        if table and _wraps(rows[index - 1], rows[index], row, limit):
+        if table and _wraps(rows[index - 1], rows[index], table[-1], row, limit):
             for cell, more in zip(table[-1], row, strict=True):
                 cell.extend(more)
         else:
@@ -213,8 +244,24 @@ def _pitch_limit(rows: Sequence[list[Line]], cells: Sequence[Sequence[list[Line]
     return limit if partial >= len(near) * _MOSTLY else 0.0
 
 
-def _wraps(above: Sequence[Line], below: Sequence[Line], cells: Sequence[list[Line]], limit: float) -> bool:
+def _wraps(
+    above: Sequence[Line],
+    below: Sequence[Line],
+    last: Sequence[Sequence[Line]],
+    cells: Sequence[Sequence[Line]],
+    limit: float,
+) -> bool:
     """Return whether a printed line continues the cells of the row above it."""
+    if ends_header(above, below):
+        return False
     if limit:
         return above[0].y - below[0].y < limit
-    return not cells[0] and sum(map(bool, cells)) * 2 <= len(cells)
+    return not cells[0] and sum(map(bool, cells)) * 2 <= len(cells) and not _is_below_number(last, cells)
+
+
+def _is_below_number(last: Sequence[Sequence[Line]], cells: Sequence[Sequence[Line]]) -> bool:
+    """Return whether a text is below a number, which never continues on the next line."""
+    return any(
+        is_value(above) and any(char.isalpha() for line in below for char in line.text)
+        for above, below in zip(last, cells, strict=True)
+    )

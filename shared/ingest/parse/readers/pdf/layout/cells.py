@@ -6,16 +6,23 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from math import inf
+from statistics import median
 
 from shared.ingest.parse.readers.pdf.layout.columns import at_columns, by_column, columns_of, finely, is_text, merged
-from shared.ingest.parse.readers.pdf.layout.lines import Line, Table
+from shared.ingest.parse.readers.pdf.layout.lines import Line, Table, rows_of
 
 _HEADER_ROWS = 2
 _OTHER_GAP = 0.12  # of the font size: a gap between rows is so much larger than one between the lines of a cell
 _WIDEST_GAP = 1.0  # of the font size, above which gaps do not differ
+_LARGER = 1.15  # times the font size: a heading
 _LEAST_BANDS = 3
 _LEAST_RAGGED = 2
 _MOST_LINES = 14  # of a cell
+_FLUSH = 2.0  # points
+_LEAST_INSIDE = 2  # lines that continue cells
+_EQUAL = 1.03
+_FEW_TALL = 3  # cells of several lines
 _LEVEL = 0.35  # of the font size
 _MOSTLY = 0.8
 _FULL_COLUMN = 0.7
@@ -73,7 +80,7 @@ def with_whole_header(rows: list[Cells], columns: Columns) -> list[Cells]:
     """Join the names of columns in the second row of a table with the names of their groups in the first row."""
     if len(rows) <= _HEADER_ROWS or all(rows[0]) or not any(rows[0]) or not all(rows[1][1:]):
         return rows
-    if any(map(_is_value, (*rows[0], *rows[1]))) or not any(_is_value(cell) for row in rows[2:4] for cell in row):
+    if any(map(is_value, (*rows[0], *rows[1]))) or not any(is_value(cell) for row in rows[2:4] for cell in row):
         return rows
     return [[one + two for one, two in zip(_spread(rows[0], columns), rows[1], strict=True)], *rows[2:]]
 
@@ -94,7 +101,7 @@ def _spread(header: Cells, columns: Columns) -> Cells:
     return spread
 
 
-def _is_value(cell: Sequence[Line]) -> bool:
+def is_value(cell: Sequence[Line]) -> bool:
     """Return whether a cell has a number that is not a year, as headers have."""
     text = " ".join(line.text for line in cell)
     return bool(_NUMBER.search(text)) and not _YEAR.fullmatch(text) and not any(map(str.isalpha, text))
@@ -152,10 +159,22 @@ def _bands(rows: Rows) -> list[list[list[Line]]]:
     limit = _limit(gaps)
     bands = [[rows[0]]]
     for row, gap in zip(rows[1:], gaps, strict=True):
-        if gap > limit:
+        if gap > limit or ends_header(bands[-1][-1], row):
             bands.append([])
         bands[-1].append(row)
     return bands
+
+
+def ends_header(above: Sequence[Line], row: Sequence[Line]) -> bool:
+    """Return whether a printed line above a row of a table is a larger heading, or several bold names of columns."""
+    if len(above) == 1:
+        return above[0].size > _LARGER * max(line.size for line in row)
+    return len(row) > 1 and is_bold(above) and not any(word.style.bold for line in row for word in line.words)
+
+
+def is_bold(row: Sequence[Line]) -> bool:
+    """Return whether all words of a row are bold."""
+    return all(word.style.bold for line in row for word in line.words)
 
 
 def _limit(gaps: Sequence[float]) -> float:
@@ -191,6 +210,8 @@ def _are_rows(cells: Sequence[Cells], columns: Columns) -> bool:
         return False
     if len(columns) == 2 and are_marks([row[0] for row in cells]):  # noqa: PLR2004 - marks and their texts
         return False
+    if not are_flush(cells) or any(_runs_through([row[at] for row in cells if row[at]]) for at in range(len(columns))):
+        return False
     level = sum(map(is_level, several))
     return level >= len(several) * _MOSTLY and sum(map(has_rows, cells)) * 3 <= len(cells)
 
@@ -199,6 +220,28 @@ def are_marks(cells: Sequence[Sequence[Line]]) -> bool:
     """Return whether most cells are numbers of clauses, or labels with a colon."""
     marks = sum(all(_MARK.fullmatch(line.text) for line in cell) for cell in cells)
     return marks >= len(cells) * _MOSTLY
+
+
+def _runs_through(column: Sequence[Sequence[Line]]) -> bool:
+    """Return whether the distances between the cells of a column are not larger than those between their lines."""
+    inside = [above.y - below.y for cell in column for above, below in pairwise(cell)]
+    between = [above[-1].y - below[0].y for above, below in pairwise(column)]
+    return len(inside) >= _LEAST_INSIDE and median(between or [inf]) <= median(inside) * _EQUAL
+
+
+def are_flush(cells: Sequence[Cells]) -> bool:
+    """Return whether most cells of several lines start or end at one distance from the left, unlike labels of figures.
+
+    Headers do not count, because they are often centred. Figures have gaps, so tables without empty cells are flush.
+    """
+    if sum(bool(cell) for row in cells for cell in row) >= len(cells) * len(cells[0]) * _MOSTLY:
+        return True
+    tall = [rows for rows in (rows_of(cell) for row in cells[1:] for cell in row if cell) if len(rows) > 1]
+    return len(tall) < _FEW_TALL or sum(map(_is_flush, tall)) * 2 >= len(tall)
+
+
+def _is_flush(rows: Rows) -> bool:
+    return any(max(ends) - min(ends) <= _FLUSH for ends in ([row[0].x0 for row in rows], [row[-1].x1 for row in rows]))
 
 
 def is_level(row: Cells) -> bool:
@@ -216,7 +259,7 @@ def has_rows(row: Cells) -> bool:
     levels = max(map(len, filled), default=0)
     if levels < 2 or len(filled) < 2:  # noqa: PLR2004 - several lines in several cells
         return False
-    if any(len(cell) > 1 and all(_is_value([line]) for line in cell) for cell in filled):
+    if any(len(cell) > 1 and all(is_value([line]) for line in cell) for cell in filled):
         return True
     full = [len(cell) >= levels * _FULL_COLUMN for cell in filled]
     return bool(row[0]) and full[0] and sum(full) * 2 >= len(full)
