@@ -240,6 +240,57 @@ def test_heading_and_column_names_are_not_in_first_row():
 
 
 @guards(
+    "shared/ingest/parse/readers/pdf/layout/columns.py",
+    "if sum(texts) == 1 and len(columns) > 2 and _is_beside(",
+    "if sum(texts) > 1 and len(columns) > 2 and _is_beside(",
+    means="a table next to a text is labels between its lines",
+)
+@pytest.mark.parametrize(("text_x", "table_x"), [(50, 400), (250, 50)])
+def test_table_next_to_text_is_apart(text_x, table_x):
+    results = [("Metric", "2025", "2026"), *((name, "12", "14") for name in ("Sales", "Costs", "Profit", "Staff"))]
+    prose = ["The harbour opens at six and closes if the last", "ferry of the day has left the pier in the harbour"] * 8
+
+    (text,) = markdown(
+        lines(text_x, 700, *prose) + rows((table_x, table_x + 60, table_x + 110), 706, *results, pitch=18)
+    )
+
+    assert "| Metric | 2025 | 2026 |\n| --- | --- | --- |\n| Sales | 12 | 14 |\n| Costs | 12 | 14 |" in text
+    assert " ".join(prose) in " ".join(text.split())
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/order.py",
+    "_LEAST_LEVEL = 8",
+    "_LEAST_LEVEL = 80",
+    means="lines of two columns with a narrow distance are joined",
+)
+def test_columns_with_narrow_distance_are_read_apart():
+    left = [f"line {at} of the left column fills its width" for at in range(10, 22)]
+    right = [f"line {at} of the right column fills its width" for at in range(10, 22)]
+
+    (text,) = markdown(lines(50, 700, *left) + lines(224, 700, *right))
+
+    assert " ".join(text.split()) == " ".join([*left, *right])
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/columns.py",
+    "start = at if inside[0] != columns[0] else start",
+    "start = len(above)",
+    means="the first line of the right column is read before the left column",
+)
+def test_higher_first_line_of_right_column_follows_left():
+    left = [f"left {index} of a column that fills its width" for index in range(9)]
+    right = [f"right {index} of a column that fills its width" for index in range(10)]
+
+    title = line(50, 740, "On harbours", 20) + line(190, 720, "by the two authors of the harbour")
+
+    (text,) = markdown(title + lines(50, 688, *left) + lines(320, 700, *right))
+
+    assert " ".join(text.split()).endswith(" ".join(["by the two authors of the harbour", *left, *right]))
+
+
+@guards(
     "shared/ingest/parse/readers/pdf/layout/aligned.py",
     "if several == 1 and any(map(_is_scale, rows)):",
     "if several == 0 and any(map(_is_scale, rows)):",

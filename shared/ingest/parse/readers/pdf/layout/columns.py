@@ -18,6 +18,8 @@ _TEXT_LINES = 4
 _MANY_LINES = 8
 _PAGE_LINES = 20
 _MARK_CHARS = 4
+_TABLE_ROWS = 3
+_MOST_LEVEL = 0.7  # share of the rows of a table that happen to be level with lines of the text next to it
 _LEAST_NUMBERS = 8
 _RUNNING = 0.8  # share of its width that the median line of running text fills
 _FILLED_PAGE = 0.25  # the same for a column as long as a page: lists and questions have short lines
@@ -44,6 +46,25 @@ def runs(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
             columns, established = own, 0
         established += len(row) > 1
     return runs
+
+
+def with_first_lines(runs: list[list[list[Line]]]) -> list[list[list[Line]]]:
+    """Move single lines above columns of text into them, if one is the first line of another column than the first."""
+    for above, below in pairwise(runs):
+        columns = columns_of(line for row in below for line in row)
+        if len(columns) < 2 or len(above[-1]) > 1 or not text_columns(below, columns):  # noqa: PLR2004 - columns
+            continue
+        start = len(above)
+        for at in range(len(above) - 1, -1, -1):
+            inside = [
+                column for column in columns if column[0] - 1 <= above[at][0].x0 and above[at][0].x1 <= column[1] + 1
+            ]
+            if len(above[at]) > 1 or not inside:
+                break
+            start = at if inside[0] != columns[0] else start
+        below[:0] = above[start:]
+        del above[start:]
+    return [run for run in runs if run]
 
 
 def at_columns(row: Iterable[Line], columns: Sequence[Sequence[float]], *, wide: bool = False) -> list[Line]:
@@ -117,8 +138,26 @@ def text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]])
         return columns
     if sum(texts) > 1 and all(len(part) >= _MANY_LINES for part, text in zip(parts, texts, strict=True) if text):
         return [column for index, column in enumerate(columns) if texts[index] or not index]
+    if sum(texts) == 1 and len(columns) > 2 and _is_beside(rows, parts[texts.index(True)], columns[texts.index(True)]):  # noqa: PLR2004
+        if texts[-1]:
+            return [columns[0], columns[-1]]
+        if texts[0]:
+            return columns[:2]
     beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - a column of text and another one
     return columns if beside and not is_marginal(parts[0]) else ()
+
+
+def _is_beside(rows: Sequence[Sequence[Line]], text: Sequence[Line], column: Sequence[float]) -> bool:
+    """Return whether a column is running text next to a table, whose rows are at other heights than its lines."""
+    start, end = column
+    if len(text) < _MANY_LINES or not _runs_on(text):
+        return False
+    if median(line.x1 - line.x0 for line in text) < (end - start) * _RUNNING:
+        return False
+    lines = set(map(id, text))
+    others = [row for row in rows if any(id(line) not in lines for line in row)]
+    level = sum(any(id(line) in lines for line in row) for row in others)
+    return len(others) >= _TABLE_ROWS and level <= len(others) * _MOST_LEVEL
 
 
 def _have_line_numbers(parts: Sequence[Sequence[Line]], columns: Sequence[Sequence[float]]) -> bool:

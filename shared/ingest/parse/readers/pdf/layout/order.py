@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from shared.ingest.parse.readers.pdf.layout.aligned import add_tables
 from shared.ingest.parse.readers.pdf.layout.cells import spaced_table
-from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, runs, text_columns, with_notes_last
+from shared.ingest.parse.readers.pdf.layout.columns import (
+    by_column,
+    columns_of,
+    runs,
+    text_columns,
+    with_first_lines,
+    with_notes_last,
+)
 from shared.ingest.parse.readers.pdf.layout.lines import (
     LABEL,
     Item,
@@ -22,6 +31,11 @@ from shared.ingest.parse.readers.pdf.layout.scripts import with_scripts
 from shared.ingest.parse.readers.pdf.text.words import Word
 
 _WIDE = 1.1  # of the font size: a wider gap divides a line, as between columns
+_NARROW = 0.7  # of the font size: the same where most lines have a gap
+_LEAST_LEVEL = 8  # lines with a narrow gap
+_TEXT_CHARS = 18  # in front of a narrow gap; labels are shorter
+_MOSTLY = 0.6
+_MOST_STARTS = 10  # of columns of a page
 _WIDE_AFTER_LABEL = 4.0  # of the font size: the same after the number or bullet of a list
 _MOST_DEPTH = 6
 
@@ -35,13 +49,38 @@ def lines_of(words: Sequence[Word]) -> list[Line]:
         else:
             chains.append([word])
     found = list[Line]()
-    for row in rows_of(with_scripts([line_of(chain) for chain in chains])):
-        found += _divided(row)
+    rows = rows_of(with_scripts([line_of(chain) for chain in chains]))
+    starts = _narrow_columns(rows) if len(rows) >= _LEAST_LEVEL else frozenset()
+    for row in rows:
+        found += _divided(row, starts)
     return found
 
 
-def _divided(row: list[Line]) -> list[Line]:
-    """Join the neighbours of a row, except at wide gaps."""
+def _narrow_columns(rows: Sequence[Sequence[Line]]) -> frozenset[int]:
+    """Return the left ends, in points, of columns of text whose distance is smaller than a wide gap.
+
+    Many lines start there, or have more than a space there, and few lines cross.
+    """
+    gaps, lengths, first = Counter[int](), Counter[int](), Counter[int]()
+    for row in rows:
+        chars = 0
+        first[round(row[0].x0)] += 1
+        for last, chain in pairwise(row):
+            chars += last.chars
+            if chain.x0 - last.x1 > _NARROW * chain.size:
+                gaps[round(chain.x0)] += 1
+                lengths[round(chain.x0)] += chars
+    found = [at for at in gaps if gaps[at] + first[at] >= _LEAST_LEVEL and lengths[at] >= gaps[at] * _TEXT_CHARS]
+    found.sort(key=gaps.__getitem__, reverse=True)
+    return frozenset(at for at in found[:_MOST_STARTS] if _both_sides(rows, at) * _MOSTLY <= gaps[at])
+
+
+def _both_sides(rows: Iterable[Sequence[Line]], at: float) -> int:
+    return sum(row[0].x0 < at - 1 and row[-1].x1 > at + 1 for row in rows)
+
+
+def _divided(row: list[Line], starts: frozenset[int]) -> list[Line]:
+    """Join the neighbours of a row, except at wide gaps, and at narrower ones in front of the starts of columns."""
     parts = list[list[Line]]()
     end = 0.0
     for chain in row:
@@ -49,6 +88,8 @@ def _divided(row: list[Line]) -> list[Line]:
         wide = _WIDE * (max(size, parts[-1][-1].size) if parts else size)
         if parts and len(parts[-1]) == 1 and LABEL.match(parts[-1][0].words[0].text):
             wide = _WIDE_AFTER_LABEL * size
+        elif starts and round(chain.x0) in starts:
+            wide = _NARROW * size
         if parts and chain.x0 - end <= wide:
             parts[-1].append(chain)
         else:
@@ -61,7 +102,7 @@ def _divided(row: list[Line]) -> list[Line]:
 def arranged(lines: Sequence[Line], depth: int = 0) -> list[Item]:
     """Return the lines of a region in the order of reading: columns one after the other, and tables."""
     items = list[Item]()
-    for run in runs(rows_of(lines)):
+    for run in with_first_lines(runs(rows_of(lines))):
         columns = columns_of(line for row in run for line in row)
         if len(columns) == 1:
             add_lines(items, run)
