@@ -230,7 +230,7 @@ def test_footnote_of_column_follows_both_columns():
     "if gap > limit:",
     means="a heading, the names of columns and the first row are one row",
 )
-def test_heading_and_column_names_are_not_in_first_row():
+def test_heading_and_column_names_are_rows_apart():
     xs = (50, 120, 330)
     header = "\n".join(line(x, 738, name, font="F2") for x, name in zip(xs, ("Code", "Fault", "Remedy"), strict=True))
 
@@ -360,7 +360,7 @@ def test_centred_labels_of_figure_are_not_a_table():
     "",
     means="the fields above a table are its header",
 )
-def test_fields_above_title_of_table_are_not_its_header():
+def test_fields_above_title_are_outside_the_table():
     content = rows((50, 300), 700, ("Grade: my_grade", "Classes: my_number")) + line(50, 680, "Classes", font="F2")
     content += rows(
         (50, 200, 350), 664, ("Teacher", "Room", "Students"), *[("Smith", "1", "20"), ("Miller", "2", "30")]

@@ -221,7 +221,7 @@ class Characters:
 
 
 def _is_old(text: str, found: Sequence[int]) -> bool:
-    """Return whether the codes of letters are those of TeX's first encoding.
+    """Return whether the page has TeX's first encoding.
 
     Both encodings have letters at five codes. The second one has ligatures there, which mostly follow vowels. The first
     one has vowels there, which mostly follow consonants.
