@@ -53,6 +53,7 @@ class Provider:
         self._key = api_key.get_secret_value() if api_key else NO_KEY
         self._opened: aiohttp.ClientSession | None = None
         self._unpooled: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     @cached_property
     def _sdk(self) -> AsyncOpenAI:
@@ -132,7 +133,7 @@ class Provider:
         try:
             return await _post(self._session(), self._url + path, body, limits, pooled)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if not pooled.is_reused or time.monotonic() - started > _LOST_SECONDS:
+            if self._is_closed or not pooled.is_reused or time.monotonic() - started > _LOST_SECONDS:
                 raise
         return await _post(self._fresh_session(), self._url + path, body, limits, pooled)
 
@@ -189,6 +190,7 @@ class Provider:
                 span.note(f"gen_ai.usage.{name}_tokens", tokens)
 
     async def aclose(self) -> None:
+        self._is_closed = True  # a request that loses its connection now is not sent again
         for session in (self._opened, self._unpooled):
             if session is not None:
                 await session.close()

@@ -47,6 +47,7 @@ class Requests:
         self._timeout = aiohttp.ClientTimeout(timeout_seconds, sock_connect=CONNECT_SECONDS)
         self._opened: aiohttp.ClientSession | None = None
         self._unpooled: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def send(self, method: str, path: str, body: Body = None, within: float | None = None) -> Any:
         """Send a request, and return the `result` of its answer.
@@ -95,7 +96,7 @@ class Requests:
             try:
                 return await _exchange(self._session(), method, address, data, limits)
             except _LOST as error:
-                if isinstance(error, aiohttp.ClientConnectorError):
+                if self._is_closed or isinstance(error, aiohttp.ClientConnectorError):
                     raise
             # The network closes idle connections, and all of the pool may be lost. Repetitions are harmless.
             return await _exchange(self._fresh_session(), method, address, data, limits)
@@ -105,6 +106,7 @@ class Requests:
             raise NoAnswer(error, may_have_arrived=isinstance(error, TimeoutError)) from error
 
     async def aclose(self) -> None:
+        self._is_closed = True  # a request that loses its connection now is not sent again
         for session in (self._opened, self._unpooled):
             if session is not None:
                 await session.close()

@@ -223,3 +223,30 @@ async def test_silent_qdrant_refuses_query_soon(services, settings, once, monkey
     assert reply.status_code == 503
     assert int(reply.headers["retry-after"]) >= 1
     assert time.monotonic() - started < 20
+
+
+@guards(
+    "shared/vectors/requests.py",
+    "if self._is_closed or isinstance",
+    "if isinstance",
+    means="a request that is running at the end of the process opens another connection",
+)
+async def test_running_request_of_closed_client_is_not_repeated():
+    writers, connected = list[asyncio.StreamWriter](), asyncio.Event()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        connected.set()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        index = Index(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        search = asyncio.create_task(index.search("any", []))
+        await connected.wait()
+        await index.aclose()
+        with pytest.raises(Unavailable):
+            await search
+
+        assert index._requests._unpooled is None
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
