@@ -166,7 +166,7 @@ async def test_extension_waits_for_no_settlement_of_call(services, library):
     await services.ledger.documents.delete("default", documents[0].id)
     others = {chunk.lease.token for chunk in claimed if chunk.document_id != documents[0].id}
 
-    async with services.database.begin() as settling:  # it has deleted the call, and waits for another row
+    async with services.database.begin() as settling:  # a settlement has deleted the call and is not committed
         await settling.execute(text("DELETE FROM abandoned_calls"))
         async with asyncio.timeout(TIMEOUT_SECONDS / 4):
             extension = await work.extend("chunks", [chunk.lease for chunk in claimed])

@@ -231,11 +231,11 @@ def test_turned_text_follows_the_rest():
     means="lines are reversed",
 )
 def test_lines_of_turned_page_are_in_order():
-    turned = [f"BT /F1 10 Tf 0 1 -1 0 {100 + 14 * at} 50 Tm (Line {at} of the page) Tj ET" for at in range(3)]
+    turned = [f"BT /F1 10 Tf 0 1 -1 0 {100 + 14 * at} 50 Tm (PageLine {at} of the page) Tj ET" for at in range(3)]
 
     (text,) = markdown(pdf("\n".join(turned), page="/Rotate 90"))
 
-    assert text.split() == [word for at in "012" for word in ("Line", at, "of", "the", "page")]
+    assert text.split() == [word for at in "012" for word in ("PageLine", at, "of", "the", "page")]
 
 
 @guards(

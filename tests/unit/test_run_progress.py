@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.errors import Permanent, Unavailable
-from shared.maintenance.runs.progress import GaveWay, Turn, watched
+from shared.maintenance.runs.progress import GaveWay, RunTurn, watched
 from shared.maintenance.runs.retries import retried_while
 from tests.support.clock import ManualClock, in_virtual_time
 from tests.support.planted import guards
@@ -32,7 +32,7 @@ class Claims:
 @pytest.mark.parametrize(("first_part", "ends"), [(1, 120), (70, 140), (600, 1_200)])
 async def test_turn_is_longer_than_first_part(first_part, ends):
     clock, claims = ManualClock(), Claims()
-    turn = Turn(claims, None, timedelta(minutes=2), clock)
+    turn = RunTurn(claims, None, timedelta(minutes=2), clock)
     clock.now = first_part
     while clock.now < ends:
         await turn.offer()

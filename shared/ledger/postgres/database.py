@@ -59,7 +59,7 @@ FROM (VALUES ('transaction_timeout', $1), ('idle_in_transaction_session_timeout'
 WHERE name <> 'transaction_timeout' OR current_setting('server_version_num')::int >= 170000
 """
 # Raise fencing tokens above the clock on each new connection, so that tokens of lost commits are never drawn again:
-# claims after a failover are made over connections that were opened after it. Before the migration there are no claims.
+# claims after a failover use connections that were opened after the failover. Before the migration there are no claims.
 _RAISE_TOKENS = """
 DO $$ BEGIN
     IF to_regprocedure('raise_tokens()') IS NOT NULL THEN

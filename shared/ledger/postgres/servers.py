@@ -29,7 +29,7 @@ _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of PostgreSQL; None stands for a part that the role may not read."""
+    """A server of PostgreSQL; parts that the role may not read are missing."""
 
     system: str | None
     timeline: str | None

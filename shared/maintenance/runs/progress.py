@@ -47,7 +47,7 @@ async def watched(stalled: timedelta = STALLED) -> AsyncIterator[Callable[[], No
         raise Permanent(f"It made no progress for {_spoken(stalled)}, so it was stopped.") from None
 
 
-class Turn:
+class RunTurn:
     """The turn of a claimed run. When it is over, the run gives way to a waiting run between two parts.
 
     The turn lasts at least as long as the first part took, because the run may have to open its source again: fetching

@@ -18,7 +18,7 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.model.collections import Collections
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import MOST_FINDINGS, Verifications
-from shared.maintenance.runs.progress import TURN, Turn, watched
+from shared.maintenance.runs.progress import TURN, RunTurn, watched
 from shared.maintenance.runs.retries import TIMEOUT, retried, retried_while
 from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
@@ -84,7 +84,7 @@ class _Pages:
     ) -> None:
         self._services = services
         self._progressed = progressed
-        self._turn = Turn(services.claims, claim, services.turn)
+        self._turn = RunTurn(services.claims, claim, services.turn)
         self._claim = claim
         self._collection = collection
         self._finished_at = time.monotonic()

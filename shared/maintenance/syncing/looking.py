@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from shared.domain.runs import RunClaim
 from shared.domain.sources import SourceDefinition
 from shared.ledger.sources.hints import Hints, StoredHint
-from shared.maintenance.runs.progress import Turn, watched
+from shared.maintenance.runs.progress import RunTurn, watched
 from shared.maintenance.runs.retries import retried, retried_for
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.merge import refusal
@@ -68,7 +68,7 @@ class Looking:
                 watched_source = WatchedSource(source, progressed)
                 fetcher = services.fetcher_of(definition, collection, watched_source)
                 find = retried_for(services.limits.timeout)(watched_source.find)
-                turn = Turn(services.claims, claim, services.limits.turn)
+                turn = RunTurn(services.claims, claim, services.limits.turn)
                 while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
                     if reason := await retried(services.intake.closed)(claim.tenant):
                         await retried(self.hints.wait)(claim, reason)

@@ -14,7 +14,7 @@ from shared.domain.sources import SourceDefinition
 from shared.ledger.model.collections import Collections
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.listings import ClaimedSync, JobPaused, Listings, StoredItem, SyncedPart
-from shared.maintenance.runs.progress import STALLED, TURN, Turn, watched
+from shared.maintenance.runs.progress import STALLED, TURN, RunTurn, watched
 from shared.maintenance.runs.retries import retried, retried_for, retried_while
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
@@ -139,7 +139,7 @@ class _Listing:
         self, services: Syncing, claim: RunClaim, sync: ClaimedSync, source: WatchedSource, fetcher: Fetcher
     ) -> None:
         self._services = services
-        self._turn = Turn(services.claims, claim, services.limits.turn)
+        self._turn = RunTurn(services.claims, claim, services.limits.turn)
         self._claim = claim
         self._definition = sync.source
         self._source = source

@@ -44,6 +44,6 @@ def _paragraphs(root: Element) -> Iterator[str]:
 
 
 def _kind(key: str) -> tuple[bool, bool, bool, str]:
-    """Return whether a kind of elements is a paragraph, a frame, or has no words, and the space that it stands for."""
+    """Return whether a kind of elements is a paragraph, a frame, or has no words, and the space that replaces it."""
     is_skipped = key in _NO_WORDS or key in SKIPPED
     return key in _OWN, is_between_paragraphs(key), is_skipped, " " if key in _SEPARATING else ""

@@ -9,7 +9,7 @@ import pypdfium2
 from pypdfium2 import raw
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.pdf.blocks import Block, blocks_of, escaped, table_markdown
+from shared.ingest.parse.readers.pdf.blocks import PageBlock, blocks_of, escaped, table_markdown
 from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of, form_of, unread_form
 from shared.ingest.parse.readers.pdf.layout.lines import Item
 from shared.ingest.parse.readers.pdf.layout.order import arranged, in_place_of, lines_of
@@ -121,9 +121,9 @@ class _Reader:
         return PageBlocks(number, blocks, plain, top, bottom, layer.illegible)
 
 
-def _blocks(page: Any, layer: TextLayer) -> list[Block]:
+def _blocks(page: Any, layer: TextLayer) -> list[PageBlock]:
     """Return the blocks of a page: the direction with most letters first, then text that is turned to it."""
-    blocks = list[Block]()
+    blocks = list[PageBlock]()
     for index, (angle, words) in enumerate(layer.groups):
         rulings = _NO_TABLES if index else rulings_of(page, page.get_size(), angle)
         found = blocks_of(_placed(words, rulings))
@@ -155,19 +155,19 @@ def _edges(page: Any, layer: TextLayer) -> tuple[float, float]:
     return {90: (-left, -right), 180: (-bottom, -top), 270: (right, left)}.get(angle, (top, bottom))
 
 
-def _note(text: str) -> Block:
-    return Block("note", escaped(text), 0, 0, 0)
+def _note(text: str) -> PageBlock:
+    return PageBlock("note", escaped(text), 0, 0, 0)
 
 
-def _unordered(plain: str) -> Block:
-    return Block("note", escaped(plain), 0, 0, 0)
+def _unordered(plain: str) -> PageBlock:
+    return PageBlock("note", escaped(plain), 0, 0, 0)
 
 
-def _markdown(blocks: Sequence[Block]) -> str:
+def _markdown(blocks: Sequence[PageBlock]) -> str:
     return "\n\n".join(filter(None, map(_block, blocks)))
 
 
-def _block(block: Block) -> str:
+def _block(block: PageBlock) -> str:
     if block.kind == "table":
         return table_markdown(block.rows, continues=block.continues)
     if block.level:

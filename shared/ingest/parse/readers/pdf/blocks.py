@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from shared.ingest.parse.readers.pdf.layout.cells import with_whole_header
-from shared.ingest.parse.readers.pdf.layout.lines import LABEL, Flow, Item, Line, Table, is_right_to_left
+from shared.ingest.parse.readers.pdf.layout.lines import LABEL, Flow, Item, PageLine, PageTable, is_right_to_left
 from shared.ingest.parse.readers.pdf.text.characters import UNSPACED
 
 _SPACED = 0.25  # of the font size: more space than between the lines of a paragraph
@@ -23,7 +23,7 @@ _MARKUP = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|>|\||[+*-](?=\s|$)|=+\s*$|-{2,}\s*$
 
 
 @dataclass(slots=True)
-class Block:
+class PageBlock:
     """A paragraph, an item of a list, or a table.
 
     Args:
@@ -59,11 +59,11 @@ class Block:
     continues: bool = False
 
 
-def blocks_of(items: Iterable[Item]) -> list[Block]:
+def blocks_of(items: Iterable[Item]) -> list[PageBlock]:
     """Return the blocks of a page's items, in their order."""
-    blocks = list[Block]()
+    blocks = list[PageBlock]()
     for item in items:
-        if isinstance(item, Table):
+        if isinstance(item, PageTable):
             while _has_caption(item):
                 blocks += map(_paragraph, _paragraphs(Flow([line for cell in item.rows.pop(0) for line in cell])))
             if item.ruled:
@@ -80,12 +80,12 @@ def blocks_of(items: Iterable[Item]) -> list[Block]:
     return blocks
 
 
-def _spans(table: Table) -> list[tuple[float, float]]:
+def _spans(table: PageTable) -> list[tuple[float, float]]:
     right = max(line.x1 for line in table.lines)
     return list(pairwise((*table.edges, right)))
 
 
-def _has_caption(table: Table) -> bool:
+def _has_caption(table: PageTable) -> bool:
     """Return whether the first row is one cell over all columns, the title of the table."""
     first, *rest = table.rows
     cells = [cell for cell in first if cell]
@@ -94,21 +94,21 @@ def _has_caption(table: Table) -> bool:
     return max(line.x1 for line in cells[0]) > table.edges[1] or (cells[0] is first[0] and all(rest[0]))
 
 
-def _goes_on(last: Block, block: Block) -> bool:
+def _goes_on(last: PageBlock, block: PageBlock) -> bool:
     """Return whether a paragraph continues in the next column."""
     if last.kind == "table" or block.kind != "text" or abs(last.size - block.size) > _OTHER_SIZE * block.size:
         return False
     return last.lines > 1 and block.text[:1].islower() and not last.text.endswith(_ENDS) and last.bold == block.bold
 
 
-def _append(last: Block, block: Block) -> None:
+def _append(last: PageBlock, block: PageBlock) -> None:
     last.text = _together(last.text, block.text, " ")
     last.lines += block.lines
     last.chars += block.chars
     last.top, last.bottom = max(last.top, block.top), min(last.bottom, block.bottom)
 
 
-def _paragraphs(flow: Flow) -> list[list[Line]]:
+def _paragraphs(flow: Flow) -> list[list[PageLine]]:
     lines = flow.lines
     pitch = _pitch(lines)
     right = max(line.x1 for line in lines)
@@ -122,7 +122,7 @@ def _paragraphs(flow: Flow) -> list[list[Line]]:
     return found
 
 
-def _pitch(lines: Sequence[Line]) -> float:
+def _pitch(lines: Sequence[PageLine]) -> float:
     """Return the usual distance of lines in font sizes."""
     distances = [
         (above.y - below.y) / below.size
@@ -132,7 +132,9 @@ def _pitch(lines: Sequence[Line]) -> float:
     return min(median(distances), 2.0) if distances else 1.2
 
 
-def _starts(before: Sequence[Line], line: Line, pitch: float, sides: tuple[float, float], *, mirrored: bool) -> bool:
+def _starts(
+    before: Sequence[PageLine], line: PageLine, pitch: float, sides: tuple[float, float], *, mirrored: bool
+) -> bool:
     """Return whether a line starts a paragraph."""
     last = before[-1]
     size = max(last.size, line.size)
@@ -154,24 +156,24 @@ def _starts(before: Sequence[Line], line: Line, pitch: float, sides: tuple[float
     )
 
 
-def _is_other_weight(before: Sequence[Line], line: Line, right: float) -> bool:
+def _is_other_weight(before: Sequence[PageLine], line: PageLine, right: float) -> bool:
     """Return whether a line has another weight than the lines before it, or follows a bold title."""
     if _weights(before).isdisjoint(_weights([line])):
         return True
     return _is_bold(before) and not _is_bold([line]) and _is_forced(before[-1], line, right)
 
 
-def _is_over(last: Line, line: Line, sides: tuple[float, float]) -> bool:
+def _is_over(last: PageLine, line: PageLine, sides: tuple[float, float]) -> bool:
     return last.text.endswith((*_ENDS, ",")) or _is_forced(last, line, sides[1]) or bool(_label(last))
 
 
-def _is_forced(last: Line, line: Line, right: float) -> bool:
+def _is_forced(last: PageLine, line: PageLine, right: float) -> bool:
     """Return whether the first word of a line would have fit on the line before it."""
     first = line.words[0]
     return last.x1 + (first.x1 - first.x0) + last.size * 0.8 < right
 
 
-def _label(line: Line) -> str:
+def _label(line: PageLine) -> str:
     """Return the bullet or number of an item of a list."""
     first = line.words[0].text
     if len(line.words) > 1 and LABEL.match(first):
@@ -179,16 +181,16 @@ def _label(line: Line) -> str:
     return first[0] if first[0] in "•▪➢✓●○◦‣\u2043" else ""
 
 
-def _weights(lines: Iterable[Line]) -> set[bool]:
+def _weights(lines: Iterable[PageLine]) -> set[bool]:
     return {word.style.bold for line in lines for word in line.words}
 
 
-def _is_bold(lines: Iterable[Line]) -> bool:
+def _is_bold(lines: Iterable[PageLine]) -> bool:
     words = [word for line in lines for word in line.words if any(map(str.isalnum, word.text))]
     return bool(words) and all(word.style.bold for word in words)
 
 
-def _paragraph(lines: Sequence[Line]) -> Block:
+def _paragraph(lines: Sequence[PageLine]) -> PageBlock:
     text = _text(lines)
     kind = "text"
     if label := _label(lines[0]):
@@ -200,7 +202,7 @@ def _paragraph(lines: Sequence[Line]) -> Block:
             text = escaped(text)
     else:
         text = escaped(text)
-    return Block(
+    return PageBlock(
         kind,
         text,
         top=max(line.top for line in lines),
@@ -214,7 +216,7 @@ def _paragraph(lines: Sequence[Line]) -> Block:
     )
 
 
-def _text(lines: Sequence[Line], *, flat: bool = False) -> str:
+def _text(lines: Sequence[PageLine], *, flat: bool = False) -> str:
     right = max(line.x1 for line in lines)
     text = lines[0].text
     for last, line in pairwise(lines):
@@ -243,10 +245,10 @@ def _keeps_no_hyphen(before: str, after: str) -> bool:
     return before[-1:].isalpha() and "-" not in before and after[:1].islower()
 
 
-def _table(table: Table) -> Block:
+def _table(table: PageTable) -> PageBlock:
     rows = [[_cell(cell) for cell in row] for row in table.rows]
     lines = table.lines
-    return Block(
+    return PageBlock(
         "table",
         "",
         top=max(line.top for line in lines),
@@ -259,12 +261,12 @@ def _table(table: Table) -> Block:
     )
 
 
-def _cells(table: Table) -> list[Block]:
+def _cells(table: PageTable) -> list[PageBlock]:
     """Return the cells of a table that only arranges paragraphs, as paragraphs."""
     return [_paragraph(lines) for row in table.rows for cell in row if cell for lines in _paragraphs(Flow(cell))]
 
 
-def _cell(lines: Sequence[Line]) -> str:
+def _cell(lines: Sequence[PageLine]) -> str:
     return _text(lines, flat=True).replace("|", "\\|").replace("\n", " ") if lines else ""
 
 

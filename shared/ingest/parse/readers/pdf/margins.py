@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shared.ingest.parse.readers.pdf.blocks import Block
+from shared.ingest.parse.readers.pdf.blocks import PageBlock
 from shared.ingest.parse.readers.pdf.structure import body_size
 
 _ZONE = 0.13  # of the height of a page
@@ -42,7 +42,7 @@ class PageBlocks:
     """
 
     number: int
-    blocks: list[Block]
+    blocks: list[PageBlock]
     plain: str
     top: float
     bottom: float
@@ -73,7 +73,7 @@ def without_running(pages: Sequence[PageBlocks]) -> None:
                 _remove(page, block, best, shown)
 
 
-def _remove(page: PageBlocks, block: Block, key: _Key, shown: set[str]) -> None:
+def _remove(page: PageBlocks, block: PageBlock, key: _Key, shown: set[str]) -> None:
     block.kind, block.level = "running", 0
     if any(map(str.isalpha, key[1].replace("#", ""))) and key[1] not in shown:
         shown.add(key[1])
@@ -82,7 +82,7 @@ def _remove(page: PageBlocks, block: Block, key: _Key, shown: set[str]) -> None:
     page.plain = without(page.plain, block.text.split(), last=not key[0])
 
 
-def _marginal(page: PageBlocks) -> list[Block]:
+def _marginal(page: PageBlocks) -> list[PageBlock]:
     zone = (page.top - page.bottom) * _ZONE
     short = [
         block
@@ -94,7 +94,7 @@ def _marginal(page: PageBlocks) -> list[Block]:
     return [*upper[:_MOST_BLOCKS], *lower[:_MOST_BLOCKS]]
 
 
-def _keys(block: Block, page: PageBlocks) -> list[_Key]:
+def _keys(block: PageBlock, page: PageBlocks) -> list[_Key]:
     """Return the text of a block, also with each of its numbers as a distance from the number of the page."""
     upper = block.bottom > (page.top + page.bottom) / 2
     text = " ".join(block.text.split())

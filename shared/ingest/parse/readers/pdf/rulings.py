@@ -11,7 +11,7 @@ from typing import Any
 from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf import library
-from shared.ingest.parse.readers.pdf.layout.lines import Table
+from shared.ingest.parse.readers.pdf.layout.lines import PageTable
 from shared.ingest.parse.readers.pdf.layout.order import lines_of
 from shared.ingest.parse.readers.pdf.text.words import Word
 
@@ -184,9 +184,9 @@ def _together(lines: list[Ruling]) -> list[Ruling]:
     return kept
 
 
-def ruled_tables(words: Sequence[Word], rulings: Rulings) -> tuple[list[tuple[Table, Box]], list[Word]]:
+def ruled_tables(words: Sequence[Word], rulings: Rulings) -> tuple[list[tuple[PageTable, Box]], list[Word]]:
     """Return the tables in ruling lines, each with its box, and the words outside of them."""
-    tables = list[tuple[Table, Box]]()
+    tables = list[tuple[PageTable, Box]]()
     rest = list(words)
     for across, down in _grids(rulings):
         if table := _Grid(across, down).table(rest):
@@ -237,7 +237,7 @@ class _Grid:
     def box(self) -> Box:
         return self._xs[0], self._ys[-1], self._xs[-1], self._ys[0]
 
-    def table(self, words: Sequence[Word]) -> Table | None:
+    def table(self, words: Sequence[Word]) -> PageTable | None:
         """Return the table of the words inside; None if this is a frame or a drawing."""
         if (len(self._xs) - 1) * (len(self._ys) - 1) < _LEAST_CELLS or len(self._xs) < 3 or len(self._ys) < 3:  # noqa: PLR2004
             return None
@@ -253,7 +253,7 @@ class _Grid:
         if sum(bool(row[index]) for row in rows for index in columns) < len(rows) * len(columns) * _LEAST_FULL:
             return None
         edges = tuple(self._xs[index] for index in columns)
-        return Table([[lines_of(row[index]) for index in columns] for row in rows], edges, ruled=True)
+        return PageTable([[lines_of(row[index]) for index in columns] for row in rows], edges, ruled=True)
 
     def _drawn(self) -> float:
         """Return the share of the borders between all cells that are drawn; merged cells lack some, drawings most."""

@@ -19,7 +19,7 @@ from shared.ingest.parse.readers.pdf.layout.cells import (
     with_whole_header,
 )
 from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, finely, is_text
-from shared.ingest.parse.readers.pdf.layout.lines import Line, Table, rows_of
+from shared.ingest.parse.readers.pdf.layout.lines import PageLine, PageTable, rows_of
 from shared.ingest.parse.readers.pdf.layout.order import lines_of
 from shared.ingest.parse.readers.pdf.rulings import Box, Ruling, Rulings
 from shared.ingest.parse.readers.pdf.text.words import Word
@@ -42,12 +42,12 @@ class _Band:
 
     top: float
     bottom: float
-    rows: list[list[Line]]
+    rows: list[list[PageLine]]
 
 
-def striped_tables(words: Sequence[Word], rulings: Rulings) -> tuple[list[tuple[Table, Box]], list[Word]]:
+def striped_tables(words: Sequence[Word], rulings: Rulings) -> tuple[list[tuple[PageTable, Box]], list[Word]]:
     """Return the tables between lines of one width, each with its box, and the words outside of them."""
-    tables = list[tuple[Table, Box]]()
+    tables = list[tuple[PageTable, Box]]()
     rest = list(words)
     for left, right, heights in _stacks(rulings.across):
         page = _Strip(rest, left, right)
@@ -143,7 +143,7 @@ def _has_cells(band: Rows) -> bool:
     return len(band) <= _MOST_LEVELS or texts <= 1
 
 
-def _table(bands: Sequence[Rows]) -> Table | None:
+def _table(bands: Sequence[Rows]) -> PageTable | None:
     rows = [row for band in bands for row in band]
     columns = table_columns(rows)
     if len(rows) < _LEAST_LINES or len(columns) < 2:  # noqa: PLR2004 - a table has two of both
@@ -159,10 +159,10 @@ def _table(bands: Sequence[Rows]) -> Table | None:
     is_full = full >= len(cells) * len(columns) * _LEAST_FULL and len(several) * 3 >= len(cells) * 2
     if not is_full or level < len(several) * _MOSTLY:
         return None
-    table = Table(with_whole_header(cells, columns), tuple(start for start, _ in columns), ruled=True)
+    table = PageTable(with_whole_header(cells, columns), tuple(start for start, _ in columns), ruled=True)
     return _if_low(table, _MOST_LEVELS)
 
 
-def _if_low(table: Table | None, most: int) -> Table | None:
+def _if_low(table: PageTable | None, most: int) -> PageTable | None:
     """Return a table whose cells have at most this number of lines; None for boxes of a figure."""
     return table if table and all(len(cell) <= most for row in table.rows for cell in row) else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from pypdfium2 import raw
 
-from shared.ingest.parse.readers.pdf.blocks import Block
+from shared.ingest.parse.readers.pdf.blocks import PageBlock
 from shared.ingest.parse.readers.pdf.layout.lines import normal
 
 _MAX_BOOKMARKS = 20_000
@@ -114,7 +114,7 @@ def _tagged(tree: Any) -> Iterator[tuple[int, int]]:
             todo.append((raw.FPDF_StructElement_GetChildAtIndex(element, index), level))
 
 
-def state_levels(blocks: Iterable[Block], titles: dict[str, int], tags: dict[int, int]) -> None:
+def state_levels(blocks: Iterable[PageBlock], titles: dict[str, int], tags: dict[int, int]) -> None:
     """Set the levels of headings that the bookmarks or the structure of the document name."""
     for block in blocks:
         if block.kind == "table" or block.lines > _MOST_LINES or block.chars > _MOST_CHARS * 2:
@@ -133,7 +133,7 @@ def _bookmarked(text: str, titles: dict[str, int]) -> int:
     return next((level for title, level in titles.items() if bare and title.lstrip("0123456789") == bare), 0)
 
 
-def set_levels(pages: Sequence[Sequence[Block]]) -> None:
+def set_levels(pages: Sequence[Sequence[PageBlock]]) -> None:
     """Set the levels of headings that are larger or bolder than the body, by their fonts over the whole document."""
     blocks = [block for page in pages for block in page]
     body = body_size(blocks)
@@ -146,12 +146,12 @@ def set_levels(pages: Sequence[Sequence[Block]]) -> None:
     _without_labels(pages, body)
 
 
-def _without_labels(pages: Sequence[Sequence[Block]], body: float) -> None:
+def _without_labels(pages: Sequence[Sequence[PageBlock]], body: float) -> None:
     """Clear the level of a heading that so many pages have at the same height that it is a label of these.
 
     A text with another number on each page, in much larger letters than the body, is the heading of a chapter.
     """
-    found: dict[tuple[str, int], list[Block]] = {}
+    found: dict[tuple[str, int], list[PageBlock]] = {}
     for page in pages:
         on_page = {_place(block): block for block in page if block.level}
         for place, block in on_page.items():
@@ -164,11 +164,11 @@ def _without_labels(pages: Sequence[Sequence[Block]], body: float) -> None:
                 block.level = 0
 
 
-def _place(block: Block) -> tuple[str, int]:
+def _place(block: PageBlock) -> tuple[str, int]:
     return normal(block.text).translate(_DIGITS), round(block.top / _SAME_HEIGHT)
 
 
-def body_size(blocks: Iterable[Block]) -> float:
+def body_size(blocks: Iterable[PageBlock]) -> float:
     """Return the size of most letters."""
     sizes = Counter[float]()
     for block in blocks:
@@ -176,11 +176,11 @@ def body_size(blocks: Iterable[Block]) -> float:
     return max(sizes, key=sizes.__getitem__, default=0.0)
 
 
-def _font(block: Block) -> tuple[float, bool]:
+def _font(block: PageBlock) -> tuple[float, bool]:
     return round(block.size * 2) / 2, block.bold
 
 
-def _levels(found: Sequence[Block], stated: Sequence[Block]) -> dict[tuple[float, bool], int]:
+def _levels(found: Sequence[PageBlock], stated: Sequence[PageBlock]) -> dict[tuple[float, bool], int]:
     """Return the level of each font: a larger one is higher, and a font of stated headings has their level."""
     known: dict[tuple[float, bool], int] = {}
     for block in stated:
@@ -193,7 +193,7 @@ def _levels(found: Sequence[Block], stated: Sequence[Block]) -> dict[tuple[float
     return levels
 
 
-def _candidates(page: Sequence[Block], body: float, *, bold_is_rare: bool) -> Iterator[Block]:
+def _candidates(page: Sequence[PageBlock], body: float, *, bold_is_rare: bool) -> Iterator[PageBlock]:
     listed = False
     for block, following in zip_longest(page, page[1:]):
         if block.level or not _may_be_heading(block, body):
@@ -207,12 +207,12 @@ def _candidates(page: Sequence[Block], body: float, *, bold_is_rare: bool) -> It
             yield block
 
 
-def _goes_on(following: Block) -> bool:
+def _goes_on(following: PageBlock) -> bool:
     """Return whether a block continues the sentence of the block before it."""
     return following.kind == "text" and following.text[:1].islower()
 
 
-def _may_be_heading(block: Block, body: float) -> bool:
+def _may_be_heading(block: PageBlock, body: float) -> bool:
     if block.kind not in ("text", "item") or block.turned or not block.alone:
         return False
     if block.lines > _MOST_LINES or block.chars > _MOST_CHARS:
@@ -234,7 +234,7 @@ def _reads_as_heading(text: str, chars: int) -> bool:
     return not text.endswith(_ENDS) or (chars <= _SHORT_CHARS and bool(_NUMBERED.match(text)))
 
 
-def _stands_out(block: Block, body: float, *, bold_is_rare: bool) -> bool:
+def _stands_out(block: PageBlock, body: float, *, bold_is_rare: bool) -> bool:
     if block.size >= body * _LARGER:
         return True
     return bold_is_rare and block.bold and block.size >= body * _AS_LARGE and block.lines < _MOST_LINES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.ingest.parse.readers.pdf.blocks import Block
+from shared.ingest.parse.readers.pdf.blocks import PageBlock
 from shared.ingest.parse.readers.pdf.layout.lines import normal
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without
 
@@ -13,7 +13,7 @@ _ALIGNED = 6.0  # points between the columns of a table on two pages
 
 def join_tables(pages: Sequence[PageBlocks]) -> None:
     """Join a table at the top of a page to the table at the end of the previous page, with one header."""
-    last: Block | None = None
+    last: PageBlock | None = None
     header: list[str] = []
     before: PageBlocks | None = None
     for page in pages:
@@ -31,11 +31,11 @@ def join_tables(pages: Sequence[PageBlocks]) -> None:
         before = page
 
 
-def _is_body(block: Block) -> bool:
+def _is_body(block: PageBlock) -> bool:
     return block.kind not in ("running", "note") and not block.turned
 
 
-def _is_continued(last: Block, header: Sequence[str], following: Block) -> bool:
+def _is_continued(last: PageBlock, header: Sequence[str], following: PageBlock) -> bool:
     if following.kind != "table" or len(last.columns) != len(following.columns):
         return False
     pairs = zip(last.columns, following.columns, strict=True)
@@ -46,7 +46,7 @@ def _same(header: Sequence[str], row: Sequence[str]) -> bool:
     return list(map(normal, header)) == list(map(normal, row))
 
 
-def _join(before: PageBlocks, last: Block, page: PageBlocks, first: Block, header: Sequence[str]) -> None:
+def _join(before: PageBlocks, last: PageBlock, page: PageBlocks, first: PageBlock, header: Sequence[str]) -> None:
     """Put the rows of a table directly after the table on the page before, without the words around them."""
     if _same(header, first.rows[0]):
         tokens = [token for cell in first.rows.pop(0) for token in cell.split()]

@@ -18,7 +18,7 @@ from shared.ingest.parse.readers.pdf.layout.cells import (
     with_whole_header,
 )
 from shared.ingest.parse.readers.pdf.layout.columns import at_columns, by_column, columns_of, is_marginal
-from shared.ingest.parse.readers.pdf.layout.lines import Flow, Item, Line, Table, add_lines, rows_of
+from shared.ingest.parse.readers.pdf.layout.lines import Flow, Item, PageLine, PageTable, add_lines, rows_of
 
 _APART = 2.6  # of the font size: lines that are farther apart belong to two tables
 _LEAST_ROWS = 3
@@ -34,7 +34,7 @@ _HEADER_GAP = 0.5  # of the font size
 _LABEL_GAP = 0.5  # of the font size
 
 
-def add_tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
+def add_tables(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
     """Add the tables in rows of lines, and the lines around them."""
     for part in _parts(rows):
         if any(line.table for line in part[0]):
@@ -53,7 +53,7 @@ def add_tables(items: list[Item], rows: Sequence[list[Line]]) -> None:
             _untabled(items, part)
 
 
-def table_of(rows: Sequence[list[Line]]) -> Table | None:
+def table_of(rows: Sequence[list[PageLine]]) -> PageTable | None:
     """Return the table that rows are; None if they are labels in front of values, prose, or scattered words."""
     columns = table_columns(rows)
     several = sum(len(row) > 1 for row in rows)
@@ -65,7 +65,7 @@ def table_of(rows: Sequence[list[Line]]) -> Table | None:
     return table if is_table else None
 
 
-def _end(rows: Sequence[list[Line]]) -> int:
+def _end(rows: Sequence[list[PageLine]]) -> int:
     """Return the number of rows up to the end of a table: paragraphs below it start at no column."""
     end = len(rows)
     if len(rows[-1]) > 1:
@@ -80,7 +80,7 @@ def _end(rows: Sequence[list[Line]]) -> int:
     return end
 
 
-def _untabled(items: list[Item], rows: Sequence[list[Line]]) -> None:
+def _untabled(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
     """Add rows that are not a table: the labels of a figure, columns, or lines."""
     columns = columns_of(line for row in rows for line in row)
     several = sum(len(row) > 1 for row in rows)
@@ -103,19 +103,19 @@ def _untabled(items: list[Item], rows: Sequence[list[Line]]) -> None:
         add_lines(items, rows)
 
 
-def _add_labels(items: list[Item], rows: Iterable[Sequence[Line]]) -> None:
+def _add_labels(items: list[Item], rows: Iterable[Sequence[PageLine]]) -> None:
     for label in _labels(rows):
         for line in label:
             line.divided = True
         items.append(Flow(label))
 
 
-def _is_scale(row: Sequence[Line]) -> bool:
+def _is_scale(row: Sequence[PageLine]) -> bool:
     """Return whether a row has only numbers, as the axis of a chart has."""
     return len(row) >= _LEAST_SCALE and all(is_value([line]) for line in row)
 
 
-def _above(rows: Sequence[list[Line]]) -> int:
+def _above(rows: Sequence[list[PageLine]]) -> int:
     """Return the number of rows at the start that have one line each, above all rows below them, as titles have."""
     pairs = enumerate(pairwise([*rows, []]))
     apart = (
@@ -124,7 +124,7 @@ def _above(rows: Sequence[list[Line]]) -> int:
     return next(apart, len(rows))
 
 
-def _is_filled(table: Table) -> bool:
+def _is_filled(table: PageTable) -> bool:
     """Return whether enough cells have text; scattered words fill only few."""
     cells = [bool(cell) for row in table.rows for cell in row]
     header = all(table.rows[0])
@@ -132,19 +132,19 @@ def _is_filled(table: Table) -> bool:
     return len(table.rows) >= (_LEAST_ROWS - 1 if header else _LEAST_ROWS) and sum(cells) >= len(cells) * least
 
 
-def _is_prose(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> bool:
+def _is_prose(rows: Sequence[Sequence[PageLine]], columns: Sequence[list[float]]) -> bool:
     """Return whether two columns are the halves of lines with wide spaces at about the same position."""
     if len(columns) > 2 or columns[1][0] - columns[0][1] > _PROSE_GAP * rows[0][0].size:  # noqa: PLR2004
         return False
     return all(median(line.chars for line in part) >= _PROSE_CHARS for part in by_column(rows, columns))
 
 
-def _labels(rows: Iterable[Sequence[Line]]) -> list[list[Line]]:
+def _labels(rows: Iterable[Sequence[PageLine]]) -> list[list[PageLine]]:
     """Return the lines of a figure by its labels: lines below each other that are close are one label."""
-    labels = list[list[Line]]()
-    open_labels = list[list[Line]]()
+    labels = list[list[PageLine]]()
+    open_labels = list[list[PageLine]]()
     for row in rows:
-        below = list[list[Line]]()
+        below = list[list[PageLine]]()
         for line in row:
             near = (label for label in open_labels if _is_under(label[-1], line))
             if label := next(near, None):
@@ -159,37 +159,37 @@ def _labels(rows: Iterable[Sequence[Line]]) -> list[list[Line]]:
     return labels
 
 
-def _is_under(above: Line, line: Line) -> bool:
+def _is_under(above: PageLine, line: PageLine) -> bool:
     shared = min(above.x1, line.x1) - max(above.x0, line.x0)
     size = min(above.size, line.size)
     near = above.bottom - line.top <= _LABEL_GAP * size and abs(above.size - line.size) <= _LABEL_GAP * size
     return near and shared >= min(above.x1 - above.x0, line.x1 - line.x0) / 2
 
 
-def _are_labels(rows: Sequence[Sequence[Line]], columns: int) -> bool:
+def _are_labels(rows: Sequence[Sequence[PageLine]], columns: int) -> bool:
     """Return whether rows are labels with a colon, each in front of its value, as in forms."""
     ended = sum(row[0].words[-1].text.endswith((":", "\uff1a")) for row in rows)
     return columns == 2 and ended * 2 > len(rows)  # noqa: PLR2004
 
 
-def _is_header_line(rows: Sequence[Sequence[Line]]) -> bool:
+def _is_header_line(rows: Sequence[Sequence[PageLine]]) -> bool:
     """Return whether the first row is the header of a page: several texts over a line of its own that is apart."""
     if len(rows) <= _LEAST_ROWS or len(rows[0]) == 1 or any(len(row) > 1 for row in rows[1:_LEAST_ROWS]):
         return False
     return rows[0][0].bottom - rows[1][0].top > _HEADER_GAP * rows[0][0].size
 
 
-def _is_caption(row: Sequence[Line]) -> bool:
+def _is_caption(row: Sequence[PageLine]) -> bool:
     return len(row) == 1
 
 
-def _is_above_title(rows: Sequence[Sequence[Line]]) -> bool:
+def _is_above_title(rows: Sequence[Sequence[PageLine]]) -> bool:
     """Return whether the first row is in front of the title of a table with more columns."""
     first, title, header, *_ = rows
     return len(title) == 1 and len(header) > len(first) and is_bold(title) and not is_bold(first)
 
 
-def _parts(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
+def _parts(rows: Sequence[list[PageLine]]) -> list[list[list[PageLine]]]:
     """Divide rows at large gaps."""
     parts = [[rows[0]]]
     for row in rows[1:]:
@@ -201,9 +201,9 @@ def _parts(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
     return parts
 
 
-def _table(rows: Sequence[list[Line]], columns: Sequence[list[float]]) -> Table:
+def _table(rows: Sequence[list[PageLine]], columns: Sequence[list[float]]) -> PageTable:
     cells = [cells_of(row, columns) for row in rows]
-    table = list[list[list[Line]]]()
+    table = list[list[list[PageLine]]]()
     limit = _pitch_limit(rows, cells)
     for index, row in enumerate(cells):
         if table and _wraps(rows[index - 1], rows[index], table[-1], row, limit):
@@ -211,10 +211,10 @@ def _table(rows: Sequence[list[Line]], columns: Sequence[list[float]]) -> Table:
                 cell.extend(more)
         else:
             table.append(row)
-    return Table(with_whole_header(_with_second_line(table), columns), tuple(start for start, _ in columns))
+    return PageTable(with_whole_header(_with_second_line(table), columns), tuple(start for start, _ in columns))
 
 
-def _with_second_line(rows: list[list[list[Line]]]) -> list[list[list[Line]]]:
+def _with_second_line(rows: list[list[list[PageLine]]]) -> list[list[list[PageLine]]]:
     """Join a second line of a header with the first one: it has gaps and no numbers, as the rows below it have."""
     if len(rows) <= _LEAST_ROWS or not all(rows[0]) or all(rows[1]) or any(map(_has_digit, rows[1])):
         return rows
@@ -223,11 +223,11 @@ def _with_second_line(rows: list[list[list[Line]]]) -> list[list[list[Line]]]:
     return [[above + below for above, below in zip(rows[0], rows[1], strict=True)], *rows[2:]]
 
 
-def _has_digit(cell: Sequence[Line]) -> bool:
+def _has_digit(cell: Sequence[PageLine]) -> bool:
     return any(char.isdigit() for line in cell for word in line.words for char in word.text[:1])
 
 
-def _pitch_limit(rows: Sequence[list[Line]], cells: Sequence[Sequence[list[Line]]]) -> float:
+def _pitch_limit(rows: Sequence[list[PageLine]], cells: Sequence[Sequence[list[PageLine]]]) -> float:
     """Return the distance below which a printed line continues the row above it; 0 if cells do not wrap.
 
     The distances must be of two kinds, both frequent: one large gap is only the header's. Lines of a cell that wraps
@@ -245,10 +245,10 @@ def _pitch_limit(rows: Sequence[list[Line]], cells: Sequence[Sequence[list[Line]
 
 
 def _wraps(
-    above: Sequence[Line],
-    below: Sequence[Line],
-    last: Sequence[Sequence[Line]],
-    cells: Sequence[Sequence[Line]],
+    above: Sequence[PageLine],
+    below: Sequence[PageLine],
+    last: Sequence[Sequence[PageLine]],
+    cells: Sequence[Sequence[PageLine]],
     limit: float,
 ) -> bool:
     """Return whether a printed line continues the cells of the row above it."""
@@ -259,7 +259,7 @@ def _wraps(
     return not cells[0] and sum(map(bool, cells)) * 2 <= len(cells) and not _is_below_number(last, cells)
 
 
-def _is_below_number(last: Sequence[Sequence[Line]], cells: Sequence[Sequence[Line]]) -> bool:
+def _is_below_number(last: Sequence[Sequence[PageLine]], cells: Sequence[Sequence[PageLine]]) -> bool:
     """Return whether a text is below a number, which never continues on the next line."""
     return any(
         is_value(above) and any(char.isalpha() for line in below for char in line.text)

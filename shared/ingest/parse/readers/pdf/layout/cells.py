@@ -10,7 +10,7 @@ from math import inf
 from statistics import median
 
 from shared.ingest.parse.readers.pdf.layout.columns import at_columns, by_column, columns_of, finely, is_text, merged
-from shared.ingest.parse.readers.pdf.layout.lines import Line, Table, rows_of
+from shared.ingest.parse.readers.pdf.layout.lines import PageLine, PageTable, rows_of
 
 _HEADER_ROWS = 2
 _OTHER_GAP = 0.12  # of the font size: a gap between rows is so much larger than one between the lines of a cell
@@ -34,8 +34,8 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 _CLOSING = re.compile(r"[%)*†‡]+|%\)")
 
 Columns = Sequence[Sequence[float]]
-Cells = list[list[Line]]
-Rows = Sequence[list[Line]]
+Cells = list[list[PageLine]]
+Rows = Sequence[list[PageLine]]
 
 
 def table_columns(rows: Rows) -> list[list[float]]:
@@ -101,18 +101,18 @@ def _spread(header: Cells, columns: Columns) -> Cells:
     return spread
 
 
-def is_value(cell: Sequence[Line]) -> bool:
+def is_value(cell: Sequence[PageLine]) -> bool:
     """Return whether a cell has a number that is not a year, as headers have."""
     text = " ".join(line.text for line in cell)
     return bool(_NUMBER.search(text)) and not _YEAR.fullmatch(text) and not any(map(str.isalpha, text))
 
 
-def cells_of(row: Sequence[Line], columns: Columns) -> Cells:
+def cells_of(row: Sequence[PageLine], columns: Columns) -> Cells:
     """Return the cells of a printed line; a line over the gap between two columns is divided if no word crosses it."""
     return by_column([at_columns(row, columns)], columns)
 
 
-def spaced_table(rows: Rows) -> tuple[int, Table, int] | None:
+def spaced_table(rows: Rows) -> tuple[int, PageTable, int] | None:
     """Return the table that rows are, whose cells have several lines and whose rows are apart.
 
     Returns:
@@ -139,18 +139,18 @@ def spaced_table(rows: Rows) -> tuple[int, Table, int] | None:
     cells = [band_cells(band, columns) for band in inside]
     if not _are_rows(cells, columns):
         return None
-    table = Table(with_whole_header(cells, columns), tuple(start for start, _ in columns))
+    table = PageTable(with_whole_header(cells, columns), tuple(start for start, _ in columns))
     before = sum(map(len, bands[:first]))
     return before, table, before + sum(map(len, inside))
 
 
-def crosses(row: Sequence[Line], columns: Columns) -> bool:
+def crosses(row: Sequence[PageLine], columns: Columns) -> bool:
     """Return whether a line of a row is over several columns."""
     starts, ends = [start for start, _ in columns], [end for _, end in columns]
     return any(bisect_left(starts, line.x1) - bisect_right(ends, line.x0) > 1 for line in at_columns(row, columns))
 
 
-def _bands(rows: Rows) -> list[list[list[Line]]]:
+def _bands(rows: Rows) -> list[list[list[PageLine]]]:
     """Divide rows at gaps that are larger than those between the lines of a cell."""
     gaps, low = list[float](), rows[0][0].bottom
     for above, row in pairwise(rows):
@@ -165,14 +165,14 @@ def _bands(rows: Rows) -> list[list[list[Line]]]:
     return bands
 
 
-def ends_header(above: Sequence[Line], row: Sequence[Line]) -> bool:
+def ends_header(above: Sequence[PageLine], row: Sequence[PageLine]) -> bool:
     """Return whether a printed line above a row of a table is a larger heading, or several bold names of columns."""
     if len(above) == 1:
         return above[0].size > _LARGER * max(line.size for line in row)
     return len(row) > 1 and is_bold(above) and not any(word.style.bold for line in row for word in line.words)
 
 
-def is_bold(row: Sequence[Line]) -> bool:
+def is_bold(row: Sequence[PageLine]) -> bool:
     """Return whether all words of a row are bold."""
     return all(word.style.bold for line in row for word in line.words)
 
@@ -216,13 +216,13 @@ def _are_rows(cells: Sequence[Cells], columns: Columns) -> bool:
     return level >= len(several) * _MOSTLY and sum(map(has_rows, cells)) * 3 <= len(cells)
 
 
-def are_marks(cells: Sequence[Sequence[Line]]) -> bool:
+def are_marks(cells: Sequence[Sequence[PageLine]]) -> bool:
     """Return whether most cells are numbers of clauses, or labels with a colon."""
     marks = sum(all(_MARK.fullmatch(line.text) for line in cell) for cell in cells)
     return marks >= len(cells) * _MOSTLY
 
 
-def _runs_through(column: Sequence[Sequence[Line]]) -> bool:
+def _runs_through(column: Sequence[Sequence[PageLine]]) -> bool:
     """Return whether the distances between the cells of a column are not larger than those between their lines."""
     inside = [above.y - below.y for cell in column for above, below in pairwise(cell)]
     between = [above[-1].y - below[0].y for above, below in pairwise(column)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
-from shared.ingest.parse.readers.pdf.layout.lines import Line, divided
+from shared.ingest.parse.readers.pdf.layout.lines import PageLine, divided
 from shared.ingest.parse.readers.pdf.text.words import Word
 
 _GAP = 0.6  # of the font size: wider than a space
@@ -26,9 +26,9 @@ _FILLED_PAGE = 0.25  # the same for a column as long as a page: lists and questi
 _FILLED = 0.55  # share of its width that the median line of a text column fills
 
 
-def runs(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
+def runs(rows: Sequence[list[PageLine]]) -> list[list[list[PageLine]]]:
     """Divide rows where the number of columns changes from one to several, or the gaps between columns are closed."""
-    runs = list[list[list[Line]]]()
+    runs = list[list[list[PageLine]]]()
     columns = list[list[float]]()
     established = 0
     for row in rows:
@@ -48,7 +48,7 @@ def runs(rows: Sequence[list[Line]]) -> list[list[list[Line]]]:
     return runs
 
 
-def with_first_lines(runs: list[list[list[Line]]]) -> list[list[list[Line]]]:
+def with_first_lines(runs: list[list[list[PageLine]]]) -> list[list[list[PageLine]]]:
     """Move single lines above columns of text into them, if one is the first line of another column than the first."""
     for above, below in pairwise(runs):
         columns = columns_of(line for row in below for line in row)
@@ -67,7 +67,7 @@ def with_first_lines(runs: list[list[list[Line]]]) -> list[list[list[Line]]]:
     return [run for run in runs if run]
 
 
-def at_columns(row: Iterable[Line], columns: Sequence[Sequence[float]], *, wide: bool = False) -> list[Line]:
+def at_columns(row: Iterable[PageLine], columns: Sequence[Sequence[float]], *, wide: bool = False) -> list[PageLine]:
     """Return the lines of a row; a line over the gap between two columns is divided if no word crosses the gap.
 
     Args:
@@ -89,7 +89,7 @@ def _is_between(last: Word, word: Word, starts: Sequence[float]) -> bool:
     return at < len(starts) and starts[at] <= word.x0 + 1
 
 
-def finely(row: Iterable[Line]) -> list[Line]:
+def finely(row: Iterable[PageLine]) -> list[PageLine]:
     """Return the lines of a row, divided at gaps that are wider than spaces."""
     return [part for line in row for part in divided(line, _is_gap)]
 
@@ -104,7 +104,7 @@ def _continues(columns: Sequence[list[float]], own: Sequence[list[float]], toget
     return len(together) > 1
 
 
-def columns_of(lines: Iterable[Line]) -> list[list[float]]:
+def columns_of(lines: Iterable[PageLine]) -> list[list[float]]:
     return merged([[line.x0, line.x1] for line in lines])
 
 
@@ -119,16 +119,16 @@ def merged(spans: list[list[float]]) -> list[list[float]]:
     return merged
 
 
-def by_column(rows: Iterable[Sequence[Line]], columns: Sequence[Sequence[float]]) -> list[list[Line]]:
+def by_column(rows: Iterable[Sequence[PageLine]], columns: Sequence[Sequence[float]]) -> list[list[PageLine]]:
     starts = [start for start, _ in columns]
-    parts: list[list[Line]] = [[] for _ in columns]
+    parts: list[list[PageLine]] = [[] for _ in columns]
     for row in rows:
         for line in row:
             parts[max(0, bisect_right(starts, line.x0 + 0.5) - 1)].append(line)
     return parts
 
 
-def text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]]) -> Sequence[list[float]]:
+def text_columns(rows: Sequence[Sequence[PageLine]], columns: Sequence[list[float]]) -> Sequence[list[float]]:
     """Return the columns that are read one after the other; none if they are cells of a table."""
     parts = by_column(rows, columns)
     if _have_line_numbers(parts, columns):
@@ -143,11 +143,11 @@ def text_columns(rows: Sequence[Sequence[Line]], columns: Sequence[list[float]])
             return [columns[0], columns[-1]]
         if texts[0]:
             return columns[:2]
-    beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - a column of text and another one
+    beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - a column of text and a second column
     return columns if beside and not is_marginal(parts[0]) else ()
 
 
-def _is_beside(rows: Sequence[Sequence[Line]], text: Sequence[Line], column: Sequence[float]) -> bool:
+def _is_beside(rows: Sequence[Sequence[PageLine]], text: Sequence[PageLine], column: Sequence[float]) -> bool:
     """Return whether a column is running text next to a table, whose rows are at other heights than its lines."""
     start, end = column
     if len(text) < _MANY_LINES or not _runs_on(text):
@@ -160,7 +160,7 @@ def _is_beside(rows: Sequence[Sequence[Line]], text: Sequence[Line], column: Seq
     return len(others) >= _TABLE_ROWS and level <= len(others) * _MOST_LEVEL
 
 
-def _have_line_numbers(parts: Sequence[Sequence[Line]], columns: Sequence[Sequence[float]]) -> bool:
+def _have_line_numbers(parts: Sequence[Sequence[PageLine]], columns: Sequence[Sequence[float]]) -> bool:
     """Return whether the outer column only counts the lines of a column of running text, as manuscripts do."""
     if len(columns) != 2:  # noqa: PLR2004 - text and numbers
         return False
@@ -173,21 +173,21 @@ def _have_line_numbers(parts: Sequence[Sequence[Line]], columns: Sequence[Sequen
     return False
 
 
-def _runs_on(lines: Sequence[Line]) -> bool:
+def _runs_on(lines: Sequence[PageLine]) -> bool:
     """Return whether sentences continue on the next line, unlike notes and items of lists."""
     return sum(line.words[0].text[:1].islower() for line in lines if line.words) * 4 >= len(lines) > 0
 
 
-def _number(line: Line) -> int:
+def _number(line: PageLine) -> int:
     """Return the number that is all of a line; 0 if there is another text."""
     text = line.words[0].text if len(line.words) == 1 else ""
     return int(text) if text.isdecimal() and len(text) <= _MARK_CHARS else 0
 
 
-def with_notes_last(parts: Sequence[list[Line]]) -> list[list[Line]]:
+def with_notes_last(parts: Sequence[list[PageLine]]) -> list[list[PageLine]]:
     """Return columns of text, and the footnotes of all columns but the last one as a part after them."""
-    notes = list[Line]()
-    kept = list[list[Line]]()
+    notes = list[PageLine]()
+    kept = list[list[PageLine]]()
     for part in parts[:-1]:
         end = _notes_start(part)
         kept.append(part[:end])
@@ -195,7 +195,7 @@ def with_notes_last(parts: Sequence[list[Line]]) -> list[list[Line]]:
     return [*kept, parts[-1], notes] if notes else list(parts)
 
 
-def _notes_start(lines: Sequence[Line]) -> int:
+def _notes_start(lines: Sequence[PageLine]) -> int:
     """Return the number of lines of a column above its footnotes, which are smaller and apart."""
     usual = median(line.size for line in lines) if lines else 0.0
     start = len(lines)
@@ -206,12 +206,12 @@ def _notes_start(lines: Sequence[Line]) -> int:
     return start if lines[start - 1].bottom - lines[start].top > _NOTE_GAP * lines[start].size else len(lines)
 
 
-def is_marginal(lines: Sequence[Line]) -> bool:
+def is_marginal(lines: Sequence[PageLine]) -> bool:
     """Return whether a column has only numbers or marks of the lines next to it."""
     return all(line.chars <= _MARK_CHARS and not line.table for line in lines)
 
 
-def is_text(lines: Sequence[Line], width: float) -> bool:
+def is_text(lines: Sequence[PageLine], width: float) -> bool:
     """Return whether the lines of a column are long enough for running text."""
     if len(lines) < _TEXT_LINES:
         return False
@@ -220,6 +220,6 @@ def is_text(lines: Sequence[Line], width: float) -> bool:
     return filled and median(line.chars for line in lines) >= _TEXT_CHARS
 
 
-def _are_level(rows: Sequence[Sequence[Line]]) -> bool:
+def _are_level(rows: Sequence[Sequence[PageLine]]) -> bool:
     """Return whether most rows have several cells."""
     return sum(len(row) > 1 for row in rows) * 2 >= len(rows)

@@ -20,7 +20,7 @@ LABEL = re.compile(
 
 
 @dataclass(slots=True)
-class Line:
+class PageLine:
     """Words on one baseline, in the order of reading; a part of a printed line between two wide gaps."""
 
     words: list[Word]
@@ -29,7 +29,7 @@ class Line:
     y: float
     size: float
     divided: bool = False  # by a wide gap, or from the others in its figure
-    table: Table | None = None  # in ruling lines, which this line represents
+    table: PageTable | None = None  # in ruling lines, which this line represents
 
     @property
     def top(self) -> float:
@@ -56,24 +56,24 @@ class Line:
 class Flow:
     """Lines of one column, from above."""
 
-    lines: list[Line]
+    lines: list[PageLine]
 
 
 @dataclass(slots=True)
-class Table:
+class PageTable:
     """Rows of cells; each cell has its lines."""
 
-    rows: list[list[list[Line]]]
+    rows: list[list[list[PageLine]]]
     edges: tuple[float, ...] = ()
     ruled: bool = False
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[PageLine]:
         """Return the lines of all cells."""
         return [line for row in self.rows for cell in row for line in cell]
 
 
-Item = Flow | Table
+Item = Flow | PageTable
 
 
 def joined(words: Sequence[Word]) -> str:
@@ -96,19 +96,21 @@ def _touches(last: Word, word: Word) -> bool:
     return False
 
 
-def line_of(words: list[Word]) -> Line:
+def line_of(words: list[Word]) -> PageLine:
     """Return words that are next to each other as a line."""
     largest = max(words, key=_size)
-    return Line(words, min(word.x0 for word in words), max(word.x1 for word in words), largest.y, largest.style.size)
+    return PageLine(
+        words, min(word.x0 for word in words), max(word.x1 for word in words), largest.y, largest.style.size
+    )
 
 
 def _size(word: Word) -> float:
     return word.style.size
 
 
-def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
+def rows_of(lines: Iterable[PageLine]) -> list[list[PageLine]]:
     """Return lines by their baselines, from above; each row from the left."""
-    rows = list[list[Line]]()
+    rows = list[list[PageLine]]()
     y = size = 0.0
     for line in sorted(lines, key=lambda line: -line.y):
         if rows and y - line.y <= _LEVEL * min(size, line.size):
@@ -121,14 +123,14 @@ def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
     return rows
 
 
-def whole(chains: Sequence[Line]) -> Line:
+def whole(chains: Sequence[PageLine]) -> PageLine:
     """Return neighbours as one line, in the order of reading."""
     largest = max(chains, key=lambda chain: (chain.chars, chain.size))
     words = [word for chain in _logical(chains) for word in chain.words]
-    return Line(words, chains[0].x0, max(chain.x1 for chain in chains), largest.y, largest.size)
+    return PageLine(words, chains[0].x0, max(chain.x1 for chain in chains), largest.y, largest.size)
 
 
-def divided(line: Line, is_gap: Callable[[Word, Word], bool]) -> list[Line]:
+def divided(line: PageLine, is_gap: Callable[[Word, Word], bool]) -> list[PageLine]:
     """Return the parts of a line between gaps. A line that is written from the right stays whole."""
     if len(line.words) < 2 or is_right_to_left([line]):  # noqa: PLR2004 - words
         return [line]
@@ -140,13 +142,13 @@ def divided(line: Line, is_gap: Callable[[Word, Word], bool]) -> list[Line]:
     return [line_of(words) for words in parts] if len(parts) > 1 else [line]
 
 
-def with_gaps(row: Sequence[Line]) -> Line:
+def with_gaps(row: Sequence[PageLine]) -> PageLine:
     line = whole(row)
     line.divided = True
     return line
 
 
-def _logical(chains: Sequence[Line]) -> Sequence[Line]:
+def _logical(chains: Sequence[PageLine]) -> Sequence[PageLine]:
     """Return the words of a line in the order of reading, if it has words that are written from the right."""
     leading = [chain.words[0].text for chain in chains]
     right = sum(bool(RTL.search(text)) for text in leading)
@@ -157,9 +159,9 @@ def _logical(chains: Sequence[Line]) -> Sequence[Line]:
     return _with_turned(chains[::-1], leading[::-1], right_to_left=True)
 
 
-def _with_turned(chains: Sequence[Line], leading: Sequence[str], *, right_to_left: bool) -> list[Line]:
+def _with_turned(chains: Sequence[PageLine], leading: Sequence[str], *, right_to_left: bool) -> list[PageLine]:
     """Reverse the runs of words whose direction differs from their line's."""
-    ordered, run = list[Line](), list[Line]()
+    ordered, run = list[PageLine](), list[PageLine]()
     for chain, text in zip(chains, leading, strict=True):
         if bool(RTL.search(text)) == right_to_left or (not right_to_left and not run):
             if bool(RTL.search(text)) != right_to_left:
@@ -172,12 +174,12 @@ def _with_turned(chains: Sequence[Line], leading: Sequence[str], *, right_to_lef
     return [*ordered, *run[::-1]]
 
 
-def is_right_to_left(lines: Sequence[Line]) -> bool:
+def is_right_to_left(lines: Sequence[PageLine]) -> bool:
     """Return whether most lines are written from the right."""
     return sum(bool(line.words and RTL.search(line.words[0].text)) for line in lines) * 2 > len(lines)
 
 
-def add_lines(items: list[Item], rows: Iterable[Sequence[Line]]) -> None:
+def add_lines(items: list[Item], rows: Iterable[Sequence[PageLine]]) -> None:
     """Add rows to items as the lines of one column; a table in ruling lines is an item of its own."""
     for row in rows:
         items += [line.table for line in row if line.table]

@@ -19,8 +19,8 @@ from shared.ingest.parse.readers.pdf.layout.columns import (
 from shared.ingest.parse.readers.pdf.layout.lines import (
     LABEL,
     Item,
-    Line,
-    Table,
+    PageLine,
+    PageTable,
     add_lines,
     is_right_to_left,
     line_of,
@@ -40,7 +40,7 @@ _WIDE_AFTER_LABEL = 4.0  # of the font size: the same after the number or bullet
 _MOST_DEPTH = 6
 
 
-def lines_of(words: Sequence[Word]) -> list[Line]:
+def lines_of(words: Sequence[Word]) -> list[PageLine]:
     """Return the lines of a page, divided at wide gaps, from above."""
     chains = list[list[Word]]()
     for word in words:
@@ -48,7 +48,7 @@ def lines_of(words: Sequence[Word]) -> list[Line]:
             chains[-1].append(word)
         else:
             chains.append([word])
-    found = list[Line]()
+    found = list[PageLine]()
     rows = rows_of(with_scripts([line_of(chain) for chain in chains]))
     starts = _narrow_columns(rows) if len(rows) >= _LEAST_LEVEL else frozenset()
     for row in rows:
@@ -56,7 +56,7 @@ def lines_of(words: Sequence[Word]) -> list[Line]:
     return found
 
 
-def _narrow_columns(rows: Sequence[Sequence[Line]]) -> frozenset[int]:
+def _narrow_columns(rows: Sequence[Sequence[PageLine]]) -> frozenset[int]:
     """Return the left ends, in points, of columns of text whose distance is smaller than a wide gap.
 
     Many lines start there, or have more than a space there, and few lines cross.
@@ -75,13 +75,13 @@ def _narrow_columns(rows: Sequence[Sequence[Line]]) -> frozenset[int]:
     return frozenset(at for at in found[:_MOST_STARTS] if _both_sides(rows, at) * _MOSTLY <= gaps[at])
 
 
-def _both_sides(rows: Iterable[Sequence[Line]], at: float) -> int:
+def _both_sides(rows: Iterable[Sequence[PageLine]], at: float) -> int:
     return sum(row[0].x0 < at - 1 and row[-1].x1 > at + 1 for row in rows)
 
 
-def _divided(row: list[Line], starts: frozenset[int]) -> list[Line]:
+def _divided(row: list[PageLine], starts: frozenset[int]) -> list[PageLine]:
     """Join the neighbours of a row, except at wide gaps, and at narrower ones in front of the starts of columns."""
-    parts = list[list[Line]]()
+    parts = list[list[PageLine]]()
     end = 0.0
     for chain in row:
         size = chain.size
@@ -99,7 +99,7 @@ def _divided(row: list[Line], starts: frozenset[int]) -> list[Line]:
     return [whole(part) for part in parts]
 
 
-def arranged(lines: Sequence[Line], depth: int = 0) -> list[Item]:
+def arranged(lines: Sequence[PageLine], depth: int = 0) -> list[Item]:
     """Return the lines of a region in the order of reading: columns one after the other, and tables."""
     items = list[Item]()
     for run in with_first_lines(runs(rows_of(lines))):
@@ -123,8 +123,8 @@ def arranged(lines: Sequence[Line], depth: int = 0) -> list[Item]:
     return items
 
 
-def in_place_of(table: Table, box: tuple[float, float, float, float]) -> Line:
+def in_place_of(table: PageTable, box: tuple[float, float, float, float]) -> PageLine:
     """Return a line that represents a table with ruling lines."""
     left, bottom, right, top = box
     size = min(top - bottom, 12.0)
-    return Line([], left, right, top - size, size, table=table)
+    return PageLine([], left, right, top - size, size, table=table)
