@@ -95,7 +95,8 @@ async def test_changed_timeline_repairs_every_collection(services, provider, onc
     assert [entry["event"] for entry in logs] == ["failover.noticed"]
     assert causes == ["failover"]
     assert "PostgreSQL failed over" in query["metadata"]["notice"]
-    assert "2.md" in [chunk["external_id"] for chunk in query["chunks"]]  # the ghost
+    assert "2.md" not in [chunk["external_id"] for chunk in query["chunks"]]  # the ledger has lost it
+    assert await differences(services)  # its points are left
     await repaired(services, watch)
     causes, query = await damage(client)
     assert (causes, query["metadata"]["notice"]) == ([], None)
