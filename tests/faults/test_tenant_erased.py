@@ -29,6 +29,7 @@ STORED = "SELECT DISTINCT split_part(upload, '#', 1) AS name FROM document_versi
 FILLED = "SELECT count(*) FROM collections WHERE tenant = $1 AND emptied_at IS NULL"
 FINISHED = "SELECT count(*) FROM erasures WHERE tenant = $1 AND finished_at IS NOT NULL"
 SWEEPS = "SELECT count(*) FROM sweeps WHERE tenant = $1"
+LOCATIONS = {"postgresql", "provider", "qdrant", "uploads", "valkey"}
 # Skip the time for which emptied collections wait for late writers.
 SKIP_WAIT = "UPDATE collections SET emptied_at = emptied_at - interval '1 minute' WHERE tenant = $1"
 
@@ -49,7 +50,7 @@ def check(fleet: Fleet, tenant: str = TENANT) -> dict[str, int]:
     """Return the tenant's remaining data by location, as `foreask erase --check` counts it."""
     code, printed = foreask(fleet, "erase", "--check", "--tenant", tenant)
     counts = re.findall(r"^(\w+ +\S.*?) +([\d,]+)$", printed, re.MULTILINE)
-    assert {location.split()[0] for location, _ in counts} == {"postgresql", "qdrant", "valkey", "uploads"}, printed
+    assert {location.split()[0] for location, _ in counts} == LOCATIONS, printed
     remaining = {location: number for location, digits in counts if (number := int(digits.replace(",", "")))}
     assert code == bool(remaining), printed
     return remaining

@@ -162,12 +162,12 @@ def sent(services, monkeypatch):
     requests, sent = services.index._requests, []
     send = requests.send
 
-    async def recorded(method, address, body=None):
+    async def recorded(method, address, body=None, *limits):
         path = address.partition("?")[0]
         if "/points" in path:
             content = orjson.loads(body) if isinstance(body, bytes) else body
             sent.append((path.rpartition("/points")[2], list(requests_of(path, content))))
-        return await send(method, address, body)
+        return await send(method, address, body, *limits)
 
     monkeypatch.setattr(requests, "send", recorded)
     return sent
