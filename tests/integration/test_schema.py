@@ -268,6 +268,24 @@ def ledger_statements():
     return found
 
 
+@guards(
+    "shared/ledger/postgres/schema.py",
+    "        async with engine.begin() as connection:\n            await connection.execute(_RAISE_TOKENS)",
+    "        await lock_connection.execute(_RAISE_TOKENS)",
+    means="the lock of the migrations does not see the function that a migration creates",
+)
+async def test_migration_may_create_function_that_raises_tokens(ledger, tmp_path, monkeypatch):
+    (definition,) = await ledger.rows(text("SELECT pg_get_functiondef('raise_tokens()'::regprocedure) AS sql"))
+    async with ledger.begin() as connection:
+        await connection.execute(text("DROP FUNCTION raise_tokens()"))
+    await ledger.engine.dispose()  # each connection looks for the function when it opens
+    monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "more", f"op.execute({definition.sql!r})"))
+
+    await schema.migrate(ledger.engine)
+
+    assert await ledger.rows(text("SELECT to_regprocedure('raise_tokens()') IS NOT NULL AS found")) == [{"found": True}]
+
+
 async def test_added_columns_change_no_result_of_statements(ledger):
     """PostgreSQL refuses a cached plan whose result has changed, so running code must not return `*`."""
     found = ledger_statements()

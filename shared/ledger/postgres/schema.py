@@ -59,7 +59,9 @@ async def migrate(engine: AsyncEngine) -> None:
                     component="ledger",
                     retry_after=_RETRY_AFTER,
                 ) from error
-        await lock_connection.execute(_RAISE_TOKENS)
+        # In a new transaction: this one may remember that the function did not exist when it started.
+        async with engine.begin() as connection:
+            await connection.execute(_RAISE_TOKENS)
 
 
 def _upgrade(connection: Connection) -> None:
