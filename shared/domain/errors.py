@@ -38,7 +38,15 @@ _ENGINES = {"ledger", "broker", "qdrant"}
 
 
 class ForeaskError(Exception):
-    """An error whose message is a sentence for people."""
+    """An error whose message is a sentence for people.
+
+    Attributes:
+        words: words of the provider or the engine, as every tenant may read them; empty if it sent none.
+        status: status of its answer; None if there was none.
+    """
+
+    words: str = ""
+    status: int | None = None
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

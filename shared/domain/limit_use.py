@@ -29,6 +29,8 @@ class LimitUse:
         flex_pause: remaining pause of calls in the service tier flex, because the provider has no capacity left in it.
         flex_limit: calls in flight in the tier flex for which the provider has capacity; None if it has refused none.
         flex_dry: time since when the provider has refused all calls in this tier; 0 if it serves some.
+        reason: sentence of the last failure, with the provider's words; empty after a call that succeeded.
+        failing: time since the first of these failures.
     """
 
     name: str
@@ -45,6 +47,8 @@ class LimitUse:
     flex_pause: timedelta = timedelta()
     flex_dry: timedelta = timedelta()
     flex_limit: int | None = None
+    reason: str = ""
+    failing: timedelta = timedelta()
 
     def defers_flex(self, standard_after: timedelta | None) -> bool:
         """Return whether the provider has no capacity in the tier flex, and its calls wait.

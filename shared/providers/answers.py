@@ -1,12 +1,12 @@
 """Conversion of providers' errors.
 
-Their messages may contain the end of the key, an organisation, a deployment or other callers' input. They are only
-logged, as `provider.answered`; an error has our sentence for the status, and the provider's code if we list it.
+An error has our sentence for its cause, with the remedy, and then the provider's own words in quotes. These may contain
+keys, an organisation or another caller's text, so `words_of` removes all of it: the sentence is shown to every tenant.
 """
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,61 +27,90 @@ from shared.domain.errors import (
     UnsupportedTier,
 )
 from shared.domain.retry import MOST_REQUESTED
+from shared.process.words import is_page, words_for_people
+from shared.providers.error_bodies import error_in_reply, error_of, status_in, text_in
+from shared.providers.known_messages import Meaning, meaning_of
 
 _QUOTA_PAUSE = timedelta(minutes=5)
 _UNAVAILABLE_PAUSE = timedelta(seconds=5)
 _MISCONFIGURED_PAUSE = timedelta(seconds=30)
 _TRANSIENT_STATUSES = {408, 409, 425}
 NO_KEY = "none"  # value that is sent if no key is set
-_WORDS = 300  # characters for the log
+_BODY_CHARS = 2_000
+_LOG_AGAIN_SECONDS = 60.0  # the same answer is a warning once in this time
+_LOGGED_MOST = 100  # different answers, because a server may send any code
 
-_IN_THE_LOG = "its message is logged as provider.answered"
-_KEY = "it does not accept the API key, or not for this model: check both"
 _NO_KEY_SET = (
     "it wants an API key, and none is set for its address: set FOREASK_{component}_API_KEY; the key of another address"
     " is not sent"
 )
-_NO_MODEL = "it has no such model: check the model's name and the base URL"
-_NO_QUOTA = "its quota is used up: raise it, and the work continues automatically"
-_SLOWER = "it asks for fewer requests"
-_TOO_LONG = "the text is too long for the model: choose a model that takes more, or smaller chunks"
-_FILTERED = "its content filter stops this text"
-_NOT_TAKEN = "it rejects this request: check that the model supports it"
-_FAILED = "it failed"
-_NO_CAPACITY = "it has no capacity left in this service tier, and bills nothing: the call is repeated later"
-_NO_TIER = "it does not offer the service tier: set FOREASK_LLM_TIER=standard, or choose a model that has it"
+_SENTENCES = {
+    Meaning.KEY: "it does not accept the API key, or not for this model: check both",
+    Meaning.NO_MODEL: "it has no such model: check the model's name and the base URL",
+    Meaning.NO_ADDRESS: "it does not know this call: check the base URL, which mostly ends in /v1",
+    Meaning.NO_QUOTA: "its quota is used up: raise it, and the work continues automatically",
+    Meaning.DAILY_LIMIT: "its limit for a day is used up: raise it, or wait; the work continues automatically",
+    Meaning.SLOWER: "it asks for fewer requests",
+    Meaning.TOO_LONG: "the text is too long for the model: choose a model that takes more, or smaller chunks",
+    Meaning.FILTERED: "its content filter stops this text",
+    Meaning.FIREWALL: "a firewall or proxy in front of it stops this request: ask its administrator",
+    Meaning.REGION: "it does not serve the region of this machine: choose another provider or region",
+    Meaning.LOADING: "it is still loading the model",
+    Meaning.NOT_TAKEN: "it rejects this request: check that the model supports it",
+    Meaning.FAILED: "it failed",
+    Meaning.NO_CAPACITY: "it has no capacity left in this service tier, and bills nothing: the call is repeated later",
+    Meaning.NO_TIER: "it does not offer the service tier: set FOREASK_LLM_TIER=standard, or choose a model that has it",
+}
 
 _OF_STATUS = {
-    401: _KEY,
-    402: _NO_QUOTA,
-    403: _KEY,
-    404: _NO_MODEL,
-    413: _TOO_LONG,
-    429: _SLOWER,
-    498: _NO_CAPACITY,  # Groq
-} | dict.fromkeys(_TRANSIENT_STATUSES, _FAILED)
-# The codes that our sentences may name: of OpenAI, Azure, Groq, vLLM and llama.cpp.
+    401: Meaning.KEY,
+    402: Meaning.NO_QUOTA,
+    403: Meaning.KEY,
+    404: Meaning.NO_MODEL,
+    405: Meaning.NO_ADDRESS,
+    413: Meaning.TOO_LONG,
+    429: Meaning.SLOWER,
+    498: Meaning.NO_CAPACITY,  # Groq
+} | dict.fromkeys(_TRANSIENT_STATUSES, Meaning.FAILED)
+# The codes that our sentences may name: of OpenAI, Azure, Groq, vLLM, llama.cpp and DashScope.
 _OF_CODE = {
-    "billing_hard_limit_reached": _NO_QUOTA,
-    "capacity_exceeded": _NO_CAPACITY,
-    "content_filter": _FILTERED,
-    "content_policy_violation": _FILTERED,
-    "context_length_exceeded": _TOO_LONG,
-    "exceed_context_size_error": _TOO_LONG,
-    "insufficient_quota": _NO_QUOTA,
-    "invalid_api_key": _KEY,
-    "model_not_found": _NO_MODEL,
-    "rate_limit_exceeded": _SLOWER,
-    "resource_unavailable": _NO_CAPACITY,
-    "string_above_max_length": _TOO_LONG,
-    "unsupported_parameter": _NOT_TAKEN,
-    "unsupported_value": _NOT_TAKEN,
-    "DeploymentNotFound": _NO_MODEL,
-    "NotFoundError": _NO_MODEL,
+    "billing_hard_limit_reached": Meaning.NO_QUOTA,
+    "capacity_exceeded": Meaning.NO_CAPACITY,
+    "content_filter": Meaning.FILTERED,
+    "content_policy_violation": Meaning.FILTERED,
+    "context_length_exceeded": Meaning.TOO_LONG,
+    "data_inspection_failed": Meaning.FILTERED,
+    "exceed_context_size_error": Meaning.TOO_LONG,
+    "insufficient_quota": Meaning.NO_QUOTA,
+    "invalid_api_key": Meaning.KEY,
+    "model_not_found": Meaning.NO_MODEL,
+    "rate_limit_exceeded": Meaning.SLOWER,
+    "resource_unavailable": Meaning.NO_CAPACITY,
+    "string_above_max_length": Meaning.TOO_LONG,
+    "unsupported_country_region_territory": Meaning.REGION,
+    "unsupported_parameter": Meaning.NOT_TAKEN,
+    "unsupported_value": Meaning.NOT_TAKEN,
+    "DeploymentNotFound": Meaning.NO_MODEL,
+    "NotFoundError": Meaning.NO_MODEL,
 }
-_KEYS = re.compile(r"\bsk-\S+|\S*\*{3}\S*")  # the whole key, or its end after asterisks
+_STATUS_OF_MEANING = {
+    Meaning.KEY: 401,
+    Meaning.NO_QUOTA: 402,
+    Meaning.DAILY_LIMIT: 429,
+    Meaning.SLOWER: 429,
+    Meaning.NO_MODEL: 404,
+    Meaning.NO_ADDRESS: 404,
+    Meaning.REGION: 403,
+    Meaning.TOO_LONG: 400,
+    Meaning.FILTERED: 400,
+    Meaning.LOADING: 503,
+    Meaning.NO_CAPACITY: 503,
+}
+_ABOUT_ALL_CALLS = {Meaning.KEY, Meaning.NO_MODEL, Meaning.NO_ADDRESS, Meaning.REGION}
+_ABOUT_THE_TEXT = {Meaning.TOO_LONG, Meaning.FILTERED}
 
 log = structlog.get_logger()
+_logged: dict[tuple[object, ...], float] = {}  # answers, with the time of their last warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +118,13 @@ class ErrorAnswer:
     """An answer that is an error; the fields are values of the provider's JSON, of any type.
 
     Args:
-        status: HTTP status; None if a reply was interrupted.
+        status: HTTP status, or the status of the error inside a reply; None without any.
         headers: header fields, whose names are in lower case or in any case.
+        message: its words, of any form that `text_in` reads.
+        code: its code.
+        type: its type.
+        param: the field of the request that it names.
+        is_page: whether it is a page of HTML, which no model sends.
     """
 
     status: int | None
@@ -99,14 +133,25 @@ class ErrorAnswer:
     code: object = None
     type: object = None
     param: object = None
+    is_page: bool = False
 
     @classmethod
     def of(cls, status: int | None, headers: Mapping[str, str], body: Any) -> Self:
-        """Read the body of an answer: an object with `error`, the error itself, or text."""
-        error = body.get("error", body) if isinstance(body, dict) else body
+        """Read the body of an answer: JSON of any common form, or text."""
+        error = error_of(body)
         if not isinstance(error, dict):
-            return cls(status, headers, error)
-        return cls(status, headers, *(error.get(name) for name in ("message", "code", "type", "param")))
+            return cls(status, headers, error, is_page=isinstance(error, str) and is_page(error))
+        code = error.get("code") or error.get("error_code")
+        return cls(status or status_in(error), headers, text_in(error), code, error.get("type"), error.get("param"))
+
+    @classmethod
+    def in_reply(cls, headers: Mapping[str, str], reply: Any) -> Self | None:
+        """Return the error inside an answer with status 200; None if it is a reply.
+
+        OpenRouter, LM Studio and gateways answer so. The error may name its status.
+        """
+        error = error_in_reply(reply)
+        return None if error is None else cls.of(None, headers, error)
 
 
 def body_of(content: bytes) -> Any:
@@ -114,27 +159,81 @@ def body_of(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
-        return content[:_WORDS].decode(errors="replace")
+        return content[:_BODY_CHARS].decode(errors="replace")
 
 
-def refusal(answer: ErrorAnswer, component: str, api_key: str) -> ForeaskError:
-    """Return the error of an answer, and log the provider's message.
+def text_of(body: Mapping[str, Any]) -> str:
+    """Return the texts of a request, which its error may quote: messages, inputs, questions and documents."""
+    texts = [body.get(name) for name in ("messages", "input", "query", "documents")]
+    return "\n".join(_texts_in(texts))
+
+
+def _texts_in(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [text for part in value for text in _texts_in(part)]
+    if isinstance(value, Mapping):
+        return _texts_in([value.get("content"), value.get("text")])
+    return []
+
+
+def words_of(answer: ErrorAnswer, api_key: str, sent: str = "", most_chars: int = 200) -> str:
+    """Return the provider's words as every tenant may read them.
+
+    Args:
+        answer: the answer.
+        api_key: the key of the request.
+        sent: the texts of the request, as of `text_of`.
+        most_chars: longest result.
+    """
+    secrets = () if api_key == NO_KEY else (api_key,)
+    return words_for_people(text_in(answer.message), secrets, sent, most_chars)
+
+
+def refusal(answer: ErrorAnswer, component: str, api_key: str, sent: str = "") -> ForeaskError:
+    """Return the error of an answer, and log it.
 
     Args:
         answer: the answer.
         component: the provider.
-        api_key: removed from everything that is logged.
+        api_key: removed from everything that is shown or logged.
+        sent: the texts of the request, which are removed, too.
     """
-    if answer.status is None:
-        _log_words(answer, component, api_key)
-        return Unavailable(
-            f"the {component} provider interrupted its reply; {_IN_THE_LOG}", component=component, answered=True
-        )
-    converted = _from_status(answer, answer.status, component, has_key=api_key != NO_KEY)
-    level = "info" if isinstance(converted, NoCapacity) else "warning"
-    request_id = answer.headers.get("x-request-id")
-    _log_words(answer, component, api_key, level, status=answer.status, provider_request_id=request_id)
-    return converted
+    meaning, code = _meaning(answer, words_of(answer, api_key, sent, _BODY_CHARS))
+    status = answer.status or _STATUS_OF_MEANING.get(meaning)
+    words = words_of(answer, api_key, sent)
+    sentence = _SENTENCES[meaning]
+    if meaning is Meaning.KEY and api_key == NO_KEY:
+        sentence = _NO_KEY_SET.format(component=component.upper())
+    answered = f"answered {status}" if status else "answered with an error"
+    message = f"the {component} provider {answered}{f' ({code})' if code else ''}: {sentence}{said(words)}"
+    error = _converted(meaning, status, message, component, retry_after(answer.headers))
+    error.words, error.status = words, status
+    _log(answer, component, error)
+    return error
+
+
+def page_in_reply(content: bytes, component: str, api_key: str, sent: str = "") -> ForeaskError:
+    """Return the error of an answer with status 200 without JSON: a page of a login or a proxy, or broken text."""
+    text = content[:_BODY_CHARS].decode(errors="replace")
+    answer = ErrorAnswer(None, message=text, is_page=is_page(text))
+    # Half a reply was written about a text of one tenant, so it is not shown.
+    words = "" if text.lstrip().startswith(("{", "[", "data:")) else words_of(answer, api_key, sent)
+    remedy = (
+        "sent a web page: check the base URL, which mostly ends in /v1, and whether a proxy wants a login"
+        if answer.is_page
+        else "sent no JSON: check that the base URL belongs to an OpenAI-compatible API"
+    )
+    error = Unavailable(f"the {component} provider {remedy}{said(words)}", component=component, answered=True)
+    error.words = words
+    _log(answer, component, error)
+    return error
+
+
+def said(words: str) -> str:
+    """Return the end of a sentence with the words of a provider or an engine."""
+    return f'; it says "{words}"' if words else ""
 
 
 def interrupted(component: str) -> Unavailable:
@@ -142,46 +241,78 @@ def interrupted(component: str) -> Unavailable:
     return Unavailable(f"the {component} provider interrupted its reply", component=component, answered=True)
 
 
-def no_answer(component: str) -> TimedOut:
-    """Return the error of a call that took too long."""
-    return TimedOut(f"the {component} provider did not answer in time", component=component, answered=True)
+def no_answer(component: str, why: str = "") -> TimedOut:
+    """Return the error of a call that took too long; `why` names the time."""
+    cause = f": {why}" if why else ""
+    return TimedOut(f"the {component} provider did not answer in time{cause}", component=component, answered=True)
 
 
-def unreachable(component: str) -> Unavailable:
-    """Return the error of a broken connection."""
+def unreachable(component: str, why: str = "") -> Unavailable:
+    """Return the error of a broken connection; `why` names the cause in words for people."""
+    cause = f": {why}" if why else ""
     return Unavailable(
-        f"the {component} provider cannot be reached", component=component, retry_after=_UNAVAILABLE_PAUSE
+        f"the {component} provider cannot be reached{cause}", component=component, retry_after=_UNAVAILABLE_PAUSE
     )
 
 
-def _log_words(answer: ErrorAnswer, component: str, api_key: str, level: str = "warning", **fields: object) -> None:
-    said = answer.message
-    words = _KEYS.sub("***", (said if isinstance(said, str) else "").replace(api_key, "***"))
-    getattr(log, level)(
-        "provider.answered", component=component, code=answer.code, type=answer.type, words=words[:_WORDS], **fields
+def _log(answer: ErrorAnswer, component: str, error: ForeaskError) -> None:
+    """Log an answer: as a warning once a minute, and repetitions for a search of errors only."""
+    kind = (component, error.status, str(answer.code), type(error))
+    now = time.monotonic()
+    repeated = now - _logged.get(kind, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS
+    if not repeated:
+        if len(_logged) >= _LOGGED_MOST:
+            _logged.clear()
+        _logged[kind] = now
+    level = log.debug if repeated else log.info if isinstance(error, NoCapacity) else log.warning
+    level(
+        "provider.answered",
+        component=component,
+        code=answer.code,
+        type=answer.type,
+        words=error.words,
+        status=error.status,
+        provider_request_id=answer.headers.get("x-request-id"),
     )
 
 
-def _from_status(answer: ErrorAnswer, status: int, component: str, *, has_key: bool) -> ForeaskError:
-    code = next((code for code in (answer.code, answer.type) if isinstance(code, str) and code in _OF_CODE), None)
-    meaning = _OF_CODE[code] if code else _OF_STATUS.get(status, _FAILED if status >= 500 else _NOT_TAKEN)  # noqa: PLR2004
+def _meaning(answer: ErrorAnswer, words: str) -> tuple[Meaning, str | None]:
+    """Return the cause of an error, and its code if our sentences may name it."""
     if _is_about_tier(answer):
-        meaning = _NO_TIER
-    named = f" ({code})" if code else ""
-    said = meaning if has_key or meaning != _KEY else _NO_KEY_SET.format(component=component.upper())
-    message = f"the {component} provider answered {status}{named}: {said}; {_IN_THE_LOG}"
-    wait = retry_after(answer.headers)
-    if meaning == _NO_CAPACITY and status in {429, 498}:
+        return Meaning.NO_TIER, None
+    code = next((code for code in (answer.code, answer.type) if isinstance(code, str) and code in _OF_CODE), None)
+    of_code = _OF_CODE.get(code or "")
+    status = answer.status or 0
+    if status == 413 and of_code is Meaning.SLOWER:  # noqa: PLR2004  Groq: no later time is better for this text
+        return Meaning.TOO_LONG, code
+    if of_code is not None and of_code is not Meaning.SLOWER:
+        return of_code, code
+    named = meaning_of(words)
+    # Gemini names a quota of a minute as OpenAI names an exhausted one.
+    if named is not None and (status != 429 or named is Meaning.DAILY_LIMIT):  # noqa: PLR2004
+        return named, code
+    if answer.is_page and status in {401, 403, 406}:
+        return Meaning.FIREWALL, code
+    general = Meaning.FAILED if not status or status >= 500 else Meaning.NOT_TAKEN  # noqa: PLR2004
+    return of_code or _OF_STATUS.get(status, general), code
+
+
+def _converted(
+    meaning: Meaning, status: int | None, message: str, component: str, wait: timedelta | None
+) -> ForeaskError:
+    status = status or 0
+    if meaning is Meaning.NO_CAPACITY and status in {429, 498}:
         return NoCapacity(message, retry_after=wait)
-    if status == 429 or meaning == _NO_QUOTA:  # noqa: PLR2004
-        return RateLimited(message, retry_after=wait or (_QUOTA_PAUSE if meaning == _NO_QUOTA else None))
-    if meaning == _NO_TIER:
+    if status == 429 or meaning in {Meaning.NO_QUOTA, Meaning.DAILY_LIMIT}:  # noqa: PLR2004
+        return RateLimited(message, retry_after=wait or (None if meaning is Meaning.SLOWER else _QUOTA_PAUSE))
+    if meaning is Meaning.NO_TIER:
         return UnsupportedTier(message, component=component, retry_after=_MISCONFIGURED_PAUSE)
-    if status in {401, 403} or meaning in {_KEY, _NO_MODEL}:
-        # Every call would fail alike: the configuration is wrong, not the chunk, so the chunk waits for a person.
-        return Misconfigured(message, component=component, retry_after=_MISCONFIGURED_PAUSE)
-    if status in _TRANSIENT_STATUSES or status >= 500:  # noqa: PLR2004
-        return Unavailable(message, component=component, retry_after=wait, answered=True)
+    if meaning not in _ABOUT_THE_TEXT:
+        if status in {401, 403} or meaning in _ABOUT_ALL_CALLS:
+            # Every call would fail alike: the configuration is wrong, not the chunk, so the chunk waits for a person.
+            return Misconfigured(message, component=component, retry_after=_MISCONFIGURED_PAUSE)
+        if not status or status in _TRANSIENT_STATUSES or status >= 500:  # noqa: PLR2004
+            return Unavailable(message, component=component, retry_after=wait, answered=True)
     return Refused(message)
 
 

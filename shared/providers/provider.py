@@ -18,11 +18,20 @@ import aiohttp
 import orjson
 from structlog.contextvars import get_contextvars
 
-from shared.domain.errors import Unavailable
+from shared.domain.errors import ForeaskError, Unavailable
 from shared.process import traces
 from shared.process.metrics import CALL_SECONDS, TOKENS, timed
 from shared.process.spans import Span
-from shared.providers.answers import NO_KEY, ErrorAnswer, body_of, no_answer, refusal, unreachable
+from shared.providers.answers import (
+    NO_KEY,
+    ErrorAnswer,
+    body_of,
+    no_answer,
+    page_in_reply,
+    refusal,
+    text_of,
+    unreachable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,29 +106,36 @@ class Provider:
         model = str(body.get("model", ""))
         with _span(_OPERATIONS.get(path, path), model) as span:
             with timed(CALL_SECONDS, self.component, model):
-                content = await self._send(path, orjson.dumps(body), at_most)
-            try:
-                reply = orjson.loads(content)
-            except orjson.JSONDecodeError as error:
-                raise Unavailable(
-                    f"the {self.component} provider sent no JSON", component=self.component, answered=True
-                ) from error
+                reply = await self._replied(path, body, at_most)
             if isinstance(reply, dict) and isinstance(usage := reply.get("usage"), dict):
                 self._count(span, model, usage.get("prompt_tokens"), usage.get("completion_tokens"))
             return reply
 
-    async def _send(self, path: str, body: bytes, at_most: timedelta | None) -> bytes:
+    async def _replied(self, path: str, body: Mapping[str, Any], at_most: timedelta | None) -> Any:
+        """Return the JSON value of a reply; raise its error if it is one, also with the status 200."""
+        answer, content = await self._send(path, orjson.dumps(body), at_most)
+        if answer.status >= _REFUSED:
+            raise self._refusal(ErrorAnswer.of(answer.status, answer.headers, body_of(content)), body)
+        try:
+            reply = orjson.loads(content)
+        except orjson.JSONDecodeError as error:
+            raise page_in_reply(content, self.component, self._key, text_of(body)) from error
+        if (refused := ErrorAnswer.in_reply(answer.headers, reply)) is not None:
+            raise self._refusal(refused, body)
+        return reply
+
+    def _refusal(self, answer: ErrorAnswer, body: Mapping[str, Any]) -> ForeaskError:
+        return refusal(answer, self.component, self._key, text_of(body))
+
+    async def _send(self, path: str, body: bytes, at_most: timedelta | None) -> tuple[aiohttp.ClientResponse, bytes]:
         seconds = max(self._timeout, at_most or self._timeout).total_seconds()
         timeout = aiohttp.ClientTimeout(connect=seconds, sock_connect=seconds, sock_read=seconds)
         try:
-            reply, content = await self._exchange(path, body, timeout)
+            return await self._exchange(path, body, timeout)
         except TimeoutError as error:
             raise no_answer(self.component) from error
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(self.component) from error
-        if reply.status >= _REFUSED:
-            raise refusal(ErrorAnswer.of(reply.status, reply.headers, body_of(content)), self.component, self._key)
-        return content
 
     async def _exchange(
         self, path: str, body: bytes, limits: aiohttp.ClientTimeout
@@ -172,7 +188,7 @@ class Provider:
         with (
             _span("chat", model) as span,
             timed(CALL_SECONDS, self.component, model),
-            sdk_errors(self.component, self._key),
+            sdk_errors(self.component, self._key, text_of(body)),
         ):
             usage = {"include_usage": True}
             events = await self._sdk.chat.completions.create(

@@ -29,18 +29,19 @@ def sdk(base_url: str, api_key: str, timeout: timedelta) -> openai.AsyncOpenAI:
 
 
 @contextmanager
-def sdk_errors(component: str, api_key: str) -> Iterator[None]:
+def sdk_errors(component: str, api_key: str, sent: str = "") -> Iterator[None]:
     """Convert the SDK's errors, and log the provider's message.
 
     Args:
         component: the provider.
         api_key: removed from everything that is shown or logged.
+        sent: the texts of the request, which are removed, too.
     """
     try:
         yield
     except openai.APIStatusError as error:
         answer = ErrorAnswer.of(error.status_code, error.response.headers, error.body)
-        raise refusal(answer, component, api_key) from error
+        raise refusal(answer, component, api_key, sent) from error
     except openai.APITimeoutError as error:
         raise no_answer(component) from error
     except openai.APIConnectionError as error:
@@ -48,7 +49,7 @@ def sdk_errors(component: str, api_key: str) -> Iterator[None]:
     except httpx2.HTTPError as error:  # while a reply is streamed, the SDK converts nothing
         raise interrupted(component) from error
     except openai.APIError as error:
-        raise refusal(ErrorAnswer.of(None, {}, error.body), component, api_key) from error
+        raise refusal(ErrorAnswer.of(None, {}, error.body), component, api_key, sent) from error
 
 
 def status_of(error: ForeaskError) -> int:

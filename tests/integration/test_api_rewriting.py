@@ -128,7 +128,7 @@ async def test_named_entities_raise_scores_of_matching_chunks(client, provider):
     ("fault", "reason"),
     [
         ("rubbish", "the model's reply cannot be used: no JSON object"),
-        ("500", "the llm provider answered 500: it failed; its message is logged as provider.answered"),
+        ("500", 'the llm provider answered 500: it failed; it says "out of memory"'),
         ("hang", "no reply within its budget of 0.3 s"),
     ],
 )
@@ -238,7 +238,7 @@ async def test_diversity_keeps_best_reranked_chunk_first(kites):
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("500", "the rerank provider answered 500: it failed; its message is logged as provider.answered"),
+        ("500", 'the rerank provider answered 500: it failed; it says "out of memory"'),
         ("rubbish", "the rerank provider sent no list of results"),
         ("nan", "the rerank provider sent a result without an index and a score"),
         ("indexes", "the rerank provider did not send one result for each of the 6 documents"),

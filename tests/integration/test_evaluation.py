@@ -169,7 +169,7 @@ def test_failed_evaluation_resumes_without_repeated_embeddings(foreask, provider
     code, _, err = foreask("eval", tmp_path / "set")
     assert (code, err) == (
         1,
-        "the embedding provider answered 503: it failed; its message is logged as provider.answered\n",
+        'the embedding provider answered 503: it failed; it says "the provider is down"\n',
     )
     provider.restore()
 

@@ -326,6 +326,87 @@ async def test_rejected_provider_key_pauses_all_workers(pool):
     assert (await use(second)).breaker == "closed"
 
 
+NO_CREDIT = "the llm provider answered 402: its quota is used up: raise it"
+
+
+@guards(
+    "shared/providers/limiter/client.py",
+    'return f"{reply.reason}; the next call is made in {pause}"',
+    'return f"the next call is made in {pause}"',
+    means="nobody reads why a provider is not called",
+)
+async def test_pause_shows_its_reason_until_success(pool):
+    first, second = await pool.process(), await pool.process()
+    with pytest.raises(RateLimited):
+        await pool.call(first, error=RateLimited(NO_CREDIT, retry_after=timedelta(minutes=5)))
+
+    with pytest.raises(RateLimited) as caught:
+        await pool.call(second)
+    during = await use(second)
+    await pool.elapse(301)
+    after = await use(second)
+    await pool.call(second)
+
+    assert caught.value.message == f"{NO_CREDIT}; the next call is made in 5 min"
+    assert (during.reason, after.reason) == (NO_CREDIT, NO_CREDIT)
+    assert after.failing > timedelta(minutes=5)
+    await eventually(lambda: _satisfies(use(first), lambda u: u.reason == ""))
+
+
+async def test_open_breaker_names_last_failure(pool):
+    first, second = await pool.process(), await pool.process()
+    for _ in range(10):
+        with pytest.raises(Unavailable):
+            await pool.call(first, error=DOWN)
+
+    with pytest.raises(Unavailable, match="it is not called for a while; the last failure: down"):
+        await pool.call(second)
+    assert (await use(second)).reason == "down"
+
+
+async def test_failure_without_pause_is_shown_until_success(pool):
+    limiter = await pool.process()
+    with pytest.raises(Unavailable):
+        await pool.call(limiter, error=DOWN)
+    failing = await use(limiter)
+    await pool.elapse(0.01)
+
+    await pool.call(limiter)
+
+    assert (failing.breaker, failing.reason) == ("closed", "down")
+    await eventually(lambda: _satisfies(use(limiter), lambda u: u.reason == ""))
+
+
+async def test_call_started_before_failure_keeps_its_reason(redis):
+    script = await full_script(redis, Rates())
+    limited, late, ok = (await script(slot_requests(3), [], [], {})).answers
+    first = FinishedCall(limited, CallOutcome.LIMITED, 0, None, 60, NO_CREDIT)
+
+    replies = [
+        await script([], [ended], [], {})
+        for ended in (
+            first,
+            FinishedCall(late, CallOutcome.TIMEOUT, 0, None, None, "late"),
+            FinishedCall(ok, CallOutcome.OK, 10),
+        )
+    ]
+    numbers = [float(value) for value in (await redis.hgetall(script.key("state"))).values()]
+
+    assert [reply.reason for reply in replies] == [NO_CREDIT] * 3
+    assert numbers  # an older release can read nothing else in the state
+    assert 0 < await redis.pttl(script.key("reason")) <= 960_000
+
+
+async def test_longer_pause_replaces_reason_of_shorter_one(redis):
+    script = await full_script(redis, Rates())
+    slow, empty = (await script(slot_requests(2), [], [], {})).answers
+
+    await script([], [FinishedCall(slow, CallOutcome.LIMITED, 0, None, 1, "slow down")], [], {})
+    reply = await script([], [FinishedCall(empty, CallOutcome.LIMITED, 0, None, 300, NO_CREDIT)], [], {})
+
+    assert reply.reason == NO_CREDIT
+
+
 async def test_concurrency_grows_with_use_and_shrinks_after_failure(pool):
     limiter = await pool.process(in_flight=4)
 

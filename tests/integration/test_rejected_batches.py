@@ -153,7 +153,7 @@ async def test_numbers_of_another_file_name_no_line(services, library, provider,
 
 @guards(
     "shared/ingest/batches/lane.py",
-    " or isinstance(self.api.rejection(first), Transient)",
+    " or isinstance(rejection, Transient)",
     "",
     means="an error of the account divides a batch",
 )
@@ -164,7 +164,7 @@ async def test_rejection_of_account_divides_no_batch(services, library, provider
     await prepared(services, library, 4)
     await eventually(lambda: _in_lane(services, lane, BULK))
 
-    sentence = f"the provider rejected the batch ({code}); its message is logged as provider.answered"
+    sentence = f'the provider rejected the batch ({code}); it says "for *** with key ***"'
     assert await planned(services, "lines, error") == [(4, sentence)] * 2
 
 

@@ -221,7 +221,7 @@ class ScriptedEndpoints:
         if fault is not None:
             return fault
         if self._rewrite_fault(body) == "500":
-            return _error(500, "scripted failure")
+            return _error(500, "out of memory")
         draw = self._random.random()
         if draw < s.share_hang or self._rewrite_fault(body) == "hang":
             await asyncio.sleep(3600)
@@ -271,7 +271,7 @@ class ScriptedEndpoints:
         if s.requests_per_minute and not self._admit():
             return _error(429, "rate limit", {"retry-after": str(s.retry_after_seconds)})
         if self._random.random() < s.share_500:
-            return _error(500, "scripted failure")
+            return _error(500, "out of memory")
         return None
 
     def _tier_fault(self, tier: str | None) -> web.Response | None:
@@ -391,7 +391,7 @@ class ScriptedEndpoints:
         if fault == "hang":
             await asyncio.sleep(3600)
         if fault == "500":
-            return _error(500, "scripted failure")
+            return _error(500, "out of memory")
         words = set(_WORD.findall(body["query"].lower()))
         scores = [len(words & set(_WORD.findall(d.lower()))) / max(1, len(words)) for d in body["documents"]]
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.get("top_n")]

@@ -97,12 +97,12 @@ class Broker:
 
 
 async def test_keys_of_provider_share_one_cluster_slot():
-    broker = Broker([0] * 10)
+    broker = Broker([*[0] * 10, b"", 0])
     await LimiterScript(broker, Terms("abc", (UNLIMITED, UNLIMITED), 4, 30))(
         [], [], [], {"acme": (UNLIMITED, UNLIMITED)}
     )
 
-    assert [key.count("{abc}") for key in broker.keys] == [1] * 4
+    assert [key.count("{abc}") for key in broker.keys] == [1] * 5
 
 
 def test_tenant_limits_round_trip(monkeypatch):

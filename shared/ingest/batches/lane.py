@@ -37,6 +37,7 @@ from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
 from shared.process import metrics
 from shared.process.clock import elapsed_seconds
+from shared.providers.answers import said
 from shared.providers.batches import BatchError, BatchProvider, NotThere, ProviderBatch, found
 
 _FIRST_LINE_BYTES = 8_192  # assumed until lines were planned
@@ -395,10 +396,11 @@ class BatchLane:
         """Plan the lines of a batch again that the provider has rejected as a whole; nothing was executed."""
         first = known.errors[0] if known.errors else BatchError(None, "", None)
         named = f" ({first.code})" if first.code else ""
-        error = f"the provider rejected the batch{named}; its message is logged as provider.answered"
+        rejection = self.api.rejection(first)
+        error = f"the provider rejected the batch{named}{said(rejection.words)}"
         if first.code == _OVER_LIMIT:
             await self._over_limit(batch, error, await self._limit_in(first.message))
-        elif batch.is_probe or batch.cancelled or isinstance(self.api.rejection(first), Transient):
+        elif batch.is_probe or batch.cancelled or isinstance(rejection, Transient):
             # The lines are not the reason: the account or the model is.
             await self.batches.ended(
                 batch, unanswered=batch.after_cancellation if batch.cancelled else Unanswered.AGAIN, error=error

@@ -119,6 +119,7 @@ class LimiterClient:
         self._granted_lately = _AT_MOST
         self._task: asyncio.Task[None] | None = None
         self._unavailable_since: float | None = None
+        self._logged_reason = ""  # of the pause that the log shows
         self._ending = False
         self._closed: Callable[[], ForeaskError] | None = None
         self.reply: LimiterReply | None = None
@@ -299,7 +300,16 @@ class LimiterClient:
     def _log_change(self, reply: LimiterReply) -> None:
         before = self.reply.breaker if self.reply is not None else Breaker.CLOSED
         if reply.breaker != before:
-            log.warning("breaker.changed", component=self._component, state=reply.breaker.name.lower())
+            state = reply.breaker.name.lower()
+            log.warning("breaker.changed", component=self._component, state=state, reason=reply.reason)
+        pauses = reply.breaker is not Breaker.CLOSED or reply.cooldown_seconds > _LONG_COOLDOWN_SECONDS
+        if pauses and reply.reason not in {"", self._logged_reason}:
+            self._logged_reason = reply.reason
+            seconds = round(max(reply.pause_seconds, reply.cooldown_seconds))
+            log.warning("calls.paused", component=self._component, reason=reply.reason, seconds=seconds)
+        elif not reply.reason and self._logged_reason:
+            log.info("calls.resumed", component=self._component, reason=self._logged_reason)
+            self._logged_reason = ""
 
     def _shown(self) -> float:
         """Return the breaker state for metrics; closed if this process has no recent state, because nothing waits."""
@@ -332,8 +342,7 @@ class LimiterClient:
     def _fail_waiters(self, reply: LimiterReply) -> None:
         for waiter in self._all_waiters():
             wait = timedelta(seconds=reply.cooldown_seconds + random.uniform(0, 2))  # noqa: S311  jitter
-            message = f"the {self._component} provider asked for a pause of {duration(reply.cooldown_seconds)}"
-            _raise(waiter, RateLimited(message, retry_after=wait))
+            _raise(waiter, RateLimited(paused(self._component, reply), retry_after=wait))
 
     def _fail_flex_waiters(self, reply: LimiterReply) -> None:
         for line in self._lines.values():
@@ -385,11 +394,20 @@ def _between(seconds: float) -> float:
 def is_down(component: str, reply: LimiterReply) -> Unavailable:
     """Return the error of a call while the breaker is open; the attempt does not count."""
     wait = timedelta(seconds=reply.pause_seconds + random.uniform(0, 2))  # noqa: S311  jitter
+    cause = f"; the last failure: {reply.reason}" if reply.reason else ""
     return Unavailable(
-        f"the {component} provider has failed repeatedly, so it is not called for a while",
+        f"the {component} provider has failed repeatedly, so it is not called for a while{cause}",
         component=component,
         retry_after=wait,
     )
+
+
+def paused(component: str, reply: LimiterReply) -> str:
+    """Return the message of calls that wait for the end of a cooldown, with its reason."""
+    pause = duration(max(1, reply.cooldown_seconds))
+    if reply.reason:
+        return f"{reply.reason}; the next call is made in {pause}"
+    return f"calls of the {component} provider pause for {pause}"
 
 
 def no_capacity(component: str, reply: LimiterReply, asked: timedelta | None = None) -> NoCapacity:

@@ -2,11 +2,14 @@
 -- One pass over the shared state of a provider: settle the finished calls, then grant calls within all limits.
 --
 -- KEYS  1 the provider's state (hash), 2 its calls in flight (sorted set: call, end of its lease), 3 its calls in
---       flight in the service tier flex, then a state (hash) for each tenant with limits
+--       flight in the service tier flex, 4 the reason of its last failure (hash: reason, since), which no call has
+--       succeeded after, then a state (hash) for each tenant with limits. The state contains numbers only, because
+--       an older release reads it, too.
 -- ARGV  1 JSON, written by shared/providers/limiter/script.py, which also reads the reply:
 --       milliseconds now, breaker (0 closed, 1 open, 2 half-open), pause, cooldown and wait in milliseconds, the wait of
 --       calls in the tier flex because of their own limit, the time since when all of them are refused, calls in flight,
---       the limit of these (0: none), the index of a grant that must probe (0: none), and then for each
+--       the limit of these (0: none), the index of a grant that must probe (0: none), the reason of the last failure
+--       ('': none) and the milliseconds since the first one, and then for each
 --       requested call its reserved tokens, or the reason of the refusal:
 --       -1 not now, -2 the breaker is open, -10 - n its tenant must wait n milliseconds
 --
@@ -22,12 +25,14 @@ local DEFAULT_COMPLETION = 500      -- tokens, before there is an average and if
 local QUERY_WAITS = 1500            -- a waiting query repeats its request within this time
 local SLOT = 10000                  -- use is counted in seven slots of ten seconds
 local QUERY, FLEX = 1, 2            -- kinds of calls; all others are 0
+local REASON_KEPT = 900000          -- a reason expires this long after the last failure and its cooldown
 local FLEX_PAUSE_MOST = 60000       -- longest pause between two calls in the tier flex while all are refused
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 local input = cjson.decode(ARGV[1])
 local flight = KEYS[2]
+local reason_key = KEYS[4]
 
 local function load(key)
   local fields, values = redis.call('HGETALL', key), {}
@@ -73,7 +78,7 @@ local s = load(KEYS[1])
 local requests, tokens = input.buckets[1], input.buckets[2]
 local tenants = {}
 for i, buckets in ipairs(input.tenants) do
-  tenants[i] = { values = load(KEYS[3 + i]), requests = buckets[1], tokens = buckets[2] }
+  tenants[i] = { values = load(KEYS[4 + i]), requests = buckets[1], tokens = buckets[2] }
 end
 for _, tenant in ipairs(tenants) do
   refill(tenant.values, 'r', tenant.requests)
@@ -161,11 +166,30 @@ local function failed(call)
   end
 end
 
+-- Keep the reason of a failure until a call succeeds that started after it. A call that started before the stored
+-- failure replaces its reason only if it pauses the calls for longer.
+local function explain(call, pauses)
+  if call.reason == '' or (not pauses and call.at <= (s.reason_at or 0)) then return end
+  if not s.reason_at then redis.call('DEL', reason_key) end -- an older release has forgotten it
+  s.reason_at = now
+  redis.call('HSET', reason_key, 'reason', call.reason)
+  redis.call('HSETNX', reason_key, 'since', now)
+  redis.call('PEXPIRE', reason_key, math.max(0, s.cooldown - now) + REASON_KEPT)
+end
+
+local function recovered(call)
+  if not s.reason_at or call.at <= s.reason_at then return end
+  s.reason_at = nil
+  redis.call('DEL', reason_key)
+end
+
 local function rest(milliseconds)
+  local before = s.cooldown
   s.cooldown = math.max(s.cooldown, now + math.min(milliseconds, COOLDOWN_MOST))
   -- After the cooldown an empty bucket fills, so calls are paced and do not arrive all at once.
   s.r, s.r_at = math.min(s.r, 0), s.cooldown
   s.p, s.p_at = 0, s.cooldown
+  return s.cooldown > before
 end
 
 -- Concurrent calls fail together: only the first failure lowers the limit.
@@ -178,7 +202,7 @@ end
 local function limited(call)
   if overloaded(call) then s.in_a_row = (s.in_a_row or 0) + 1 end
   local guess = math.min(GUESSED_COOLDOWN_MOST, input.cooldown * 2 ^ math.min((s.in_a_row or 1) - 1, 10))
-  rest(call.retry_after >= 0 and call.retry_after or guess)
+  explain(call, rest(call.retry_after >= 0 and call.retry_after or guess))
 end
 
 local function succeeded(call, held)
@@ -205,7 +229,7 @@ end
 for _, e in ipairs(input.ended) do
   local call = {
     at = e[2], tenant = e[3], reserved = e[4], tokens = e[5], completion = e[6], retry_after = e[8], probe = e[9] == 1,
-    flex = e[10] == 1,
+    flex = e[10] == 1, reason = e[11],
   }
   local outcome = e[7]
   if call.flex then redis.call('ZREM', flex_flight, e[1]) end
@@ -215,6 +239,7 @@ for _, e in ipairs(input.ended) do
     local took = math.max(0, now - call.at) -- negative if the clock was set back meanwhile
     s.took = s.took and s.took + 0.1 * (took - s.took) or took
     succeeded(call, held)
+    recovered(call)
     if call.flex and held then flex_served() end
     close(call.probe)
   elseif outcome == 'no capacity' then
@@ -224,13 +249,15 @@ for _, e in ipairs(input.ended) do
     s.failures = 0
     close(call.probe)
   elseif outcome == 'refused' then -- its key is rejected, as for every other call
-    rest(call.retry_after >= 0 and call.retry_after or GUESSED_COOLDOWN_MOST)
+    explain(call, rest(call.retry_after >= 0 and call.retry_after or GUESSED_COOLDOWN_MOST))
     close(call.probe)
   elseif outcome == 'failed' then
     failed(call)
+    explain(call, call.probe)
   elseif outcome == 'timeout' then
     overloaded(call)
     failed(call)
+    explain(call, call.probe)
   elseif call.probe and s.open then -- its caller cancelled it: another call may probe
     s.probing = 0
   end
@@ -329,7 +356,7 @@ end
 for index, asked in ipairs(input.wanted) do answers[index] = answer(index, asked) end
 
 save(KEYS[1], s)
-for i, tenant in ipairs(tenants) do save(KEYS[3 + i], tenant.values) end
+for i, tenant in ipairs(tenants) do save(KEYS[4 + i], tenant.values) end
 if in_flight > 0 then redis.call('PEXPIRE', flight, input.lease) end
 if flex_in_flight > 0 then redis.call('PEXPIRE', flex_flight, input.lease) end
 
@@ -344,7 +371,13 @@ local wait = 0
 for _, kind in ipairs({ QUERY, 0, FLEX }) do
   if wait == 0 then wait = waits[kind] end
 end
+local reason, failing = '', 0
+if s.reason_at then
+  local stored = redis.call('HMGET', reason_key, 'reason', 'since')
+  if stored[1] then reason, failing = stored[1], math.max(0, now - tonumber(stored[2] or now)) end
+end
 return {
   now, breaker, math.max(0, pause), math.max(0, s.cooldown - now), wait, flex_waits,
-  s.flex_dry and now - s.flex_dry or 0, in_flight, limit, probe, unpack(answers),
+  s.flex_dry and now - s.flex_dry or 0, in_flight, limit, probe, reason, failing,
+  unpack(answers),
 }

@@ -31,7 +31,7 @@ from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
 from shared.providers.limiter import usage
-from shared.providers.limiter.client import LimiterClient, is_down, no_capacity
+from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
 from shared.providers.limiter.script import (
     Breaker,
     CallKind,
@@ -285,10 +285,10 @@ class Limiter:
         reply = self._client.reply
         if kind is CallKind.FLEX and reply is not None and reply.flex_wait_seconds > 0:
             return no_capacity(self._limits.component, reply)
-        wait = max(1.0, reply.wait_seconds if reply is not None else 0.0)
-        return RateLimited(
-            f"the {self._limits.component} provider's limits are used up now", retry_after=timedelta(seconds=wait)
-        )
+        wait = timedelta(seconds=max(1.0, reply.wait_seconds if reply is not None else 0.0))
+        if reply is not None and reply.cooldown_seconds > 0:
+            return RateLimited(paused(self._limits.component, reply), retry_after=wait)
+        return RateLimited(f"the {self._limits.component} provider's limits are used up now", retry_after=wait)
 
     async def _try(self, grant: Grant) -> None:
         """Make the neutral call that checks whether the provider has recovered."""
@@ -324,7 +324,9 @@ class Limiter:
             self._end(grant, outcome, call)
             return
         tokens = 0 if outcome in {CallOutcome.LIMITED, CallOutcome.NO_CAPACITY} else call.tokens
-        reply = await self._client.end_badly(FinishedCall(grant, outcome, tokens, None, after), _REFRESH_SECONDS)
+        reply = await self._client.end_badly(
+            FinishedCall(grant, outcome, tokens, None, after, error.message), _REFRESH_SECONDS
+        )
         if (
             outcome in {CallOutcome.FAILED, CallOutcome.TIMEOUT}
             and reply is not None

@@ -18,6 +18,7 @@ from shared.domain.rates import Bucket
 _PREFIX = "foreask:limits"
 _NOT_NOW, _OPEN, _TENANT = -1, -2, -10
 _UNREPORTED = -1
+_REASON_CHARS = 600  # of our sentence with the provider's words
 
 
 class Breaker(IntEnum):
@@ -79,13 +80,17 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A finished call; tokens that the provider did not report are missing."""
+    """A finished call; tokens that the provider did not report are missing.
+
+    `reason` is the sentence of its error, which all tenants may read; empty if it is only about this call.
+    """
 
     grant: Grant
     outcome: CallOutcome
     tokens: int | None = None
     completion_tokens: int | None = None
     retry_after_seconds: float | None = None
+    reason: str = ""
 
     def reported(self, tenant: int) -> list[Any]:
         after = _UNREPORTED if self.retry_after_seconds is None else int(self.retry_after_seconds * 1000)
@@ -100,6 +105,7 @@ class FinishedCall:
             after,
             int(self.grant.probe),
             int(self.grant.kind is CallKind.FLEX),
+            self.reason[:_REASON_CHARS],
         ]
 
 
@@ -134,6 +140,8 @@ class LimiterReply:
         in_flight: calls in flight of all processes.
         in_flight_limit: their limit; 0 if a rate is declared instead.
         answers: one per request, in order.
+        reason: sentence of the last failure, until a call that started after it succeeds; then it is empty.
+        failing_seconds: time since the first of these failures.
     """
 
     breaker: Breaker
@@ -145,6 +153,8 @@ class LimiterReply:
     in_flight: int
     in_flight_limit: int
     answers: Sequence[ScriptAnswer]
+    reason: str = ""
+    failing_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +246,7 @@ class LimiterScript:
             self.key("state"),
             self.key("flight"),
             self.key("flex"),
+            self.key("reason"),
             *(self.key(f"tenant:{tenant}") for tenant in tenants),
         ]
         return _reply(await self._script(keys=keys, args=[orjson.dumps(request)]), requests)
@@ -254,8 +265,10 @@ def provider_id(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _reply(numbers: Sequence[int], requests: Sequence[SlotRequest]) -> LimiterReply:
-    now, breaker, pause, cooldown, wait, flex_wait, flex_dry, in_flight, limit, probe, *answers = numbers
+def _reply(values: Sequence[Any], requests: Sequence[SlotRequest]) -> LimiterReply:
+    now, breaker, pause, cooldown, wait, flex_wait, flex_dry, in_flight, limit, probe, reason, failing, *answers = (
+        values
+    )
     return LimiterReply(
         breaker=Breaker(breaker),
         pause_seconds=pause / 1000,
@@ -269,6 +282,8 @@ def _reply(numbers: Sequence[int], requests: Sequence[SlotRequest]) -> LimiterRe
             _answer(call, number, now, probe=number_in_batch == probe)
             for number_in_batch, (call, number) in enumerate(zip(requests, answers, strict=True), 1)
         ],
+        reason=reason.decode(errors="replace"),
+        failing_seconds=failing / 1000,
     )
 
 

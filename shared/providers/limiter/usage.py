@@ -34,7 +34,8 @@ async def read(
             await pipeline.hgetall(script.key("state"))
             await pipeline.hgetall(script.key(f"tenant:{name}"))
             await pipeline.zrange(script.key("flight"), 0, -1, withscores=True)
-            (seconds, micros), state, tenant_state, flight = await pipeline.execute()
+            await pipeline.hmget(script.key("reason"), "reason", "since")
+            (seconds, micros), state, tenant_state, flight, (reason, since) = await pipeline.execute()
     except (RedisError, OSError) as error:
         raise Unavailable("the broker, which stores the limits, is unavailable", component="broker") from error
     now = seconds + micros / 1e6
@@ -45,6 +46,10 @@ async def read(
     flex_until = shared.get("flex_until", 0) if "flex_dry" in shared else 0
     flex_pause = timedelta(seconds=max(0.0, flex_until / 1000 - now))
     flex_dry = timedelta(seconds=max(0.0, now - shared.get("flex_dry", now * 1000) / 1000))
+
+    # An older release that finished the last call has not deleted the reason.
+    is_failing = reason is not None and "reason_at" in shared
+    failing = timedelta(seconds=max(0.0, now - float(since or now * 1000) / 1000)) if is_failing else timedelta()
 
     def use(kind: LimitUnit, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
         return LimitUse(
@@ -62,6 +67,8 @@ async def read(
             flex_pause=flex_pause,
             flex_dry=flex_dry,
             flex_limit=max(1, int(shared["flex"])) if {"flex", "flex_until"} <= shared.keys() else None,
+            reason=reason.decode(errors="replace") if is_failing else "",
+            failing=failing,
         )
 
     uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]
