@@ -197,6 +197,21 @@ def job_of(client: CliClient, job: str) -> Job | None:
         return None
 
 
+def why_it_waits(client: CliClient, batch: UploadBatch | None = None) -> str | None:
+    """Return a sentence about the reason why no work finishes: the server's, or the error of a waiting document.
+
+    None without any, or if the server does not answer this key.
+    """
+    try:
+        pace = client.status()["pace"]
+    except (ForeaskError, KeyError):
+        return None
+    if pace["cause"] not in {"working", "idle"}:
+        return str(pace["sentence"])
+    waiting = [] if batch is None else batch.documents.values()
+    return next((document.error for document in waiting if document.error and document.state not in _FINAL), None)
+
+
 def _poll_some(client: CliClient, batch: UploadBatch, until: Until, pending: deque[str]) -> None:
     """Poll the first pending documents. Documents that are still pending move to the end of the queue."""
     slices = ceil(len(pending) / _SLICE)

@@ -22,6 +22,7 @@ import structlog
 from pydantic import SecretStr
 from rich.console import Console
 
+from cli.first_minute import watched
 from cli.programs import Crew, Programs, children, reachable
 from embedded import llama
 from embedded.ports import free_port
@@ -204,7 +205,8 @@ def up(plan: LaunchPlan, console: Console) -> None:
         try:
             with launcher:
                 _welcome(launcher, console)
-                launcher.wait()
+                with watched(launcher.url, console):
+                    launcher.wait()
         except StopRequested:
             data_dir = launcher.settings.data_dir
             console.print(f"stopped; the data stays in {data_dir}", markup=False, highlight=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _WINDOW_SECONDS = 60.0  # a small model may take seconds for each chunk
 _LINE_EVERY_SECONDS = 10.0
+_STALLED_SECONDS = 5.0  # without a change, the reason is read
+_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,26 @@ class Rate:
 
 
 class Meter:
-    """Shows changing counts as one bar or as lines; a context manager."""
+    """Shows changing counts as one bar or as lines, and why they do not change; a context manager.
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        console: the terminal.
+        clock: clock in monotonic seconds.
+        why: returns a sentence about the reason why work waits; None without any.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        why: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._console = console
         self._clock = clock
+        self._why = why
+        self._counted: IngestCounts | None = None
+        self._ask_at = 0.0
+        self._shown: set[str] = set()  # reasons, without their numbers
         self._rate = Rate(clock)
         self._next_line = 0.0
         self._last = ""
@@ -101,6 +119,7 @@ class Meter:
         left = _left_of_job(job) or self._left(count)
         notes += [left] if left else []
         notes += [f"{job.cost:,.4f} spent"] if job is not None and job.cost is not None else []
+        self._explain(count)
         if self._bar is None:
             self._line(count, notes)
             return
@@ -120,6 +139,19 @@ class Meter:
         if eta is None:
             return None
         return f"{eta} left" if count.complete else f"at least {eta} left"
+
+    def _explain(self, count: IngestCounts) -> None:
+        """Print once why nothing has changed for some seconds."""
+        now = self._clock()
+        if count != self._counted:
+            self._counted, self._ask_at = count, now + _STALLED_SECONDS
+        if now < self._ask_at or count.documents_done == count.documents:
+            return
+        self._ask_at = now + _STALLED_SECONDS
+        reason = self._why()
+        if reason is not None and (kind := _DIGITS.sub("", reason)) not in self._shown:
+            self._shown.add(kind)
+            self._console.print(f"waiting: {reason}", markup=False, highlight=False, soft_wrap=True)
 
     def _line(self, count: IngestCounts, notes: Sequence[str]) -> None:
         now = self._clock()

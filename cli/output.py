@@ -173,9 +173,9 @@ def _origin(chunk: Chunk) -> list[str]:
 
 def status(health: Json, work: Json | None, collections: list[Collection]) -> RenderableType:
     """Return tables of health, open work, its rate, limits, usage and collections."""
-    parts = _table("part", "health")
+    parts = _table("part", "health", "")
     for name, state in health.get("components", {}).items():
-        parts.add_row(name, _state(state))
+        parts.add_row(name, _state(state), escape(health.get("reasons", {}).get(name, "")))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
         sections += [
@@ -185,7 +185,9 @@ def status(health: Json, work: Json | None, collections: list[Collection]) -> Re
             *_damaged(work),
             *_budgets(work),
             _rate(work),
+            *_pace(work),
             _limits(work["limits"]),
+            *_failures(work),
         ]
         sections += [*_usage(work), *_estimates(work)]
     return Group(*sections, collections_table(collections))
@@ -227,6 +229,22 @@ def _rate(work: Json) -> str:
     dead = f", [red]{work['dead']:,} dead[/red] (foreask dead list)" if work["dead"] else ""
     eta = "" if work["eta_seconds"] is None else f", done in about {duration(work['eta_seconds'])}"
     return f"{work['chunks_per_minute']:,.0f} chunks a minute{eta}{dead}"
+
+
+def _pace(work: Json) -> list[str]:
+    """Return the sentence about the bottleneck, in colour if a person should act on it."""
+    pace = work.get("pace") or {"cause": "idle"}
+    if pace["cause"] == "idle":
+        return []
+    colour = "yellow" if pace["cause"] in {"breaker", "cooldown", "part_down"} else "dim"
+    return [f"[{colour}]{escape(pace['sentence'])}[/{colour}]"]
+
+
+def _failures(work: Json) -> list[str]:
+    """Return the reasons of providers that fail or pause, without the reason that the pace shows."""
+    shown = "".join(_pace(work)).lower()
+    reasons = dict.fromkeys(escape(reason) for limit in work["limits"] or () if (reason := limit.get("reason")))
+    return [f"[yellow]{reason}[/yellow]" for reason in reasons if reason.lower() not in shown]
 
 
 def _limits(limits: list[Json] | None) -> RenderableType:
@@ -277,13 +295,15 @@ def _numbers(of: Json) -> list[str]:
 
 
 def _hold(limit: Json) -> str:
-    """Return the reason, other than the limit, why calls are delayed."""
+    """Return whether calls are delayed by something else than the limit; the pace has the reason."""
     if limit["breaker"] != "closed":
         return f"[red]breaker {limit['breaker']}: the provider fails[/red]"
     if limit["cooldown_seconds"]:
-        return f"[yellow]waits {duration(limit['cooldown_seconds'])}, as the provider requested[/yellow]"
+        return f"[yellow]pauses for {duration(limit['cooldown_seconds'])}[/yellow]"
     if limit.get("flex_pause_seconds"):
         return f"[yellow]no capacity in the tier flex, next call in {duration(limit['flex_pause_seconds'])}[/yellow]"
+    if limit.get("reason"):  # a previous release sends none
+        return f"[yellow]fails for {duration(limit['failing_seconds'])}[/yellow]"
     return ""
 
 

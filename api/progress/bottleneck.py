@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from api.progress.readiness import NAMES
 from api.schemas.status import PaceView
 from shared.domain.budgets import Budget
 from shared.domain.durations import duration
@@ -13,7 +14,6 @@ from shared.ledger.work.backlog import Backlog
 
 _NEARLY = 0.9  # from this share on, the limit is the bottleneck
 _ITEMS = {"parse": "documents", "read": "pages", "generate": "chunks", "index": "chunks"}
-_PARTS = {"ledger": "PostgreSQL", "broker": "the broker", "qdrant": "Qdrant", "uploads": "the store of uploads"}
 
 
 def pace(
@@ -22,8 +22,10 @@ def pace(
     uses: Sequence[LimitUse],
     workers: Mapping[str, int],
     budgets: Sequence[Budget],
+    *,
+    reasons: Mapping[str, str] | None = None,
 ) -> PaceView:
-    """Return the first bottleneck: an unavailable part, a breaker, a cooldown, a limit, a budget, a pause, or workers.
+    """Return the first bottleneck: an unavailable part, a provider that fails or pauses, a limit, a budget, or workers.
 
     Args:
         backlog: open work of the tenant.
@@ -31,13 +33,12 @@ def pace(
         uses: use of all limits; none while the broker is unavailable.
         workers: number of live workers per stage.
         budgets: budgets of the tenant.
+        reasons: sentences about the components that do not answer, by component.
     """
     down = [name for name, answers in parts.items() if not answers]
     facts = {"down": down, "workers": dict(workers)}
     if down:
-        names = " and ".join(_PARTS.get(name, name) for name in down)
-        verb = "does" if len(down) == 1 else "do"
-        return PaceView(cause="part_down", sentence=_sentence(f"{names} {verb} not answer."), **facts)
+        return PaceView(cause="part_down", sentence=_sentence(f"{_of_parts(down, reasons or {})}."), **facts)
     if not any(_open(backlog, stage) for stage in backlog.stages):
         return PaceView(cause="idle", sentence="No work is waiting.", **facts)
     cause, sentence = (
@@ -50,17 +51,23 @@ def pace(
     return PaceView(cause=cause, sentence=_sentence(sentence), **facts)
 
 
+def _of_parts(down: Sequence[str], reasons: Mapping[str, str]) -> str:
+    if all(name in reasons for name in down):
+        return "; ".join(reasons[name] for name in down)
+    names = " and ".join(NAMES.get(name, name) for name in down)
+    return f"{names} {'does' if len(down) == 1 else 'do'} not answer"
+
+
 def _open(backlog: Backlog, stage: str) -> int:
     return sum(w.due + w.in_flight + w.later for queue, w in backlog.stages.items() if queue == stage)
 
 
 def _of_limits(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
-    for use in uses:
-        if use.breaker == "open":
-            return "breaker", f"the {use.component} provider fails, and calls wait until it answers again."
-    if waiting := [use for use in uses if use.cooldown.total_seconds() > 0]:
-        use = max(waiting, key=lambda use: use.cooldown)
-        return "cooldown", f"the {use.component} provider requested a wait of {_said(use.cooldown)}."
+    stopped = [use for use in uses if use.breaker != "closed"]
+    paused = sorted((use for use in uses if use.cooldown), key=lambda use: -use.cooldown)
+    failing = sorted((use for use in uses if use.trouble), key=lambda use: -use.failing)
+    for use in (*stopped, *paused, *failing):
+        return "cooldown" if use.breaker == "closed" and use.cooldown else "breaker", use.trouble or ""
     used = [(share, use) for use in uses if (share := _share(use)) > _NEARLY]
     if not used:
         return _of_flex(uses)
@@ -111,9 +118,16 @@ def _of_workers(backlog: Backlog, workers: Mapping[str, int]) -> tuple[str, str]
 
 def _of_work(backlog: Backlog) -> tuple[str, str]:
     rate = f"{backlog.rate:,.0f} chunks finish per minute"
-    if backlog.eta is None:
+    if backlog.eta is not None:
+        return "working", f"{rate}, and the open chunks need about {_said(backlog.eta)}."
+    if backlog.rate:
         return "working", f"{rate}, and there is no bottleneck."
-    return "working", f"{rate}, and the open chunks need about {_said(backlog.eta)}."
+    stages = backlog.stages.values()
+    running, due, later = (sum(getattr(w, name) for w in stages) for name in ("in_flight", "due", "later"))
+    parts = [f"{running:,} in progress"] if running else []
+    parts += [f"{due:,} due"] if due else []
+    parts += [f"{later:,} waiting for another attempt, whose documents have the reasons"] if later else []
+    return "working", f"no chunk has finished in the last minute; open work: {', '.join(parts)}."
 
 
 def _said(time: timedelta) -> str:

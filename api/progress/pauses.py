@@ -6,6 +6,7 @@ Both are read from the budgets and the limiter, so a job continues at once when 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
 
 from shared.domain.budgets import Budget
@@ -14,6 +15,8 @@ from shared.domain.jobs import Job, Pause, PauseReason
 from shared.domain.limit_use import LimitUse
 from shared.domain.tiers import Tier
 from shared.services.api import ApiServices
+
+_LONG = timedelta(seconds=5)  # a shorter pause is a part of the pace
 
 
 async def pauses_of(jobs: Sequence[Job], tenant: str, services: ApiServices) -> dict[UUID, Pause]:
@@ -40,8 +43,10 @@ async def _of_provider(tenant: str, services: ApiServices) -> Pause | None:
         use, *_ = await services.limiters.llm.usage(tenant)
     except Transient:
         return None
-    if use.breaker == "open":
-        return Pause(PauseReason.PROVIDER, "The provider fails: questions are generated when it answers again.")
+    if use.breaker != "closed" or use.cooldown > _LONG:
+        cause = use.reason or "the provider fails"
+        sentence = f"{cause[:1].upper()}{cause[1:]}; questions are generated when it answers again."
+        return Pause(PauseReason.PROVIDER, sentence)
     return _of_flex(use, services)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -14,6 +14,7 @@ from shared.services.api import ApiServices
 
 log = structlog.get_logger()
 
+NAMES = {"ledger": "PostgreSQL", "broker": "the broker", "qdrant": "Qdrant", "uploads": "the store of uploads"}
 _SECONDS = 2.0  # timeout of a probe
 _CACHE_SECONDS = 1.0  # less than the interval between two probes of a load balancer
 
@@ -42,7 +43,11 @@ class Readiness:
         self._services = services
         self._probe: asyncio.Task[Mapping[str, bool]] | None = None
         self._polled_at = 0.0
-        self.damaged = 0  # collections whose index is being repaired, as of the last probe
+        # As of the last probe: collections whose index is being repaired, why components do not answer, and sentences
+        # about providers that fail or pause.
+        self.damaged = 0
+        self.reasons: Mapping[str, str] = {}
+        self.troubles: Sequence[str] = ()
 
     async def of_parts(self) -> Mapping[str, bool]:
         """Return whether each component answers, by name."""
@@ -60,21 +65,38 @@ class Readiness:
             "uploads": services.uploads.ready(),
         }
         try:
-            up = dict(zip(checks, await asyncio.gather(*map(_answers, checks.values())), strict=True))
+            problems = await asyncio.gather(*(_problem(name, check) for name, check in checks.items()))
+            found = dict(zip(checks, problems, strict=True))
         finally:
             self._polled_at = time.monotonic()
-        if down := [name for name, answers in up.items() if not answers]:
-            log.warning("readiness.failed", down=down)
-        return up
+        reasons = {name: problem for name, problem in found.items() if problem is not None}
+        if reasons != self.reasons:
+            # One line for a change, because load balancers probe each second.
+            log.warning("readiness.failed", reasons=reasons) if reasons else log.info("readiness.restored")
+        self.reasons = reasons
+        self.troubles = () if "broker" in reasons else await self._read_troubles()
+        return {name: problem is None for name, problem in found.items()}
+
+    async def _read_troubles(self) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                uses = await self._services.limiters.usage("")
+        except (Transient, TimeoutError):
+            return ()
+        found = dict.fromkeys(trouble for use in uses if (trouble := use.trouble))
+        return [f"{trouble[:1].upper()}{trouble[1:]}" for trouble in found]
 
     async def _read_ledger(self) -> None:
         self.damaged = await self._services.ledger.repairs.count()
 
 
-async def _answers(check: Awaitable[None]) -> bool:
+async def _problem(name: str, check: Awaitable[None]) -> str | None:
+    """Return why a component does not answer, as a sentence that starts in lower case; None if it does."""
     try:
         async with asyncio.timeout(_SECONDS):
             await check
-    except (Transient, Permanent, TimeoutError):
-        return False
-    return True
+    except TimeoutError:
+        return f"{NAMES[name]} gives no answer within {_SECONDS:.0f} s"
+    except (Transient, Permanent) as error:
+        return error.message.rstrip(".")
+    return None

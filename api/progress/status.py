@@ -46,7 +46,8 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
     for process in await services.ledger.heartbeats.seen():
         if process.alive and process.role in workers:
             workers[process.role] += 1
-    return OpenWork(backlog, uses, budgets, pace(backlog, parts, uses or (), workers, budgets), withheld)
+    sentence = pace(backlog, parts, uses or (), workers, budgets, reasons=readiness.reasons)
+    return OpenWork(backlog, uses, budgets, sentence, withheld)
 
 
 async def status_event(services: ApiServices, readiness: Readiness, tenant: str) -> StatusEvent:

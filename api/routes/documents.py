@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 from uuid import UUID
@@ -19,6 +20,7 @@ from api.http.replies import JsonReply
 from api.http.request_body import body_of
 from api.http.strict_route import StrictRoute
 from api.progress import long_poll
+from api.progress.waiting import reason_of
 from api.schemas.common import CollectionName
 from api.schemas.document_views import view
 from api.schemas.documents import (
@@ -170,8 +172,10 @@ async def page(
 
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
 async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
-    """Return a document with its progress."""
-    return JsonReply(view(await services.ledger.documents.get(tenant, document_id), services.settings))
+    """Return a document with its progress. While it waits, `error` is the reason."""
+    document = await services.ledger.documents.get(tenant, document_id)
+    document = replace(document, error=await reason_of(document, tenant, services))
+    return JsonReply(view(document, services.settings))
 
 
 @router.patch(

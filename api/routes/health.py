@@ -35,10 +35,10 @@ async def ready(readiness: ReadinessDep, shutdown: ShutdownDep) -> Response:
     the process stops: it still answers, but the next request should be sent to another replica.
 
     `warnings` do not change the status: an index that is being repaired is the same for all replicas, and answers more
-    queries than no replica.
+    queries than no replica. A provider that fails or pauses is a warning, with its words.
     """
     if shutdown.draining:
-        return JsonReply(ReadyReply(status="stopping", components={}, down=[], warnings=[]), 503)
+        return JsonReply(ReadyReply(status="stopping", components={}, down=[], reasons={}, warnings=[]), 503)
     up = await readiness.of_parts()
     damaged = readiness.damaged
     down = [name for name, answers in up.items() if not answers]
@@ -46,5 +46,7 @@ async def ready(readiness: ReadinessDep, shutdown: ShutdownDep) -> Response:
     status = "unavailable" if not accepts else "degraded" if down else "ready"
     components = {name: "up" if answers else "down" for name, answers in up.items()}
     warnings = [_DAMAGED.format(damaged)] if damaged else []
-    health = ReadyReply(status=status, components=components, down=down, warnings=warnings)
+    warnings += readiness.troubles
+    reasons = dict(readiness.reasons)
+    health = ReadyReply(status=status, components=components, down=down, reasons=reasons, warnings=warnings)
     return JsonReply(health, 200 if accepts else 503)

@@ -38,8 +38,8 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
     `usage` counts every billed call of the ingest, including calls for failed attempts, replaced versions and deleted
     documents. The cost of a query is in its reply.
 
-    `pace` describes the bottleneck in one sentence: the first of an unavailable component, an open breaker, a provider
-    that requested a wait, a limit that is used by more than nine tenths, an exhausted budget, and a stage without
+    `pace` describes the bottleneck in one sentence: the first of an unavailable component, a provider that fails or
+    pauses, with its words, a limit that is used by more than nine tenths, an exhausted budget, and a stage without
     workers.
 
     The broker counts the use of limits, so `limits` is null while the broker is unavailable. A provider's limits are
@@ -121,4 +121,6 @@ def _limit(use: LimitUse) -> LimitView:
         breaker=use.breaker,
         cooldown_seconds=round(use.cooldown.total_seconds(), 1),
         flex_pause_seconds=round(use.flex_pause.total_seconds(), 1),
+        reason=use.reason or None,
+        failing_seconds=round(use.failing.total_seconds(), 1) if use.reason else None,
     )

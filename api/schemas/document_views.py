@@ -29,7 +29,7 @@ def view(document: Document, settings: Settings) -> DocumentView:
         state=document.state,
         version=document.version,
         live_version=document.live_version,
-        error=document.error,
+        error=document.error or p.waiting,
         created_at=document.created_at,
         updated_at=document.updated_at,
         chunks=ChunkCounts(

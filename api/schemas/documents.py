@@ -250,7 +250,7 @@ class DocumentView(ReplyModel):
     state: DocumentState
     version: int = Field(description="Increases with every change of the content")
     live_version: int | None = Field(description="Version that queries see; null if there is none yet")
-    error: str | None
+    error: str | None = Field(description="Reason of the failure; of a document in progress, why it waits")
     created_at: datetime
     updated_at: datetime
     chunks: ChunkCounts

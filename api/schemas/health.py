@@ -20,12 +20,14 @@ class ReadyReply(ReplyModel):
         status="degraded",
         components={"ledger": "up", "broker": "down", "qdrant": "up", "uploads": "up"},
         down=["broker"],
+        reasons={"broker": "the broker accepts no messages: connection refused"},
         warnings=[],
     )
 
     status: Literal["ready", "degraded", "unavailable", "stopping"]
     components: dict[Literal["ledger", "broker", "qdrant", "uploads"], Literal["up", "down"]]
     down: list[str]
+    reasons: dict[str, str] = Field(description="Why each unavailable component does not answer")
     warnings: list[str] = Field(
         description="Problems with which this replica should stay in service, such as an index that is being repaired"
     )

@@ -45,10 +45,16 @@ class LimitView(ReplyModel):
     in_flight: int = Field(description="Running calls of all workers")
     in_flight_limit: int | None
     breaker: Literal["closed", "open", "half-open"]
-    cooldown_seconds: float = Field(description="Remaining wait that the provider requested")
+    cooldown_seconds: float = Field(
+        description="Remaining pause of all calls after a refusal: as long as the provider requested, or a default"
+    )
     flex_pause_seconds: float = Field(
         description="Remaining pause of calls in the service tier flex, because the provider has no capacity left in it"
     )
+    reason: str | None = Field(
+        description="Sentence of the last failure, with the provider's words; null after a call that succeeded"
+    )
+    failing_seconds: float | None = Field(description="Time since the first of these failures; null without any")
 
 
 class UsageView(ReplyModel):
@@ -237,6 +243,8 @@ class StatusView(ReplyModel):
                 "breaker": "closed",
                 "cooldown_seconds": 0.0,
                 "flex_pause_seconds": 0.0,
+                "reason": None,
+                "failing_seconds": None,
             }
         ],
     )

@@ -184,12 +184,12 @@ def _upload(
     wait: WaitFor,
 ) -> Job | None:
     """Upload files and follow their documents; return their job, or None if it was not followed."""
-    from cli.ingestion import follow, job_of, upload
+    from cli.ingestion import follow, job_of, upload, why_it_waits
     from cli.meter import Meter
 
     followed = None
     until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
-    with Meter(console) as meter:
+    with Meter(console, why=lambda: why_it_waits(client, batch)) as meter:
         for _ in upload(client, selection.files, collection, lane.value if lane else None, batch, job=job):
             meter.show(batch.count(until))
         client.close_job(job)
@@ -263,10 +263,11 @@ def _follow_corpus(
 ) -> Job | None:
     """Upload a corpus and follow its job; return the job, or None if it was not followed."""
     from cli.corpus_ingestion import counts_of, follow, upload_rows
+    from cli.ingestion import why_it_waits
     from cli.meter import IngestCounts, Meter
 
     followed = None
-    with Meter(console) as meter:
+    with Meter(console, why=lambda: why_it_waits(client)) as meter:
         chosen: Literal["batch"] | None = "batch" if lane is LaneOption.BATCH else None
         for _ in upload_rows(client, corpus, collection, load, lane=chosen, job=job):
             meter.show(IngestCounts(load.total, uploaded=load.done))

@@ -6,6 +6,7 @@ The message contains no work, so losing it costs time only: the scheduler wakes 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
@@ -15,11 +16,12 @@ import structlog
 from celery import Celery
 from kombu.exceptions import KombuError, OperationalError
 from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from shared.broker.lost_connections import once_if_lost
 from shared.domain.errors import Unavailable
 from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
+from shared.process.words import words_for_people
 
 # One queued wake-up suffices: it is queued while all workers are busy, and the worker that takes it claims later, so it
 # sees every committed row. If more is due than it can do, it wakes another worker. Further wake-ups would start drains
@@ -29,6 +31,8 @@ _QUIET_SECONDS = 0.05  # between two rounds of sending: wake-ups for the same qu
 _CLOSE = timedelta(seconds=1)
 _TIMEOUT = timedelta(seconds=5)
 _PAUSE = timedelta(seconds=2)  # the scheduler wakes workers anyway
+
+_ADDRESS = re.compile(r" (?:connecting to|while reading from|while writing to|to) \S+:\d+|'[^']*:\d+'|\S+://\S+")
 
 log = structlog.get_logger()
 
@@ -93,6 +97,7 @@ class Wakeups:
         )
         self._pause_seconds = pause.total_seconds()
         self._close_seconds = close.total_seconds()
+        self._failure: str | None = None  # reason of the last wake-up, if it failed
         self._unsent: set[Queue] = set()
         self._wake = asyncio.Event()
         self._closing = False
@@ -121,12 +126,18 @@ class Wakeups:
     async def ready(self) -> None:
         """Return when the broker has stored a value; a full broker answers requests but stores nothing.
 
+        Celery's connection is asked, too, because it reads the URL in its own way.
+
         Raises:
             Unavailable: the broker cannot be reached, or is full.
         """
         try:
             await self._redis.set("foreask:ready", 1, ex=60)
-        except (RedisError, OSError) as error:
+            try:
+                await self._loop.run_in_executor(self._publisher, self._ping)
+            except (RedisError, OperationalError):  # Celery's idle connection was lost
+                await self._loop.run_in_executor(self._publisher, self._ping)
+        except (RedisError, KombuError, OSError) as error:
             raise Unavailable(f"the broker accepts no messages: {_reason(error)}", component="broker") from error
 
     async def aclose(self) -> None:
@@ -157,9 +168,13 @@ class Wakeups:
                 await self._send(queue)
             except OperationalError:  # Celery's idle connection was lost
                 await self._send(queue)
+            self._failure = None
         except (RedisError, KombuError, OSError) as error:
             # The ledger has the work and the scheduler wakes the worker again: nothing is lost, so no caller fails.
-            log.warning("wakeup.failed", queue=queue, reason=_reason(error))
+            reason = _reason(error)
+            if reason != self._failure:  # it fails every two seconds until the broker is back
+                log.warning("wakeup.failed", queue=queue, reason=reason)
+            self._failure = reason
             if not self._closing:
                 await asyncio.sleep(self._pause_seconds)
 
@@ -168,11 +183,16 @@ class Wakeups:
         if queued < _ENOUGH:
             await self._loop.run_in_executor(self._publisher, self._publish, queue)
 
+    def _ping(self) -> None:
+        """Send a request over the connection that sends wake-ups."""
+        with self._app.producer_or_acquire() as producer:
+            producer.connection.default_channel.client.ping()
+
     def _publish(self, queue: Queue) -> None:
         self._app.send_task(f"foreask.{queue}", retry=False)
 
 
 def _reason(error: Exception) -> str:
-    """Return the broker's own message; of other errors only the type, because they may quote the URL."""
-    answered = isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
-    return f"{type(error).__name__}: {error}" if answered else type(error).__name__
+    """Return the kind of an error and its words, without the broker's address."""
+    words = words_for_people(_ADDRESS.sub("", str(error)))
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -70,6 +70,7 @@ class Progress:
     """Counts of the chunks of a document's newest version; `searchable` chunks are found at least by their texts.
 
     `pages` are its pages without a text layer, `pages_read` of them have been read, and `pages_unread` cannot be read.
+    `waiting`: error of the last attempt of one of its waiting chunks; None without any.
     """
 
     total: int = 0
@@ -86,6 +87,7 @@ class Progress:
     pages: int = 0
     pages_read: int = 0
     pages_unread: int = 0
+    waiting: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from shared.domain.durations import duration
+
+_FAILING = timedelta(seconds=2)  # a call that fails between others that succeed is not worth a sentence
+
 LimitUnit = Literal["requests", "tokens"]
 
 
@@ -20,7 +24,7 @@ class LimitUse:
         in_flight: calls in flight of all processes.
         in_flight_limit: their limit; None if a rate is declared instead.
         breaker: `closed`, `open` or `half-open`.
-        cooldown: remaining pause requested by the provider.
+        cooldown: remaining pause of all calls after a refusal: as long as the provider requested, or as we chose.
         component: `llm` or `embedding`.
         unit: unit of `limit` and `used`.
         latency: recent duration of calls; None before the first.
@@ -57,3 +61,16 @@ class LimitUse:
             standard_after: time without capacity after which calls are made in the standard tier; None: never.
         """
         return self.flex_pause > timedelta(0) and (standard_after is None or self.flex_dry < standard_after)
+
+    @property
+    def trouble(self) -> str | None:
+        """The reason why calls wait or fail, as a sentence that starts in lower case; None if they do not."""
+        if self.breaker != "closed":
+            cause = self.reason or f"the {self.component} provider fails"
+            return f"{cause}; calls wait until it answers again."
+        if self.cooldown > timedelta(0):
+            pause = duration(max(1, round(self.cooldown.total_seconds())))
+            if self.reason:
+                return f"{self.reason}; the next call is made in {pause}."
+            return f"calls of the {self.component} provider pause for {pause}."
+        return f"{self.reason}; no call has succeeded since." if self.reason and self.failing >= _FAILING else None

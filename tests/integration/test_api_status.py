@@ -16,6 +16,7 @@ from shared.domain.limit_use import LimitUse
 from shared.ledger.work.backlog import Backlog, Waiting
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 
@@ -141,7 +142,10 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
     async with calling(with_keys(settings.model_copy(update={"redis_url": broker}))) as without_broker:
         without = await status(without_broker)
     assert (without.limits, without.pace.down) == (None, ["broker"])
-    assert without.pace.sentence == "The broker does not answer."
+    assert without.pace.sentence.startswith("The broker accepts no messages: ConnectionError: ")
+
+
+SAID = 'The llm provider answered 402: its quota is used up; it says "No credit"'
 
 
 def test_most_important_bottleneck_is_shown():
@@ -171,7 +175,7 @@ def test_most_important_bottleneck_is_shown():
         "Qdrant and the store of uploads do not answer."
     )
     assert bottleneck(held, 0, used_up).cause == "breaker"
-    assert bottleneck(held[:1], 0, used_up).sentence == "The llm provider requested a wait of 60 s."
+    assert bottleneck(held[:1], 0, used_up).sentence == "Calls of the llm provider pause for 60 s."
     assert bottleneck([full], 0, used_up).sentence == "Llm requests: 91 of 100 per minute are used."
     assert bottleneck([replace(full, used=90)], 0, used_up).sentence == (
         "The monthly budget of 2 for the collection 'handbook' is used up: no questions are generated until 2026-12-01"
@@ -196,7 +200,53 @@ def test_most_important_bottleneck_is_shown():
     long = replace(backlog, eta=timedelta(seconds=2_550))
     assert bottleneck(work=long).sentence.endswith("the open chunks need about 43 min.")
     slow = replace(full, cooldown=timedelta(hours=2, minutes=5))
-    assert bottleneck([slow]).sentence == "The llm provider requested a wait of 2 h 5 min."
+    assert bottleneck([slow]).sentence == "Calls of the llm provider pause for 2 h 5 min."
+
+
+@guards(
+    "api/progress/bottleneck.py",
+    "for use in (*stopped, *paused, *failing):",
+    "for use in (*stopped, *paused):",
+    means="a provider that fails is no bottleneck",
+    case="failing",
+)
+@pytest.mark.parametrize(
+    ("change", "cause", "sentence"),
+    [
+        ({"breaker": "open"}, "breaker", f"{SAID}; calls wait until it answers again."),
+        ({"breaker": "half-open"}, "breaker", f"{SAID}; calls wait until it answers again."),
+        ({"cooldown": timedelta(minutes=5)}, "cooldown", f"{SAID}; the next call is made in 5 min."),
+        ({"failing": timedelta(seconds=9)}, "breaker", f"{SAID}; no call has succeeded since."),
+    ],
+    ids=["open", "half-open", "paused", "failing"],
+)
+def test_trouble_of_provider_has_its_words(change, cause, sentence):
+    backlog = Backlog({"generate": Waiting(4, 0, 0, timedelta())}, 0, 0.0, None, {})
+    reason = SAID[:1].lower() + SAID[1:]
+    use = LimitUse("llm requests", None, 0, 8, 8, "closed", timedelta(), "llm", "requests", None, reason=reason)
+
+    found = pace(backlog, {}, [replace(use, **change)], {"generate": 1}, [])
+
+    assert (found.cause, found.sentence) == (cause, sentence)
+
+
+def test_standstill_is_never_called_free():
+    backlog = Backlog({"generate": Waiting(4, 2, 3, timedelta())}, 0, 0.0, None, {})
+
+    found = pace(backlog, {}, [], {"generate": 1}, [])
+
+    assert found.sentence == (
+        "No chunk has finished in the last minute; open work: 2 in progress, 4 due, 3 waiting for another attempt,"
+        " whose documents have the reasons."
+    )
+
+
+def test_unavailable_part_has_its_reason():
+    backlog = Backlog({}, 0, 0.0, None, {})
+
+    found = pace(backlog, {"qdrant": False}, [], {}, [], reasons={"qdrant": 'Qdrant answered 401: "wrong key"'})
+
+    assert found.sentence == 'Qdrant answered 401: "wrong key".'
 
 
 async def test_history_shows_finished_work_per_minute(client, services):

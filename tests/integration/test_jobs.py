@@ -315,7 +315,10 @@ async def test_running_job_names_failing_provider(client, services, provider):
 
     job = await shown(client, job_id)
     assert (job.state, job.budget_id) == ("running", None)
-    assert job.message.startswith("The provider fails")
+    assert job.message == (
+        'The llm provider answered 503: it failed; it says "the provider is down"; questions are generated when it'
+        " answers again."
+    )
 
 
 async def test_cancelled_load_deletes_queued_documents_and_finishes_others(client, services, provider):

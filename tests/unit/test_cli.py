@@ -769,6 +769,32 @@ def test_status_shows_index_that_is_repaired():
     assert "handbook: The index has lost points. (foreask verify --repair follows it)" in console.file.getvalue()
 
 
+@guards(
+    "cli/output.py",
+    'parts.add_row(name, _state(state), escape(health.get("reasons", {}).get(name, "")))',
+    'parts.add_row(name, _state(state), "")',
+    means="`foreask status` does not say why an engine is unavailable",
+)
+def test_status_shows_reasons_of_engines_and_providers():
+    no_key = 'the llm provider answered 401: it does not accept the API key; it says "[no] such key"'
+    no_model = "the embedding provider answered 404: it has no such model"
+    limit = {"name": "llm requests", "used": 3, "per_minute": None, "in_flight": 0, "in_flight_limit": 64}
+    limit |= {"breaker": "closed", "cooldown_seconds": 29.0, "reason": no_key, "failing_seconds": 31.0}
+    limits = [limit, limit | {"name": "llm tokens"}, limit | {"name": "embedding requests", "reason": no_model}]
+    work = {"stages": {}, "unserved": [], "dead": 0, "eta_seconds": None, "chunks_per_minute": 0, "limits": limits}
+    pace = {"cause": "cooldown", "sentence": f"T{no_key[1:]}; the next call is made in 29 s."}
+    health = {"status": "degraded", "components": {"qdrant": "down"}, "reasons": {"qdrant": "Qdrant answered 401"}}
+    console = Console(file=io.StringIO(), width=200)
+
+    console.print(output.status(health, work | {"estimates": [], "usage": [], "pace": pace}, []))
+
+    shown = console.file.getvalue()
+    assert "Qdrant answered 401" in shown
+    assert f"{pace['sentence']}\n" in shown
+    assert (shown.count(no_key[1:]), shown.count(no_model)) == (1, 1)  # once each
+    assert "requested" not in shown
+
+
 def test_status_shows_tier_and_cached_share():
     stage = {"due": 0, "in_flight": 0, "later": 0, "oldest_seconds": None}
     generated = {"collection": "handbook", "kind": "generate", "model": "m", "calls": 252, "cost": 0.5}

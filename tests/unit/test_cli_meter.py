@@ -12,6 +12,7 @@ from cli.meter import IngestCounts, Meter, Rate, Stages
 from shared.domain.errors import Unavailable
 from tests.support import replies
 from tests.support.clock import ManualClock
+from tests.support.planted import guards
 
 
 def test_rate_counts_last_minute_only():
@@ -218,3 +219,27 @@ def test_long_stage_prints_periodic_lines():
         "embedding 2,000 of 2,600",
         "indexing 20 of 26",
     ]
+
+
+@guards(
+    "cli/meter.py",
+    'self._console.print(f"waiting: {reason}"',
+    'str(f"waiting: {reason}"',
+    means="a load that waits does not say why",
+)
+def test_meter_prints_reason_of_standstill_once():
+    clock, text, asked = ManualClock(), StringIO(), []
+
+    def why():
+        asked.append(clock.now)
+        return f"The llm provider answered 402: no credit; the next call is made in {300 - clock.now:.0f} s."
+
+    with Meter(Console(file=text, width=200), clock, why) as meter:
+        for second in range(20):
+            clock.now = float(second)
+            meter.show(IngestCounts(2, searchable=min(second, 3)))  # it moves for three seconds
+        meter.show(IngestCounts(2, 2))
+
+    printed = [line for line in text.getvalue().splitlines() if line.startswith("waiting")]
+    assert printed == ["waiting: The llm provider answered 402: no credit; the next call is made in 292 s."]
+    assert asked == [8, 13, 18]

@@ -17,7 +17,7 @@ const STAGES = [["parse", say`Parsing`], ["read", say`Reading pages`], ["generat
 
 const PACES = {
   part_down: say`A component is unavailable.`, idle: say`No work is waiting.`, breaker: say`Calls are paused after failures of the provider.`,
-  cooldown: say`The provider limits the rate of calls.`, limit: say`A limit is reached.`, budget: say`A budget is used up.`, paused: say`Work is paused.`,
+  cooldown: say`Calls to the provider are paused for a while.`, limit: say`A limit is reached.`, budget: say`A budget is used up.`, paused: say`Work is paused.`,
   no_worker: say`No worker runs for some of the work.`, working: say`The work is being done.`,
 };
 /** Names of limits, as the server writes them with a space. @type {Record<string, string>} */
@@ -118,7 +118,7 @@ function limits(all) {
       <td class="number">${each.per_minute ? say`${count(each.used)} of ${count(each.per_minute)} per minute` : say`${count(each.used)} in the last minute`}</td>
       <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
       <td class="number">${each.in_flight_limit ? say`${count(each.in_flight)} of ${count(each.in_flight_limit)}` : count(each.in_flight)}</td>
-      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? say`rate-limited for ${duration(each.cooldown_seconds)}` : each.flex_pause_seconds ? say`no flex capacity for ${duration(each.flex_pause_seconds)}` : say`available`) : html`<span class="bad">${say`paused after failures`}</span>`}</td></tr>`)}</tbody></table></div>`;
+      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? say`paused for ${duration(each.cooldown_seconds)}` : each.flex_pause_seconds ? say`no flex capacity for ${duration(each.flex_pause_seconds)}` : say`available`) : html`<span class="bad">${say`paused after failures`}</span>`}${each.reason && each.name.endsWith("requests") ? html`<br><span class="soft small" lang="en" dir="ltr">${each.reason}</span>` : nothing}</td></tr>`)}</tbody></table></div>`;
 }
 
 /** @param {Api["BudgetView"][]} all */

@@ -56,7 +56,9 @@ SELECT d.id, count(*) AS total,
        sum(c.questions_passed)::int AS questions,
        sum(c.prompt_tokens)::int AS prompt_tokens,
        sum(c.completion_tokens)::int AS completion_tokens,
-       sum(c.calls)::int AS calls, {tier_tokens} AS tier_tokens
+       sum(c.calls)::int AS calls, {tier_tokens} AS tier_tokens,
+       min(c.error) FILTER (
+           WHERE c.state IN ({ChunkState.PARSED}, {ChunkState.GENERATING}, {ChunkState.GENERATED})) AS waiting
 FROM unnest(CAST(:ids AS uuid[])) AS i(id)
 CROSS JOIN LATERAL (SELECT d.id, d.version FROM documents d WHERE d.id = i.id OFFSET 0) d
 CROSS JOIN LATERAL (SELECT c.* FROM chunks c WHERE c.document_id = d.id AND c.version = d.version OFFSET 0) c
