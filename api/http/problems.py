@@ -114,7 +114,7 @@ KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     TooManyRequests: ProblemKind(429, "too-many-requests", "Too many requests"),
     InvalidInput: ProblemKind(422, "invalid-input", "The request is invalid"),
     Rejected: ProblemKind(422, "invalid-input", "The request is invalid"),
-    Refused: ProblemKind(502, "refused", "A provider rejected the request"),
+    Refused: ProblemKind(422, "refused", "A provider rejected the text of the request"),
     BadReply: ProblemKind(502, "bad-reply", "A model's reply is unusable"),
     Permanent: ProblemKind(502, "bad-gateway", "A component rejected the request"),
     TenantLimited: ProblemKind(429, "too-many-requests", "Too many requests"),

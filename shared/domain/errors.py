@@ -7,7 +7,7 @@ ForeaskError
 │   ├── NoCapacity           a provider has no capacity left in the requested service tier
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
-│   │   └── Misconfigured    it does not accept our key or has no such model, so every call fails
+│   │   └── Misconfigured    it refuses calls with any text, such as for a wrong key or model
 │   │       └── UnsupportedTier  it does not offer the requested service tier
 │   ├── BudgetExhausted      the next call does not fit in a budget
 │   ├── LeaseLost            this process may no longer hold the work: another one may do it
@@ -16,6 +16,7 @@ ForeaskError
 │   ├── Unreadable           a file whose text cannot be read
 │   ├── BadReply             a reply that stayed malformed after its repairs
 │   └── Refused              the provider rejects this request on every attempt
+│       └── FailsOnText      it fails on this text and answers others; another attempt may succeed
 └── Rejected      the caller made an invalid request
     ├── InvalidInput
     ├── NotFound
@@ -120,7 +121,10 @@ class TimedOut(Unavailable):
 
 
 class Misconfigured(Unavailable):
-    """A provider rejects the key or has no such model: every call fails until an operator changes it."""
+    """A provider refuses calls with any text: a wrong key or model, or options that it does not support.
+
+    The work waits, and continues when a neutral call passes.
+    """
 
 
 class UnsupportedTier(Misconfigured):
@@ -168,7 +172,7 @@ class BadReply(Permanent):
 
 
 class Refused(Permanent):
-    """The provider rejects this request on every attempt (refusal, content filter).
+    """The provider rejects this text on every attempt (refusal, content filter), and answers others.
 
     `usage` has the tokens billed for the rejection, in this `tier`; None if not reported.
     """
@@ -177,6 +181,17 @@ class Refused(Permanent):
         super().__init__(message)
         self.usage = usage
         self.tier = tier
+
+
+class FailsOnText(Refused):
+    """The provider fails on this text, and answers others: the text is the cause, unless it is a coincidence.
+
+    `retry_after` is the earliest sensible time for another attempt, if the provider named one.
+    """
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Rejected(ForeaskError):

@@ -13,13 +13,14 @@ from shared.maintenance.verification import Verification
 from shared.vectors.errors import Refusal
 from tests.integration.test_stages import points, texts_found
 from tests.support.api import calling, work
+from tests.support.emptying import forget
 from tests.support.planted import guards
 from tests.support.qdrant import is_upsert, qdrant_client
 
 TEXT = "The harbour opens at seven in the morning for all ships."
 ASKED = "When does the harbour open?"
 OF_USER = "At which hour may the first ship enter the port?"
-WAYS = ("embeddings fail", "workers die", "Qdrant refuses points", "vectors have another size")
+WAYS = ("embeddings fail", "workers die", "Qdrant refuses points")
 
 
 async def execute(services, statement, **parameters):
@@ -79,12 +80,10 @@ async def die(services, provider, monkeypatch, way):
     if way == "embeddings fail":
         await execute(services, "UPDATE chunks SET attempts = 100")
         provider.script(embedding_status=500)
-    if way == "vectors have another size":
-        provider.script(embedding_dimensions=128)
     for _ in range(SUSPECT_AFTER + DEATHS_ALONE + 1):
         await work(services, "index")
         await execute(services, "UPDATE chunks SET due_at = now()")
-    provider.script(embedding_status=0, embedding_dimensions=0)
+    provider.script(embedding_status=0)
     monkeypatch.undo()
 
 
@@ -133,6 +132,30 @@ async def test_text_outlives_questions_of_next_version(services, library, provid
     provider.script(embedding_status=0)
     assert await execute(services, "SELECT state FROM chunks WHERE version = 2") == [("dead",)]
     assert await execute(services, "SELECT live_version, state FROM documents") == [(2, "degraded")]
+    assert await texts_found(services, library, ASKED) == [TEXT]
+
+
+@guards(
+    "shared/ingest/index/stage.py",
+    "if len(sizes) > 1:",
+    "if not sizes:",
+    means="chunks die because the embedding's server has another model under the same name",
+)
+async def test_vectors_of_another_size_wait(services, library, provider):
+    await waits_for_first_questions(services, library)
+    services.indexer.embedder.seen = None  # a worker that has just started
+    provider.script(embedding_dimensions=128)
+
+    for _ in range(3):
+        await work(services, "index")
+        await execute(services, "UPDATE chunks SET due_at = now()")
+
+    assert await execute(services, "SELECT state, attempts FROM chunks") == [("generated", 0)]
+    provider.script(embedding_dimensions=0)
+    services.indexer.embedder.seen = None
+    await forget(services)
+    await work(services)
+    assert await execute(services, "SELECT state FROM documents") == [("ready",)]
     assert await texts_found(services, library, ASKED) == [TEXT]
 
 

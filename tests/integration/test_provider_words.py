@@ -100,7 +100,9 @@ def test_error_in_stream_shows_words_without_secrets():
 
 
 async def test_tenant_views_show_words_without_secrets(services, settings, library, provider):
-    provider.script(status=400, refuse_containing="seven", error={"message": WORDS, "code": "acme-code"})
+    provider.script(
+        refuse_chats_containing="seven", refuse_containing="seven", error={"message": WORDS, "code": "acme-code"}
+    )
     async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
         events = events_of(stream)
         seen = [await anext(events)]

@@ -50,6 +50,8 @@ async def forget(services: AllServices) -> None:
     await services.wakeups._redis.flushdb()  # a client of its own would read the metadata of a package first
     limiters = (services.limiters.llm, *services.limiters.embeddings.values())
     assert all(await asyncio.gather(*(limiter._client.refresh(timeout_seconds=5) for limiter in limiters)))
+    for limiter in limiters:
+        limiter._judge.__init__(limiter._limits.component, limiter._ask, limiter._now)  # type: ignore[misc]  # its verdicts
     for indexer in services.indexers.values():
         indexer.embedder.seen = None
     services.retriever._vectors._remembered.clear()

@@ -54,7 +54,9 @@ class Script:
     requests_per_minute: int = 0  # 0: no limit; a sliding window of one minute scaled to `window_seconds`
     window_seconds: float = 60.0
     retry_after_seconds: float = 1.0
-    refuse_containing: str = ""  # embedding requests with this text get status 400
+    refuse_containing: str = ""  # embedding requests with this text get the status below
+    refuse_chats_containing: str = ""  # chats with this text get it
+    refuse_status: int = 400
     malformed_containing: str = ""  # chats with this text always get broken JSON
     hostile: bool = False  # questions contain a NUL and half of a surrogate pair
     down: bool = False  # every request gets status 503
@@ -217,7 +219,12 @@ class ScriptedEndpoints:
         self, stats: Stats, request: web.Request, body: dict[str, Any], prompt: str, key: str
     ) -> web.StreamResponse:
         s = self.script
-        fault = self._fault() or self._tier_fault(body.get("service_tier")) or self._picture_fault(body)
+        fault = (
+            self._fault()
+            or self._tier_fault(body.get("service_tier"))
+            or self._picture_fault(body)
+            or self._text_fault(body)
+        )
         if fault is not None:
             return fault
         if self._rewrite_fault(body) == "500":
@@ -291,6 +298,12 @@ class ScriptedEndpoints:
         if self.script.reads_pictures or _picture_of(body["messages"][-1]) is None:
             return None
         return self._refusal(400, "this model does not support image inputs")
+
+    def _text_fault(self, body: dict[str, Any]) -> web.Response | None:
+        words = self.script.refuse_chats_containing
+        if not words or words not in orjson.dumps(body["messages"]).decode():
+            return None
+        return self._refusal(self.script.refuse_status, "this text is blocked")
 
     def _billed(self, body: dict[str, Any], completion: int, tier: str | None) -> dict[str, Any]:
         """Return the usage of a chat, and add it to the bill of its tier."""
@@ -430,7 +443,7 @@ class ScriptedEndpoints:
         if s.embedding_status:
             return self._refusal(s.embedding_status, "scripted status")
         if s.refuse_containing and any(s.refuse_containing in text for text in inputs):
-            return self._refusal(400, "an input cannot be embedded")
+            return self._refusal(s.refuse_status, "an input cannot be embedded")
         stats.embedded_inputs += len(inputs)
         encoded = body.get("encoding_format") == "base64"
         data = []

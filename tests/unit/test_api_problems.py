@@ -36,7 +36,7 @@ def made(cls):
         (UnsupportedMedia, 415),
         (errors.InvalidInput, 422),
         (InvalidFields, 422),
-        (errors.Refused, 502),
+        (errors.Refused, 422),
         (errors.BadReply, 502),
         (errors.Permanent, 502),
         (errors.RateLimited, 503),

@@ -101,6 +101,10 @@ class ResultCollector:
                 outcomes.append(self._unanswered(line))
                 live |= self._live([line])
                 continue
+            if isinstance(result, ForeaskError) and of_lines.is_refusal_of_any(result):
+                outcomes.append(of_lines.doubted(line, model, result))
+                live.add(line.lease.token)
+                continue
             if not isinstance(result, Completion):
                 outcomes.append(of_lines.failed(line, model, result))
                 continue

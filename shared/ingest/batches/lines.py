@@ -10,7 +10,7 @@ import orjson
 
 from shared.domain.batches import LineContent, PlannedLine, SentLine
 from shared.domain.budgets import Reserve
-from shared.domain.errors import ForeaskError, Refused, Transient
+from shared.domain.errors import ForeaskError, Misconfigured, Refused, Transient
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Decision, Retry
 from shared.domain.tiers import Tier
@@ -23,6 +23,7 @@ from shared.ingest.options import IngestDefaults
 from shared.providers.batches import BatchReply, NotDone, request_line
 from shared.providers.chat import ChatRequest, Completion
 from shared.providers.json_replies import MalformedReply
+from shared.providers.limiter.judge import is_doubtful
 
 # The widest `custom_id`: the planned size of a line does not depend on its token.
 _WIDEST = "0" * 19
@@ -119,6 +120,16 @@ def failed(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
         return _failed(line, model, Retry(timedelta(), error.message, burns_attempt=True))
     usage = error.usage if isinstance(error, Refused) else None
     return _failed(line, model, Dead(error.message, type(error).__name__), usage)
+
+
+def is_refusal_of_any(error: ForeaskError) -> bool:
+    """Return whether the configuration may be the reason of a line's error: the live call of its chunk decides."""
+    return isinstance(error, Refused | Misconfigured) and is_doubtful(error)
+
+
+def doubted(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
+    """Return the outcome of a refusal that a live call decides."""
+    return _failed(line, model, Retry(timedelta(), error.message, burns_attempt=False))
 
 
 def unanswered(

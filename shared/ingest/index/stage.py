@@ -345,9 +345,26 @@ async def _embed(
     needed = [(c, one) for c, of_chunk in zip(chunks, questions, strict=True) for one in (None, *of_chunk)]
     prefixes = indexer.embedder.prefixes
     new = [(c, _input(prefixes, c, one)) for c, one in needed if (c.lease, one) not in stored]
-    embedded = iter(await _embed_all(indexer, new, costs))
+    vectors = await _embed_all(indexer, new, costs)
+    _require_one_size([*stored.values(), *vectors])
+    embedded = iter(vectors)
     found = (stored[c.lease, one] if (c.lease, one) in stored else next(embedded) for c, one in needed)
     return [list(islice(found, 1 + len(of_chunk))) for of_chunk in questions]
+
+
+def _require_one_size(vectors: Sequence[Vectors | Permanent]) -> None:
+    """Reject vectors that cannot be compared with the stored ones.
+
+    Raises:
+        Misconfigured: the model returns other vectors than when the collection was built.
+    """
+    sizes = {len(vector) for vector in vectors if not isinstance(vector, Permanent)}
+    if len(sizes) > 1:
+        raise Misconfigured(
+            f"the embedding model returns vectors of other dimensions than the stored ones: {sorted(sizes)}",
+            component="embedding",
+            retry_after=_MISCONFIGURED_PAUSE,
+        )
 
 
 def _input(prefixes: Prefixes, chunk: ChunkToIndex, question: str | None) -> Input:

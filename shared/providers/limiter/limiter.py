@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import ceil
@@ -20,6 +20,7 @@ from shared.domain.errors import (
     Misconfigured,
     NoCapacity,
     RateLimited,
+    Refused,
     Stopping,
     TenantLimited,
     TimedOut,
@@ -32,6 +33,7 @@ from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
+from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful
 from shared.providers.limiter.script import (
     Breaker,
     CallKind,
@@ -46,6 +48,7 @@ from shared.providers.limiter.script import (
 _CACHE_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5
 _PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
+_NEUTRAL_TOKENS = 20  # of a neutral call
 _CAPACITY_SECONDS = 5.0  # time at the declared rate for which work is claimed in advance
 
 log = structlog.get_logger()
@@ -165,20 +168,31 @@ class Limiter:
             provider=limits.provider,
             now=now,
         )
+        self._judge = Judge(limits.component, self._ask, now)
 
     @asynccontextmanager
     async def call(
-        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, max_wait: MaxWait = INGEST
+        self,
+        tenant: str,
+        prompt_tokens: int,
+        completion_tokens: int | None,
+        max_wait: MaxWait = INGEST,
+        neutral: Neutral | None = None,
     ) -> AsyncIterator[Call]:
         """Make one call to the provider inside this context, once every limit allows it.
+
+        With `neutral`, a refusal or a failure is raised as an error of the text or of the configuration.
 
         Args:
             tenant: tenant charged for the call.
             prompt_tokens: estimated tokens of the prompt.
             completion_tokens: maximum tokens of the reply; None if the request sets no limit.
             max_wait: maximum wait for the grant.
+            neutral: the same call without its text.
 
         Raises:
+            Refused: with `neutral`: the provider rejects the text. `FailsOnText` if it fails on it.
+            Misconfigured: with `neutral`: it refuses calls of this form with any text.
             RateLimited: the grant would arrive too late; the attempt does not count. `TenantLimited` if the tenant's
                 own limits are the reason.
             NoCapacity: the same in the tier flex, because the provider has no capacity left in it.
@@ -187,23 +201,35 @@ class Limiter:
         """
         started = time.perf_counter()
         try:
+            if neutral is not None:
+                await self._judge.require(neutral)
             grant = await self._granted(tenant, prompt_tokens, completion_tokens, max_wait)
         finally:
             self._waited.observe(time.perf_counter() - started)
-        call = Call()
+        call, sent_at = Call(), self._now()
         try:
             yield call
         except ForeaskError as error:
-            await self._failed(grant, call, error)
+            if neutral is not None and is_doubtful(error):
+                await self._judged(grant, call, error, neutral, sent_at)
+            else:
+                await self._failed(grant, call, error)
             raise
         except BaseException:
             self._end(grant, CallOutcome.ABANDONED, call)
             raise
         else:
             self._end(grant, CallOutcome.OK, call)
+            if neutral is not None:
+                self._judge.passed(neutral, sent_at)
 
     async def paused(self, kind: CallKind = CallKind.INGEST) -> bool:
-        """Return whether work claimed now could not start: the provider is paused, or the broker does not answer."""
+        """Return whether work claimed now could not start.
+
+        The provider is paused, it refuses calls of this kind with any text, or the broker does not answer.
+        """
+        if self._judge.is_stalled(kind):
+            return True
         if self._now() - self._client.replied_at > _CACHE_SECONDS and not await self._client.refresh(_REFRESH_SECONDS):
             return True
         reply = self._client.reply
@@ -242,6 +268,7 @@ class Limiter:
 
     async def aclose(self) -> None:
         self.stop()
+        await self._judge.aclose()
         await self._client.aclose()
 
     async def _granted(
@@ -291,23 +318,76 @@ class Limiter:
         return RateLimited(f"the {self._limits.component} provider's limits are used up now", retry_after=wait)
 
     async def _try(self, grant: Grant) -> None:
-        """Make the neutral call that checks whether the provider has recovered."""
+        """Check by the plain neutral call whether the provider has recovered."""
+        error = await self._error_of(grant, self._probe)
+        if isinstance(error, Transient):
+            await self._failed(grant, Call(), error)
+        else:  # if it refuses this request, it answers
+            self._end(grant, CallOutcome.OK, Call())
+
+    async def _error_of(self, grant: Grant | None, neutral: Callable[[], Awaitable[object]]) -> ForeaskError | None:
+        """Make a neutral call under a grant, and return its error; report its end only if it is cancelled."""
         component = self._limits.component
         try:
             async with asyncio.timeout(self._limits.probe_timeout.total_seconds()):
-                await self._probe()
+                await neutral()
         except TimeoutError:
-            late = TimedOut(f"the {component} provider did not answer in time", component=component, answered=True)
-            await self._failed(grant, Call(), late)
-        except Transient as error:
-            await self._failed(grant, Call(), error)
-        except ForeaskError:
-            self._end(grant, CallOutcome.OK, Call())  # it refuses this request, so it answers
+            return TimedOut(f"the {component} provider did not answer in time", component=component, answered=True)
+        except ForeaskError as error:
+            return error
         except BaseException:
             self._end(grant, CallOutcome.ABANDONED, Call())
             raise
-        else:
+        return None
+
+    async def _judged(
+        self, grant: Grant | None, call: Call, error: ForeaskError, neutral: Neutral, sent_at: float
+    ) -> None:
+        """Raise the cause of a doubtful error, unless it is the error itself.
+
+        The call's slot is released first, because the neutral call needs one.
+        """
+        self._end(grant, CallOutcome.ABANDONED, call)
+        cause = await self._judge.cause(error, neutral, sent_at)
+        if cause is not error:
+            raise cause from error
+        if not isinstance(cause, Refused):
+            await self._failed(grant, call, error)
+
+    async def _ask(self, neutral: Neutral) -> Tried:
+        """Make a neutral call for the judge, under a grant of its own and with a query's precedence."""
+        try:
+            grant = await self._acquired("", _NEUTRAL_TOKENS, neutral.tokens, QUERY)
+        except Transient as too_late:
+            return Tried(self._now(), too_late)
+        sent_at = self._now()
+        error = await self._error_of(grant, neutral.call)
+        if isinstance(error, Refused) and error.usage is None:
+            error = as_configuration(error, self._limits.component)
+            if not neutral.is_plain:
+                self._end(grant, CallOutcome.OK, Call())
+                await self._pause_if_all_are_refused()
+                return Tried(sent_at, error)
+        if not isinstance(error, Transient):
             self._end(grant, CallOutcome.OK, Call())
+            return Tried(sent_at, None)  # the model answers, be it with its own refusal
+        with suppress(Transient):
+            await self._failed(grant, Call(), error)
+        return Tried(sent_at, error)
+
+    async def _pause_if_all_are_refused(self) -> None:
+        """Pause all calls if the plain neutral call is refused, too; otherwise other forms of calls continue."""
+        try:
+            grant = await self._acquired("", _NEUTRAL_TOKENS, _NEUTRAL_TOKENS, QUERY)
+            error = await self._error_of(grant, self._probe)
+            if isinstance(error, Refused) and error.usage is None:
+                error = as_configuration(error, self._limits.component)
+            if isinstance(error, Transient):
+                await self._failed(grant, Call(), error)
+            else:
+                self._end(grant, CallOutcome.OK, Call())
+        except Transient as too_late:
+            log.info("configuration.unchecked", component=self._limits.component, reason=too_late.message)
 
     async def _failed(self, grant: Grant | None, call: Call, error: ForeaskError) -> None:
         """Report an error. If the provider fails and the breaker is open, the work is not the cause.

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
 
+import orjson
+
+from shared.domain.errors import FailsOnText, Misconfigured, Unavailable
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
-from shared.providers.limiter.limiter import INGEST, Limiter, MaxWait
+from shared.providers.limiter.judge import Neutral
+from shared.providers.limiter.limiter import INGEST, Call, Limiter, MaxWait
+from shared.providers.limiter.script import CallKind
 
 PING = Input("ping")
 NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
 
+_REPEATS_SECONDS = (0.2, 1.0)  # pauses before a text on which the provider fails is sent again
+_SIZE_PAUSE = timedelta(seconds=30)
 _TOKENS_A_MESSAGE = 4  # overhead of the chat format
 _TOKENS_A_PICTURE = 1_000  # of 1,024 pixels, for most models
 
@@ -37,21 +47,44 @@ class LimitedChat:
         return self.chat.name
 
     async def complete(self, request: ChatRequest) -> Completion:
-        async with self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.max_wait) as call:
+        try:
+            return await self._completed(request)
+        except FailsOnText as failure:
+            if self.max_wait.kind is not CallKind.QUERY:
+                raise _as_attempt(failure) from failure
+        return await self._completed(request)  # a question is not stored, so it has no later attempt
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
+        try:
+            async with (
+                self._call(request) as call,
+                aclosing(self.chat.stream(request)) as events,  # type: ignore[type-var]
+            ):
+                async for event in events:
+                    if isinstance(event, Usage):
+                        call.took(event.prompt_tokens, event.completion_tokens)
+                    yield event
+        except FailsOnText as failure:
+            raise _as_attempt(failure) from failure
+
+    async def _completed(self, request: ChatRequest) -> Completion:
+        async with self._call(request) as call:
             self.before_call()
             completion = await self.chat.complete(request)
             call.took(completion.usage.prompt_tokens, completion.usage.completion_tokens)
             return completion
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        async with (
-            self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.max_wait) as call,
-            aclosing(self.chat.stream(request)) as events,  # type: ignore[type-var]
-        ):
-            async for event in events:
-                if isinstance(event, Usage):
-                    call.took(event.prompt_tokens, event.completion_tokens)
-                yield event
+    def _call(self, request: ChatRequest) -> AbstractAsyncContextManager[Call]:
+        neutral = self._neutral(request)
+        return self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.max_wait, neutral)
+
+    def _neutral(self, request: ChatRequest) -> Neutral:
+        """Return the call with the same options, but without the texts and the picture."""
+        call = replace(request, messages=NEUTRAL.messages, fixed_chars=0, picture=None)
+        form = (id(self.chat), orjson.dumps([call.schema, call.max_tokens, call.temperature]))
+        is_plain = call.schema is None and call.max_tokens is None and call.temperature is None
+        make = partial(self.chat.complete, call)
+        return Neutral(form, make, self.max_wait.kind, call.max_tokens, is_plain=is_plain)
 
 
 @dataclass(slots=True)
@@ -79,10 +112,41 @@ class LimitedEmbedder:
         return self.seen
 
     async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
-        async with self.limiter.call(self.tenant, sum(map(estimated_tokens, texts)), 0, self.max_wait):
-            vectors = await self.embedder.embed(texts, billed)
-        self.seen = vectors.shape[1]
+        """Embed texts; a single text on which the provider fails is sent again before it is the cause."""
+        for pause in _REPEATS_SECONDS:
+            try:
+                return await self._embed(texts, billed)
+            except FailsOnText:
+                if len(texts) > 1:
+                    raise
+            await asyncio.sleep(pause)
+        return await self._embed(texts, billed)
+
+    async def _embed(self, texts: Sequence[Input], billed: Bill) -> Vectors:
+        ping = partial(self._of_same_size, [PING])
+        of_batch = len(texts) > 1
+        neutral = Neutral(id(self.embedder), ping, self.max_wait.kind, 0, is_plain=True, is_of_batch=of_batch)
+        tokens = sum(map(estimated_tokens, texts))
+        async with self.limiter.call(self.tenant, tokens, 0, self.max_wait, neutral):
+            return await self._of_same_size(texts, billed)
+
+    async def _of_same_size(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+        vectors = await self.embedder.embed(texts, billed)
+        size = vectors.shape[1]
+        if self.seen not in {None, size}:
+            raise Misconfigured(
+                f"the embedding model {self.name} returns {size} dimensions now, and returned {self.seen} before: its"
+                " server has another model under this name",
+                component="embedding",
+                retry_after=_SIZE_PAUSE,
+            )
+        self.seen = size
         return vectors
+
+
+def _as_attempt(failure: FailsOnText) -> Unavailable:
+    """Return a failure that may be a coincidence as an attempt, which is repeated later."""
+    return Unavailable(failure.message, component="llm", retry_after=failure.retry_after, answered=True)
 
 
 def _tokens(request: ChatRequest) -> int:

@@ -1,0 +1,66 @@
+"""Doubtful errors, and their cause by the result of the neutral call."""
+
+import pytest
+
+from shared.domain.errors import (
+    BadReply,
+    FailsOnText,
+    Misconfigured,
+    NoCapacity,
+    RateLimited,
+    Refused,
+    TimedOut,
+    Unavailable,
+    UnsupportedTier,
+)
+from shared.domain.usage import Usage
+from shared.providers.limiter.judge import is_doubtful, judged
+
+REFUSED = Refused("the llm provider answered 400: it rejects this request")
+KEY = Misconfigured("the llm provider answered 403: it does not accept the API key", component="llm")
+FAILED = Unavailable("the llm provider answered 500: it failed", component="llm", answered=True)
+LIMITED = RateLimited("slow")
+
+
+@pytest.mark.parametrize(
+    ("error", "doubtful"),
+    [
+        (REFUSED, True),
+        (KEY, True),
+        (FAILED, True),
+        (Refused("the model refuses", usage=Usage(10, 2)), False),
+        (UnsupportedTier("no flex", component="llm"), False),
+        (TimedOut("late", component="llm", answered=True), False),
+        (Unavailable("cannot be reached", component="llm"), False),
+        (NoCapacity("none left"), False),
+        (LIMITED, False),
+        (BadReply("broken"), False),
+    ],
+)
+def test_errors_with_two_possible_causes_are_doubtful(error, doubtful):
+    assert is_doubtful(error) is doubtful
+
+
+@pytest.mark.parametrize(
+    ("error", "of_neutral", "kind", "message"),
+    [
+        (REFUSED, None, Refused, REFUSED.message),
+        (KEY, None, Refused, "the llm provider answered 403: it refuses this text, and answers others"),
+        (FAILED, None, FailsOnText, "the llm provider answered 500: it fails on this text, and answers others"),
+        (REFUSED, KEY, Misconfigured, KEY.message),
+        (KEY, KEY, Misconfigured, KEY.message),
+        (FAILED, KEY, Misconfigured, KEY.message),
+        (REFUSED, FAILED, Unavailable, FAILED.message),
+        (KEY, LIMITED, RateLimited, LIMITED.message),
+        (FAILED, LIMITED, Unavailable, FAILED.message),
+        (FAILED, FAILED, Unavailable, FAILED.message),
+    ],
+)
+def test_neutral_call_tells_text_from_configuration(error, of_neutral, kind, message):
+    cause = judged(error, of_neutral, "llm")
+
+    assert (type(cause), cause.message) == (kind, message)
+
+
+def test_refusal_that_cannot_be_judged_is_no_attempt():
+    assert not judged(REFUSED, FAILED, "llm").burns_attempt
