@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NewType, Protocol
 
-from shared.domain.errors import Conflict, Permanent, Refused
+from shared.domain.errors import Conflict, Permanent, Refused, TimedOut
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.metrics import EMBEDDED_INPUTS
@@ -195,8 +195,18 @@ def pack(texts: Sequence[str], *, max_inputs: int, max_tokens: int) -> Iterator[
         yield range(start, len(texts))
 
 
-async def embed_each(embedder: Embedder, texts: Sequence[Input], billed: Bill = free) -> list[Vectors | Permanent]:
+async def embed_each(
+    embedder: Embedder, texts: Sequence[Input], billed: Bill = free, *, is_part: bool = False
+) -> list[Vectors | Permanent]:
     """Embed the texts of one request; a text that the provider refuses is found by bisection and fails separately.
+
+    A text whose every batch times out, and then the text alone, too, is refused.
+
+    Args:
+        embedder: the model.
+        texts: texts that fit into one request.
+        billed: receives the billed tokens.
+        is_part: whether they are a part of a request that was refused.
 
     Returns:
         For text i its vector, shape `(dimensions,)`, or the reason for its failure.
@@ -209,6 +219,10 @@ async def embed_each(embedder: Embedder, texts: Sequence[Input], billed: Bill = 
     except Refused as refusal:
         if len(texts) == 1:
             return [refusal]
-        middle = len(texts) // 2
-        first = await embed_each(embedder, texts[:middle], billed)
-        return first + await embed_each(embedder, texts[middle:], billed)
+    except TimedOut as late:
+        if len(texts) == 1 and is_part:
+            return [Refused(f"{late.message}, and answers others")]
+        raise
+    middle = len(texts) // 2
+    first = await embed_each(embedder, texts[:middle], billed, is_part=True)
+    return first + await embed_each(embedder, texts[middle:], billed, is_part=True)

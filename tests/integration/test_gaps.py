@@ -489,7 +489,7 @@ async def test_provider_that_refuses_everything_changes_nothing(client, services
 
     assert (page.items, page.ungrouped) == ([], 64)
     assert page.delayed_by
-    assert provider.stats()["embeddings"] <= 16
+    assert provider.stats()["embeddings"] <= 2 * 16  # with a neutral call after each refusal of a single question
     provider.script(refuse_containing="")
     assert sum(gap.times for gap in (await list_gaps(client)).items) == 64
 

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from shared.domain.errors import Refused, Unavailable
+from shared.domain.errors import Refused, TimedOut, Unavailable
 from shared.providers.embedding import embed_each, free, pack
+from tests.support.planted import guards
 
 
 class Picky:
@@ -46,6 +47,29 @@ async def test_rejected_text_fails_without_other_texts():
 
     assert isinstance(vectors[1], Refused)
     assert [int(v[0]) for v in (vectors[0], vectors[2], vectors[3])] == [3, 5, 4]
+
+
+@guards(
+    "shared/providers/embedding.py",
+    "if len(texts) == 1 and is_part:",
+    "if False:",
+    means="a text that hangs kills the texts next to it",
+)
+async def test_text_that_hangs_fails_alone():
+    class Hanging(Picky):
+        async def embed(self, texts, billed=free):
+            try:
+                return await super().embed(texts)
+            except Refused as refusal:
+                if len(texts) > 1:  # the limiter has decided that the text is the cause
+                    raise
+                raise TimedOut("late", component="embedding", answered=True) from refusal
+
+    vectors = await embed_each(Hanging(), ["one", "bad", "three", "four"])
+
+    assert [isinstance(vector, Refused) for vector in vectors] == [False, True, False, False]
+    with pytest.raises(TimedOut):
+        await embed_each(Hanging(), ["bad"])
 
 
 async def test_unavailable_provider_causes_no_bisection():

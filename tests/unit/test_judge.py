@@ -19,6 +19,7 @@ from shared.providers.limiter.judge import is_doubtful, judged
 REFUSED = Refused("the llm provider answered 400: it rejects this request")
 KEY = Misconfigured("the llm provider answered 403: it does not accept the API key", component="llm")
 FAILED = Unavailable("the llm provider answered 500: it failed", component="llm", answered=True)
+LATE = TimedOut("the llm provider did not answer in time", component="llm", answered=True)
 LIMITED = RateLimited("slow")
 
 
@@ -30,7 +31,7 @@ LIMITED = RateLimited("slow")
         (FAILED, True),
         (Refused("the model refuses", usage=Usage(10, 2)), False),
         (UnsupportedTier("no flex", component="llm"), False),
-        (TimedOut("late", component="llm", answered=True), False),
+        (LATE, False),
         (Unavailable("cannot be reached", component="llm"), False),
         (NoCapacity("none left"), False),
         (LIMITED, False),
@@ -39,6 +40,10 @@ LIMITED = RateLimited("slow")
 )
 def test_errors_with_two_possible_causes_are_doubtful(error, doubtful):
     assert is_doubtful(error) is doubtful
+
+
+def test_timeout_of_batch_is_doubtful():
+    assert is_doubtful(LATE, of_batch=True)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,8 @@ def test_errors_with_two_possible_causes_are_doubtful(error, doubtful):
         (KEY, LIMITED, RateLimited, LIMITED.message),
         (FAILED, LIMITED, Unavailable, FAILED.message),
         (FAILED, FAILED, Unavailable, FAILED.message),
+        (LATE, None, FailsOnText, "the llm provider did not answer in time: it fails on this text, and answers others"),
+        (LATE, LATE, TimedOut, LATE.message),
     ],
 )
 def test_neutral_call_tells_text_from_configuration(error, of_neutral, kind, message):

@@ -184,14 +184,17 @@ def _again(error: Misconfigured, seconds: float) -> Misconfigured:
     return Misconfigured(error.message, component=error.component, retry_after=timedelta(seconds=seconds))
 
 
-def is_doubtful(error: ForeaskError) -> bool:
+def is_doubtful(error: ForeaskError, *, of_batch: bool = False) -> bool:
     """Return whether a text or the configuration may be the cause of an error.
 
-    A refusal that was billed is the model's own, so it concerns the text. A call that timed out may succeed later.
+    A refusal that was billed is the model's own, so it concerns the text. A call that timed out may succeed later, but
+    a batch is divided, because otherwise its other texts would fail again and again with the one that hangs.
     """
     if isinstance(error, Refused):
         return error.usage is None
-    if isinstance(error, TimedOut | UnsupportedTier):
+    if isinstance(error, TimedOut):
+        return of_batch
+    if isinstance(error, UnsupportedTier):
         return False
     return isinstance(error, Misconfigured) or (isinstance(error, Unavailable) and error.burns_attempt)
 
@@ -214,7 +217,7 @@ def judged(error: ForeaskError, of_neutral: ForeaskError | None, component: str)
         return _of_text(error)
     if isinstance(of_neutral, Misconfigured):
         return of_neutral
-    if type(error) is Unavailable:
+    if not isinstance(error, Refused | Misconfigured):
         return error
     if isinstance(of_neutral, Unavailable):  # it has answered the text, so this failure is not an attempt
         return Unavailable(of_neutral.message, component=component, retry_after=of_neutral.retry_after)

@@ -210,7 +210,7 @@ class Limiter:
         try:
             yield call
         except ForeaskError as error:
-            if neutral is not None and is_doubtful(error):
+            if neutral is not None and is_doubtful(error, of_batch=neutral.is_of_batch):
                 await self._judged(grant, call, error, neutral, sent_at)
             else:
                 await self._failed(grant, call, error)
@@ -349,10 +349,11 @@ class Limiter:
         """
         self._end(grant, CallOutcome.ABANDONED, call)
         cause = await self._judge.cause(error, neutral, sent_at)
+        is_failure = cause is error and isinstance(error, Unavailable)
+        if is_failure or isinstance(error, TimedOut):  # a timeout lowers the number of calls in flight
+            await self._failed(grant, call, error)
         if cause is not error:
             raise cause from error
-        if not isinstance(cause, Refused):
-            await self._failed(grant, call, error)
 
     async def _ask(self, neutral: Neutral) -> Tried:
         """Make a neutral call for the judge, under a grant of its own and with a query's precedence."""
