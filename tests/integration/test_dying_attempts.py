@@ -135,12 +135,6 @@ async def test_text_outlives_questions_of_next_version(services, library, provid
     assert await texts_found(services, library, ASKED) == [TEXT]
 
 
-@guards(
-    "shared/ingest/index/stage.py",
-    "if len(sizes) > 1:",
-    "if not sizes:",
-    means="chunks die because the embedding's server has another model under the same name",
-)
 async def test_vectors_of_another_size_wait(services, library, provider):
     await waits_for_first_questions(services, library)
     services.indexer.embedder.seen = None  # a worker that has just started

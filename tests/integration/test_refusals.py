@@ -200,7 +200,7 @@ UNSUPPORTED = {
 
 @guards(
     "shared/providers/limiter/models.py",
-    "call = replace(request, messages=NEUTRAL.messages, fixed_chars=0, picture=None)",
+    "call = replace(request, messages=messages, fixed_chars=0, picture=None)",
     "call = NEUTRAL",
     means="an unsupported option makes dead letters, because the neutral call does not have it",
 )
@@ -230,6 +230,24 @@ async def test_rare_refused_option_does_not_stop_others(models):
     await models.ask("A text", max_tokens=500)
 
     assert not await models.limiter.paused()
+
+
+def longer_than(chars: int) -> Rule:
+    return lambda body: 400 if len(body["messages"][-1]["content"]) + 2 * body["max_completion_tokens"] > chars else 200
+
+
+async def test_context_too_short_for_usual_chunks_waits(models):
+    models.server.rule = longer_than(7_000)
+
+    with pytest.raises(Misconfigured):
+        await models.ask("A word. " * 500)
+
+
+async def test_text_too_long_for_context_fails_alone(models):
+    models.server.rule = longer_than(20_000)
+
+    with pytest.raises(Refused):
+        await models.ask("A word. " * 5_000)
 
 
 @guards(
@@ -332,12 +350,6 @@ async def test_failed_embedding_that_succeeds_again_is_used(models):
     assert len(await models.embedder.embed([BLOCKED])) == 1
 
 
-@guards(
-    "shared/providers/limiter/models.py",
-    "if len(texts) > 1:\n                    raise",
-    "raise",
-    means="one failure of the embedding server is taken for a refusal of the text",
-)
 async def test_single_failing_text_is_sent_again(models):
     models.server.rule = lambda body: 500 if marked(body) else 200
 

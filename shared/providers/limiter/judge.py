@@ -44,7 +44,8 @@ class Neutral:
         form: the model and the options; calls of one form share a verdict.
         call: makes the call.
         kind: kind of the other call.
-        tokens: maximum tokens of the reply.
+        prompt_tokens: estimated tokens of the prompt.
+        completion_tokens: maximum tokens of the reply; None without a limit.
         is_plain: whether it has no options, so that its refusal concerns every call of the model.
         is_of_batch: whether the other call has several texts, so that a refusal is only a reason to divide it.
     """
@@ -52,7 +53,8 @@ class Neutral:
     form: Hashable
     call: Callable[[], Awaitable[object]]
     kind: CallKind
-    tokens: int | None = None
+    prompt_tokens: int
+    completion_tokens: int | None = None
     is_plain: bool = False
     is_of_batch: bool = False
 

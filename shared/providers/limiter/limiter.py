@@ -48,7 +48,7 @@ from shared.providers.limiter.script import (
 _CACHE_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5
 _PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
-_NEUTRAL_TOKENS = 20  # of a neutral call
+_PLAIN_TOKENS = 20  # of the prompt and of the reply of the plain neutral call
 _CAPACITY_SECONDS = 5.0  # time at the declared rate for which work is claimed in advance
 
 log = structlog.get_logger()
@@ -358,7 +358,7 @@ class Limiter:
     async def _ask(self, neutral: Neutral) -> Tried:
         """Make a neutral call for the judge, under a grant of its own and with a query's precedence."""
         try:
-            grant = await self._acquired("", _NEUTRAL_TOKENS, neutral.tokens, QUERY)
+            grant = await self._acquired("", neutral.prompt_tokens, neutral.completion_tokens, QUERY)
         except Transient as too_late:
             return Tried(self._now(), too_late)
         sent_at = self._now()
@@ -379,7 +379,7 @@ class Limiter:
     async def _pause_if_all_are_refused(self) -> None:
         """Pause all calls if the plain neutral call is refused, too; otherwise other forms of calls continue."""
         try:
-            grant = await self._acquired("", _NEUTRAL_TOKENS, _NEUTRAL_TOKENS, QUERY)
+            grant = await self._acquired("", _PLAIN_TOKENS, _PLAIN_TOKENS, QUERY)
             error = await self._error_of(grant, self._probe)
             if isinstance(error, Refused) and error.usage is None:
                 error = as_configuration(error, self._limits.component)

@@ -25,6 +25,8 @@ NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # qu
 
 _REPEATS_SECONDS = (0.2, 1.0)  # pauses before a text on which the provider fails is sent again
 _SIZE_PAUSE = timedelta(seconds=30)
+_FILLER = "The quick brown fox jumps over the lazy dog. "  # makes a neutral call as long as another call
+_USUAL_SIZE, _SIZE_STEP = 5_000, 1_000  # bytes of a request for a chunk, and steps in which neutral calls grow
 _TOKENS_A_MESSAGE = 4  # overhead of the chat format
 _TOKENS_A_PICTURE = 1_000  # of 1,024 pixels, for most models
 
@@ -79,12 +81,20 @@ class LimitedChat:
         return self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.max_wait, neutral)
 
     def _neutral(self, request: ChatRequest) -> Neutral:
-        """Return the call with the same options, but without the texts and the picture."""
-        call = replace(request, messages=NEUTRAL.messages, fixed_chars=0, picture=None)
-        form = (id(self.chat), orjson.dumps([call.schema, call.max_tokens, call.temperature]))
-        is_plain = call.schema is None and call.max_tokens is None and call.temperature is None
+        """Return the call with the same options, but without the texts and the picture.
+
+        It is about as long, because a model whose context is too short for usual chunks refuses each of them. A text
+        that is longer than usual may be too long by itself.
+        """
+        size = sum(len(message.content.encode()) for message in request.messages)
+        fill = min(size // _SIZE_STEP * _SIZE_STEP, _USUAL_SIZE) // len(_FILLER) * _FILLER
+        (asked,) = NEUTRAL.messages
+        messages = (Message(asked.role, f"{asked.content} {fill}".rstrip()),)
+        call = replace(request, messages=messages, fixed_chars=0, picture=None)
+        form = (id(self.chat), len(fill), orjson.dumps([call.schema, call.max_tokens, call.temperature]))
+        is_plain = not fill and call.schema is None and call.max_tokens is None and call.temperature is None
         make = partial(self.chat.complete, call)
-        return Neutral(form, make, self.max_wait.kind, call.max_tokens, is_plain=is_plain)
+        return Neutral(form, make, self.max_wait.kind, _tokens(call), call.max_tokens, is_plain=is_plain)
 
 
 @dataclass(slots=True)
@@ -125,7 +135,7 @@ class LimitedEmbedder:
     async def _embed(self, texts: Sequence[Input], billed: Bill) -> Vectors:
         ping = partial(self._of_same_size, [PING])
         of_batch = len(texts) > 1
-        neutral = Neutral(id(self.embedder), ping, self.max_wait.kind, 0, is_plain=True, is_of_batch=of_batch)
+        neutral = Neutral(id(self.embedder), ping, self.max_wait.kind, 1, 0, is_plain=True, is_of_batch=of_batch)
         tokens = sum(map(estimated_tokens, texts))
         async with self.limiter.call(self.tenant, tokens, 0, self.max_wait, neutral):
             return await self._of_same_size(texts, billed)
