@@ -195,6 +195,11 @@ def pack(texts: Sequence[str], *, max_inputs: int, max_tokens: int) -> Iterator[
         yield range(start, len(texts))
 
 
+def cosines_of(question: Vectors, vectors: Iterable[Vectors | Permanent]) -> list[float]:
+    """Return the cosines of a question and of texts as `embed_each` returns them; a refused text is opposite to it."""
+    return [-1.0 if isinstance(vector, Permanent) else float(vector @ question) for vector in vectors]
+
+
 async def embed_each(
     embedder: Embedder, texts: Sequence[Input], billed: Bill = free, *, is_part: bool = False
 ) -> list[Vectors | Permanent]:

@@ -28,8 +28,8 @@ async def make_due(services):
 
 @guards(
     "shared/providers/limiter/judge.py",
-    "if isinstance(of_neutral, Misconfigured):",
-    "if False:",
+    "if of_neutral is None:",
+    "if of_neutral is None or isinstance(error, Refused):",
     means="a provider that refuses every call makes dead letters of the whole backlog",
     case="400",
 )

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from shared.domain.collections import Baseline
-from shared.domain.errors import BadReply
+from shared.domain.errors import BadReply, Refused
 from shared.domain.usage import Usage
 from shared.providers.chat import Completion
-from shared.providers.embedding import Prefixes
+from shared.providers.embedding import Prefixes, free
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage, Support
 from shared.query.answer.extractive import LEAD, UNCERTAIN_LEAD, _ranked, answer_floor
 from shared.query.answer.quotes import MAX_SENTENCES, candidates
@@ -42,11 +42,14 @@ class WordEmbedder:
     name = "all-minilm-l6-v2-int8"
     prefixes = Prefixes()
 
-    def __init__(self):
+    def __init__(self, refused: str = "nothing is refused"):
         self.batches = []
+        self._refused = refused
 
-    async def embed(self, texts):
+    async def embed(self, texts, _billed=free):
         self.batches.append(list(texts))
+        if any(self._refused in text for text in texts):
+            raise Refused("this text is refused")
         vectors = np.zeros((len(texts), 64), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in text.lower().replace(".", "").replace("?", "").split():
@@ -234,6 +237,18 @@ async def test_answer_of_repeated_question_is_quoted():
     answer = await ExtractiveAnswerer(WordEmbedder(), floor=0.3).answer("How long is a lease?", [passage])
 
     assert answer.text == f"{LEAD}\n\n> Sixty seconds. [1]"
+
+
+async def test_refused_sentence_is_not_quoted():
+    passage = Passage(1, "A blocked lease is a lease.\n\nA lease ends after sixty seconds.")
+
+    answer = await ExtractiveAnswerer(WordEmbedder("blocked"), floor=0.3).answer(
+        "After sixty seconds a lease ends?", [passage]
+    )
+
+    assert answer.text == f"{LEAD}\n\n> A lease ends after sixty seconds. [1]"
+    with pytest.raises(Refused):
+        await ExtractiveAnswerer(WordEmbedder("blocked")).answer("A blocked question?", [passage])
 
 
 def test_complete_sentence_is_preferred_to_fragment():

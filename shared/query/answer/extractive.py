@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from shared.domain.collections import Baseline
-from shared.providers.embedding import Embedder
+from shared.domain.errors import Permanent
+from shared.providers.embedding import Embedder, cosines_of, embed_each
 from shared.query.answer.answer import Answer, Form, Passage, nothing_found
 from shared.query.answer.quotes import Quote, candidates
 from shared.query.retrieve.scale import scale_of
@@ -50,15 +51,17 @@ class ExtractiveAnswerer:
 
         Raises:
             Transient: the provider is not available now.
-            Refused: the provider refuses one of the texts.
+            Refused: the provider refuses the question. A sentence that it refuses is not quoted.
         """
         quotes = candidates(passages)
         if not quotes:
             return nothing_found(self.form)
         prefixes = self._embedder.prefixes
         texts = [prefixes.query(question), *prefixes.passages(quote.text for quote in quotes)]
-        vectors = await self._embedder.embed(texts)
-        similarities = _of_answers(quotes, (vectors[1:] @ vectors[0]).tolist())
+        asked, *of_quotes = await embed_each(self._embedder, texts)
+        if isinstance(asked, Permanent):
+            raise asked
+        similarities = _of_answers(quotes, cosines_of(asked, of_quotes))
         best = max(similarities)
         if best < self._floor:
             return nothing_found(self.form)

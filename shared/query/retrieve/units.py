@@ -14,7 +14,7 @@ from shared.domain.index_location import IndexLocation
 from shared.domain.text.headings import common_path
 from shared.domain.text.sentences import Sentence, sentences
 from shared.domain.vectors import Vectors
-from shared.providers.embedding import Embedder, pack
+from shared.providers.embedding import Embedder, cosines_of, embed_each, pack
 from shared.query.retrieve.chunks import RetrievedChunk
 from shared.vectors.hits import SectionKey
 from shared.vectors.index import Index
@@ -110,7 +110,7 @@ async def windows_of(
     texts = embedder.prefixes.passages(bodies)
     cosines: list[float] = []
     for part in pack(texts, max_inputs=_MAX_INPUTS, max_tokens=_MAX_TOKENS):
-        cosines += (await embedder.embed(texts[part.start : part.stop]) @ question).tolist()
+        cosines += cosines_of(question, await embed_each(embedder, texts[part.start : part.stop]))
     narrowed = []
     for chunk, of_chunk in zip(chunks, spans, strict=True):
         of_sentences, cosines = cosines[: len(of_chunk)], cosines[len(of_chunk) :]
