@@ -186,12 +186,8 @@ class Refused(Permanent):
 class FailsOnText(Refused):
     """The provider fails on this text, and answers others: the text is the cause, unless it is a coincidence.
 
-    `retry_after` is the earliest sensible time for another attempt, if the provider named one.
+    It is raised from the failure.
     """
-
-    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 class Rejected(ForeaskError):

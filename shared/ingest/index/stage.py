@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -346,22 +346,24 @@ async def _embed(
     prefixes = indexer.embedder.prefixes
     new = [(c, _input(prefixes, c, one)) for c, one in needed if (c.lease, one) not in stored]
     vectors = await _embed_all(indexer, new, costs)
-    _require_one_size([*stored.values(), *vectors])
+    _require_same_size(stored.values(), vectors)
     embedded = iter(vectors)
     found = (stored[c.lease, one] if (c.lease, one) in stored else next(embedded) for c, one in needed)
     return [list(islice(found, 1 + len(of_chunk))) for of_chunk in questions]
 
 
-def _require_one_size(vectors: Sequence[Vectors | Permanent]) -> None:
+def _require_same_size(stored: Iterable[Vectors], new: Iterable[Vectors | Permanent]) -> None:
     """Reject vectors that cannot be compared with the stored ones.
 
     Raises:
         Misconfigured: the model returns other vectors than when the collection was built.
     """
-    sizes = {len(vector) for vector in vectors if not isinstance(vector, Permanent)}
-    if len(sizes) > 1:
+    before = {len(vector) for vector in stored}
+    now = {len(vector) for vector in new if not isinstance(vector, Permanent)}
+    if before and not now <= before:
         raise Misconfigured(
-            f"the embedding model returns vectors of other dimensions than the stored ones: {sorted(sizes)}",
+            f"the embedding model returns {max(now)} dimensions, and the stored vectors have {max(before)}: its server"
+            " has another model under this name",
             component="embedding",
             retry_after=_MISCONFIGURED_PAUSE,
         )

@@ -232,8 +232,7 @@ def _of_text(error: ForeaskError) -> ForeaskError:
     answer = error.message.partition(": ")[0]
     if isinstance(error, Misconfigured):
         return Refused(f"{answer}: it refuses this text, and answers others")
-    after = error.retry_after if isinstance(error, Unavailable) else None
-    return FailsOnText(f"{answer}: it fails on this text, and answers others", retry_after=after)
+    return FailsOnText(f"{answer}: it fails on this text, and answers others")
 
 
 def as_configuration(refusal: Refused, component: str) -> Misconfigured:

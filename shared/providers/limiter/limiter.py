@@ -372,6 +372,10 @@ class Limiter:
         if not isinstance(error, Transient):
             self._end(grant, CallOutcome.OK, Call())
             return Tried(sent_at, None)  # the model answers, be it with its own refusal
+        is_failure = isinstance(error, Unavailable) and not isinstance(error, Misconfigured)
+        if is_failure and not (grant and grant.probe):
+            self._end(grant, CallOutcome.ABANDONED, Call())  # the failure of the other call is counted
+            return Tried(sent_at, error)
         with suppress(Transient):
             await self._failed(grant, Call(), error)
         return Tried(sent_at, error)

@@ -11,7 +11,7 @@ from functools import partial
 
 import orjson
 
-from shared.domain.errors import FailsOnText, Misconfigured, Unavailable
+from shared.domain.errors import FailsOnText, Misconfigured
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
@@ -35,7 +35,13 @@ _TOKENS_A_PICTURE = 1_000  # of 1,024 pixels, for most models
 class LimitedChat:
     """A `ChatModel` that waits for a grant before each call, charged to a tenant.
 
-    `before_call` is called when a call is granted, and may reject the call by an error.
+    Args:
+        chat: the model.
+        limiter: limits of its provider.
+        tenant: tenant charged for the calls.
+        max_wait: maximum wait for a grant.
+        before_call: called when a call is granted; may reject the call by an error.
+        neutral: the same model for calls that no tenant is charged for; by default `chat`.
     """
 
     chat: ChatModel
@@ -43,6 +49,7 @@ class LimitedChat:
     tenant: str
     max_wait: MaxWait = INGEST
     before_call: Callable[[], None] = lambda: None
+    neutral: ChatModel | None = None
 
     @property
     def name(self) -> str:
@@ -53,7 +60,7 @@ class LimitedChat:
             return await self._completed(request)
         except FailsOnText as failure:
             if self.max_wait.kind is not CallKind.QUERY:
-                raise _as_attempt(failure) from failure
+                raise _failure_of(failure) from None
         return await self._completed(request)  # a question is not stored, so it has no later attempt
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
@@ -67,7 +74,7 @@ class LimitedChat:
                         call.took(event.prompt_tokens, event.completion_tokens)
                     yield event
         except FailsOnText as failure:
-            raise _as_attempt(failure) from failure
+            raise _failure_of(failure) from None
 
     async def _completed(self, request: ChatRequest) -> Completion:
         async with self._call(request) as call:
@@ -91,9 +98,14 @@ class LimitedChat:
         (asked,) = NEUTRAL.messages
         messages = (Message(asked.role, f"{asked.content} {fill}".rstrip()),)
         call = replace(request, messages=messages, fixed_chars=0, picture=None)
-        form = (id(self.chat), len(fill), orjson.dumps([call.schema, call.max_tokens, call.temperature]))
+        # The calls of a limiter are of one model, in one of two tiers.
+        form = (
+            self.max_wait.kind is CallKind.FLEX,
+            len(fill),
+            orjson.dumps([call.schema, call.max_tokens, call.temperature]),
+        )
         is_plain = not fill and call.schema is None and call.max_tokens is None and call.temperature is None
-        make = partial(self.chat.complete, call)
+        make = partial((self.neutral or self.chat).complete, call)
         return Neutral(form, make, self.max_wait.kind, _tokens(call), call.max_tokens, is_plain=is_plain)
 
 
@@ -135,7 +147,7 @@ class LimitedEmbedder:
     async def _embed(self, texts: Sequence[Input], billed: Bill) -> Vectors:
         ping = partial(self._of_same_size, [PING])
         of_batch = len(texts) > 1
-        neutral = Neutral(id(self.embedder), ping, self.max_wait.kind, 1, 0, is_plain=True, is_of_batch=of_batch)
+        neutral = Neutral(None, ping, self.max_wait.kind, 1, 0, is_plain=True, is_of_batch=of_batch)
         tokens = sum(map(estimated_tokens, texts))
         async with self.limiter.call(self.tenant, tokens, 0, self.max_wait, neutral):
             return await self._of_same_size(texts, billed)
@@ -154,9 +166,9 @@ class LimitedEmbedder:
         return vectors
 
 
-def _as_attempt(failure: FailsOnText) -> Unavailable:
-    """Return a failure that may be a coincidence as an attempt, which is repeated later."""
-    return Unavailable(failure.message, component="llm", retry_after=failure.retry_after, answered=True)
+def _failure_of(error: FailsOnText) -> BaseException:
+    """Return the failure, which counts as an attempt that is repeated later."""
+    return error.__cause__ or error
 
 
 def _tokens(request: ChatRequest) -> int:
