@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from shared.broker.lost_connections import once_if_lost
+from shared.broker.connections import open_redis, reason_of
 from shared.domain.errors import Unavailable
 
 _PAGE = 1_000  # keys that the broker scans per iteration
@@ -24,10 +23,7 @@ class TenantKeys:
     """
 
     def __init__(self, redis_url: str, *, timeout: timedelta = timedelta(seconds=5)) -> None:
-        seconds = timeout.total_seconds()
-        self._redis = Redis.from_url(
-            redis_url, socket_timeout=seconds, socket_connect_timeout=seconds, retry=once_if_lost()
-        )
+        self._redis = open_redis(redis_url, timeout)
 
     async def find(self, tenant: str) -> list[str]:
         """Return the names of a tenant's keys.
@@ -59,4 +55,4 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except RedisError as error:
-        raise Unavailable(f"the broker is not available: {type(error).__name__}", component="broker") from error
+        raise Unavailable(f"the broker is not available: {reason_of(error)}", component="broker") from error

@@ -12,10 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from shared.broker.lost_connections import once_if_lost
+from shared.broker.connections import open_redis, reason_of
 
 _TIMEOUT = timedelta(seconds=0.25)  # delays each request of a limited tenant
 _UNAVAILABLE_SECONDS = 1.0  # pause after a failed call
@@ -87,12 +86,7 @@ class TenantUse:
         self, redis_url: str, now: Callable[[], float] = time.monotonic, timeout: timedelta = _TIMEOUT
     ) -> None:
         self._now = now
-        self._redis = Redis.from_url(
-            redis_url,
-            socket_timeout=timeout.total_seconds(),
-            socket_connect_timeout=timeout.total_seconds(),
-            retry=once_if_lost(),
-        )
+        self._redis = open_redis(redis_url, timeout)
         self._take = self._redis.register_script(_TAKE)
         self._add = self._redis.register_script(_ADD)
         self._spend = self._redis.register_script(_SPEND)
@@ -151,7 +145,7 @@ class TenantUse:
             return await script(keys=[key], args=values)
         except (RedisError, OSError) as error:
             self._unavailable_until = self._now() + _UNAVAILABLE_SECONDS
-            log.warning("tenant_use.uncounted", kind=type(error).__name__)
+            log.warning("tenant_use.uncounted", kind=type(error).__name__, reason=reason_of(error))
             return None
 
 

@@ -6,7 +6,6 @@ The message contains no work, so losing it costs time only: the scheduler wakes 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
@@ -15,13 +14,12 @@ from datetime import timedelta
 import structlog
 from celery import Celery
 from kombu.exceptions import KombuError, OperationalError
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from shared.broker.lost_connections import once_if_lost
+from shared.broker.connections import open_redis, reason_of
 from shared.domain.errors import Unavailable
 from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
-from shared.process.words import words_for_people
+from shared.process.network.brokers import read_broker_url
 
 # One queued wake-up suffices: it is queued while all workers are busy, and the worker that takes it claims later, so it
 # sees every committed row. If more is due than it can do, it wakes another worker. Further wake-ups would start drains
@@ -31,8 +29,6 @@ _QUIET_SECONDS = 0.05  # between two rounds of sending: wake-ups for the same qu
 _CLOSE = timedelta(seconds=1)
 _TIMEOUT = timedelta(seconds=5)
 _PAUSE = timedelta(seconds=2)  # the scheduler wakes workers anyway
-
-_ADDRESS = re.compile(r" (?:connecting to|while reading from|while writing to|to) \S+:\d+|'[^']*:\d+'|\S+://\S+")
 
 log = structlog.get_logger()
 
@@ -45,8 +41,11 @@ def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
         timeout: timeout of a connection or a reply.
     """
     seconds = timeout.total_seconds()
-    app = Celery("foreask", broker=redis_url)
+    url, tls = read_broker_url(redis_url)
+    app = Celery("foreask", broker=url)
     app.conf.update(
+        # Kombu forgets the scheme of the URL if the transport is our own, and would send the password in clear text.
+        broker_use_ssl=tls or None,
         task_default_queue="parse",
         task_routes={f"foreask.{queue}": {"queue": queue} for queue in QUEUES},
         task_serializer="json",
@@ -90,11 +89,8 @@ class Wakeups:
     def __init__(
         self, redis_url: str, *, timeout: timedelta = _TIMEOUT, pause: timedelta = _PAUSE, close: timedelta = _CLOSE
     ) -> None:
-        seconds = timeout.total_seconds()
         self._app = celery_app(redis_url, timeout=timeout)
-        self._redis = Redis.from_url(
-            redis_url, socket_timeout=seconds, socket_connect_timeout=seconds, retry=once_if_lost()
-        )
+        self._redis = open_redis(redis_url, timeout)
         self._pause_seconds = pause.total_seconds()
         self._close_seconds = close.total_seconds()
         self._failure: str | None = None  # reason of the last wake-up, if it failed
@@ -138,7 +134,7 @@ class Wakeups:
             except (RedisError, OperationalError):  # Celery's idle connection was lost
                 await self._loop.run_in_executor(self._publisher, self._ping)
         except (RedisError, KombuError, OSError) as error:
-            raise Unavailable(f"the broker accepts no messages: {_reason(error)}", component="broker") from error
+            raise Unavailable(f"the broker accepts no messages: {reason_of(error)}", component="broker") from error
 
     async def aclose(self) -> None:
         """Send the remaining wake-ups, and close."""
@@ -171,7 +167,7 @@ class Wakeups:
             self._failure = None
         except (RedisError, KombuError, OSError) as error:
             # The ledger has the work and the scheduler wakes the worker again: nothing is lost, so no caller fails.
-            reason = _reason(error)
+            reason = reason_of(error)
             if reason != self._failure:  # it fails every two seconds until the broker is back
                 log.warning("wakeup.failed", queue=queue, reason=reason)
             self._failure = reason
@@ -190,9 +186,3 @@ class Wakeups:
 
     def _publish(self, queue: Queue) -> None:
         self._app.send_task(f"foreask.{queue}", retry=False)
-
-
-def _reason(error: Exception) -> str:
-    """Return the kind of an error and its words, without the broker's address."""
-    words = words_for_people(_ADDRESS.sub("", str(error)))
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -142,7 +142,7 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
     async with calling(with_keys(settings.model_copy(update={"redis_url": broker}))) as without_broker:
         without = await status(without_broker)
     assert (without.limits, without.pace.down) == (None, ["broker"])
-    assert without.pace.sentence.startswith("The broker accepts no messages: ConnectionError: ")
+    assert without.pace.sentence.startswith("The broker accepts no messages: the connection is refused")
 
 
 SAID = 'The llm provider answered 402: its quota is used up; it says "No credit"'

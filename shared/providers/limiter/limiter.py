@@ -31,6 +31,7 @@ from shared.domain.errors import (
 from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
+from shared.process.network.brokers import read_broker_url
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
 from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful
@@ -124,7 +125,8 @@ def connect(redis_url: str) -> Redis:
     It never retries a command: the limiter's client does that itself, and a waiting caller must be notified soon that
     the broker is unavailable.
     """
-    return Redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
+    url, tls = read_broker_url(redis_url)
+    return Redis.from_url(url, **tls, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
 
 
 class Limiter:
