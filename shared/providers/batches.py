@@ -302,7 +302,7 @@ class BatchProvider(Provider):
         from shared.providers.sdk import sdk_errors, status_of  # noqa: PLC0415 - as in `Provider._sdk`
 
         try:
-            with sdk_errors(self.component, self._key):
+            with sdk_errors(self.component, self._key, timeout=self._timeout):
                 yield
         except ForeaskError as error:
             status = status_of(error)

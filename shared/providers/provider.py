@@ -11,27 +11,19 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
 from structlog.contextvars import get_contextvars
 
 from shared.domain.errors import ForeaskError, Unavailable
-from shared.process import traces
+from shared.process import network, traces
 from shared.process.metrics import CALL_SECONDS, TOKENS, timed
+from shared.process.network.timeouts import CONNECT_SECONDS, StreamPace
 from shared.process.spans import Span
-from shared.providers.answers import (
-    NO_KEY,
-    ErrorAnswer,
-    body_of,
-    no_answer,
-    page_in_reply,
-    refusal,
-    text_of,
-    unreachable,
-)
+from shared.providers.answers import NO_KEY, ErrorAnswer, body_of, page_in_reply, refusal, text_of
+from shared.providers.endpoint import Endpoint
+from shared.providers.failures import failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +42,8 @@ _CONNECTIONS = 1000  # more wait for each other; the limiter's limits are lower
 _IDLE_SECONDS = 5.0
 _LOST_SECONDS = 0.5  # time within which a lost connection was lost before the request
 _REFUSED = 400
+_LARGEST_REPLY_BYTES = 256 << 20  # 2,048 vectors as numbers in JSON take 120 MB
+_STREAM_TIMEOUTS = 10  # total of a streamed reply, in timeouts
 
 
 class Provider:
@@ -57,9 +51,9 @@ class Provider:
 
     def __init__(self, *, component: str, base_url: str, api_key: SecretStr | None, timeout: timedelta) -> None:
         self.component = component
-        self._url = base_url.rstrip("/")
         self._timeout = timeout
         self._key = api_key.get_secret_value() if api_key else NO_KEY
+        self._endpoint = Endpoint.of(base_url, self._key)
         self._opened: aiohttp.ClientSession | None = None
         self._unpooled: aiohttp.ClientSession | None = None
         self._is_closed = False
@@ -68,7 +62,7 @@ class Provider:
     def _sdk(self) -> AsyncOpenAI:
         from shared.providers.sdk import sdk  # noqa: PLC0415 - takes long to import, and most processes never use it
 
-        return sdk(self._url, self._key, self._timeout)
+        return sdk(self._endpoint, self._timeout, self._endpoint.proxy(self.component))
 
     async def post(self, path: str, body: Mapping[str, Any], at_most: timedelta | None = None) -> dict[str, Any]:
         """Send one JSON request and return the reply's JSON object.
@@ -128,14 +122,14 @@ class Provider:
         return refusal(answer, self.component, self._key, text_of(body))
 
     async def _send(self, path: str, body: bytes, at_most: timedelta | None) -> tuple[aiohttp.ClientResponse, bytes]:
-        seconds = max(self._timeout, at_most or self._timeout).total_seconds()
-        timeout = aiohttp.ClientTimeout(connect=seconds, sock_connect=seconds, sock_read=seconds)
+        allowed = max(self._timeout, at_most or self._timeout)
+        seconds = allowed.total_seconds()
+        # In total: a provider that sends a blank line now and then would hold the call for ever.
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
         try:
             return await self._exchange(path, body, timeout)
-        except TimeoutError as error:
-            raise no_answer(self.component) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise unreachable(self.component) from error
+        except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
+            raise failure(self.component, error, allowed) from error
 
     async def _exchange(
         self, path: str, body: bytes, limits: aiohttp.ClientTimeout
@@ -147,11 +141,11 @@ class Provider:
         """
         started, pooled = time.monotonic(), _Connection()
         try:
-            return await _post(self._session(), self._url + path, body, limits, pooled)
+            return await _post(self._session(), self._endpoint.url(path), body, limits, pooled)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             if self._is_closed or not pooled.is_reused or time.monotonic() - started > _LOST_SECONDS:
                 raise
-        return await _post(self._fresh_session(), self._url + path, body, limits, pooled)
+        return await _post(self._fresh_session(), self._endpoint.url(path), body, limits, pooled)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
@@ -165,16 +159,14 @@ class Provider:
         return self._unpooled
 
     def _new_session(self, **pool: Any) -> aiohttp.ClientSession:
-        headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "foreask"}
-        if urlsplit(self._url).username is None:  # otherwise the URL's name and password are sent
-            headers["authorization"] = f"Bearer {self._key}"
-        connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=_trusted(self._url), **pool)
+        headers = {"content-type": "application/json", "accept": "application/json", **self._endpoint.headers()}
+        trusted = network.ssl_context() if self._endpoint.is_encrypted else True
+        proxy = self._endpoint.proxy(self.component)
+        connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=trusted, **pool)
         # Not `trust_env`: it reads the environment and a file of passwords in two threads, for each request.
         reused = aiohttp.TraceConfig()
         reused.on_connection_reuseconn.append(_note_reuse)
-        return aiohttp.ClientSession(
-            connector=connector, headers=headers, proxy=_proxy_of(self._url), trace_configs=[reused]
-        )
+        return aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy, trace_configs=[reused])
 
     async def stream_chat(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Send a chat completion and yield the SDK's chunks of its reply; the last one has the usage.
@@ -188,13 +180,14 @@ class Provider:
         with (
             _span("chat", model) as span,
             timed(CALL_SECONDS, self.component, model),
-            sdk_errors(self.component, self._key, text_of(body)),
+            sdk_errors(self.component, self._key, text_of(body), timeout=self._timeout),
         ):
             usage = {"include_usage": True}
-            events = await self._sdk.chat.completions.create(
-                **body, stream=True, stream_options=usage, extra_headers=_headers()
-            )  # type: ignore[call-overload]
-            async for event in events:
+            pace = StreamPace(self._timeout, _STREAM_TIMEOUTS * self._timeout)
+            events = await pace.wait(
+                self._sdk.chat.completions.create(**body, stream=True, stream_options=usage, extra_headers=_headers())  # type: ignore[call-overload]
+            )
+            async for event in pace.each(events):
                 if event.usage is not None:
                     self._count(span, model, event.usage.prompt_tokens, event.usage.completion_tokens)
                 yield event
@@ -230,24 +223,13 @@ async def _post(
 ) -> tuple[aiohttp.ClientResponse, bytes]:
     request = session.post(url, data=body, headers=_headers(), timeout=limits, trace_request_ctx=connection)
     async with request as reply:
-        return reply, await reply.read()
-
-
-def _trusted(url: str) -> Any:
-    """Return the certificates to trust, as the SDK does: a small system has none of its own."""
-    if not url.startswith("https:"):
-        return True
-    import httpx  # noqa: PLC0415 - a process without encrypted connections does not need it
-
-    return httpx.create_ssl_context()
-
-
-def _proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL."""
-    parts, proxies = urlsplit(url), getproxies()
-    if proxy_bypass(parts.hostname or ""):
-        return None
-    return proxies.get(parts.scheme) or proxies.get("all")
+        pieces, size = [], 0
+        async for piece in reply.content.iter_any():
+            pieces.append(piece)
+            size += len(piece)
+            if size > _LARGEST_REPLY_BYTES:
+                raise aiohttp.ClientPayloadError("the reply is too large")
+        return reply, b"".join(pieces)
 
 
 def _headers() -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Requests to providers: keys, proxies, certificates, and the errors of failed requests."""
 
 import asyncio
-import ssl
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -11,8 +10,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from shared.domain.errors import TimedOut, Unavailable
-from shared.providers.provider import Provider, _trusted
-from tests.support.planted import guards
+from shared.providers.provider import Provider
 
 SECOND = timedelta(seconds=1)
 
@@ -59,35 +57,6 @@ async def test_request_has_key_or_password_of_url(user, key, sent):
         "authorization": sent,
         "body": {"model": "m", "input": ["ä"]},
     }
-
-
-@guards("shared/providers/provider.py", ", proxy=_proxy_of(self._url)", "", means="calls of models ignore the proxy")
-@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
-async def test_requests_use_proxy_of_environment(monkeypatch, variable):
-    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    async with answering(echo) as proxy, answering(echo) as server:
-        monkeypatch.setenv(variable, f"http://{proxy}")
-        async with connected("http://models.example/v1") as provider:
-            seen = await provider.post("/embeddings", {})
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        async with connected(f"http://{server}/v1") as provider:
-            past = await provider.post("/embeddings", {})
-
-    assert seen["url"] == "http://models.example/v1/embeddings"
-    assert past["url"] == f"http://{server}/v1/embeddings"
-
-
-async def test_certificates_of_environment_are_trusted(monkeypatch, tmp_path):
-    (tmp_path / "none.pem").touch()
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-
-    with pytest.raises(ssl.SSLError):  # the file without a certificate is read
-        _trusted("https://models.example/v1")
-    for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
-        monkeypatch.delenv(variable, raising=False)
-
-    assert _trusted("https://models.example/v1").get_ca_certs()
 
 
 async def test_closed_port_is_unavailable():
