@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import foreask_client
@@ -15,6 +17,9 @@ from foreask_client.requests import Events, Request, Stream
 from foreask_client.transport import is_transient
 
 from shared.domain.errors import Forbidden, InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
+from shared.process import network
+from shared.process.network.certificates import trust
+from shared.process.network.problems import REFUSED
 
 T = TypeVar("T")
 
@@ -36,7 +41,7 @@ class CliClient(foreask_client.Client):
 
     def __init__(self, url: str, key: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
         try:
-            super().__init__(url, key, http_transport=transport)
+            super().__init__(url, key, http_transport=transport or _transport(url))
         except ValueError as error:
             raise InvalidInput(str(error), field="url") from error
         self._hint = "" if key else " Give yours with --key or FOREASK_API_KEY."
@@ -79,11 +84,17 @@ class CliClient(foreask_client.Client):
         except ApiError as error:
             raise self._converted(error) from error
 
+    def _unreachable(self, error: ApiError) -> str:
+        problem = network.problem_of(error)
+        if problem is None or problem == REFUSED:
+            return f"No server at {self.url}: start one with `foreask up`, or name another with --url."
+        return f"{self.url} cannot be reached: {problem}."
+
     def _converted(self, error: ApiError) -> Exception:
         status, detail = error.status, error.detail
         if status is None:
             if isinstance(error.__cause__, httpx.ConnectError):
-                detail = f"No server at {self.url}: start one with `foreask up`, or name another with --url."
+                detail = self._unreachable(error)
             return Unavailable(detail, component="api")
         if status >= _SERVER_ERROR or is_transient(status):
             pause = None if error.retry_after is None else timedelta(seconds=error.retry_after)
@@ -91,6 +102,20 @@ class CliClient(foreask_client.Client):
         if status == httpx.codes.UNAUTHORIZED:
             return Unauthorized(detail + self._hint)
         return _REJECTIONS.get(status, InvalidInput)(detail)
+
+
+def _transport(url: str) -> httpx.BaseTransport:
+    """Return a transport with the certificates and the proxy that all clients of foreask use.
+
+    Raises:
+        ValueError: the environment names a proxy that cannot be used.
+    """
+    if file := os.environ.get("FOREASK_CA_FILE"):
+        trust(Path(file))
+    proxy = network.proxy_of(url)
+    if url.startswith("https:"):
+        return httpx.HTTPTransport(verify=network.ssl_context(), trust_env=False, proxy=proxy)
+    return httpx.HTTPTransport(trust_env=False, proxy=proxy)
 
 
 def problem_of(line: BatchLine) -> str:

@@ -31,6 +31,7 @@ from shared.domain.errors import InvalidInput, Unavailable
 from shared.ingest.parse import confinement
 from shared.process import hardening
 from shared.services.ocr import off_because
+from shared.services.start import check_network
 from shared.settings import Settings
 from shared.settings.tenant_limits import OTHERS
 from shared.sources.roots import EVERYTHING
@@ -95,6 +96,7 @@ class Launcher:
 
     def __enter__(self) -> Self:
         _require_models(self.settings)
+        check_network(self.settings)
         _require_free(self.settings.api_host, self.settings.api_port)
         try:
             self._start()

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from shared.domain.index_location import vector_space
 from shared.settings.masking import masked
-from shared.settings.values import Duration, PositiveInt
+from shared.settings.values import Duration, PositiveInt, model_url
 
 EMBEDDING_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
 
@@ -35,6 +35,11 @@ class Embedding(BaseModel):
     price: float | None = Field(None, ge=0, description="price of a million tokens; default: the list price")
     requests_per_minute: PositiveInt | None = None
     tokens_per_minute: PositiveInt | None = None
+
+    @field_validator("base_url")
+    @classmethod
+    def _require_url(cls, value: str | None) -> str | None:
+        return None if value is None else model_url(value)
 
     @property
     def space(self) -> str:

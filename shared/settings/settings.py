@@ -27,6 +27,8 @@ from pydantic_settings import (
 
 from shared.domain.errors import InvalidInput
 from shared.domain.tiers import Tier
+from shared.process.network.brokers import read_broker_url
+from shared.process.network.certificates import authorities_in, trust
 from shared.settings.api_keys import ApiKey, is_tenant
 from shared.settings.embeddings import EMBEDDING_NAME, Embedding, embeddings_json, key_of
 from shared.settings.masking import masked
@@ -43,7 +45,7 @@ from shared.settings.sources import (
 )
 from shared.settings.tenant_limits import OTHERS, TenantLimits
 from shared.settings.tuning import Tuning
-from shared.settings.values import Duration, PositiveInt
+from shared.settings.values import Duration, PositiveInt, model_url
 from shared.sources.roots import Roots
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
@@ -95,7 +97,9 @@ class Settings(BaseSettings):
     database_pooler: Literal["none", "transaction"] = Field(
         "none", description="transaction: connections pass through a pooler such as pgbouncer in transaction mode"
     )
-    redis_url: SecretStr | None = Field(None, description="Redis or Valkey: redis://host:6379/0")
+    redis_url: SecretStr | None = Field(
+        None, description="Redis or Valkey: redis://user:password@host:6379/0, or rediss:// for TLS"
+    )
     qdrant_url: str | None = Field(None, description="Qdrant: http://host:6333; several nodes separated by commas")
     qdrant_api_key: SecretStr | None = None
     qdrant_prefix: str = Field(
@@ -322,6 +326,12 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "json"
 
+    # The network
+    ca_file: Path | None = Field(
+        None,
+        description="PEM file of a company's certificate authority, which is trusted in addition to the usual ones",
+    )
+
     tuning: Tuning = Tuning()
 
     @classmethod
@@ -486,6 +496,29 @@ class Settings(BaseSettings):
         if value is not None and not _STORE.fullmatch(value):
             raise ValueError("must be file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix")
         return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _require_broker(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            read_broker_url(value.get_secret_value())
+        return value
+
+    @field_validator("llm_base_url", "embedding_base_url", "rerank_base_url")
+    @classmethod
+    def _require_model_url(cls, value: str | None) -> str | None:
+        return None if value is None else model_url(value)
+
+    @field_validator("ca_file")
+    @classmethod
+    def _require_certificates(cls, value: Path | None) -> Path | None:
+        if value is None:
+            return None
+        try:
+            authorities_in(value.expanduser())
+        except OSError:
+            raise ValueError(f"it must name a file with certificates in PEM form, and {value} is not one") from None
+        return value.expanduser().absolute()
 
     @field_validator("store_options")
     @classmethod
@@ -656,12 +689,14 @@ def load(**values: Any) -> Settings:
     """
     require_known(Settings)
     try:
-        return Settings(**values)
+        settings = Settings(**values)
     except SettingsError as error:
         raise InvalidInput(str(error)) from None
     except ValidationError as error:
         problems = (f"{_variable(problem['loc'])}: {problem['msg']}" for problem in error.errors(include_input=False))
         raise InvalidInput("A setting cannot be used: " + "; ".join(problems)) from None
+    trust(settings.ca_file)  # of the process, as `SSL_CERT_FILE` is
+    return settings
 
 
 def require(value: T | None, name: str) -> T:

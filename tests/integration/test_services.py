@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from shared.domain.errors import InvalidInput
 from shared.services import build
-from shared.services.start import check_start, travels_openly
+from shared.services.start import check_start, hint_of, travels_openly
 from shared.settings import TenantLimits
 from tests.support.planted import guards
 
@@ -91,9 +91,9 @@ async def test_programs_report_missing_schema(services, forks, tmp_path, command
 
 
 @guards(
-    "shared/services/start.py",
-    'return not host.endswith(".localhost")',
-    "return True",
+    "shared/process/network/proxies.py",
+    ' or host.endswith(".localhost")',
+    "",
     means="a name of this machine counts as remote",
 )
 @pytest.mark.parametrize(
@@ -111,6 +111,26 @@ async def test_programs_report_missing_schema(services, forks, tmp_path, command
 )
 def test_only_remote_unencrypted_url_exposes_key(url, openly):
     assert travels_openly(url) is openly
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("HTTPS_PROXY", "socks5://proxy.example:1080", "HTTPS_PROXY names a SOCKS proxy"),
+        ("SSL_CERT_FILE", "/missing/ca.pem", "SSL_CERT_FILE names a file that does not exist"),
+    ],
+)
+async def test_unusable_network_stops_start(settings, monkeypatch, name, value, problem):
+    monkeypatch.delenv("https_proxy", raising=False)
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(InvalidInput, match=problem):
+        await check_start(settings.model_copy(update={"llm_base_url": "https://models.example/v1"}), "generate")
+
+
+def test_base_url_without_path_is_hinted_at():
+    assert "most servers need /v1" in hint_of("https://models.example/")
+    assert hint_of("https://models.example/v1") is None
 
 
 @pytest.mark.usefixtures("session_services")  # they make the schema

@@ -323,7 +323,8 @@ def test_invalid_database_url_is_reported(url):
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
-        ("ssl=require", "unknown parameter ssl. It may have: sslcert"),
+        ("ssl=require", "unknown parameter ssl. It may have: channel_binding, sslcert"),
+        ("channel_binding=always", "channel_binding must be disable, prefer or require"),
         ("sslmode=verify-full&sslrootcert=/missing/ca.pem", "the file of sslrootcert does not exist: /missing/ca.pem"),
     ],
 )
@@ -341,6 +342,65 @@ def test_several_qdrant_urls_are_read_without_passwords(monkeypatch, tmp_path):
     assert loaded.qdrant_addresses() == ["http://me:secret@a:6333", "https://me:secret@b:6333"]
     described = {setting.variable: setting.value for setting in loaded.described()}
     assert described["FOREASK_QDRANT_URL"] == "http://me:***@a:6333,https://me:***@b:6333"
+
+
+@pytest.mark.parametrize("variable", ["LLM_BASE_URL", "EMBEDDING_BASE_URL", "RERANK_BASE_URL"])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("127.0.0.1:8000/v1", "must be a URL such as https://api.openai.com/v1"),
+        ("hidden.example/v1", "must be a URL such as"),
+        ("ftp://hidden.example/v1", "must be a URL such as"),
+        ("http://", "must be a URL such as"),
+        ("http://hidden.example:port/v1", "must be a URL such as"),
+        ("http://hidden.example/v1#part", "must be a URL such as"),
+        ("http://hidden.example/ v1", "must be a URL such as"),
+        ("https://hidden.example/v1/chat/completions", "must end before /chat/completions, which foreask appends"),
+        ("https://hidden.example/v1/embeddings/", "must end before /embeddings"),
+        ("https://a.example/openai/deployments/d/chat/completions?api-version=1", "must end before /chat/completions"),
+    ],
+)
+def test_unusable_model_url_is_explained_at_start(monkeypatch, tmp_path, variable, value, problem):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(f"FOREASK_{variable}", value)
+
+    with pytest.raises(InvalidInput, match=problem) as caught:
+        load()
+
+    assert variable in caught.value.message
+    assert "hidden" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "value", ["https://a.openai.azure.com/openai/deployments/d?api-version=2024-10-21", "http://localhost:11434"]
+)
+def test_usual_model_urls_are_accepted(monkeypatch, tmp_path, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_LLM_BASE_URL", value)
+
+    assert load().llm_url == value
+
+
+def test_unusable_broker_url_stops_at_start(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_REDIS_URL", "sentinel://:hidden@host:26379/0")
+
+    with pytest.raises(InvalidInput, match=r"FOREASK_REDIS_URL: .*Sentinel is not supported") as caught:
+        load()
+
+    assert "hidden" not in caught.value.message
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_file_without_certificates_is_rejected(monkeypatch, tmp_path, content):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv("FOREASK_CA_FILE", str(file))
+
+    with pytest.raises(InvalidInput, match=r"FOREASK_CA_FILE: .*must name a file with certificates in PEM form"):
+        load()
 
 
 @pytest.mark.parametrize("value", ["qdrant:6333", "http://a:6333,", "http://a:6333,b:6333", "http://a/x,http://b/y"])
