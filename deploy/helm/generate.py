@@ -29,7 +29,10 @@ SET_BY_CHART = {
     "FOREASK_SOURCE_SECRET_*",
 }
 # Variables of other programs that the processes use.
-OF_OTHERS = ("AWS_ENDPOINT_URL", "AWS_REGION")
+OF_OTHERS = (
+    *("ALL_PROXY", "AWS_ENDPOINT_URL", "AWS_REGION", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
+    *("REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+)
 _TABLE = re.compile(r"(<!-- values -->\n).*(<!-- end of values -->)", re.DOTALL)
 _NAMES = re.compile(r'(\{"enum": )\[[^]]*\](\}\n      \]\n    \}\n  \},\n  "properties")')
 _LINE = 118

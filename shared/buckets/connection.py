@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import AzureStore, GCSStore, S3Store, from_url
+
+from shared.process.network import problems, proxy_of
+from shared.process.network.certificates import own_authorities
+from shared.process.network.proxies import named_proxy
 
 Bucket = S3Store | GCSStore | AzureStore
 
@@ -17,6 +23,21 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = 404
 _FORBIDDEN = (401, 403)
 _OF_VENDORS = ("aws_", "google_", "azure_")
+_ENDPOINTS = {"s3": ("aws_endpoint_url", "aws_endpoint"), "az": ("azure_storage_endpoint", "azure_endpoint")}
+_HOSTS = {"s3": "s3.amazonaws.com", "gs": "storage.googleapis.com", "az": "blob.core.windows.net"}
+_NOWHERE = "http://127.0.0.1:9"
+# Names in the chain of causes that obstore prints; the chain itself contains addresses.
+_PROBLEMS = (
+    ("NotValidForName", problems.OTHER_HOST),
+    ("Expired", problems.EXPIRED),
+    ("InvalidCertificate", problems.NOT_TRUSTED),
+    ("InvalidContentType", problems.NO_TLS),
+    ("ProxyAuthRequired", problems.PROXY_LOGIN),
+    ("ConnectFailed", problems.PROXY_LOST),
+    ("ConnectionRefused", problems.REFUSED),
+    ("dns error", problems.NO_NAME),
+    ("TimedOut", problems.SILENT),
+)
 # The limit of the whole request is long, because a document of 100 MB takes time; the limit of a silent connection is
 # short. An endpoint with http:// is a deliberate choice.
 _CLIENT = {
@@ -39,10 +60,11 @@ def open_bucket(
         credentials: returns the credentials, by obstore's names; default: they are options or variables.
 
     Raises:
-        ValueError: the URL or an option cannot be used; the message contains no value, which may be a secret.
+        ValueError: the URL, an option or a proxy cannot be used; the message contains no value, which may be a secret.
     """
     config = {name: value for name, value in options.items() if name.startswith(_OF_VENDORS)}
-    client = _CLIENT | {name: value for name, value in options.items() if name not in config}
+    network_options = _network_of(_endpoint(url, config))
+    client = _CLIENT | network_options | {name: value for name, value in options.items() if name not in config}
     own = {} if credentials is None else {"credential_provider": credentials}
     try:
         bucket = from_url(url, config=config, client_options=client, retry_config=RETRIES, **own)  # type: ignore[call-overload]
@@ -50,6 +72,32 @@ def open_bucket(
         raise ValueError(type(error).__name__) from None
     assert isinstance(bucket, Bucket)
     return bucket
+
+
+def _endpoint(url: str, config: Mapping[str, str]) -> str:
+    """Return the address of a store's server, or one like it: its scheme and its domain decide on the proxy."""
+    scheme = urlsplit(url).scheme
+    for name in _ENDPOINTS.get(scheme, ()):
+        if value := config.get(name) or os.environ.get(name.upper()):
+            if not value.startswith(("https://", "http://")):
+                raise ValueError(f"{name} must start with https:// or http://")
+            return value
+    return f"https://{_HOSTS[scheme]}"
+
+
+def _network_of(endpoint: str) -> dict[str, str]:
+    """Return the options of the network that all clients share; without them obstore reads the variables itself."""
+    authorities = own_authorities()
+    trusted = {"root_certificate": authorities} if authorities and endpoint.startswith("https:") else {}
+    proxy = proxy_of(endpoint)
+    if proxy is not None:
+        return trusted | {"proxy_url": proxy}
+    parts = urlsplit(endpoint)
+    try:
+        unused = named_proxy(parts.scheme)
+    except ValueError:
+        unused = _NOWHERE
+    return trusted | ({"proxy_url": unused, "proxy_excludes": parts.hostname or ""} if unused else {})
 
 
 def status_of(error: Exception) -> int:
@@ -76,4 +124,7 @@ def reason_of(error: Exception) -> str:
         return "the store refuses the credentials"
     if status := status_of(error):
         return f"the store answers {status}"
-    return "the store does not answer" if isinstance(error, BaseError) else type(error).__name__
+    if not isinstance(error, BaseError):
+        return type(error).__name__
+    words = str(error)
+    return next((problem for sign, problem in _PROBLEMS if sign in words), "the store does not answer")

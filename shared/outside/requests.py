@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
-from functools import cache
 from urllib.parse import SplitResult
 
 import httpx
 
-
-@cache
-def certificates() -> ssl.SSLContext:
-    """Return the trusted certificates, which clients share: loading them takes 17 ms of processor time."""
-    return httpx.create_ssl_context(trust_env=False)
+from shared.process import network
 
 
 def new_client(timeout_seconds: float) -> httpx.AsyncClient:
-    """Return a client without redirects, proxies of the environment and lasting connections.
+    """Return a client without redirects, proxies and lasting connections: a proxy would resolve the name itself.
 
     Each connection leads to an address that was just checked. A connection that stays open could be used for another
     host with the same address, whose certificate was not verified.
     """
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     return httpx.AsyncClient(
-        verify=certificates(), trust_env=False, follow_redirects=False, limits=limits, timeout=timeout_seconds
+        verify=network.ssl_context(), trust_env=False, follow_redirects=False, limits=limits, timeout=timeout_seconds
     )
 
 

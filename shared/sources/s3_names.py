@@ -5,6 +5,7 @@ The requests are signed here, because obstore signs requests for objects only.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from xml.etree import ElementTree as ET
 import httpx
 
 from shared.domain.errors import Misconfigured
-from shared.outside.requests import certificates
+from shared.process import network
 from shared.sources.files import COMPONENT, unavailable
 
 _PAGE = 1_000
@@ -25,6 +26,7 @@ _MOST_BYTES = 16 << 20  # of a reply: 1,000 keys of 1,024 bytes need less
 _NO_BODY = hashlib.sha256(b"").hexdigest()
 _FORBIDDEN = (401, 403)
 _TIMEOUT = httpx.Timeout(15.0)
+_TOTAL_SECONDS = 60.0  # a page of a listing has 1,000 names
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,15 @@ class S3Names:
         url = f"{self.endpoint.rstrip('/')}/{quote(self.bucket)}"
         headers = self.signed(url, encoded, datetime.now(UTC)) if self.credentials else {}
         try:
-            async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=_TIMEOUT) as client:
+            proxy, verify = network.proxy_of(url), network.ssl_context()
+            client = httpx.AsyncClient(verify=verify, proxy=proxy, trust_env=False, timeout=_TIMEOUT)
+            async with asyncio.timeout(_TOTAL_SECONDS), client:
                 reply = await client.get(f"{url}?{encoded}", headers=headers)
-        except httpx.HTTPError as error:
-            raise unavailable("The bucket cannot be read: the store does not answer.") from error
+        except ValueError as error:  # the environment names a proxy that cannot be used
+            raise Misconfigured(str(error), component=COMPONENT) from error
+        except (httpx.HTTPError, TimeoutError) as error:
+            problem = network.problem_of(error) or "the store does not answer"
+            raise unavailable(f"The bucket cannot be read: {problem}.") from error
         if reply.status_code in _FORBIDDEN:
             problem = "The store refuses the credentials, or they may not list and read."
             raise Misconfigured(problem, component=COMPONENT)

@@ -16,6 +16,7 @@ from shared.domain.errors import InvalidInput
 from shared.outside import addresses
 from shared.outside.addresses import ForbiddenAddress
 from shared.outside.requests import pinned
+from shared.process.network import problem_of
 from shared.sources.files import unavailable
 
 CONFIRM_SECONDS = 10.0  # SNS waits 15 s for the reply to its message
@@ -62,6 +63,7 @@ async def confirm(url: str, client: httpx.AsyncClient) -> None:
     except ForbiddenAddress as error:
         raise unavailable(f"The subscription cannot be confirmed: {error}.") from error
     except (httpx.HTTPError, OSError) as error:  # TimeoutError is an OSError
-        raise unavailable("The subscription cannot be confirmed: SNS does not answer.") from error
+        problem = problem_of(error) or "SNS does not answer"
+        raise unavailable(f"The subscription cannot be confirmed: {problem}.") from error
     if not reply.is_success:
         raise unavailable(f"The subscription cannot be confirmed: SNS answers with status {reply.status_code}.")

@@ -9,6 +9,7 @@ from datetime import timedelta
 import structlog
 
 from shared.domain.errors import Permanent, Unavailable
+from shared.process.network import problem_of
 
 RETRY_AFTER = timedelta(seconds=2)
 ABSENT = 404
@@ -53,7 +54,12 @@ def index_errors() -> Iterator[None]:
     except Refusal as error:
         raise _converted(error) from error
     except (NoAnswer, OSError) as error:
-        raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=RETRY_AFTER) from error
+        raise Unavailable(_unreachable(error), component="qdrant", retry_after=RETRY_AFTER) from error
+
+
+def _unreachable(error: Exception) -> str:
+    reason = problem_of(error)
+    return f"Qdrant cannot be reached: {reason}" if reason else "Qdrant cannot be reached"
 
 
 def _converted(error: Refusal) -> Unavailable | Permanent:

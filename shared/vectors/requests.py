@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, quote
 import aiohttp
 import orjson
 
+from shared.process import network
 from shared.process.metrics import QDRANT_SECONDS
 from shared.vectors.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
 from shared.vectors.errors import ABSENT, NoAnswer, Refusal
@@ -42,7 +43,8 @@ class Requests:
 
     def __init__(self, addresses: Addresses, api_key: str | None, timeout_seconds: float) -> None:
         self._addresses = addresses
-        self._headers = {"content-type": "application/json"} | ({"api-key": api_key} if api_key else {})
+        self._headers = {"content-type": "application/json", "user-agent": "foreask"}
+        self._headers |= {"api-key": api_key} if api_key else {}
         self._timeout_seconds = timeout_seconds
         self._timeout = aiohttp.ClientTimeout(timeout_seconds, sock_connect=CONNECT_SECONDS)
         self._opened: aiohttp.ClientSession | None = None
@@ -125,18 +127,25 @@ class Requests:
         return self._unpooled
 
     def _trusted(self) -> Any:
-        if not self._addresses.are_encrypted:
-            return True
-        import httpx  # noqa: PLC0415 - only for its certificates: a small system has none of its own
-
-        return httpx.create_ssl_context(trust_env=False)
+        return network.ssl_context() if self._addresses.are_encrypted else True
 
 
 async def _exchange(
     session: aiohttp.ClientSession, method: str, address: str, data: bytes | None, limits: aiohttp.ClientTimeout
 ) -> tuple[int, tuple[aiohttp.ClientResponse, bytes]]:
-    async with session.request(method, address, data=data, allow_redirects=False, timeout=limits) as reply:
+    proxy = _proxy_of(address)
+    async with session.request(method, address, data=data, allow_redirects=False, timeout=limits, proxy=proxy) as reply:
         return reply.status, (reply, await reply.read())
+
+
+def _proxy_of(address: str) -> str | None:
+    """Return the proxy of a node; one without TLS is in the own network, which a proxy may not reach."""
+    if not address.startswith("https:"):
+        return None
+    try:
+        return network.proxy_of(address)
+    except ValueError as error:
+        raise NoAnswer(error) from error
 
 
 def of_collection(name: str) -> str:

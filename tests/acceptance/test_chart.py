@@ -387,7 +387,10 @@ def test_settings_of_schema_are_all_settings_without_secrets():
     hidden = {f"FOREASK_{name}".upper() for name, _ in secrets(Settings)}
 
     assert not names & hidden
-    assert names - known == {"AWS_REGION", "AWS_ENDPOINT_URL"}
+    assert names - known == {
+        *("AWS_REGION", "AWS_ENDPOINT_URL", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+        *("REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+    }
     assert known - names - hidden == {
         *("FOREASK_API_PORT", "FOREASK_METRICS_PORT", "FOREASK_DATA_DIR", "FOREASK_STORE_URL"),
         "FOREASK_SOURCE_SECRET_*",

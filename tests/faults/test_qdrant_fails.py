@@ -14,8 +14,8 @@ def stays(value, seconds):
 
 @guards(
     "shared/vectors/errors.py",
-    'raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=RETRY_AFTER)',
-    'raise Permanent("Qdrant cannot be reached")',
+    'raise Unavailable(_unreachable(error), component="qdrant", retry_after=RETRY_AFTER)',
+    "raise Permanent(_unreachable(error))",
     means="an unavailable Qdrant makes the chunk a dead letter",
 )
 def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, start_scenario, scale):

@@ -10,23 +10,23 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from datetime import timedelta
 from enum import IntEnum
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlencode
 
 import asyncpg
 import orjson
 import structlog
 import tenacity
 from sqlalchemy import Connection, RowMapping, TextClause, event, exc, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
 from shared.ledger.postgres import actors, driver, plans
+from shared.ledger.postgres.addresses import connect_arguments
 from shared.ledger.postgres.lending import lend_open_connections
 from shared.process import metrics, traces
+from shared.process.network import problem_of
 
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
@@ -80,9 +80,6 @@ _DETECT_SILENCE = {
     "TCP_KEEPINTVL": 1,
     "TCP_KEEPCNT": 3,
 }
-# Parameters of a URL with libpq's names. The driver reads them, but SQLAlchemy does not know them.
-_FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
-_PARAMETERS = _FILES | {"sslmode", "sslpassword", "target_session_attrs"}
 log = structlog.get_logger()
 _OK_SECONDS = metrics.LEDGER_SECONDS.labels("ok")  # bound once: each transaction takes them
 _FAILED_SECONDS = metrics.LEDGER_SECONDS.labels("failed")
@@ -154,7 +151,7 @@ class Database:
             raise InvalidInput(
                 "FOREASK_DATABASE_URL must have the form postgresql://user:password@host:5432/name."
             ) from None
-        parameters = _parameters(address)
+        parameters = connect_arguments(address)  # SQLAlchemy does not know them
         self.engine: AsyncEngine = create_async_engine(
             address.set(query={}),
             pool_size=pool_size,
@@ -165,7 +162,7 @@ class Database:
             hide_parameters=True,  # an error is logged, and texts of documents must not be
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             connect_args={
-                "dsn": f"postgresql:///?{urlencode(parameters)}",  # the other arguments precede it
+                **parameters,
                 "connection_class": driver.InformedConnection,
                 "timeout": 10,
                 "command_timeout": bound + 5 if bound else None,
@@ -308,22 +305,6 @@ def _only_reads(statement: TextClause) -> bool:
     return statement.text.startswith("SELECT")
 
 
-def _parameters(address: URL) -> Mapping[str, str]:
-    """Return the parameters of a URL.
-
-    Raises:
-        InvalidInput: one is unknown, or is the path of a missing file.
-    """
-    parameters = {name: value if isinstance(value, str) else value[-1] for name, value in address.query.items()}
-    if unknown := sorted(parameters.keys() - _PARAMETERS):
-        known = ", ".join(sorted(_PARAMETERS))
-        raise InvalidInput(f"FOREASK_DATABASE_URL has the unknown parameter {unknown[0]}. It may have: {known}.")
-    for name in sorted(_FILES & parameters.keys()):
-        if not Path(parameters[name]).is_file():
-            raise InvalidInput(f"FOREASK_DATABASE_URL: the file of {name} does not exist: {parameters[name]}")
-    return parameters
-
-
 @asynccontextmanager
 async def begin_alone(engine: AsyncEngine, which: AdvisoryLock) -> AsyncIterator[AsyncConnection]:
     """Start a transaction that holds a lock.
@@ -378,7 +359,7 @@ def _unavailable(error: BaseException) -> Unavailable:
     if isinstance(reason, asyncpg.InsufficientResourcesError):
         # The server's message quotes no row of ours, but names files and roles of the server: only the log gets it.
         log.warning("ledger.answered", kind=type(reason).__name__, words=str(reason)[:300])
-    problem = f"is not available: {type(reason).__name__}"
+    problem = f"is not available: {_reason_of(error, reason)}"
     if isinstance(reason, asyncpg.ClientConfigurationError):  # a parameter of the URL, or a file that it names
         problem = f"cannot be reached with FOREASK_DATABASE_URL: {str(reason).partition(chr(10))[0]}"
     if "rejected SSL" in str(reason):
@@ -386,6 +367,15 @@ def _unavailable(error: BaseException) -> Unavailable:
     if isinstance(reason, asyncpg.TooManyConnectionsError):
         problem = "has no connection left: raise its max_connections, or let processes hold fewer"
     return Unavailable(f"the ledger (PostgreSQL) {problem}", component="ledger", retry_after=_RETRY_AFTER)
+
+
+def _reason_of(error: BaseException, reason: BaseException) -> str:
+    """Return the reason of a failed connection, else the kind of the error: its words may quote rows."""
+    kind = type(reason).__name__
+    if isinstance(reason, asyncpg.PostgresError):
+        return kind
+    problem = problem_of(error)
+    return f"{problem} ({kind})" if problem else kind
 
 
 def _detect_silence(connection: Any, _: object) -> None:

@@ -13,6 +13,7 @@ from shared.maintenance.webhooks.addresses import parse, resolve
 from shared.maintenance.webhooks.signature import signed_headers
 from shared.outside.addresses import ForbiddenAddress
 from shared.outside.requests import new_client, pinned
+from shared.process.network import problem_of
 
 _KEPT_BYTES = 1024
 _SUCCESS = range(200, 300)
@@ -41,7 +42,7 @@ class Sender:
         except ForbiddenAddress as error:
             return DeliveryAttempt(error=str(error))
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return DeliveryAttempt(error=f"no reply: {type(error).__name__}")
+            return DeliveryAttempt(error=f"no reply: {problem_of(error) or type(error).__name__}")
 
     async def aclose(self) -> None:
         await self._client.aclose()

@@ -25,6 +25,7 @@ from dulwich.refs import Ref
 from urllib3.exceptions import HTTPError
 
 from shared.domain.errors import Misconfigured, Unavailable
+from shared.process.network import problem_of
 from shared.sources.files import COMPONENT
 
 SMALL_BYTES = 1_024  # a pointer of Git LFS has fewer bytes, by its specification
@@ -116,12 +117,12 @@ class Repository(ABC):
         except NotGitRepository as error:
             raise Misconfigured(f"There is no repository at {self.label}.", component=COMPONENT) from error
         except OSError as error:
-            reason = error.strerror or type(error).__name__
+            reason = problem_of(error) or error.strerror or type(error).__name__
             raise Unavailable(
                 f"The repository at {self.label} cannot be read: {reason}.", component=COMPONENT
             ) from None
         except _BROKEN as error:
-            reason = type(error.__cause__ or error).__name__
+            reason = problem_of(error) or type(error.__cause__ or error).__name__
             raise Unavailable(
                 f"The repository at {self.label} cannot be read: {reason}.", component=COMPONENT
             ) from None

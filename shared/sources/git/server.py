@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import urllib3
 
 from shared.domain.errors import Misconfigured, Unavailable
+from shared.process.network import ssl_context
 from shared.sources.files import COMPONENT
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=60)  # seconds; a server reports progress while it prepares a large pack
@@ -30,7 +31,9 @@ class ServerPool(urllib3.PoolManager):
     """
 
     def __init__(self, url: str) -> None:
-        super().__init__(headers={"User-Agent": "git/foreask"}, timeout=_TIMEOUT, retries=_RETRIES)
+        super().__init__(
+            headers={"User-Agent": "git/foreask"}, timeout=_TIMEOUT, retries=_RETRIES, ssl_context=ssl_context()
+        )
         self._server = _server(url)
         self._host = urlsplit(url).hostname
 

@@ -17,6 +17,7 @@ from protego import Protego
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.outside import addresses
 from shared.outside.requests import new_client, pinned
+from shared.process.network import problem_of
 from shared.sources.files import COMPONENT
 from shared.sources.pages.bodies import ENCODINGS, BadBody, BodyTooLarge, read_body
 from shared.sources.pages.reading.addresses import normal, origin_of
@@ -187,7 +188,8 @@ class Visitor:
         except BadBody as error:
             raise PageError(f"The page cannot be read: {error}.", "body") from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise PageError(f"The server did not answer: {type(error).__name__}.", "server") from error
+            problem = problem_of(error) or type(error).__name__
+            raise PageError(f"The server did not answer: {problem}.", "server") from error
 
     @asynccontextmanager
     async def _turn(self, address: str) -> AsyncIterator[None]:

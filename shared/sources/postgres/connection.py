@@ -11,6 +11,8 @@ from typing import Any
 import asyncpg
 
 from shared.domain.errors import InvalidInput, Misconfigured, Unavailable
+from shared.process.network import problem_of
+from shared.process.network.certificates import new_ssl_context
 from shared.sources.files import COMPONENT
 from shared.sources.postgres.options import DatabaseAddress, PostgresOptions, TlsMode
 
@@ -116,7 +118,8 @@ class DatabaseConnection:
         except ssl.SSLCertVerificationError as error:
             raise _wrong(
                 f"The certificate of {self._address.host} is not valid: {error.verify_message}. Add its authority to"
-                " the secret as ca, or set sslmode=require to encrypt without checking the server."
+                " the secret as ca or to FOREASK_CA_FILE, or set sslmode=require to encrypt without checking the"
+                " server."
             ) from error
         except asyncpg.QueryCanceledError as error:
             raise self._unavailable(
@@ -131,7 +134,7 @@ class DatabaseConnection:
                 raise _wrong(
                     f"The server {self._address.host} offers no TLS: set sslmode=disable if you trust its network."
                 ) from error
-            raise self._unavailable(f"cannot be reached: {type(error).__name__}") from error
+            raise self._unavailable(f"cannot be reached: {problem_of(error) or type(error).__name__}") from error
 
     def _problem(self, error: asyncpg.PostgresError) -> str | None:
         """Return the problem that an operator must solve; None if another attempt may succeed."""
@@ -157,7 +160,7 @@ def _tls(mode: TlsMode, ca: str | None) -> ssl.SSLContext | bool:
     if mode == "disable":
         return False
     try:
-        context = ssl.create_default_context(cadata=ca)
+        context = new_ssl_context() if ca is None else ssl.create_default_context(cadata=ca)
     except (ssl.SSLError, ValueError):
         raise InvalidInput("The field ca of the secret does not contain certificates as PEM.", field="secret") from None
     context.check_hostname = mode == "verify-full"

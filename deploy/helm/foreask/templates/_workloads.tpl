@@ -35,8 +35,16 @@ scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: 
 - FOREASK_LOG_LEVEL
 - FOREASK_LOG_FORMAT
 - FOREASK_METRICS_HOST
+- FOREASK_CA_FILE
 - AWS_REGION
 - AWS_ENDPOINT_URL
+- ALL_PROXY
+- HTTP_PROXY
+- HTTPS_PROXY
+- NO_PROXY
+- REQUESTS_CA_BUNDLE
+- SSL_CERT_DIR
+- SSL_CERT_FILE
 {{- end }}
 
 {{/* Whether an autoscaler sets the number of pods. Arguments: root, name, workload. */}}
