@@ -73,7 +73,7 @@ def model_urls(settings: Settings) -> dict[str, str]:
 
 
 def hint_of(url: str) -> str | None:
-    """Return what may be missing in the base URL of a model server; None if it looks complete."""
+    """Return the part that a base URL of a model server may lack, as a sentence; None if it looks complete."""
     if urlsplit(url).path.strip("/"):
         return None
     return "its base URL has no path; most servers need /v1 at its end"

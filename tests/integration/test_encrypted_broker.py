@@ -1,4 +1,4 @@
-"""A broker behind TLS: no byte in clear text, a private authority, and sentences about connections that fail."""
+"""A broker with TLS: no byte in clear text, a private authority, and sentences about connections that fail."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Engines and stores behind TLS with a private authority, and behind proxies."""
+"""Engines and stores with TLS of a private authority, and with proxies."""
 
 import asyncio
 import ssl

@@ -117,7 +117,7 @@ async def test_every_call_honours_exempt_addresses(environment, call, exempt):
 
 
 @pytest.mark.parametrize("call", [complete, stream])
-async def test_model_on_this_machine_is_never_called_over_proxy(environment, call):
+async def test_model_on_this_machine_needs_no_proxy(environment, call):
     model = Model()
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         environment.setenv(name, "http://127.0.0.1:1")
