@@ -227,21 +227,6 @@ async def test_reply_that_drips_ends_after_timeout(call):
             await asyncio.wait_for(call(provider), TIMEOUT_SECONDS)
 
 
-async def test_stream_may_take_longer_than_one_silence():
-    async def slowly(request):
-        reply = web.StreamResponse(headers={"content-type": "text/event-stream"})
-        await reply.prepare(request)
-        for _ in range(8):
-            event = CHUNK | {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
-            await reply.write(b"data: " + orjson.dumps(event) + b"\n\n")
-            await asyncio.sleep(0.1)
-        await reply.write(b"data: [DONE]\n\n")
-        return reply
-
-    async with serving(slowly) as port, calling(f"http://127.0.0.1:{port}/v1", timedelta(seconds=0.5)) as provider:
-        assert len(await stream(provider)) == 8
-
-
 async def test_call_may_take_longer_than_providers_timeout():
     async def slow(_):
         await asyncio.sleep(0.3)

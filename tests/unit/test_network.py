@@ -1,8 +1,10 @@
 """One reading of the network's configuration for all clients: proxies, certificates, addresses, and reasons."""
 
+import asyncio
 import errno
 import socket
 import ssl
+from datetime import timedelta
 
 import aiohttp
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from shared.process.network import problem_of, proxy_of
 from shared.process.network.brokers import read_broker_url
 from shared.process.network.certificates import new_ssl_context, own_authorities, trust
+from shared.process.network.timeouts import StreamPace
 from tests.support.authority import Authority
+from tests.support.clock import in_virtual_time
 from tests.support.planted import guards
 
 PROXY = "http://proxy.example:3128"
@@ -231,3 +235,28 @@ def test_failed_connection_has_a_reason(error, words):
 
 def test_unknown_failure_has_no_reason():
     assert problem_of(ValueError("redis://:word@host")) is None
+
+
+@in_virtual_time
+async def test_stream_pace_counts_events_and_not_bytes():
+    async def events(*pauses):
+        for pause in pauses:
+            await asyncio.sleep(pause)
+            yield pause
+
+    loop = asyncio.get_running_loop()
+
+    async def read(*pauses):
+        started, count = loop.time(), 0
+        pace = StreamPace(timedelta(seconds=8), timedelta(seconds=80))
+        try:
+            async for _ in pace.each(events(*pauses)):
+                count += 1
+        except TimeoutError:
+            return count, loop.time() - started
+        return count, "ended"
+
+    assert await read(7, 7, 7) == (3, "ended")
+    assert await read(9) == (0, 8)
+    assert await read(7, 9) == (1, 15)
+    assert await read(*[7] * 20) == (11, 80)

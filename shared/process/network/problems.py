@@ -24,6 +24,7 @@ NO_NAME = "its host name is not found: check its address"
 REFUSED = "the connection is refused: check that it runs, and its port"
 _CLOSED = "it closed the connection"
 SILENT = "it did not answer in time"
+_NO_LOGIN = "it refuses the user name or the password in its URL"
 _NO_CONNECTION = "no connection was made in time: check its address and the firewall"
 _NO_ROUTE = "there is no route to its address"
 _PLAIN = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"}
@@ -72,6 +73,8 @@ def _of_connection(error: BaseException) -> str | None:
             return _NO_CONNECTION
         case "ServerDisconnectedError" | "ClientPayloadError":
             return _CLOSED
+        case "AuthenticationError":  # of redis-py
+            return _NO_LOGIN
     return None
 
 

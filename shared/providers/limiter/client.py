@@ -21,6 +21,7 @@ from shared.domain.durations import duration
 from shared.domain.errors import ForeaskError, NoCapacity, RateLimited, Unavailable
 from shared.domain.rates import Bucket
 from shared.process.metrics import BREAKER
+from shared.process.network import problem_of
 from shared.providers.limiter.script import (
     Blocked,
     Breaker,
@@ -364,13 +365,14 @@ class LimiterClient:
         """Keep the reports of finished calls; no call starts while the broker is unavailable."""
         now = self._now()
         if self._unavailable_since is None:
-            log.warning("limiter.lost", component=self._component, kind=type(error).__name__)
+            reason = problem_of(error)
+            log.warning("limiter.lost", component=self._component, kind=type(error).__name__, reason=reason)
             self._unavailable_since = now
         self._ended = batch.ended + self._ended
         self._peeks = batch.peeks + self._peeks
         for waiter in self._all_waiters():
             if now - max(waiter.since, self._unavailable_since) >= _UNAVAILABLE_SECONDS:
-                _raise(waiter, Unavailable("the broker, which keeps the limits, cannot be reached", component="broker"))
+                _raise(waiter, _without_broker(error))
         await asyncio.sleep(_UNAVAILABLE_PAUSE_SECONDS)
         self._renew_at = 0.0
         self._hurry(now)
@@ -389,6 +391,12 @@ def _between(seconds: float) -> float:
     """Return the seconds until the next request: random, so that processes do not send at the same time."""
     shortest, longest = _ASK_AGAIN_SECONDS
     return min(longest, max(seconds, random.uniform(shortest, 2 * shortest)))  # noqa: S311  jitter
+
+
+def _without_broker(error: Exception) -> Unavailable:
+    reason = problem_of(error)
+    message = "the broker, which keeps the limits, cannot be reached" + (f": {reason}" if reason else "")
+    return Unavailable(message, component="broker")
 
 
 def is_down(component: str, reply: LimiterReply) -> Unavailable:
