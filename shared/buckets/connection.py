@@ -19,6 +19,7 @@ from shared.process.network.proxies import named_proxy
 Bucket = S3Store | GCSStore | AzureStore
 
 RETRIES = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
+_OF_IT = re.compile(r"^its?\b")
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = 404
 _FORBIDDEN = (401, 403)
@@ -36,7 +37,6 @@ _PROBLEMS = (
     ("ConnectFailed", problems.PROXY_LOST),
     ("ConnectionRefused", problems.REFUSED),
     ("dns error", problems.NO_NAME),
-    ("TimedOut", problems.SILENT),
 )
 # The limit of the whole request is long, because a document of 100 MB takes time; the limit of a silent connection is
 # short. An endpoint with http:// is a deliberate choice.
@@ -127,4 +127,5 @@ def reason_of(error: Exception) -> str:
     if not isinstance(error, BaseError):
         return type(error).__name__
     words = str(error)
-    return next((problem for sign, problem in _PROBLEMS if sign in words), "the store does not answer")
+    problem = next((problem for sign, problem in _PROBLEMS if sign in words), "the store does not answer")
+    return _OF_IT.sub(lambda found: "the store's" if found[0] == "its" else "the store", problem)

@@ -120,7 +120,7 @@ async def test_object_store_with_private_authority_is_trusted(authority, monkeyp
         trust(authority.file)
         trusted = await read(port)
 
-    assert REMEDY in untrusted
+    assert untrusted == f"the store's certificate is not trusted: {REMEDY}"
     assert trusted == "there is no such bucket"
     assert asked
 
@@ -131,7 +131,7 @@ async def test_failed_object_store_has_different_reasons(authority, monkeypatch)
     async with serving(authority.server("elsewhere")) as (port, _):
         assert "another host" in await read(port)
     async with serving() as (port, _):
-        assert "does not speak TLS" in await read(port)
+        assert "the store does not speak TLS there" in await read(port)
     assert "is refused" in await read(1, "http")
     assert "host name is not found" in await read(80, "http", "no-such-host.invalid")
 
