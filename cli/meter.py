@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WINDOW_SECONDS = 60.0  # a small model may take seconds for each chunk
 _LINE_EVERY_SECONDS = 10.0
-_STALLED_SECONDS = 5.0  # without a change, the reason is read
+_STALLED_SECONDS = 3.0  # without a change, the reason is read
 _DIGITS = re.compile(r"\d+")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from collections.abc import Iterable
 
 MOST_CHARS = 200
@@ -17,7 +16,12 @@ _QUOTED_CHARS = 16  # from this length on, characters that the request contains 
 _KEY_CHARS = 8  # from this length on, a part of a key is a secret
 _END_CHARS = 4  # of a key, by which some servers name it
 _HIDDEN = "***"
+_IN_QUOTES = re.compile(
+    r"([\"'`\u201c\u2018\u00ab])([^\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb]{3,})([\"'`\u201d\u2019\u00bb])"
+)
 
+# Control characters, and characters that change the order of others or have no width; halves of surrogate pairs.
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _ESCAPED_SPACE = re.compile(r"\\+[nrt]")
 _MARKUP = re.compile(r"<(?:!doctype|html|head|body|title|h1|p|center)\b", re.IGNORECASE)
@@ -75,6 +79,11 @@ def words_for_people(text: str, secrets: Iterable[str] = (), sent: str = "", mos
     for pattern, shown in _SECRETS:
         words = pattern.sub(shown, words)
     words = _without_quotations(words, _line(sent)) if sent else words
+    return shortened(words, most_chars)
+
+
+def shortened(words: str, most_chars: int = MOST_CHARS) -> str:
+    """Return the start of words, with an ellipsis if there is more."""
     return words if len(words) <= most_chars else f"{words[: most_chars - 1].rstrip()}…"
 
 
@@ -98,7 +107,7 @@ def _line(text: str) -> str:
     if "\\" in text:
         text = _ESCAPED_SPACE.sub(" ", text).replace('\\"', '"')
         text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
-    return " ".join("".join(" " if unicodedata.category(char)[0] == "C" else char for char in text).split())
+    return " ".join(_INVISIBLE.sub(" ", text).split())
 
 
 def _without(words: str, secrets: Iterable[str]) -> str:
@@ -125,21 +134,31 @@ def _common(first: str, second: str) -> int:
 
 
 def _without_quotations(words: str, sent: str) -> str:
-    """Replace each run of characters that the request contains, too; letters count as equal in either case."""
-    words_folded, sent_folded = words.lower(), sent.lower()
-    if len(words_folded) != len(words):  # a letter whose small form has another length: compare them as they are
-        words_folded, sent_folded = words, sent
-    shown, position = [], 0
-    start = 0
+    """Replace each run of characters that the request contains, too, and each shorter one between quotation marks.
+
+    Letters count as equal in either case.
+    """
+    texts = _folded(sent)
+
+    def quoted(found: re.Match[str]) -> str:
+        return f"{found[1]}…{found[3]}" if _folded(found[2]) in texts else found[0]
+
+    words = _IN_QUOTES.sub(quoted, words)
+    folded, shown, position, start = _folded(words), list[str](), 0, 0
     while start <= len(words) - _QUOTED_CHARS:
         end = start + _QUOTED_CHARS
-        if words_folded[start:end] not in sent_folded:
+        if folded[start:end] not in texts:
             start += 1
             continue
-        while end < len(words) and words_folded[end - _QUOTED_CHARS + 1 : end + 1] in sent_folded:
+        while end < len(words) and folded[end - _QUOTED_CHARS + 1 : end + 1] in texts:
             end += 1
-        quoted = words[start:end]
-        spaces = (" " if quoted.startswith(" ") else "", " " if quoted.endswith(" ") else "")
-        shown += [words[position:start], spaces[0], "…", spaces[1]]
+        before, after = (" " if words[index] == " " else "" for index in (start, end - 1))
+        shown += [words[position:start], before, "…", after]
         start = position = end
     return "".join([*shown, words[position:]])
+
+
+def _folded(text: str) -> str:
+    """Return a text of the same length in small letters; a letter whose small form is longer stays."""
+    small = text.lower()
+    return small if len(small) == len(text) else "".join(s if len(s := c.lower()) == 1 else c for c in text)

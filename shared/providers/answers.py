@@ -27,7 +27,7 @@ from shared.domain.errors import (
     UnsupportedTier,
 )
 from shared.domain.retry import MOST_REQUESTED
-from shared.process.words import is_page, words_for_people
+from shared.process.words import is_page, shortened, words_for_people
 from shared.providers.error_bodies import error_in_reply, error_of, status_in, text_in
 from shared.providers.known_messages import Meaning, meaning_of
 
@@ -200,9 +200,9 @@ def refusal(answer: ErrorAnswer, component: str, api_key: str, sent: str = "") -
         api_key: removed from everything that is shown or logged.
         sent: the texts of the request, which are removed, too.
     """
-    meaning, code = _meaning(answer, words_of(answer, api_key, sent, _BODY_CHARS))
-    status = answer.status or _STATUS_OF_MEANING.get(meaning)
-    words = words_of(answer, api_key, sent)
+    words = words_of(answer, api_key, sent, _BODY_CHARS)
+    meaning, code = _meaning(answer, words)
+    words, status = shortened(words), answer.status or _STATUS_OF_MEANING.get(meaning)
     sentence = _SENTENCES[meaning]
     if meaning is Meaning.KEY and api_key == NO_KEY:
         sentence = _NO_KEY_SET.format(component=component.upper())
@@ -233,7 +233,8 @@ def page_in_reply(content: bytes, component: str, api_key: str, sent: str = "") 
 
 def said(words: str) -> str:
     """Return the end of a sentence with the words of a provider or an engine."""
-    return f'; it says "{words}"' if words else ""
+    quoted = words.replace('"', "'")
+    return f'; it says "{quoted}"' if words else ""
 
 
 def interrupted(component: str) -> Unavailable:

@@ -16,7 +16,6 @@ from shared.domain.limit_use import LimitUse
 from shared.ledger.work.backlog import Backlog, Waiting
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
-from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 
@@ -203,13 +202,6 @@ def test_most_important_bottleneck_is_shown():
     assert bottleneck([slow]).sentence == "Calls of the llm provider pause for 2 h 5 min."
 
 
-@guards(
-    "api/progress/bottleneck.py",
-    "for use in (*stopped, *paused, *failing):",
-    "for use in (*stopped, *paused):",
-    means="a provider that fails is no bottleneck",
-    case="failing",
-)
 @pytest.mark.parametrize(
     ("change", "cause", "sentence"),
     [

@@ -769,12 +769,6 @@ def test_status_shows_index_that_is_repaired():
     assert "handbook: The index has lost points. (foreask verify --repair follows it)" in console.file.getvalue()
 
 
-@guards(
-    "cli/output.py",
-    'parts.add_row(name, _state(state), escape(health.get("reasons", {}).get(name, "")))',
-    'parts.add_row(name, _state(state), "")',
-    means="`foreask status` does not say why an engine is unavailable",
-)
 def test_status_shows_reasons_of_engines_and_providers():
     no_key = 'the llm provider answered 401: it does not accept the API key; it says "[no] such key"'
     no_model = "the embedding provider answered 404: it has no such model"

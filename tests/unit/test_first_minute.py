@@ -7,17 +7,10 @@ from rich.console import Console
 from cli.first_minute import watch
 from shared.domain.errors import Unavailable
 from tests.support.clock import ManualClock
-from tests.support.planted import guards
 
 WRONG_KEY = "The llm provider answered 401: it does not accept the API key; the next call is made in {} s."
 
 
-@guards(
-    "cli/first_minute.py",
-    "if kind not in shown:",
-    "if kind in shown:",
-    means="a newcomer with a wrong key reads nothing",
-)
 def test_first_minute_prints_each_problem_once():
     clock, text, polls = ManualClock(), StringIO(), []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ _UNAVAILABLE_SECONDS = 5.0  # if the broker is unavailable for longer, waiting c
 _LONG_COOLDOWN_SECONDS = 5.0  # a call that would wait for longer waits in the ledger instead
 _AT_MOST = 64  # requests in one call of the script
 _AT_LEAST = 8
+_DIGITS = re.compile(r"\d+")
 _STATE_SECONDS = 90.0  # an open breaker is polled more often: by waiting work, at least every minute
 
 log = structlog.get_logger()
@@ -120,7 +122,7 @@ class LimiterClient:
         self._granted_lately = _AT_MOST
         self._task: asyncio.Task[None] | None = None
         self._unavailable_since: float | None = None
-        self._logged_reason = ""  # of the pause that the log shows
+        self._logged_kind = ""  # reason of the logged pause, without its numbers, which change with each call
         self._ending = False
         self._closed: Callable[[], ForeaskError] | None = None
         self.reply: LimiterReply | None = None
@@ -304,13 +306,14 @@ class LimiterClient:
             state = reply.breaker.name.lower()
             log.warning("breaker.changed", component=self._component, state=state, reason=reply.reason)
         pauses = reply.breaker is not Breaker.CLOSED or reply.cooldown_seconds > _LONG_COOLDOWN_SECONDS
-        if pauses and reply.reason not in {"", self._logged_reason}:
-            self._logged_reason = reply.reason
+        kind = _DIGITS.sub("", reply.reason)
+        if pauses and kind not in {"", self._logged_kind}:
+            self._logged_kind = kind
             seconds = round(max(reply.pause_seconds, reply.cooldown_seconds))
             log.warning("calls.paused", component=self._component, reason=reply.reason, seconds=seconds)
-        elif not reply.reason and self._logged_reason:
-            log.info("calls.resumed", component=self._component, reason=self._logged_reason)
-            self._logged_reason = ""
+        elif not kind and self._logged_kind:
+            log.info("calls.resumed", component=self._component)
+            self._logged_kind = ""
 
     def _shown(self) -> float:
         """Return the breaker state for metrics; closed if this process has no recent state, because nothing waits."""
