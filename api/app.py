@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from functools import cache, partial
@@ -65,6 +66,7 @@ from api.state import ApiState
 from shared.process import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
+from shared.services.check import log_findings
 from shared.services.ingest import price
 from shared.settings import Settings
 from shared.vectors.sizes import Sizes
@@ -215,10 +217,15 @@ async def _lifespan(
         traces.exporting("api", settings.grace),
     ):
         state = app.state.api = _state(settings, services, shutdown)
+        check = None
         if given is None:
             await services.database.warm(_CONNECTIONS)
             services.wakeups.start()
+            check = asyncio.create_task(log_findings(services.findings), name="check")
         yield
+        if check is not None:
+            check.cancel()
+            await asyncio.gather(check, return_exceptions=True)
         await mcp.aclose()
         await state.query_log.aclose()
         await state.query_budgets.aclose()

@@ -22,6 +22,7 @@ import structlog
 from pydantic import SecretStr
 from rich.console import Console
 
+from cli.first_check import FirstCheck
 from cli.first_minute import watched
 from cli.programs import Crew, Programs, children, reachable
 from embedded import llama
@@ -88,6 +89,7 @@ class Launcher:
             on_failure=self._failures.put,
         )
         self._programs: Programs | None = None
+        self._check: FirstCheck | None = None
         self.url = f"http://{reachable(settings.api_host)}:{port}"
 
     @property
@@ -110,6 +112,9 @@ class Launcher:
 
     def stop(self) -> None:
         """Stop the programs, then the engines."""
+        if self._check is not None:
+            self._check.stop()
+            self._check = None
         if self._programs is not None:
             self._programs.stop()
             self._programs = None
@@ -137,6 +142,7 @@ class Launcher:
         with self._step("schema") as note:
             _migrate(self._stack.environment())
             note.append("up to date")
+        self._check = FirstCheck(self._stack.environment(), self._console)
         with self._step("programs") as note:
             self._programs = self._new_programs()
             self._programs.start()

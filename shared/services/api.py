@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,6 +22,7 @@ from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.gaps.finder import GapFinder
 from shared.query.retrieve import Retriever
+from shared.services.check import Finding, findings
 from shared.services.ingest import list_price, price, similarity_floor
 from shared.services.parts import Parts
 from shared.services.query import answerer_of, calibrator_of, condenser_of, query_embedders, retriever_of
@@ -67,6 +68,7 @@ class ApiServices:
     Args:
         answerer_for: returns the answerer for a tenant, which is charged for the calls, and a collection; its third
             argument is whether links written by the model are kept.
+        findings: checks every engine and model once, and yields the results.
         condenser_for: returns the model that condenses a conversation into its last question, charged to a tenant;
             None: the last message is used unchanged.
     """
@@ -88,6 +90,7 @@ class ApiServices:
     erasure_check: ErasureCheck
     answerer_for: Callable[[str, Collection | None, bool], Answerer]
     condenser_for: Callable[[str], ChatModel] | None
+    findings: Callable[[], AsyncIterator[Finding]]
 
     @property
     def embeddings(self) -> Mapping[str, Embedding]:
@@ -135,4 +138,5 @@ def assemble(parts: Parts) -> ApiServices:
         erasure_check=parts.erasure_check,
         answerer_for=answerer_of(parts),
         condenser_for=condenser_of(parts),
+        findings=partial(findings, parts),
     )

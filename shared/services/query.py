@@ -61,7 +61,7 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
 
     The third argument is whether links written by the model are kept.
     """
-    if _is_extractive(parts):
+    if is_extractive(parts):
         embedders = query_embedders(parts)
         floors = {name: answer_floor(embedding.model) for name, embedding in parts.embeddings.items()}
 
@@ -76,10 +76,11 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
 
 def condenser_of(parts: Parts) -> Callable[[str], ChatModel] | None:
     """Return the model that condenses a tenant's conversations; None if no model writes answers."""
-    return None if _is_extractive(parts) else lambda tenant: _chat_of_a_query(parts, tenant)
+    return None if is_extractive(parts) else lambda tenant: _chat_of_a_query(parts, tenant)
 
 
-def _is_extractive(parts: Parts) -> bool:
+def is_extractive(parts: Parts) -> bool:
+    """Return whether answers are quotations, which no model writes."""
     default = "extractive" if parts.chat.name == EMBEDDED_LLM else "generative"
     return (parts.settings.answering or default) == "extractive"
 

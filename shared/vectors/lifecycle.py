@@ -85,12 +85,7 @@ class Lifecycle(QdrantConnection):
             if not await self._exists(name):
                 await self._create(name, dimensions)
             info = await self._info(name)
-        size = info["config"]["params"].get("vectors", {}).get("dense", {}).get("size")
-        if size != dimensions:
-            raise Permanent(
-                f"The collection was built with {size} dimensions and the embedding model returns {dimensions}:"
-                " set the model that it was built with, or index into a new collection."
-            )
+        _require_size(info, dimensions)
         if differences := self._layout.differences(info):
             log.warning("collection.differs", collection=name, differences=differences)
         # Indexes are created before the first point, because a later index is built over all existing points. An
@@ -99,6 +94,16 @@ class Lifecycle(QdrantConnection):
             missing = _INDEXED.keys() - info["payload_schema"].keys()
             await all_of(self._index(name, field, _INDEXED[field]) for field in missing)
         self._existing.add(name)
+
+    async def require_dimensions(self, name: str, dimensions: int) -> None:
+        """Check that a collection of Qdrant, if it exists, has vectors of this size.
+
+        Raises:
+            Permanent: its vectors have another size.
+            Unavailable: Qdrant cannot be reached.
+        """
+        with self._if_exists():
+            _require_size(await self._info(name), dimensions)
 
     async def _exists(self, name: str) -> bool:
         result = await self._requests.send("GET", f"{of_collection(name)}/exists")
@@ -240,3 +245,13 @@ class Lifecycle(QdrantConnection):
     async def _write_nothing(self, name: str) -> None:
         with self._writing(name), self._if_exists():
             await self._requests.send("POST", f"{of_collection(name)}/points/delete?wait=true", {"points": [_NO_POINT]})
+
+
+def _require_size(info: Mapping[str, Any], dimensions: int) -> None:
+    """Raise `Permanent` unless a collection's vectors have this size."""
+    size = info["config"]["params"].get("vectors", {}).get("dense", {}).get("size")
+    if size != dimensions:
+        raise Permanent(
+            f"The collection was built with {size} dimensions and the embedding model returns {dimensions}:"
+            " set the model that it was built with, or index into a new collection."
+        )

@@ -173,6 +173,11 @@ def test_stopped_processes_exit_and_restart_keeps_data(up):
     assert "thirty days" in reply["chunks"][0]["text"]
 
 
+def test_starting_server_prints_its_check(up):
+    for part in ("PostgreSQL", "Redis", "Qdrant", "Uploads", "Questions", "Answers", "Embeddings"):
+        assert up.wait_for(rf"ok +{part} .*")
+
+
 def test_killed_worker_is_restarted_and_logged(up):
     killed = up.child("workers", "generate")
     killed.kill()

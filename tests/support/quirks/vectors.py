@@ -91,6 +91,8 @@ def _without(row: dict[str, Any], field: str) -> dict[str, Any]:
 
 _NAN = '{"object":"list","data":[{"object":"embedding","index":0,"embedding":[NaN,0.1]}]}'
 
+_NO_DIMENSIONS = error(400, "This model does not support specifying dimensions.", param="dimensions")
+
 _OWN: dict[str, Quirk] = {
     "": lambda call: _listed(_rows(call)),
     # Refusals of one text
@@ -115,10 +117,8 @@ _OWN: dict[str, Quirk] = {
     "tei-overloaded": lambda _: Reply(429, {"error": "Model is overloaded", "error_type": "Overloaded"}),
     # Refused fields and sizes
     "base64-refused": _no_base64,
-    "dimensions-refused": _refusing(
-        "dimensions",
-        error(400, "This model does not support specifying dimensions.", param="dimensions"),
-    ),
+    "dimensions-refused": _refusing("dimensions", _NO_DIMENSIONS),
+    "dimensions-fixed": _refusing("dimensions", _NO_DIMENSIONS),
     "dashscope-10": _at_most(
         10,
         lambda _: error(

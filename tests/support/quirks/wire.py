@@ -12,6 +12,7 @@ import orjson
 _MARKER = re.compile(r"quirk\(([a-z0-9-]+)\)")
 _CHUNK = re.compile(r"<chunk>\n(.*)\n</chunk>", re.DOTALL)
 _LONG_WORD = re.compile(r"[a-z]{5,}")
+OK = 200
 ANSWER = "The harbour opens at seven [1], and the lamp is lit at dusk [2]."
 
 
@@ -122,7 +123,8 @@ class Reply:
     @property
     def is_billed(self) -> bool:
         """Whether a provider would charge for the reply: the model has written, whatever arrives."""
-        return self.status == 200 and self.ends != "closed"
+        is_error = isinstance(self.body, dict) and "error" in self.body
+        return self.status == OK and self.ends != "closed" and not is_error
 
 
 def page(title: str, status: int = 200) -> Reply:
