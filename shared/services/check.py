@@ -247,5 +247,8 @@ async def _reranking(parts: Parts) -> None:
 def _host(url: SecretStr | str | None) -> str:
     """Return the host and port of a URL, or of each of several, without the user and password."""
     text = url.get_secret_value() if isinstance(url, SecretStr) else url or ""
-    hosts = (urlsplit(each.strip()).netloc.rpartition("@")[2] for each in text.split(","))
+    try:
+        hosts = [urlsplit(each.strip()).netloc.rpartition("@")[2] for each in text.split(",")]
+    except ValueError:
+        return "an invalid URL"
     return ", ".join(host for host in hosts if host)
