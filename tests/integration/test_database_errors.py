@@ -53,8 +53,8 @@ async def sort_much(services):
 
 
 @guards(
-    "shared/ledger/postgres/database.py",
-    '"postgresql:///?{urlencode(parameters)}"',
+    "shared/ledger/postgres/addresses.py",
+    '"postgresql:///?{urlencode(kept)}"',
     '"postgresql:///"',
     means="the mode of TLS in the URL of PostgreSQL is ignored",
 )
