@@ -62,7 +62,7 @@ async def sort_much(services):
     ("mode", "problem"),
     [
         ("require", "offers no TLS, which sslmode in FOREASK_DATABASE_URL requires"),  # as the tests' server
-        ("verify-full", "cannot be reached with FOREASK_DATABASE_URL: root certificate file"),
+        ("verify-full", "offers no TLS, which sslmode in FOREASK_DATABASE_URL requires"),
         ("always", "cannot be reached with FOREASK_DATABASE_URL: `sslmode` parameter must be one of"),
     ],
 )
