@@ -1,4 +1,8 @@
-"""Reading JSON in a model's reply: lenient about the wrapping, strict about the content."""
+"""Reading JSON in a model's reply: lenient about the wrapping and small slips, strict about the content.
+
+A small reader of its own instead of json_repair (0.64): that one also completes truncated replies and makes JSON of
+prose, so lost questions would go unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_DECODER = json.JSONDecoder()
-_THINKING = re.compile(r"<think>.*?</think>", re.DOTALL)
+from shared.providers.thinking import without_thinking
+
+_DECODER = json.JSONDecoder(strict=False)  # accepts line breaks in strings
 _OPENING = re.compile(r'[{\[]\s*["{}\[\]]')  # of JSON, and not of an aside [such as this]
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
+_ENCODED = re.compile(rf"(?:```(?:json)?\s*)?({_STRING})\s*(?:```)?", re.DOTALL)
+_CALLED = ("arguments", "parameters", "input")  # fields of a tool call with the content
+_OF_CALL = frozenset({"name", "type", "id", "function", "tool", "tool_name", "index", *_CALLED})
+_DEEPEST = 4  # wrappers around the content
 
 
 class MalformedReply(Exception):
@@ -17,14 +28,19 @@ class MalformedReply(Exception):
 
 
 def json_in(reply: str) -> list[Any]:
-    """Return the JSON objects and lists in a model's reply, in order; prose and code fences are ignored.
+    """Return the JSON objects and lists in a model's reply, in order; prose, code fences and wrappers are ignored.
 
-    Nested values are not listed separately.
+    A wrapper is a tool call, an object with a single field that is an object, or a string with JSON. Other nested
+    values are not listed separately.
 
     Raises:
         MalformedReply: the reply is empty, or its JSON is broken.
     """
-    return list(_values(spoken(reply)))
+    text = spoken(reply)
+    if (encoded := _ENCODED.fullmatch(text)) is not None:
+        decoded = _decoded(encoded[1])
+        text = decoded if isinstance(decoded, str) else text
+    return [_unwrapped(value) for value in _values(text)]
 
 
 def spoken(reply: str) -> str:
@@ -33,7 +49,7 @@ def spoken(reply: str) -> str:
     Raises:
         MalformedReply: the reply contains nothing else.
     """
-    text = _THINKING.sub("", reply).strip()
+    text = without_thinking(reply).strip()
     if not text:
         raise MalformedReply("an empty reply")
     return text
@@ -44,6 +60,46 @@ def _values(text: str) -> Iterator[Any]:
     while (match := _OPENING.search(text, position)) is not None:
         try:
             value, position = _DECODER.raw_decode(text, match.start())
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise MalformedReply("broken JSON") from error
+        except (json.JSONDecodeError, RecursionError):
+            text = _TRAILING_COMMA.sub(r"\1", text[match.start() :])
+            try:
+                value, position = _DECODER.raw_decode(text)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise MalformedReply("broken JSON") from error
         yield value
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and _is_call(value[0]):
+        (value,) = value
+    for _ in range(_DEEPEST):
+        inner = _content(value)
+        if inner is None:
+            break
+        value = inner
+    return value
+
+
+def _content(value: Any) -> Any:
+    """Return the object or list in a wrapper; None if the value is not a wrapper."""
+    if not isinstance(value, dict):
+        return None
+    if _is_call(value):
+        inner = next((value[name] for name in (*_CALLED, "function") if name in value), None)
+    else:
+        inner = next(iter(value.values())) if len(value) == 1 else None
+    if isinstance(inner, str):
+        inner = _decoded(inner)
+        return inner if isinstance(inner, dict) or (isinstance(inner, list) and _is_call(value)) else None
+    return inner if isinstance(inner, dict) else None
+
+
+def _is_call(value: dict[str, Any]) -> bool:
+    return bool(value) and value.keys() <= _OF_CALL
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (json.JSONDecodeError, RecursionError):
+        return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from shared.domain.usage import Usage
 from shared.providers.chat import ChatModel, ChatRequest, Message
-from shared.providers.json_replies import MalformedReply, json_in
+from shared.providers.json_replies import MalformedReply, json_in, spoken
 
 Speaker = Literal["user", "assistant"]
 
@@ -20,6 +20,7 @@ _TURNS = 12
 _TURN_CHARS = 2_000
 # Room for models that think before they answer: an unused allowance costs nothing.
 _MAX_TOKENS = 2_500
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _TAG = re.compile(r"<(?=\s*/?\s*(?:turn|question))", re.IGNORECASE)
 _SYSTEM = """\
 You prepare a search in documents that you do not see.
@@ -90,11 +91,17 @@ def request(history: Sequence[Turn], last: Turn) -> ChatRequest:
 
 
 def _question(reply: str) -> str:
-    value = next((value for value in json_in(reply) if isinstance(value, dict)), {})
-    text = value.get("question")
+    values = json_in(reply)
+    value: Any = next((value for value in values if isinstance(value, dict)), {})
+    text = value.get("question") if values else _only_question(spoken(reply))
     # The result is accepted by every provider: no NUL characters and no lone surrogates.
     line = text.replace("\x00", " ").encode("utf-8", "ignore").decode() if isinstance(text, str) else ""
     return " ".join(line.split())[:MAX_QUESTION_CHARS].strip()
+
+
+def _only_question(reply: str) -> str:
+    """Return a reply without JSON if it is only a question: some providers do not enforce a schema."""
+    return reply if "\n" not in reply and reply.endswith(_QUESTION_MARKS) else ""
 
 
 def _plain(text: str) -> str:

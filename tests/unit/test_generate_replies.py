@@ -1,5 +1,8 @@
+import json
+
 import pytest
 
+from shared.ingest.generate.quality import normalise
 from shared.ingest.generate.replies import questions_in
 from shared.providers.json_replies import MalformedReply
 
@@ -20,6 +23,26 @@ JSON = '{"questions": ["What is a lease?", "Who rings the bell?"]}'
         "1. What is a lease?\n2) Who rings the bell?\n",
         "Here they are:\n- What is a lease?\n- Who rings the bell?\nI hope this helps!",
         "What is a lease?\n\nWho rings the bell?",
+        "What is a lease? Who rings the bell?",
+        "1. What is a lease? 2. Who rings the bell?",
+        f'<thinking>{{"questions": ["What is this?"]}}</thinking>{JSON}',
+        f"1. What is this?\n</think>\n{JSON}",
+        '{"questions": ["What is a lease?", "Who rings the bell?",],}',
+        '{"questions": ["What is a lease?\n", "Who rings the bell?"]}',
+        '{"questions": [null, "What is a lease?", "Who rings the bell?"]}',
+        '{"questions": {"1": "What is a lease?", "2": "Who rings the bell?"}}',
+        '{"q1": "What is a lease?", "q2": "Who rings the bell?"}',
+        f'{{"data": {JSON}}}',
+        f'{{"name": "reply", "arguments": {JSON}}}',
+        f'{{\'name\': 1}} <tool_call>{{"name": "reply", "arguments": {json.dumps(JSON)}}}</tool_call>',
+        f'[TOOL_CALLS][{{"name": "reply", "arguments": {JSON}}}]',
+        f'{{"type": "function", "function": {{"name": "reply", "arguments": {JSON}}}}}',
+        json.dumps(JSON),
+        f"```json\n{json.dumps(JSON)}\n```",
+        json.dumps({"questions": json.dumps(TWO)}),
+        '{"question": "What is a lease?"}\n{"question": "Who rings the bell?"}',
+        '{"questions": ["What is a lease?"]}\n\n{"questions": ["Who rings the bell?"]}',
+        '["What is a lease?"]\n["Who rings the bell?"]',
     ],
 )
 def test_questions_are_extracted_from_any_wrapping(reply):
@@ -35,7 +58,6 @@ def test_questions_are_extracted_from_any_wrapping(reply):
         '{"questions": []}',
         '{"questions": "What is a lease?"}',
         '{"questions": [1, 2]}',
-        '{"questions": [null, "What is a lease?"]}',
         '{"answer": "a lease"}',
         "I cannot think of any.",
         "[" * 100_000,
@@ -50,6 +72,17 @@ def test_reply_without_questions_is_malformed(reply):
 def test_truncated_reply_is_malformed(length):
     with pytest.raises(MalformedReply):
         questions_in("Sure! Here are the questions:" + JSON[:length])
+
+
+@pytest.mark.parametrize("label", ["(1) ", "[Fact] ", "[Main idea]: ", "1) ", "Q1: ", "(Q2) ", "- "])
+def test_labels_before_questions_are_removed(label):
+    questions = questions_in(f"{label}What is a lease?\n{label}Who rings the bell?")
+    assert [normalise(question) for question in questions] == TWO
+
+
+def test_question_of_two_sentences_in_json_stays_whole():
+    question = "Does a lease end? And who rings the bell?"
+    assert questions_in(json.dumps([question])) == [question]
 
 
 def test_single_question_object_is_read():

@@ -18,7 +18,10 @@ _MIN_CHARS_UNSPACED = 4  # four Chinese characters have the content of eight cha
 # Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon), Armenian, Ethiopic.
 QUESTION_MARKS = "?\uff1f\u061f;\u055e\u1367"
 
-_NUMBERING = re.compile(r"^(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|[-*•]|q(?:uestion)?\s*:)\s+", re.IGNORECASE)
+# Numbers and labels in front of a question: "2.", "(2)", "Q2:", "-", "[Fact]".
+_NUMBERING = re.compile(
+    r"^(?:\(?(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|[-*•]|q(?:uestion)?\s*:|\[[^\W\d_][\w -]{1,19}\]:?)\s+", re.IGNORECASE
+)
 # Emphasis, and signs of the direction of writing.
 _WRAPPING = "*_ \u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069"
 _QUOTES = '"“”„‟«»‹›「」『』《》'  # noqa: RUF001 - marks of other languages

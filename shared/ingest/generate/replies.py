@@ -5,6 +5,7 @@ A truncated reply is never treated as complete, because the loss of its other qu
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -12,6 +13,9 @@ from shared.ingest.generate.quality import is_question, normalise
 from shared.providers.json_replies import MalformedReply, json_in, spoken
 
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.):])\s+(.*\S)")
+_NUMBER = re.compile(r"(?:q(?:uestion)?[ _-]?)?\d{1,2}", re.IGNORECASE)
+# Between two questions on one line: the next one starts with a number, a capital letter or a script without case.
+_BETWEEN = re.compile(r"(?<=[?\uff1f\u061f])\s*(?:[,;|]\s*)?(?=\(?\d{1,2}[.):]\s|[-*•]\s|[^\W\d_a-z])")
 _ITEM_KEYS = ("question", "text", "q")
 MAX_CHARS = 1_000
 
@@ -19,14 +23,15 @@ MAX_CHARS = 1_000
 def questions_in(reply: str) -> list[str]:
     """Return the questions in a model's reply, unchanged.
 
-    A reply may contain `{"questions": [...]}`, only the list, or a list of objects, also in a code fence or within
-    prose. Without JSON it may contain a numbered or bulleted list, or lines that are questions.
+    A reply may contain `{"questions": [...]}`, only the list, or a list of objects, also in a code fence, within prose,
+    or in several pieces such as JSON lines. Without JSON it may contain a numbered or bulleted list, or questions on
+    lines.
 
     Raises:
-        Malformed: there are no questions, or the JSON is broken or has another shape.
+        MalformedReply: there are no questions, or the JSON is broken or has another shape.
     """
     values = json_in(reply)
-    questions = [storable(question) for question in (_first_list(values) if values else _lines(spoken(reply)))]
+    questions = [storable(question) for question in (_listed(values) if values else _lines(spoken(reply)))]
     if not questions:
         raise MalformedReply("no questions in the reply")
     return questions
@@ -37,25 +42,39 @@ def storable(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 
-def _first_list(values: list[Any]) -> list[str]:
-    for value in values:
-        items = _items(value)
-        if items is not None:
-            return [_item(item) for item in items]
-    raise MalformedReply("JSON of another shape")
+def _listed(values: list[Any]) -> list[str]:
+    lists = [items for items in map(_items, values) if items is not None]
+    if not lists:
+        raise MalformedReply("JSON of another shape")
+    return list(dict.fromkeys(_item(item) for items in lists for item in items if item is not None))
 
 
 def _items(value: Any) -> list[Any] | None:
-    if isinstance(value, list):
-        return value
+    """Return the list of questions in a value; None if it has none."""
     if not isinstance(value, dict):
+        return value if isinstance(value, list) else None
+    listed = value.get("questions")
+    if isinstance(listed, str):
+        listed = _list_in(listed)
+    if isinstance(value.get("question"), str) and listed is None:
+        listed = [value]
+    if listed is None and value and all(_NUMBER.fullmatch(name) for name in value):
+        listed = value
+    if listed is None:
+        lists = [v for v in value.values() if isinstance(v, list)]
+        listed = lists[0] if len(lists) == 1 else None
+    if isinstance(listed, dict):
+        listed = list(listed.values())
+    return listed if isinstance(listed, list) else None
+
+
+def _list_in(text: str) -> list[Any] | None:
+    """Return the list in a text that is JSON."""
+    try:
+        value = json.loads(text, strict=False)
+    except (json.JSONDecodeError, RecursionError):
         return None
-    if isinstance(value.get("questions"), list):
-        return list(value["questions"])
-    if isinstance(value.get("question"), str):
-        return [value]
-    lists = [v for v in value.values() if isinstance(v, list)]
-    return lists[0] if len(lists) == 1 else None
+    return value if isinstance(value, list) else None
 
 
 def _item(item: Any) -> str:
@@ -68,5 +87,12 @@ def _item(item: Any) -> str:
 
 def _lines(text: str) -> list[str]:
     lines = [line for line in text.splitlines() if line.strip() and not line.strip().startswith("```")]
+    lines = [part for line in lines for part in _questions_of(line)]
     items = [match[1] for line in lines if (match := _LIST_ITEM.fullmatch(line))]
     return [line[:MAX_CHARS] for line in items or lines if is_question(normalise(line))]
+
+
+def _questions_of(line: str) -> list[str]:
+    """Return the questions on a line; the line itself unless every part of it is a question."""
+    parts = [part for part in _BETWEEN.split(line) if part.strip()]
+    return parts if all(is_question(normalise(part)) for part in parts) else [line]
