@@ -84,6 +84,8 @@ def print_answer(console: Console, events: Iterable[Event], *, show_chunks: bool
 
 def print_sources(console: Console, answer: Answer, *, show_chunks: bool) -> None:
     chunks = {chunk.chunk_id: chunk for chunk in answer.chunks}
+    if answer.why_incomplete:
+        console.print(f"[yellow]{escape(answer.why_incomplete)}[/yellow]")
     for citation in answer.citations:
         say(console, f"\n[{citation.number}] {source(citation)}")
         chunk = chunks.get(citation.chunk_id)

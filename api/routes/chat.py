@@ -34,6 +34,7 @@ from api.schemas.chat import (
     ChatReplyMessage,
     ChatUsage,
     EmbeddingsBody,
+    FinishReason,
     ModelList,
     ModelView,
     UrlCitation,
@@ -155,7 +156,12 @@ class _Completion:
             id=_new_id(),
             created=int(time.time()),
             model=self.body.model,
-            choices=[ChatChoice(message=ChatReplyMessage(content=content, annotations=annotations))],
+            choices=[
+                ChatChoice(
+                    message=ChatReplyMessage(content=content, annotations=annotations),
+                    finish_reason=_finish_reason(answer),
+                )
+            ],
             usage=self._usage(answer),
             foreask=self._asked(answer),
         )
@@ -181,7 +187,7 @@ class _Completion:
         if sources := self._sources(annotations):
             yield _chunk(common, {"content": sources})
         asked = self._asked(answer).model_dump(mode="json")
-        yield _chunk(common | {"foreask": asked}, {}, finish_reason="stop")
+        yield _chunk(common | {"foreask": asked}, {}, finish_reason=_finish_reason(answer))
         if self.body.stream_options and self.body.stream_options.include_usage:
             yield message({**common, "choices": [], "usage": self._usage(answer).model_dump()})
         yield b"data: [DONE]\n\n"
@@ -216,7 +222,12 @@ class _Completion:
 
     def _asked(self, answer: Answer) -> AskedQuestion:
         return AskedQuestion(
-            question=self.condensed.text, found=answer.found, form=answer.form, query_id=self.retrieval.query_id
+            question=self.condensed.text,
+            found=answer.found,
+            form=answer.form,
+            certain=answer.is_certain,
+            cut=answer.cut,
+            query_id=self.retrieval.query_id,
         )
 
 
@@ -267,6 +278,13 @@ def _no_model(name: str) -> NotFound:
 
 def _model(collection: Collection) -> ModelView:
     return ModelView(id=collection.name, created=int(collection.created_at.timestamp()))
+
+
+def _finish_reason(answer: Answer) -> FinishReason:
+    """Return the reason in OpenAI's words, which have none for an interrupted stream."""
+    if answer.cut is None:
+        return "stop"
+    return "content_filter" if answer.cut == "content_filter" else "length"
 
 
 def _new_id() -> str:

@@ -246,6 +246,7 @@ def _query_reply(body: QueryBody, answer: Answer, retrieval: Retrieval, stopwatc
         found=answer.found,
         form=answer.form,
         certain=answer.is_certain,
+        cut=answer.cut,
         citations=[citation_of(n, retrieval.chunks[n - 1], answer.sentences_of(n)) for n in answer.cited],
         removed_citations=list(answer.removed_citations),
         chunks=_chunks(body, retrieval.chunks),

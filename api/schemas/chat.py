@@ -12,7 +12,9 @@ from pydantic import ConfigDict, Field
 
 from api.schemas.common import QUERY_ID, BodyModel, ReplyModel, example
 from api.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
-from shared.query.answer import Form
+from shared.query.answer import Cut, Form
+
+FinishReason = Literal["stop", "length", "content_filter"]
 
 _OPEN = ConfigDict(extra="ignore")
 
@@ -107,7 +109,7 @@ class ChatChoice(ReplyModel):
     index: Literal[0] = 0
     message: ChatReplyMessage
     logprobs: None = None
-    finish_reason: Literal["stop"] = "stop"
+    finish_reason: FinishReason = Field("stop", description="`length` also if the provider's stream was interrupted")
 
 
 class ChatUsage(ReplyModel):
@@ -124,6 +126,8 @@ class AskedQuestion(ReplyModel):
     question: str = Field(description="The last message, rewritten so that it is understood without the conversation")
     found: bool = Field(description="`false` if the documents do not answer the question; the answer then says so")
     form: Form
+    certain: bool = Field(description="As in POST /v1/query")
+    cut: Cut | None = Field(description="Why the answer is incomplete, as in POST /v1/query; null if it is complete")
     query_id: UUID | None = Field(description="Id for POST /v1/feedback; null if the query was not recorded")
 
 
@@ -161,7 +165,14 @@ class ChatReply(ReplyModel):
             }
         ],
         usage={"prompt_tokens": 312, "completion_tokens": 14, "total_tokens": 326},
-        foreask={"question": "How much leave do I get?", "found": True, "form": "generative", "query_id": QUERY_ID},
+        foreask={
+            "question": "How much leave do I get?",
+            "found": True,
+            "form": "generative",
+            "certain": True,
+            "cut": None,
+            "query_id": QUERY_ID,
+        },
     )
 
     id: str

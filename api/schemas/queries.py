@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.domain.errors import InvalidInput
-from shared.query.answer import Form
+from shared.query.answer import Cut, Form
 from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
 from shared.query.rewrite import MAX_QUERIES
 
@@ -375,6 +375,7 @@ class QueryReply(ReplyModel):
         found=True,
         form="generative",
         certain=True,
+        cut=None,
         citations=[FOUND_CITATION_EXAMPLE],
         removed_citations=[],
         chunks=[_FOUND_EXAMPLE],
@@ -386,7 +387,12 @@ class QueryReply(ReplyModel):
     form: Form = Field(description="`extractive`: quoted from the documents, not written by a model")
     certain: bool = Field(
         description="`false` if an extractive answer is hardly nearer to the question than unrelated texts; the answer"
-        " then says so and quotes the three best passages"
+        " then says so and quotes the three best passages. `false` if a generative answer is incomplete or cites no"
+        " passage"
+    )
+    cut: Cut | None = Field(
+        description="Why the answer is incomplete: `length` (the model's token limit), `content_filter`, or"
+        " `interrupted` (the provider's stream ended without a sign of its end); null if it is complete"
     )
     citations: list[Citation] = Field(description="In order of appearance")
     removed_citations: list[int] = Field(description="Numbers that the model cited although no passage has them")

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -18,8 +19,8 @@ import orjson
 
 from shared.domain.errors import ForeaskError, Permanent, Refused, Transient, Unavailable
 from shared.providers.answers import ErrorAnswer, refusal
-from shared.providers.chat import Completion, completion_in
 from shared.providers.provider import Provider
+from shared.providers.replies import Completion, completion_in
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -354,7 +355,8 @@ class BatchProvider(Provider):
 
     def _completion(self, status: object, body: object) -> Completion:
         if status == HTTPStatus.OK and isinstance(body, dict):
-            return completion_in(body)
+            refuse = partial(refusal, component=self.component, api_key=self._key)
+            return completion_in(body, refuse, has_schema=True)
         if not isinstance(status, int) or status < HTTPStatus.BAD_REQUEST:
             raise NotDone(f"the batch has no reply to this request (status {status})")
         raise refusal(ErrorAnswer.of(status, {}, body), self.component, self._key)

@@ -7,19 +7,20 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from shared.domain.errors import Refused, Unavailable
-from shared.domain.tiers import Tier, tier_of_reply
-from shared.domain.usage import Usage
+from shared.domain.tiers import Tier
+from shared.providers.event_stream import DONE
 from shared.providers.prompt_cache import cache_fields
+from shared.providers.replies import Completion, ReplyReader
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider  # callers that only name a model do not load the client
 
+__all__ = ["ChatModel", "ChatRequest", "Completion", "Message", "OpenAIChat", "Picture"]
 
 _FLEX_TIMEOUT = timedelta(minutes=15)  # recommended by OpenAI
-_MOST_TOKENS = 10_000_000  # of a call; a larger number is a provider's error, and the ledger cannot store it
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +100,6 @@ def _attach(body: dict[str, Any], address: str) -> None:
     message["content"] = [{"type": "text", "text": message["content"]}, picture]
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """`finish_reason` is `stop`, or `length` if the reply was truncated at the token limit; `tier` is the reply's."""
-
-    text: str
-    finish_reason: str
-    usage: Usage
-    tier: Tier = Tier.STANDARD
-
-
 class ChatModel(Protocol):
     """A model that completes chats."""
 
@@ -124,8 +115,11 @@ class ChatModel(Protocol):
         """
         ...
 
-    def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        """Yield the reply's text in pieces, and its usage at the end if the provider reports it.
+    def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
+        """Yield the reply's text in pieces, then the completion.
+
+        The pieces contain no thinking. If a model starts to think without a mark although it never did so before, its
+        thinking is in the pieces, and only the completion's text is right.
 
         Raises:
             Transient, Refused: as `complete`.
@@ -164,50 +158,42 @@ class OpenAIChat:
         return self._model
 
     async def complete(self, request: ChatRequest) -> Completion:
-        reply = await self._provider.post("/chat/completions", self._body(request), self._timeout)
-        return completion_in(reply)
+        body = self._body(request)
+        reader = self._reader(request, body, may_start_inside=True)
+        events, is_done = await self._provider.post_events("/chat/completions", body, self._timeout)
+        completion = reader.complete(events, is_done=is_done)
+        self._learn(request, reader, completion)
+        return completion
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        async with aclosing(self._provider.stream_chat(self._body(request))) as events:
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
+        may_start_inside = self._provider.habits_of(self._model).may_start_inside
+        body, is_done = self._body(request), False
+        reader = self._reader(request, body, may_start_inside=may_start_inside)
+        async with aclosing(self._provider.stream_chat(body)) as events:
             async for event in events:
-                if event.usage is not None:
-                    yield usage_of(event.usage.model_dump())
-                if event.choices and event.choices[0].delta.content:
-                    yield event.choices[0].delta.content
+                if event is DONE:
+                    is_done = True
+                elif piece := reader.feed(event):
+                    yield piece
+        rest, completion = reader.end(is_done=is_done)
+        if rest:
+            yield rest
+        self._learn(request, reader, completion)
+        yield completion
+
+    def _reader(self, request: ChatRequest, body: dict[str, Any], *, may_start_inside: bool) -> ReplyReader:
+        has_schema, refuse = request.schema is not None, partial(self._provider.error_of, body=body)
+        return ReplyReader(refuse, has_schema=has_schema, may_start_inside=may_start_inside)
+
+    def _learn(self, request: ChatRequest, reader: ReplyReader, completion: Completion) -> None:
+        """Learn how this model thinks from a complete text, and whether it obeys the limit of tokens."""
+        habits = self._provider.habits_of(self._model)
+        if request.max_tokens is not None:
+            tokens = completion.usage.completion_tokens
+            habits.note_length(self._model, request.max_tokens, tokens, fingerprint=reader.fingerprint)
+        if request.schema is None and completion.finish_reason == "stop" and completion.text:
+            habits.note_start(is_inside=reader.thinking.started_inside)
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         body = request.sent_body(self._model) | self._sent
         return body | cache_fields(request, body) if self._explicit_cache else body
-
-
-def completion_in(reply: Mapping[str, Any]) -> Completion:
-    try:
-        choice = reply["choices"][0]
-        message = choice["message"]
-        finish_reason = choice.get("finish_reason") or "stop"
-    except (KeyError, IndexError, TypeError) as error:
-        raise Unavailable("the llm provider sent a reply without choices", component="llm", answered=True) from error
-    usage, tier = usage_of(reply.get("usage")), tier_of_reply(reply.get("service_tier"))
-    if message.get("refusal"):
-        raise Refused("the model refuses to write about this text", usage=usage, tier=tier)
-    if finish_reason == "content_filter":
-        raise Refused("the provider's content filter stopped the reply", usage=usage, tier=tier)
-    return Completion(text=message.get("content") or "", finish_reason=finish_reason, usage=usage, tier=tier)
-
-
-def usage_of(billed: object) -> Usage:
-    """Return the tokens in the field `usage` of a reply; a provider may omit any of them, or send another type."""
-    if not isinstance(billed, dict):
-        return Usage()
-    prompt = _tokens(billed, "prompt_tokens")
-    details = billed.get("prompt_tokens_details")
-    if not isinstance(details, dict):
-        return Usage(prompt, _tokens(billed, "completion_tokens"))
-    cached = min(prompt, _tokens(details, "cached_tokens"))
-    written = min(prompt - cached, _tokens(details, "cache_write_tokens"))
-    return Usage(prompt, _tokens(billed, "completion_tokens"), cached, written)
-
-
-def _tokens(billed: Mapping[str, Any], name: str) -> int:
-    value = billed.get(name)
-    return min(value, _MOST_TOKENS) if type(value) is int and value > 0 else 0

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NewType, Protocol
 
-from shared.domain.errors import Conflict, Permanent, Refused, TimedOut
+from shared.domain.errors import Conflict, Misconfigured, Permanent, Refused, TimedOut
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.metrics import EMBEDDED_INPUTS
-from shared.providers.chat import usage_of
+from shared.providers.replies import usage_of
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider
 
+_WRONG_SIZE_PAUSE = timedelta(seconds=30)  # until a person changes the setting
 _CHARS_PER_TOKEN = 3  # English has about 4; packing needs an estimate on the safe side
 
 
@@ -171,9 +173,18 @@ class OpenAIEmbedder:
         if self._shortened is not None:
             body["dimensions"] = self._shortened
         EMBEDDED_INPUTS.observe(len(texts))
-        reply = await self._provider.post("/embeddings", body)
-        billed(usage_of(reply.get("usage")))
+        reply = await self._provider.post_any("/embeddings", body)
+        if isinstance(reply, dict):
+            billed(usage_of(reply.get("usage")))
         vectors = vectors_in(reply, len(texts))
+        if self._shortened not in {None, vectors.shape[1]}:
+            raise Misconfigured(
+                f"the model {self._model} returns vectors of {vectors.shape[1]} dimensions although"
+                f" {self._shortened} are requested: set FOREASK_EMBEDDING_DIMENSIONS to {vectors.shape[1]}, or choose"
+                " a model that can shorten its vectors",
+                component="embedding",
+                retry_after=_WRONG_SIZE_PAUSE,
+            )
         self._seen = vectors.shape[1]
         return vectors
 

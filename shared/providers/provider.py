@@ -1,29 +1,33 @@
 """The client of OpenAI-compatible providers.
 
 It sends its requests over aiohttp: a call through OpenAI's SDK takes 1.2 ms of CPU, and 0.35 ms so, because neither the
-request nor the reply becomes a model. Streams are read by the SDK.
+request nor the reply becomes a model. Streams are read here, too, because the SDK rejects shapes that servers send.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 import orjson
 from structlog.contextvars import get_contextvars
 
-from shared.domain.errors import ForeaskError, Unavailable
+from shared.domain.usage import Usage
 from shared.process import network, traces
 from shared.process.metrics import CALL_SECONDS, TOKENS, timed
 from shared.process.network.timeouts import CONNECT_SECONDS, StreamPace
 from shared.process.spans import Span
-from shared.providers.answers import NO_KEY, ErrorAnswer, body_of, page_in_reply, refusal, text_of
+from shared.providers.adapt import Habits
+from shared.providers.answers import NO_KEY, ErrorAnswer, body_of, interrupted, page_in_reply, refusal, text_of
 from shared.providers.endpoint import Endpoint
+from shared.providers.event_stream import DONE, EventReader, UnreadableEvents, values_in
 from shared.providers.failures import failure
+from shared.providers.replies import unreadable, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
     from openai import AsyncOpenAI
     from pydantic import SecretStr
+
+    from shared.domain.errors import ForeaskError
 
 _OPERATIONS = {
     "/chat/completions": "chat",
@@ -45,6 +51,8 @@ _REFUSED = 400
 _LARGEST_REPLY_BYTES = 256 << 20  # 2,048 vectors as numbers in JSON take 120 MB
 _STREAM_TIMEOUTS = 10  # total of a streamed reply, in timeouts
 
+T = TypeVar("T")
+
 
 class Provider:
     """A connection pool to one OpenAI-compatible base URL; close it with `aclose`."""
@@ -57,10 +65,11 @@ class Provider:
         self._opened: aiohttp.ClientSession | None = None
         self._unpooled: aiohttp.ClientSession | None = None
         self._is_closed = False
+        self._habits: dict[str, Habits] = {}
 
     @cached_property
     def _sdk(self) -> AsyncOpenAI:
-        from shared.providers.sdk import sdk  # noqa: PLC0415 - takes long to import, and most processes never use it
+        from shared.providers.sdk import sdk  # noqa: PLC0415 - takes long to import, and only batches use it
 
         return sdk(self._endpoint, self._timeout, self._endpoint.proxy(self.component))
 
@@ -77,10 +86,10 @@ class Provider:
                 object.
         """
         reply = await self.post_any(path, body, at_most)
+        if isinstance(reply, list) and len(reply) == 1:
+            (reply,) = reply
         if not isinstance(reply, dict):
-            raise Unavailable(
-                f"the {self.component} provider sent no JSON object", component=self.component, answered=True
-            )
+            raise unreadable(self.component, "sent no JSON object")
         return reply
 
     async def post_any(self, path: str, body: Mapping[str, Any], at_most: timedelta | None = None) -> Any:
@@ -97,43 +106,87 @@ class Provider:
             Unavailable: a broken connection or 5xx; its subclasses TimedOut, Misconfigured and UnsupportedTier.
             Refused: any other 4xx.
         """
+        values, _ = await self.post_events(path, body, at_most)
+        reply = values[0] if values else None
+        if (error := ErrorAnswer.in_reply({}, reply)) is not None:
+            raise self.error_of(error, body)
+        return reply
+
+    async def post_events(
+        self, path: str, body: Mapping[str, Any], at_most: timedelta | None = None
+    ) -> tuple[list[Any], bool]:
+        """Send one JSON request and return the reply's JSON value, or the values of events if the server sends events.
+
+        Returns:
+            The values, and whether the reply has ended as it should.
+
+        Raises:
+            RateLimited, NoCapacity, Unavailable, Refused: as `post_any`.
+        """
         model = str(body.get("model", ""))
         with _span(_OPERATIONS.get(path, path), model) as span:
             with timed(CALL_SECONDS, self.component, model):
-                reply = await self._replied(path, body, at_most)
-            if isinstance(reply, dict) and isinstance(usage := reply.get("usage"), dict):
-                self._count(span, model, usage.get("prompt_tokens"), usage.get("completion_tokens"))
-            return reply
+                content = await self._send(path, body, at_most)
+            try:
+                values, is_done = values_in(content)
+            except UnreadableEvents as error:
+                raise page_in_reply(error.content, self.component, self._key, text_of(body)) from error
+            self._count(span, model, _usage_in(values))
+            return values, is_done
 
-    async def _replied(self, path: str, body: Mapping[str, Any], at_most: timedelta | None) -> Any:
-        """Return the JSON value of a reply; raise its error if it is one, also with the status 200."""
-        answer, content = await self._send(path, orjson.dumps(body), at_most)
-        if answer.status >= _REFUSED:
-            raise self._refusal(ErrorAnswer.of(answer.status, answer.headers, body_of(content)), body)
-        try:
-            reply = orjson.loads(content)
-        except orjson.JSONDecodeError as error:
-            raise page_in_reply(content, self.component, self._key, text_of(body)) from error
-        if (refused := ErrorAnswer.in_reply(answer.headers, reply)) is not None:
-            raise self._refusal(refused, body)
-        return reply
-
-    def _refusal(self, answer: ErrorAnswer, body: Mapping[str, Any]) -> ForeaskError:
+    def error_of(self, answer: ErrorAnswer, body: Mapping[str, Any]) -> ForeaskError:
+        """Return the error of an answer to a request, and log the provider's words."""
         return refusal(answer, self.component, self._key, text_of(body))
 
-    async def _send(self, path: str, body: bytes, at_most: timedelta | None) -> tuple[aiohttp.ClientResponse, bytes]:
+    def habits_of(self, model: str) -> Habits:
+        """Return the observed properties of a model."""
+        return self._habits.setdefault(model, Habits())
+
+    async def _send(self, path: str, body: Mapping[str, Any], at_most: timedelta | None) -> bytes:
         allowed = max(self._timeout, at_most or self._timeout)
-        seconds = allowed.total_seconds()
         # In total: a provider that sends a blank line now and then would hold the call for ever.
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
+        limits = _limits(allowed, total=allowed.total_seconds())
+
+        async def send(sent: bytes) -> Answered:
+            with self._converted(allowed):
+                return await self._exchange(_post, path, sent, limits)
+
+        _, content = await self._adapted(body, send)
+        return content
+
+    async def _adapted(self, body: Mapping[str, Any], send: Callable[[bytes], Awaitable[Answered]]) -> Answered:
+        """Send a request, and again without the optional fields that the model refuses.
+
+        Args:
+            body: the request.
+            send: sends a request; returns the response, and its content if it is an error.
+
+        Raises:
+            ForeaskError: the answer is an error.
+        """
+        model = str(body.get("model", ""))
+        habits, steps = self.habits_of(model), dict[str, None]()
+        while True:
+            adapted = habits.adapted(body, steps)
+            reply, content = await send(orjson.dumps(adapted))
+            if reply.status < _REFUSED:
+                habits.learn(steps, model=model)
+                return reply, content
+            answer = body_of(content)
+            step = habits.next_step(reply.status, answer, adapted)
+            if step is None or step in steps:
+                raise self.error_of(ErrorAnswer.of(reply.status, reply.headers, answer), body)
+            steps[step] = None
+
+    @contextmanager
+    def _converted(self, allowed: timedelta) -> Iterator[None]:
+        """Convert the errors of connections."""
         try:
-            return await self._exchange(path, body, timeout)
+            yield
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise failure(self.component, error, allowed) from error
 
-    async def _exchange(
-        self, path: str, body: bytes, limits: aiohttp.ClientTimeout
-    ) -> tuple[aiohttp.ClientResponse, bytes]:
+    async def _exchange(self, send: Send[T], path: str, body: bytes, limits: aiohttp.ClientTimeout) -> T:
         """Send a request, and again over a new connection if a reused connection was lost at once.
 
         A network that has forgotten an idle connection resets it when the request arrives, before the provider has the
@@ -141,11 +194,11 @@ class Provider:
         """
         started, pooled = time.monotonic(), _Connection()
         try:
-            return await _post(self._session(), self._endpoint.url(path), body, limits, pooled)
+            return await send(self._session(), self._endpoint.url(path), body, limits, pooled)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             if self._is_closed or not pooled.is_reused or time.monotonic() - started > _LOST_SECONDS:
                 raise
-        return await _post(self._fresh_session(), self._endpoint.url(path), body, limits, pooled)
+        return await send(self._fresh_session(), self._endpoint.url(path), body, limits, pooled)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
@@ -169,32 +222,46 @@ class Provider:
         return aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy, trace_configs=[reused])
 
     async def stream_chat(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
-        """Send a chat completion and yield the SDK's chunks of its reply; the last one has the usage.
+        """Send a chat completion and yield the JSON values of its stream, then `DONE` if it ends as it should.
 
         Raises:
             RateLimited, Unavailable, Refused: as `post_any`.
         """
-        from shared.providers.sdk import sdk_errors  # noqa: PLC0415 - as in `_sdk`
-
         model = str(body["model"])
-        with (
-            _span("chat", model) as span,
-            timed(CALL_SECONDS, self.component, model),
-            sdk_errors(self.component, self._key, text_of(body), timeout=self._timeout),
-        ):
-            usage = {"include_usage": True}
+        sent = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        with _span("chat", model) as span, timed(CALL_SECONDS, self.component, model):
             pace = StreamPace(self._timeout, _STREAM_TIMEOUTS * self._timeout)
-            events = await pace.wait(
-                self._sdk.chat.completions.create(**body, stream=True, stream_options=usage, extra_headers=_headers())  # type: ignore[call-overload]
-            )
-            async for event in pace.each(events):
-                if event.usage is not None:
-                    self._count(span, model, event.usage.prompt_tokens, event.usage.completion_tokens)
-                yield event
+            with self._converted(self._timeout):
+                reply, _ = await pace.wait(self._adapted(sent, self._open_stream))
+            usage, events = Usage(), EventReader()
+            try:
+                async for values in pace.each(_values(reply, events)):
+                    usage = _usage_in(values) or usage
+                    for value in values:
+                        yield value
+            except UnreadableEvents as error:
+                raise page_in_reply(error.content, self.component, self._key, text_of(body)) from error
+            except TimeoutError as error:
+                raise failure(self.component, error, self._timeout) from error
+            except (aiohttp.ClientError, OSError) as error:
+                raise interrupted(self.component) from error
+            finally:
+                reply.close()
+                self._count(span, model, usage)
+            if events.is_done:
+                yield DONE
 
-    def _count(self, span: Span, model: str, prompt: object, completion: object) -> None:
-        for kind, name, tokens in (("prompt", "input", prompt), ("completion", "output", completion)):
-            if isinstance(tokens, int) and tokens > 0:  # a provider may send anything
+    async def _open_stream(self, sent: bytes) -> Answered:
+        """Send a request; return the response, and its content if it is an error."""
+        reply = await self._exchange(_open, "/chat/completions", sent, _limits(self._timeout))
+        return reply, await _content(reply) if reply.status >= _REFUSED else b""
+
+    def _count(self, span: Span, model: str, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        counted = (("prompt", "input", usage.prompt_tokens), ("completion", "output", usage.completion_tokens))
+        for kind, name, tokens in counted:
+            if tokens:
                 TOKENS.labels(self.component, model, kind).inc(tokens)
                 span.note(f"gen_ai.usage.{name}_tokens", tokens)
 
@@ -207,11 +274,19 @@ class Provider:
             await self._sdk.close()
 
 
+Answered = tuple[aiohttp.ClientResponse, bytes]
+"""A response and its content."""
+
+
 @dataclass
 class _Connection:
     """The connection of a request."""
 
     is_reused: bool = False
+
+
+Send = Callable[[aiohttp.ClientSession, str, bytes, aiohttp.ClientTimeout, _Connection], Awaitable[T]]
+"""Sends one request over a session."""
 
 
 async def _note_reuse(_session: object, context: SimpleNamespace, _parameters: object) -> None:
@@ -220,16 +295,49 @@ async def _note_reuse(_session: object, context: SimpleNamespace, _parameters: o
 
 async def _post(
     session: aiohttp.ClientSession, url: str, body: bytes, limits: aiohttp.ClientTimeout, connection: _Connection
-) -> tuple[aiohttp.ClientResponse, bytes]:
-    request = session.post(url, data=body, headers=_headers(), timeout=limits, trace_request_ctx=connection)
-    async with request as reply:
-        pieces, size = [], 0
-        async for piece in reply.content.iter_any():
-            pieces.append(piece)
-            size += len(piece)
-            if size > _LARGEST_REPLY_BYTES:
-                raise aiohttp.ClientPayloadError("the reply is too large")
-        return reply, b"".join(pieces)
+) -> Answered:
+    async with await _open(session, url, body, limits, connection) as reply:
+        return reply, await _content(reply)
+
+
+async def _open(
+    session: aiohttp.ClientSession, url: str, body: bytes, limits: aiohttp.ClientTimeout, connection: _Connection
+) -> aiohttp.ClientResponse:
+    return await session.post(url, data=body, headers=_headers(), timeout=limits, trace_request_ctx=connection)
+
+
+def _limits(allowed: timedelta, total: float | None = None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=total, sock_connect=min(allowed.total_seconds(), CONNECT_SECONDS))
+
+
+async def _content(reply: aiohttp.ClientResponse) -> bytes:
+    return b"".join([block async for block in _blocks(reply)])
+
+
+async def _values(reply: aiohttp.ClientResponse, events: EventReader) -> AsyncGenerator[list[Any], None]:
+    """Yield the values of each block of a reply that has some."""
+    async for block in _blocks(reply):
+        if values := events.feed(block):
+            yield values
+        if events.is_done:  # some servers keep the connection open
+            return
+    if values := events.end():
+        yield values
+
+
+async def _blocks(reply: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    size = 0
+    async for block in reply.content.iter_any():
+        size += len(block)
+        if size > _LARGEST_REPLY_BYTES:
+            raise aiohttp.ClientPayloadError("the reply is too large")
+        yield block
+
+
+def _usage_in(values: Sequence[Any]) -> Usage | None:
+    """Return the last usage among the values of a reply."""
+    usages = [usage_of(value.get("usage")) for value in values if isinstance(value, dict) and value.get("usage")]
+    return usages[-1] if usages else None
 
 
 def _headers() -> dict[str, str]:

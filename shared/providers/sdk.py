@@ -1,4 +1,4 @@
-"""OpenAI's SDK, for streams, files and batches, and the conversion of its errors.
+"""OpenAI's SDK, for files and batches, and the conversion of its errors.
 
 Other calls bypass it (`shared.providers.provider`), and importing it takes 25 MB and up to a second: import this module
 in the function that needs it.

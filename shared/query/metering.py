@@ -59,7 +59,7 @@ class MeteredChat:
         _spend("generate", self.name, completion.usage - prompt)
         return completion
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
         reported = _prompt(request)
         _spend("generate", self.name, reported)
         billed: Usage | None = None
@@ -67,8 +67,8 @@ class MeteredChat:
         try:
             async with aclosing(self.chat.stream(request)) as events:  # type: ignore[type-var]
                 async for event in events:
-                    if isinstance(event, Usage):
-                        billed = event
+                    if isinstance(event, Completion):
+                        billed = event.usage if event.usage != Usage() else None
                     else:
                         pieces += 1  # about a token each
                     yield event

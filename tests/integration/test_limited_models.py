@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 
 from shared.domain.errors import Unavailable
 from shared.domain.rates import Rates, Window
-from shared.domain.usage import Usage
 from shared.providers.chat import ChatRequest, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
 from shared.providers.limiter.limiter import Limiter, ProviderLimits
@@ -118,7 +117,7 @@ async def test_stream_counts_and_reports_its_tokens(pool, provider):
     pieces = [piece async for piece in model.stream(question(1))]
     await eventually(lambda: is_free(limiter))
 
-    took = next(piece for piece in pieces if isinstance(piece, Usage))
+    took = pieces[-1].usage
     uses = {use.name: use for use in await limiter.usage("acme")}
     assert (uses["llm requests"].used, uses["llm requests"].in_flight) == (1, 0)
     assert uses["llm tokens"].used == took.prompt_tokens + took.completion_tokens

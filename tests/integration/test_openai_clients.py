@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
+from tests.support.planted import guards
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 PAY = {
@@ -105,6 +106,34 @@ async def test_open_webui_stream_contains_source_annotations(client):
     assert "".join(delta.get("content", "") for delta in deltas) == ANSWER
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
     assert len({chunk["id"] for chunk in chunks}) == 1
+
+
+@guards(
+    "api/routes/chat.py",
+    'yield _chunk(common | {"foreask": asked}, {}, finish_reason=_finish_reason(answer))',
+    'yield _chunk(common | {"foreask": asked}, {}, finish_reason="stop")',
+    means="OpenAI's clients take an answer that was cut off for a complete one",
+)
+@pytest.mark.parametrize(
+    ("finish", "cut", "reason"),
+    [
+        ("stop", None, "stop"),
+        ("length", "length", "length"),
+        ("content_filter", "content_filter", "content_filter"),
+        ("", "interrupted", "length"),
+    ],
+)
+async def test_incomplete_answer_has_its_finish_reason(client, provider, finish, cut, reason):
+    provider.script(answer_finish=finish)
+
+    *_, last = await chunks_of(client)
+    assert last["choices"][0]["finish_reason"] == reason
+    assert (last["foreask"]["cut"], last["foreask"]["certain"]) == (cut, cut is None)
+
+    if cut not in {"content_filter", "interrupted"}:  # these are errors, or need a stream
+        reply = (await complete(client)).json()
+        assert reply["choices"][0]["finish_reason"] == reason
+        assert (reply["foreask"]["cut"], reply["foreask"]["certain"]) == (cut, cut is None)
 
 
 async def test_chat_history_is_condensed_into_one_question(client, provider):

@@ -75,6 +75,7 @@ class Script:
     usage: dict[str, Any] = field(default_factory=dict)  # fields of the usage of chats that replace the counted ones
     reads_pictures: bool = True  # False: chats with a picture get status 400
     described: str = "A bar chart of the herring catch"  # description of every picture; its hash follows
+    answer_finish: str = "stop"  # finish reason of answers; empty: a stream ends without a sign of its end
     caches_prompts: bool = False  # prompts of 1,024 tokens are written to a cache and read from it, as of GPT-5.6
 
 
@@ -238,7 +239,7 @@ class ScriptedEndpoints:
             stats.abandoned[key] += 1
         if body.get("stream"):
             return await self._stream(request, prompt)
-        content, finish = self._content(body, prompt), "stop"
+        content, finish = self._content(body, prompt), "stop" if "response_format" in body else s.answer_finish
         draw -= s.share_hang
         if 0 <= draw < s.share_truncated:
             content, finish = content[: len(content) // 2], "length"
@@ -267,7 +268,9 @@ class ScriptedEndpoints:
         """Return the number of billed tokens of a reply; a model that thinks bills more than its text."""
         if not self.script.billed_replies:
             return len(content) // 4
-        return min(self._random.randint(*self.script.billed_replies), body["max_completion_tokens"])
+        return min(
+            self._random.randint(*self.script.billed_replies), body.get("max_completion_tokens") or body["max_tokens"]
+        )
 
     def _fault(self) -> web.Response | None:
         s = self.script
@@ -424,9 +427,10 @@ class ScriptedEndpoints:
             await response.write(
                 _event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
             )
-        await response.write(_event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
-        await response.write(_event({"choices": [], "usage": _usage(len(prompt) // 4, 8)}))
-        await response.write(b"data: [DONE]\n\n")
+        if finish := self.script.answer_finish:
+            await response.write(_event({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}))
+            await response.write(_event({"choices": [], "usage": _usage(len(prompt) // 4, 8)}))
+            await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response
 

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -22,18 +24,17 @@ class PiecesModel:
 
     name = "scripted"
 
-    def __init__(self, *pieces):
-        self.pieces, self.requests = pieces, []
+    def __init__(self, *pieces, finish="stop", has_thought=False):
+        self.pieces, self.requests, self.finish, self.has_thought = pieces, [], finish, has_thought
 
     async def complete(self, request):
         self.requests.append(request)
-        return Completion("".join(self.pieces), "stop", Usage(50, 7))
+        return Completion("".join(self.pieces), self.finish, Usage(50, 7), has_thought=self.has_thought)
 
     async def stream(self, request):
-        self.requests.append(request)
         for piece in self.pieces:
             yield piece
-        yield Usage(50, 7)
+        yield await self.complete(request)
 
 
 class WordEmbedder:
@@ -121,6 +122,55 @@ async def test_model_links_are_text_unless_requested():
         answerer = GenerativeAnswerer(PiecesModel(*pieces), links=links)
         for answer in (await streamed(answerer, "When?", PASSAGES), await answerer.answer("When?", PASSAGES)):
             assert (answer.text, answer.cited) == (shown, (1,))
+
+
+@guards(
+    "shared/query/answer/generative.py",
+    "cut is None and (bool(cited) or not found)",
+    "bool(cited) or not found",
+    means="an answer that was cut off looks certain",
+)
+@pytest.mark.parametrize("finish", ["length", "content_filter", "interrupted"])
+async def test_answer_that_was_cut_is_uncertain(finish):
+    answerer = GenerativeAnswerer(PiecesModel("It ends after a minute [1]. ", "Then the", finish=finish))
+
+    for answer in (await answerer.answer("When?", PASSAGES), await streamed(answerer, "When?", PASSAGES)):
+        assert (answer.found, answer.is_certain, answer.cut) == (True, False, finish)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "certain"),
+    [
+        ("It ends after a minute [1].", True, True),
+        ("I'm sorry, but I can't help with that.", True, False),
+        ("Dabei kann ich leider nicht helfen.", True, False),
+        ("It ends after a minute [9].", True, False),
+        (NOTHING_FOUND, False, True),
+    ],
+)
+async def test_answer_without_citations_is_uncertain(text, found, certain):
+    answer = await GenerativeAnswerer(PiecesModel(text)).answer("When?", PASSAGES)
+    assert (answer.found, answer.is_certain, answer.cut) == (found, certain, None)
+
+
+async def test_stream_ends_with_the_corrected_answer():
+    class Corrected(PiecesModel):
+        async def stream(self, request):
+            yield "Passage [9] says"
+            yield " so.</think>It ends [1]."
+            yield await self.complete(request)
+
+    answerer = GenerativeAnswerer(Corrected("It ends [1]."))
+    *_, answer = [event async for event in answerer.stream("When?", PASSAGES)]
+
+    assert (answer.text, answer.cited, answer.removed_citations) == ("It ends [1].", (1,), ())
+
+
+@pytest.mark.parametrize("model", [PiecesModel(finish="length"), PiecesModel("", has_thought=True)])
+async def test_answer_of_thinking_only_names_the_remedy(model):
+    for answering in (GenerativeAnswerer(model).answer, partial(streamed, GenerativeAnswerer(model))):
+        with pytest.raises(BadReply, match=r"has only thought.*FOREASK_LLM_MODEL"):
+            await answering("When?", PASSAGES)
 
 
 async def test_empty_answer_is_bad_reply():

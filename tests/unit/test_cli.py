@@ -496,6 +496,18 @@ def test_answer_names_skipped_stages():
     assert written.getvalue().splitlines() == ["Yes.", "", f"done without rerank: {skipped['rerank']}"]
 
 
+def test_answer_that_was_cut_says_so():
+    done = Event(name="done", data=replies.answer(chunks=[], citations=[], cut="length"))
+    written = io.StringIO()
+
+    output.print_answer(Console(file=written), [Event(name="token", data={"text": "Yes, bu"}), done], show_chunks=False)
+
+    assert written.getvalue().splitlines() == [
+        "Yes, bu",
+        "This answer is incomplete: the model reached its token limit.",
+    ]
+
+
 @pytest.fixture
 def queries(monkeypatch):
     """Return a list that receives the bodies of queries; the server replies with an explanation."""

@@ -32,7 +32,7 @@ class Chat:
     async def stream(self, request):
         yield "Thir"
         yield "ty."
-        yield BILLED
+        yield Completion("Thirty.", "stop", BILLED)
 
 
 @pytest.fixture
@@ -65,7 +65,11 @@ def test_failed_call_reports_its_prompt(spent):
 
 def test_complete_stream_reports_billed_tokens(spent):
     async def read():
-        assert [event async for event in MeteredChat(Chat()).stream(REQUEST)] == ["Thir", "ty.", BILLED]
+        assert [event async for event in MeteredChat(Chat()).stream(REQUEST)] == [
+            "Thir",
+            "ty.",
+            Completion("Thirty.", "stop", BILLED),
+        ]
 
     run(read())
     assert spent == {("generate", "model"): 25}

@@ -103,6 +103,12 @@ def test_charts_show_numbers_of_api():
     "await null;",
     means="a list that is read during a change hides the new conversation",
 )
+@guards(
+    "api/web/parts/turns.js",
+    "certain: reply.certain, cut: reply.cut,",
+    "certain: reply.certain,",
+    means="the page shows an answer that was cut off as a complete one",
+)
 def test_conversations_are_stored_for_their_key():
     assert passes("conversations")
 

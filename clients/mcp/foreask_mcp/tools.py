@@ -107,7 +107,8 @@ async def _search(client: AsyncClient, arguments: SearchArguments) -> str:
 async def _ask(client: AsyncClient, arguments: AskArguments) -> str:
     answer = await client.query(arguments.question, collection=arguments.collection, filter=arguments.filter)
     cited = _passages((citation.number, citation) for citation in answer.citations)
-    return f"{answer.answer}\n\nCited passages:\n\n{cited}" if cited else answer.answer
+    text = "\n\n".join(filter(None, [answer.answer, answer.why_incomplete]))
+    return f"{text}\n\nCited passages:\n\n{cited}" if cited else text
 
 
 async def _list_collections(client: AsyncClient, _: NoArguments) -> str:

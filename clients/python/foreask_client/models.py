@@ -207,20 +207,37 @@ class Citation(Model):
     sentences: list[tuple[int, int]] = []
 
 
+_CUTS = {
+    "length": "the model reached its token limit",
+    "content_filter": "the provider's content filter stopped it",
+    "interrupted": "the model's reply was interrupted",
+}
+
+
 class Answer(Model):
     """An answer from the documents only.
 
-    If `found` is false, the documents do not answer the question. If `certain` is false, they may not answer it.
+    If `found` is false, the documents do not answer the question. If `certain` is false, they may not answer it. `cut`
+    names the reason why the answer is incomplete: `length`, `content_filter` or `interrupted`.
     """
 
     answer: str
     found: bool
     form: str
     certain: bool = True
+    cut: str | None = None
     citations: list[Citation]
     removed_citations: list[int]
     chunks: list[FoundChunk]
     metadata: QueryMetadata
+
+    @property
+    def why_incomplete(self) -> str | None:
+        """The sentence that a reader of an incomplete answer needs; None if the answer is complete."""
+        if self.cut is None:
+            return None
+        reason = _CUTS.get(self.cut, _CUTS["interrupted"])
+        return f"This answer is incomplete: {reason}."
 
 
 class Feedback(Model):

@@ -98,6 +98,6 @@ class PaidReplies:
         self.calls += 1
         self._tier = tier if self._tier in (None, tier) else Tier.STANDARD
 
-    def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
+    def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
         """Stream a reply without storing it."""
         return self._model.stream(request)

@@ -12,7 +12,6 @@ from functools import partial
 import orjson
 
 from shared.domain.errors import FailsOnText, Misconfigured
-from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
@@ -63,15 +62,15 @@ class LimitedChat:
                 raise _failure_of(failure) from None
         return await self._completed(request)  # a question is not stored, so it has no later attempt
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
         try:
             async with (
                 self._call(request) as call,
                 aclosing(self.chat.stream(request)) as events,  # type: ignore[type-var]
             ):
                 async for event in events:
-                    if isinstance(event, Usage):
-                        call.took(event.prompt_tokens, event.completion_tokens)
+                    if isinstance(event, Completion):
+                        call.took(event.usage.prompt_tokens, event.usage.completion_tokens)
                     yield event
         except FailsOnText as failure:
             raise _failure_of(failure) from None

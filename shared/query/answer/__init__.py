@@ -1,6 +1,6 @@
 """Answering: only from numbered passages, with citations, in a generative and an extractive form."""
 
-from shared.query.answer.answer import NOTHING_FOUND, Answer, Answerer, Form, Passage, Support, nothing_found
+from shared.query.answer.answer import NOTHING_FOUND, Answer, Answerer, Cut, Form, Passage, Support, nothing_found
 from shared.query.answer.extractive import ExtractiveAnswerer, answer_floor
 from shared.query.answer.generative import GenerativeAnswerer
 
@@ -8,6 +8,7 @@ __all__ = [
     "NOTHING_FOUND",
     "Answer",
     "Answerer",
+    "Cut",
     "ExtractiveAnswerer",
     "Form",
     "GenerativeAnswerer",

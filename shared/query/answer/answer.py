@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 from shared.domain.usage import Usage
 
 Form = Literal["generative", "extractive"]
+Cut = Literal["length", "content_filter", "interrupted"]
+"""Why an answer is incomplete: the token limit, the provider's filter, or a stream that ended without a sign."""
 
 NOTHING_FOUND = "The documents do not answer this question."
 
@@ -42,8 +44,10 @@ class Answer:
         cited: the numbers of the passages that the text cites, in order of appearance.
         removed_citations: numbers of no passage, which were removed from the text.
         found: whether the passages answer the question.
-        is_certain: whether an extractive answer is clearly nearer to the question than unrelated texts are.
+        is_certain: whether an extractive answer is clearly nearer to the question than unrelated texts are; whether a
+            generative answer is complete and cites a passage.
         support: sentences of the cited passages that support the text, in order of their passages.
+        cut: why the text is incomplete; None if it is complete.
     """
 
     text: str
@@ -54,6 +58,7 @@ class Answer:
     found: bool = True
     is_certain: bool = True
     support: tuple[Support, ...] = ()
+    cut: Cut | None = None
 
     def sentences_of(self, number: int) -> list[tuple[int, int]]:
         """Return the spans of the supporting sentences in the passage with this number."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import cast, get_args
 
 from shared.domain.errors import BadReply
-from shared.domain.usage import Usage
-from shared.providers.chat import ChatModel
+from shared.providers.chat import ChatModel, Completion
 from shared.query.answer import prompts
-from shared.query.answer.answer import NOTHING_FOUND, Answer, Form, Passage, nothing_found
+from shared.query.answer.answer import NOTHING_FOUND, Answer, Cut, Form, Passage, nothing_found
 from shared.query.answer.citations import CitationCleaner
 from shared.query.answer.links import LinkCleaner
 from shared.query.answer.support import supporting
@@ -42,27 +42,40 @@ class GenerativeAnswerer:
         if not passages:
             return nothing_found(self.form)
         completion = await self._model.complete(prompts.request(question, passages))
-        cleaner, links = _cleaner(passages), self._link_cleaner()
-        text = links.feed(cleaner.feed(completion.text) + cleaner.end()) + links.end()
-        return await _answer(text, passages, cleaner, completion.usage)
+        return await self._answer(completion, passages)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
-        """Yield the answer's text in pieces as the model writes it, then the complete `Answer`."""
+        """Yield the answer's text in pieces as the model writes it, then the complete `Answer`.
+
+        The text of the `Answer` is the joined pieces, unless the completion corrects them.
+        """
         if not passages:
             yield NOTHING_FOUND
             yield nothing_found(self.form)
             return
-        cleaner, links, usage, pieces = _cleaner(passages), self._link_cleaner(), Usage(), []
+        cleaner, links = _cleaner(passages), self._link_cleaner()
         async for event in self._model.stream(prompts.request(question, passages)):
-            if isinstance(event, Usage):
-                usage += event
+            if isinstance(event, Completion):
+                completion = event
             elif piece := links.feed(cleaner.feed(event)):
-                pieces.append(piece)
                 yield piece
         if piece := links.feed(cleaner.end()) + links.end():
-            pieces.append(piece)
             yield piece
-        yield await _answer("".join(pieces), passages, cleaner, usage)
+        yield await self._answer(completion, passages)
+
+    async def _answer(self, completion: Completion, passages: Sequence[Passage]) -> Answer:
+        cleaner, links = _cleaner(passages), self._link_cleaner()
+        text = links.feed(cleaner.feed(completion.text) + cleaner.end()) + links.end()
+        if not text:
+            raise BadReply(_no_answer(completion))
+        cited, removed = tuple(cleaner.cited), tuple(cleaner.removed)
+        found = bool(cited) or not text.startswith(NOTHING_FOUND.rstrip("."))
+        cut = cast("Cut", completion.finish_reason) if completion.finish_reason in get_args(Cut) else None
+        # An answer without a citation is at best the model's own knowledge, and often a refusal in some language.
+        is_certain = cut is None and (bool(cited) or not found)
+        # Up to 50 ms, in which other requests are answered.
+        support = await asyncio.to_thread(supporting, text, passages)
+        return Answer(text, cited, removed, completion.usage, "generative", found, is_certain, support=support, cut=cut)
 
     def _link_cleaner(self) -> LinkCleaner | _Unchanged:
         return _Unchanged() if self._links else LinkCleaner()
@@ -82,10 +95,10 @@ def _cleaner(passages: Sequence[Passage]) -> CitationCleaner:
     return CitationCleaner([passage.number for passage in passages])
 
 
-async def _answer(text: str, passages: Sequence[Passage], cleaner: CitationCleaner, usage: Usage) -> Answer:
-    if not text:
-        raise BadReply("the model wrote no answer")
-    found = bool(cleaner.cited) or not text.startswith(NOTHING_FOUND.rstrip("."))
-    removed = tuple(cleaner.removed)
-    support = await asyncio.to_thread(supporting, text, passages)  # up to 50 ms, in which other requests are answered
-    return Answer(text, tuple(cleaner.cited), removed, usage, "generative", found, support=support)
+def _no_answer(completion: Completion) -> str:
+    if completion.has_thought or completion.finish_reason == "length":
+        return (
+            "the model has only thought, and wrote no answer: turn its thinking off or shorten it in its server, or set"
+            " FOREASK_LLM_MODEL to a model that thinks less"
+        )
+    return "the model wrote no answer"

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Store, openPage, settled } from "./browser.mjs";
+import { Store, drawn, openPage, settled } from "./browser.mjs";
 
 const KEY = "key-of-ours";
 const TURN = { question: "How many days?", answer: "Thirty [1].", collection: "default", sources: [], stopped: false };
@@ -63,6 +63,17 @@ test("stored turn has sources but no passages", async () => {
   const stored = toStored(turn);
   assert.ok(!JSON.stringify(stored).includes("Everybody"));
   assert.deepEqual(fromStored(stored).cited[0].chunk.chunk_id, "c");
+});
+
+test("answer that was cut says so, also when it was stored", async () => {
+  const load = openPage();
+  const [{ fromStored, newTurn, toStored, apply }, { answerView }] = [await load("parts/turns.js"), await load("parts/answer.js")];
+  const metadata = { usage: { prompt_tokens: 1, completion_tokens: 1 }, milliseconds: { total: 10 } };
+  for (const [cut, words] of [["length", /reached its token limit/], ["content_filter", /content filter/], ["interrupted", /interrupted/], [null, /^(?!.*incomplete)/s]]) {
+    const turn = newTurn("How many days?", "default", []);
+    apply(turn, "done", { answer: "Thirty, bu", found: true, form: "generative", certain: !cut, cut, citations: [], removed_citations: [], chunks: [], metadata });
+    for (const shown of [turn, fromStored(toStored(turn))]) assert.match(drawn(answerView(shown, null, true, false, {})).text, words);
+  }
 });
 
 test("conversations are found by all words of a search", async () => {
