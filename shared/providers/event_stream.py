@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,8 +62,8 @@ class EventReader:
         """
         if self._is_whole:
             try:
-                value = orjson.loads(self._buffer)
-            except orjson.JSONDecodeError:
+                value = _json(self._buffer)
+            except ValueError:
                 pass  # perhaps lines of JSON
             else:
                 self.is_done = True
@@ -108,12 +109,27 @@ class EventReader:
             self.is_done, self._data = True, []
             return
         try:
-            value = orjson.loads(data)
-        except orjson.JSONDecodeError:
+            value = _json(data)
+        except ValueError:
             return
         self._data = []
         is_error = self._event == b"error" and not (isinstance(value, dict) and "error" in value)
         yield {"error": value} if is_error else value
+
+
+def _json(data: bytes) -> Any:
+    """Return a JSON value, also with `NaN` and halves of surrogate pairs, which orjson rejects.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
 
 
 def values_in(content: bytes) -> tuple[list[Any], bool]:

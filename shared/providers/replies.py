@@ -5,11 +5,11 @@ A complete reply is read like a stream with one event. Thinking is never a part 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-
-import orjson
 
 from shared.domain.errors import ForeaskError, Refused, Unavailable
 from shared.domain.tiers import Tier, tier_of_reply
@@ -20,6 +20,7 @@ from shared.providers.thinking import ThinkingFilter, without_thinking
 FinishReason = Literal["stop", "length", "content_filter", "interrupted"]
 
 _MOST_TOKENS = 10_000_000  # of a call; a larger number is a provider's error, and the ledger cannot store it
+_SURROGATE, _FIRST_HALF = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff]")
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking")  # fields of a message
 _THINKING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content", "thought"})
 _REASONS: dict[str, FinishReason | Literal["error"]] = {
@@ -81,7 +82,7 @@ class ReplyReader:
         self._raw: list[str] = []
         self._shown: list[str] = []
         self._arguments: dict[object, str] = {}
-        self._refusal = ""
+        self._refusal = self._half = ""
         self._finish: FinishReason | None = None
         self._has_choices = self._has_thought = False
         self._usage, self._tier = Usage(), Tier.STANDARD
@@ -108,7 +109,7 @@ class ReplyReader:
             return ""
         self._has_choices = True
         self._finish = _finish_reason(choice) or self._finish
-        text = "".join(self._texts(_message(choice, is_first=not self._raw)))
+        text = self._whole_characters("".join(self._texts(_message(choice, is_first=not self._raw))))
         if not text:
             return ""
         self._raw.append(text)
@@ -131,7 +132,7 @@ class ReplyReader:
             self.thinking.started_inside = True
             text = cleaned
         if not text and self._has_schema and len(self._arguments) == 1:
-            (text,) = self._arguments.values()
+            (text,) = map(self._whole_characters, self._arguments.values())
         finish_reason: FinishReason = self._finish or ("stop" if is_done else "interrupted")
         if self._refusal:
             finish_reason = "content_filter"
@@ -158,6 +159,15 @@ class ReplyReader:
     def _show(self, text: str) -> str:
         self._shown.append(text)
         return text
+
+    def _whole_characters(self, text: str) -> str:
+        """Return the text without halves of surrogate pairs; a server may send both halves in separate events."""
+        text = self._half + text
+        if not _SURROGATE.search(text):
+            return text
+        self._half = text[-1] if _FIRST_HALF.match(text[-1]) else ""
+        whole = text.removesuffix(self._half) if self._half else text
+        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
 
     def _require_answer(self, finish_reason: str) -> None:
         if not self._has_choices:
@@ -282,7 +292,8 @@ def _text(value: object) -> str:
 
 
 def _json_text(value: object) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    # Not orjson, which rejects large numbers and halves of characters.
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _word(value: object) -> str:

@@ -45,6 +45,8 @@ def test_events_are_read_from_blocks_of_any_size(body):
         ('event: error\ndata: {"message": "x"}\n\n', [{"error": {"message": "x"}}], False),
         ('event: error\ndata: {"error": "x"}\n\n', [{"error": "x"}], False),
         ("data: [DONE]\n\n", [], True),
+        ('{"n": "\\ud83d"}', [{"n": "\ud83d"}], True),
+        ('data: {"n": Infinity}\n\n', [{"n": float("inf")}], False),
     ],
 )
 def test_other_bodies_are_read_as_they_are(body, values, is_done):
@@ -53,7 +55,7 @@ def test_other_bodies_are_read_as_they_are(body, values, is_done):
 
 
 @pytest.mark.parametrize(
-    "body", ["<!DOCTYPE html>\n<p>Sign in</p>", '{"choices": [{"mess', "data: {broken}\n\n", "", "no"]
+    "body", ["<!DOCTYPE html>\n<p>Sign in</p>", '{"choices": [{"mess', "data: {broken}\n\n", "", "no", "[" * 100_000]
 )
 def test_body_without_json_is_unreadable(body):
     with pytest.raises(UnreadableEvents):

@@ -235,6 +235,13 @@ def test_tool_call_in_pieces_is_joined():
     assert streamed(*events, event({}, "tool_calls"), has_schema=True)[1].text == TEXT
 
 
+def test_halves_of_characters_are_joined_or_dropped():
+    smile = "\ud83d", "\ude00"
+    assert streamed(event(of("A" + smile[0])), event({"content": smile[1] + "B"}, "stop"))[0] == "A\U0001f600B"
+    assert streamed(event(of("".join(smile))), event({}, "stop"))[0] == "\U0001f600"
+    assert streamed(event(of(smile[1] + "A" + smile[0])), event({"content": "B" + smile[0]}, "stop"))[0] == "AB"
+
+
 def test_error_in_stream_is_raised_after_text():
     with pytest.raises(RateLimited):
         streamed(event(of("Half ")), {"error": {"message": "slow", "code": 429}})
