@@ -6,7 +6,6 @@ keys, an organisation or another caller's text, so `words_of` removes all of it:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,6 +26,7 @@ from shared.domain.errors import (
     UnsupportedTier,
 )
 from shared.domain.retry import MOST_REQUESTED
+from shared.process.repetitions import Repetitions
 from shared.process.words import is_page, shortened, words_for_people
 from shared.providers.error_bodies import error_in_reply, error_of, status_in, text_in
 from shared.providers.known_messages import Meaning, meaning_of
@@ -37,8 +37,6 @@ _MISCONFIGURED_PAUSE = timedelta(seconds=30)
 _TRANSIENT_STATUSES = {408, 409, 425}
 NO_KEY = "none"  # value that is sent if no key is set
 _BODY_CHARS = 2_000
-_LOG_AGAIN_SECONDS = 60.0  # the same answer is a warning once in this time
-_LOGGED_MOST = 100  # different answers, because a server may send any code
 
 _NO_KEY_SET = (
     "it wants an API key, and none is set for its address: set FOREASK_{component}_API_KEY; the key of another address"
@@ -110,7 +108,7 @@ _ABOUT_ALL_CALLS = {Meaning.KEY, Meaning.NO_MODEL, Meaning.NO_ADDRESS, Meaning.R
 _ABOUT_THE_TEXT = {Meaning.TOO_LONG, Meaning.FILTERED}
 
 log = structlog.get_logger()
-_logged: dict[tuple[object, ...], float] = {}  # answers, with the time of their last warning
+_repetitions = Repetitions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +256,7 @@ def unreachable(component: str, why: str = "") -> Unavailable:
 
 def _log(answer: ErrorAnswer, component: str, error: ForeaskError) -> None:
     """Log an answer: as a warning once a minute, and repetitions for a search of errors only."""
-    kind = (component, error.status, str(answer.code), type(error))
-    now = time.monotonic()
-    repeated = now - _logged.get(kind, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS
-    if not repeated:
-        if len(_logged) >= _LOGGED_MOST:
-            _logged.clear()
-        _logged[kind] = now
+    repeated = _repetitions.repeats(component, error.status, str(answer.code), type(error))
     level = log.debug if repeated else log.info if isinstance(error, NoCapacity) else log.warning
     level(
         "provider.answered",

@@ -9,15 +9,17 @@ import structlog
 from shared.domain.durations import duration
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.process.network.problems import is_untrusted, problem_of
+from shared.process.repetitions import Repetitions
 from shared.providers.answers import no_answer, unreachable
 
 _PAUSE = timedelta(seconds=30)
 _SETTINGS = {"llm": "FOREASK_LLM_TIMEOUT", "embedding": "FOREASK_EMBEDDING_TIMEOUT"}
 log = structlog.get_logger()
+_repetitions = Repetitions()
 
 
 def failure(component: str, error: BaseException, timeout: timedelta | None) -> Unavailable:
-    """Return the error of a call, and log its reason.
+    """Return the error of a call, and log its reason: as a warning once a minute.
 
     Args:
         component: the provider.
@@ -25,7 +27,9 @@ def failure(component: str, error: BaseException, timeout: timedelta | None) -> 
         timeout: timeout of the call, for the message.
     """
     reason = problem_of(error)
-    log.warning("provider.unreachable", component=component, reason=reason or type(error).__name__)
+    why = reason or type(error).__name__
+    level = log.debug if _repetitions.repeats(component, why) else log.warning
+    level("provider.unreachable", component=component, reason=why)
     if is_untrusted(error):  # every call fails alike until a person acts
         message = f"the {component} provider cannot be reached: {reason}"
         return Misconfigured(message, component=component, retry_after=_PAUSE)
