@@ -214,6 +214,7 @@ async def test_unsupported_option_holds_only_its_calls(models, name):
     assert not caught.value.burns_attempt
     assert await models.limiter.paused()
     assert await is_open(models.limiter)
+    assert "a neutral request alike" in models.limiter._client.reply.reason
     await models.ask("A question", max_wait=QUERY, schema=None, max_tokens=100)
     calls = len(models.server.bodies)
     with pytest.raises(Misconfigured):

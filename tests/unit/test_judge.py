@@ -14,7 +14,7 @@ from shared.domain.errors import (
     UnsupportedTier,
 )
 from shared.domain.usage import Usage
-from shared.providers.limiter.judge import is_doubtful, judged
+from shared.providers.limiter.judge import as_configuration, is_doubtful, judged
 
 REFUSED = Refused("the llm provider answered 400: it rejects this request")
 KEY = Misconfigured("the llm provider answered 403: it does not accept the API key", component="llm")
@@ -67,6 +67,17 @@ def test_neutral_call_tells_text_from_configuration(error, of_neutral, kind, mes
     cause = judged(error, of_neutral, "llm")
 
     assert (type(cause), cause.message) == (kind, message)
+
+
+def test_verdict_keeps_words_of_provider():
+    error = Misconfigured('the llm provider answered 403: check the key; it says "Blocked"', component="llm")
+    error.words, error.status = "Blocked", 403
+
+    text, configuration = judged(error, None, "llm"), as_configuration(judged(error, None, "llm"), "llm")
+
+    assert text.message == 'the llm provider answered 403: it refuses this text, and answers others; it says "Blocked"'
+    assert configuration.message.endswith('its context length and its options; it says "Blocked"')
+    assert {(each.words, each.status) for each in (text, configuration)} == {("Blocked", 403)}
 
 
 def test_refusal_that_cannot_be_judged_is_no_attempt():

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextvars import Context
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 
@@ -26,12 +27,15 @@ from shared.domain.errors import (
     Unavailable,
     UnsupportedTier,
 )
+from shared.providers.answers import said
 from shared.providers.limiter.script import CallKind
 
 _REFUSED_PAUSE = timedelta(seconds=30)
 _TRUSTED_SECONDS = 60.0  # age of a success that suffices to divide a refused batch: its texts need a newer one
 _PAUSE_SECONDS = (5.0, 60.0)  # the first and the longest pause before a refused form is tried again
 _FORMS = 256  # a request for more questions has another limit of tokens, and so another form
+
+Error = TypeVar("Error", bound=ForeaskError)
 
 log = structlog.get_logger()
 
@@ -183,7 +187,8 @@ class Judge:
 
 
 def _again(error: Misconfigured, seconds: float) -> Misconfigured:
-    return Misconfigured(error.message, component=error.component, retry_after=timedelta(seconds=seconds))
+    again = Misconfigured(error.message, component=error.component, retry_after=timedelta(seconds=seconds))
+    return _quoting(again, error)
 
 
 def is_doubtful(error: ForeaskError, *, of_batch: bool = False) -> bool:
@@ -222,23 +227,33 @@ def judged(error: ForeaskError, of_neutral: ForeaskError | None, component: str)
     if not isinstance(error, Refused | Misconfigured):
         return error
     if isinstance(of_neutral, Unavailable):  # it has answered the text, so this failure is not an attempt
-        return Unavailable(of_neutral.message, component=component, retry_after=of_neutral.retry_after)
+        unknown = Unavailable(of_neutral.message, component=component, retry_after=of_neutral.retry_after)
+        return _quoting(unknown, of_neutral)
     return of_neutral
 
 
 def _of_text(error: ForeaskError) -> ForeaskError:
     if isinstance(error, Refused):
         return error
-    answer = error.message.partition(": ")[0]
+    answer, words = error.message.partition(": ")[0], said(error.words)
     if isinstance(error, Misconfigured):
-        return Refused(f"{answer}: it refuses this text, and answers others")
-    return FailsOnText(f"{answer}: it fails on this text, and answers others")
+        return _quoting(Refused(f"{answer}: it refuses this text, and answers others{words}"), error)
+    return _quoting(FailsOnText(f"{answer}: it fails on this text, and answers others{words}"), error)
+
+
+def _quoting(error: Error, answered: ForeaskError) -> Error:
+    """Return an error with the words and the status of another one."""
+    error.words, error.status = answered.words, answered.status
+    return error
 
 
 def as_configuration(refusal: Refused, component: str) -> Misconfigured:
     """Return the refusal of a neutral call as an error of the configuration, because the call has no text."""
-    return Misconfigured(
-        f"{refusal.message}; it refuses a neutral request alike: check the model, its context length and its options",
+    sentence = refusal.message.removesuffix(said(refusal.words))
+    error = Misconfigured(
+        f"{sentence}; it refuses a neutral request alike: check the model, its context length and its options"
+        f"{said(refusal.words)}",
         component=component,
         retry_after=_REFUSED_PAUSE,
     )
+    return _quoting(error, refusal)

@@ -251,6 +251,8 @@ for _, e in ipairs(input.ended) do
   elseif outcome == 'refused' then -- its key is rejected, as for every other call
     explain(call, rest(call.retry_after >= 0 and call.retry_after or GUESSED_COOLDOWN_MOST))
     close(call.probe)
+  elseif outcome == 'unsupported' then -- other calls continue
+    explain(call, false)
   elseif outcome == 'failed' then
     failed(call)
     explain(call, call.probe)

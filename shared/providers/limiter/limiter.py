@@ -370,6 +370,8 @@ class Limiter:
             if not neutral.is_plain:
                 self._end(grant, CallOutcome.OK, Call())
                 await self._pause_if_all_are_refused()
+                if grant is not None:
+                    self._client.end(FinishedCall(grant, CallOutcome.UNSUPPORTED, tokens=0, reason=error.message))
                 return Tried(sent_at, error)
         if not isinstance(error, Transient):
             self._end(grant, CallOutcome.OK, Call())

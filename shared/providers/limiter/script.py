@@ -32,6 +32,7 @@ class CallOutcome(StrEnum):
 
     OK = "ok"  # the provider answered, be it with a refusal of this request
     LIMITED = "limited"  # 429
+    UNSUPPORTED = "unsupported"  # calls with some options are refused, and others may succeed
     REFUSED = "refused"  # the key is not accepted
     FAILED = "failed"  # 5xx or unreachable
     TIMEOUT = "timeout"
