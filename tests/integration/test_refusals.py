@@ -277,7 +277,7 @@ async def test_configuration_that_breaks_kills_no_text(models):
 
 
 @pytest.mark.parametrize(("status", "kind"), [(429, RateLimited), (500, Unavailable)])
-async def test_refusal_without_verdict_is_no_attempt(models, status, kind):
+async def test_undecided_refusal_is_retried_without_attempt(models, status, kind):
     models.server.rule = lambda body: 400 if marked(body) else status
 
     with pytest.raises(kind) as caught:

@@ -63,13 +63,13 @@ def test_timeout_of_batch_is_doubtful():
         (LATE, LATE, TimedOut, LATE.message),
     ],
 )
-def test_neutral_call_tells_text_from_configuration(error, of_neutral, kind, message):
+def test_neutral_call_decides_cause_of_error(error, of_neutral, kind, message):
     cause = judged(error, of_neutral, "llm")
 
     assert (type(cause), cause.message) == (kind, message)
 
 
-def test_verdict_keeps_words_of_provider():
+def test_cause_keeps_words_of_provider():
     error = Misconfigured('the llm provider answered 403: check the key; it says "Blocked"', component="llm")
     error.words, error.status = "Blocked", 403
 
@@ -80,5 +80,5 @@ def test_verdict_keeps_words_of_provider():
     assert {(each.words, each.status) for each in (text, configuration)} == {("Blocked", 403)}
 
 
-def test_refusal_that_cannot_be_judged_is_no_attempt():
+def test_undecided_refusal_uses_no_attempt():
     assert not judged(REFUSED, FAILED, "llm").burns_attempt

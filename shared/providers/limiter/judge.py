@@ -45,7 +45,7 @@ class Neutral:
     """A call of the same form as another one, but without its text.
 
     Args:
-        form: the model and the options; calls of one form share a verdict.
+        form: the model and the options; calls of one form share a neutral call.
         call: makes the call.
         kind: kind of the other call.
         prompt_tokens: estimated tokens of the prompt.
@@ -86,7 +86,7 @@ class _Pause:
 
 
 class Judge:
-    """The verdicts of one process about one provider.
+    """Decides for one process about the errors of one provider.
 
     Concurrent errors of one form share a neutral call. Its success counts only for errors of calls that were sent
     earlier, so a configuration that breaks never makes dead letters of calls in flight.
@@ -195,7 +195,7 @@ def is_doubtful(error: ForeaskError, *, of_batch: bool = False) -> bool:
     """Return whether a text or the configuration may be the cause of an error.
 
     A refusal that was billed is the model's own, so it concerns the text. A call that timed out may succeed later, but
-    a batch is divided, because otherwise its other texts would fail again and again with the one that hangs.
+    a batch is divided, because otherwise its other texts would fail again and again with the text that hangs.
     """
     if isinstance(error, Refused):
         return error.usage is None

@@ -358,7 +358,7 @@ class Limiter:
             raise cause from error
 
     async def _ask(self, neutral: Neutral) -> Tried:
-        """Make a neutral call for the judge, under a grant of its own and with a query's precedence."""
+        """Make a neutral call after a refusal, under a grant of its own and with a query's precedence."""
         try:
             grant = await self._acquired("", neutral.prompt_tokens, neutral.completion_tokens, QUERY)
         except Transient as too_late:
