@@ -281,8 +281,9 @@ def _meaning(answer: ErrorAnswer, words: str) -> tuple[Meaning, str | None]:
     if of_code is not None and of_code is not Meaning.SLOWER:
         return of_code, code
     named = meaning_of(words)
-    # Gemini names a quota of a minute as OpenAI names an exhausted one.
-    if named is not None and (status != 429 or named is Meaning.DAILY_LIMIT):  # noqa: PLR2004
+    # Gemini names a quota of a minute as OpenAI names an exhausted one. For a text that is larger than the limit of a
+    # minute, no later time is better.
+    if named is not None and (status != 429 or named in {Meaning.DAILY_LIMIT, Meaning.TOO_LONG}):  # noqa: PLR2004
         return named, code
     if answer.is_page and status in {401, 403, 406}:
         return Meaning.FIREWALL, code
@@ -296,7 +297,8 @@ def _converted(
     status = status or 0
     if meaning is Meaning.NO_CAPACITY and status in {429, 498}:
         return NoCapacity(message, retry_after=wait)
-    if status == 429 or meaning in {Meaning.NO_QUOTA, Meaning.DAILY_LIMIT}:  # noqa: PLR2004
+    slower = status == 429 and meaning is not Meaning.TOO_LONG  # noqa: PLR2004
+    if slower or meaning in {Meaning.NO_QUOTA, Meaning.DAILY_LIMIT}:
         return RateLimited(message, retry_after=wait or (None if meaning is Meaning.SLOWER else _QUOTA_PAUSE))
     if meaning is Meaning.NO_TIER:
         return UnsupportedTier(message, component=component, retry_after=_MISCONFIGURED_PAUSE)

@@ -43,6 +43,7 @@ _PHRASES: tuple[tuple[Meaning, str], ...] = (
     (Meaning.TOO_LONG, r"(?:must have|have) less than \d+ tokens|`inputs` tokens \+ `max_new_tokens`"),  # TEI, TGI
     (Meaning.TOO_LONG, r"prompt is too long: \d+ tokens"),  # Anthropic
     (Meaning.TOO_LONG, r"input token count .{0,40}exceeds the maximum"),  # Gemini
+    (Meaning.TOO_LONG, r"input or output tokens must be reduced in order to run"),  # OpenAI, with status 429
     (Meaning.TOO_LONG, r"request too large for model|reduce the length of the messages"),  # Groq
     (Meaning.TOO_LONG, r"context length of only \d+ tokens|context the overflows"),  # LM Studio
     (Meaning.TOO_LONG, r"range of input length should be|too many tokens: (?:the )?total"),  # DashScope, Cohere

@@ -298,6 +298,20 @@ ANSWERS = [
         "Request too large for model `x` on TPM: Limit 6000",
     ),
     (
+        "OpenAI",
+        429,
+        {
+            "error": {
+                "message": "Limit 30000, Requested 37049. The input or output tokens must be reduced in order to run.",
+                "type": "tokens",
+                "code": "rate_limit_exceeded",
+            }
+        },
+        Refused,
+        LONG,
+        "Limit 30000, Requested 37049. The input or output tokens must be reduced in order to run.",
+    ),
+    (
         "Groq",
         498,
         {"error": {"message": "capacity", "code": "capacity_exceeded"}},
