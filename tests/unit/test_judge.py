@@ -1,5 +1,7 @@
 """Doubtful errors, and their cause by the result of the neutral call."""
 
+import asyncio
+
 import pytest
 
 from shared.domain.errors import (
@@ -14,7 +16,8 @@ from shared.domain.errors import (
     UnsupportedTier,
 )
 from shared.domain.usage import Usage
-from shared.providers.limiter.judge import as_configuration, is_doubtful, judged
+from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful, judged
+from shared.providers.limiter.script import CallKind
 
 REFUSED = Refused("the llm provider answered 400: it rejects this request")
 KEY = Misconfigured("the llm provider answered 403: it does not accept the API key", component="llm")
@@ -67,6 +70,24 @@ def test_neutral_call_decides_cause_of_error(error, of_neutral, kind, message):
     cause = judged(error, of_neutral, "llm")
 
     assert (type(cause), cause.message) == (kind, message)
+
+
+async def test_newer_error_waits_for_next_neutral_call():
+    sent, answer = [], asyncio.Event()
+
+    async def ask(_: Neutral) -> Tried:
+        sent.append(len(sent))
+        await answer.wait()
+        return Tried(float(sent[-1]), None)
+
+    judge = Judge("llm", ask, lambda: 0.0)
+    neutral = Neutral("form", NotImplemented, CallKind.INGEST, 1)
+    causes = [asyncio.create_task(judge.cause(REFUSED, neutral, sent_at)) for sent_at in (0.0, 0.5, 1.0)]
+    await asyncio.sleep(0)
+    answer.set()
+
+    assert await asyncio.gather(*causes) == [REFUSED] * 3
+    assert sent == [0, 1]
 
 
 def test_cause_keeps_words_of_provider():

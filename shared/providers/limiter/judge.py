@@ -157,11 +157,13 @@ class Judge:
             # It serves all callers: a cancelled caller does not cancel it, and it does not carry the caller's ids.
             task = asyncio.create_task(self._try(neutral), context=Context())
             self._asking[neutral.form] = task
-            task.add_done_callback(lambda _: self._asking.pop(neutral.form, None))
         return await asyncio.shield(task)
 
     async def _try(self, neutral: Neutral) -> Tried:
-        tried = await self._ask(neutral)
+        try:
+            tried = await self._ask(neutral)
+        finally:
+            del self._asking[neutral.form]  # not in a callback: a caller whose error is newer asks again at once
         if tried.error is None:
             self._record(neutral, tried.sent_at)
         elif isinstance(tried.error, Misconfigured):

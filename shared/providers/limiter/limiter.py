@@ -358,9 +358,10 @@ class Limiter:
             raise cause from error
 
     async def _ask(self, neutral: Neutral) -> Tried:
-        """Make a neutral call after a refusal, under a grant of its own and with a query's precedence."""
+        """Make a neutral call after a refusal, under a grant of its own."""
+        max_wait = QUERY if neutral.kind is CallKind.QUERY else INGEST
         try:
-            grant = await self._acquired("", neutral.prompt_tokens, neutral.completion_tokens, QUERY)
+            grant = await self._acquired("", neutral.prompt_tokens, neutral.completion_tokens, max_wait)
         except Transient as too_late:
             return Tried(self._now(), too_late)
         sent_at = self._now()
@@ -369,7 +370,7 @@ class Limiter:
             error = as_configuration(error, self._limits.component)
             if not neutral.is_plain:
                 self._end(grant, CallOutcome.OK, Call())
-                await self._pause_if_all_are_refused()
+                await self._pause_if_all_are_refused(max_wait)
                 if grant is not None:
                     self._client.end(FinishedCall(grant, CallOutcome.UNSUPPORTED, tokens=0, reason=error.message))
                 return Tried(sent_at, error)
@@ -384,10 +385,10 @@ class Limiter:
             await self._failed(grant, Call(), error)
         return Tried(sent_at, error)
 
-    async def _pause_if_all_are_refused(self) -> None:
+    async def _pause_if_all_are_refused(self, max_wait: MaxWait) -> None:
         """Pause all calls if the plain neutral call is refused, too; otherwise other forms of calls continue."""
         try:
-            grant = await self._acquired("", _PLAIN_TOKENS, _PLAIN_TOKENS, QUERY)
+            grant = await self._acquired("", _PLAIN_TOKENS, _PLAIN_TOKENS, max_wait)
             error = await self._error_of(grant, self._probe)
             if isinstance(error, Refused) and error.usage is None:
                 error = as_configuration(error, self._limits.component)
