@@ -256,7 +256,7 @@ def unreachable(component: str, why: str = "") -> Unavailable:
 
 def _log(answer: ErrorAnswer, component: str, error: ForeaskError) -> None:
     """Log an answer: as a warning once a minute, and repetitions for a search of errors only."""
-    repeated = _repetitions.repeats(component, error.status, str(answer.code), type(error))
+    repeated = _repetitions.repeats(component, error.status, str(answer.code), type(error).__name__)
     level = log.debug if repeated else log.info if isinstance(error, NoCapacity) else log.warning
     level(
         "provider.answered",

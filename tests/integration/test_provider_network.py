@@ -87,7 +87,6 @@ class Model:
     "headers=headers,",
     means="calls of models ignore the proxy",
 )
-@guards("shared/providers/sdk.py", ", proxy=proxy,", ",", means="streams of models ignore the proxy")
 @pytest.mark.parametrize("call", [complete, stream])
 @pytest.mark.parametrize("value", ["http://127.0.0.1:{}", "127.0.0.1:{}"])
 async def test_every_call_uses_proxy_of_environment(environment, call, value):
@@ -208,15 +207,15 @@ async def drip(request):
 
 @guards(
     "shared/providers/provider.py",
-    "total=seconds,",
-    "sock_read=seconds,",
+    "_limits(allowed, total=allowed.total_seconds())",
+    "_limits(allowed)",
     means="a reply that drips blank lines holds its slot for ever",
     case="complete",
 )
 @guards(
     "shared/providers/provider.py",
-    "in pace.each(events):",
-    "in events:",
+    "in pace.each(_values(reply, events)):",
+    "in _values(reply, events):",
     means="a stream of comments holds its slot for ever",
     case="stream",
 )

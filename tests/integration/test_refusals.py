@@ -142,8 +142,8 @@ STATUSES = [400, 401, 403, 404, 405, 413, 422]
 
 @guards(
     "shared/providers/limiter/judge.py",
-    "if isinstance(error, Misconfigured):\n        return Refused(",
-    "if isinstance(error, Misconfigured):\n        return error\n        return Refused(",
+    "if isinstance(error, Misconfigured):\n        return _quoting(Refused(",
+    "if isinstance(error, Misconfigured):\n        return error\n        return _quoting(Refused(",
     means="a text that a firewall blocks stops the provider for everybody",
     case="403",
 )

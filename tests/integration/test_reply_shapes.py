@@ -250,8 +250,8 @@ async def test_stream_of_comments_times_out():
 
 @guards(
     "shared/providers/provider.py",
-    "has_ended = block is None or events.is_done",
-    "has_ended = block is None",
+    "if events.is_done:  # some servers keep the connection open",
+    "if False:",
     means="an answer hangs because its provider keeps the connection open",
 )
 async def test_stream_ends_with_done_although_connection_stays_open():
