@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -46,6 +47,7 @@ _EMBEDDED_TIMEOUT = timedelta(minutes=30)
 # processes: 3.9 and 36 by default, 5.6 and 5.6 if threads sleep immediately, 4.6 and 8.6 with this number of spins.
 SPINS_OF_OPENMP = {"GOMP_SPINCOUNT": "1000"}
 DEFAULT_PORT = 8350
+_NEXT_URL = re.compile(r",(?=\s*\w+://)")
 _LABELS: dict[Engine, tuple[str, str]] = {
     "postgres": ("PostgreSQL", "database_url"),
     "valkey": ("Valkey", "redis_url"),
@@ -159,11 +161,11 @@ class Launcher:
         return Programs(list(crew), self._failures.put)
 
     def _address(self, engine: Engine) -> str:
-        """Return the host and port of an engine, without the user and password of its URL."""
+        """Return where an engine runs, its hosts and its model."""
         value = getattr(self.settings, _LABELS[engine][1])
-        url = urlsplit(value.get_secret_value() if isinstance(value, SecretStr) else value or "")
+        url = value.get_secret_value() if isinstance(value, SecretStr) else value or ""
         model = getattr(self.settings, f"{engine}_model", None)
-        address = f"{url.hostname}:{url.port}" if url.port else url.hostname or "the provider's default address"
+        address = hosts_of(url) or "the provider's default address"
         kind = "embedded" if engine in self._stack.engines else "external"
         return f"{kind:<9} {address}" + (f"  {model}" if model else "")
 
@@ -176,6 +178,11 @@ class Launcher:
         seconds = time.monotonic() - started
         line = f"[green]✓[/green] {name:<9} [dim]{seconds:5.1f} s[/dim]  {' '.join(note)}"
         self._console.print(line, highlight=False)
+
+
+def hosts_of(url: str) -> str:
+    """Return the host and port of a URL, or of each of several, without users and passwords."""
+    return ", ".join(urlsplit(each.strip()).netloc.rpartition("@")[2] for each in _NEXT_URL.split(url))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 from rich.console import Console
 
-from cli.launcher import embedded_llm_settings, warn_about_confinement
+from cli.launcher import embedded_llm_settings, hosts_of, warn_about_confinement
 from cli.programs import Crew, children
 from shared.ingest.parse import confinement
 from shared.settings import Settings
@@ -72,3 +72,17 @@ def test_up_reports_missing_kernel_features(monkeypatch, lacking, expected):
 
     assert out.getvalue().startswith(expected)
     assert bool(out.getvalue()) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("http://127.0.0.1:6333", "127.0.0.1:6333"),
+        ("http://a:6333, https://b,http://[::1]:6333/path", "a:6333, b, [::1]:6333"),
+        ("postgresql://user:p@ss@a:5432,b:5432/foreask", "a:5432,b:5432"),
+        ("rediss://:secret@broker:6379/0", "broker:6379"),
+        ("", ""),
+    ],
+)
+def test_start_shows_hosts_without_passwords(url, hosts):
+    assert hosts_of(url) == hosts
