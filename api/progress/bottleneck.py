@@ -24,6 +24,7 @@ def pace(
     budgets: Sequence[Budget],
     *,
     reasons: Mapping[str, str] | None = None,
+    refused_writes: str | None = None,
 ) -> PaceView:
     """Return the first bottleneck: an unavailable part, a provider that fails or pauses, a limit, a budget, or workers.
 
@@ -34,6 +35,7 @@ def pace(
         workers: number of live workers per stage.
         budgets: budgets of the tenant.
         reasons: sentences about the components that do not answer, by component.
+        refused_writes: sentence about the reason why Qdrant takes no points; None if it does.
     """
     down = [name for name, answers in parts.items() if not answers]
     facts = {"down": down, "workers": dict(workers)}
@@ -41,6 +43,8 @@ def pace(
         return PaceView(cause="part_down", sentence=_sentence(f"{_of_parts(down, reasons or {})}."), **facts)
     if not any(_open(backlog, stage) for stage in backlog.stages):
         return PaceView(cause="idle", sentence="No work is waiting.", **facts)
+    if refused_writes and _open(backlog, "index"):
+        return PaceView(cause="part_down", sentence=_sentence(f"{refused_writes}."), **facts)
     cause, sentence = (
         _of_limits(uses)
         or _of_budgets(budgets, backlog)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from shared.domain.errors import Permanent, Transient
+from shared.domain.errors import ForeaskError, Transient
 from shared.services.api import ApiServices
+from shared.vectors.notices import READS, WRITES
 
 log = structlog.get_logger()
 
@@ -48,6 +49,7 @@ class Readiness:
         self.damaged = 0
         self.reasons: Mapping[str, str] = {}
         self.troubles: Sequence[str] = ()
+        self.refused_writes: str | None = None  # why Qdrant takes no points, although it answers
 
     async def of_parts(self) -> Mapping[str, bool]:
         """Return whether each component answers, by name."""
@@ -70,6 +72,10 @@ class Readiness:
         finally:
             self._polled_at = time.monotonic()
         reasons = {name: problem for name, problem in found.items() if problem is not None}
+        refusals = {} if "broker" in reasons else await self._read_refusals()
+        self.refused_writes = refusals.get(WRITES)
+        if refusals:
+            reasons.setdefault("qdrant", "; ".join(refusals.values()))
         if reasons != self.reasons:
             # One line for a change, because load balancers probe each second.
             log.warning("readiness.failed", reasons=reasons) if reasons else log.info("readiness.restored")
@@ -86,6 +92,16 @@ class Readiness:
         found = dict.fromkeys(trouble for use in uses if (trouble := use.trouble))
         return [f"{trouble[:1].upper()}{trouble[1:]}" for trouble in found]
 
+    async def _read_refusals(self) -> Mapping[str, str]:
+        """Return sentences about the requests that Qdrant refuses to any process."""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                notices = await self._services.notices.read((WRITES, READS))
+        except (Transient, TimeoutError):
+            return {}
+        effects = {WRITES: "no chunk can be indexed", READS: "queries wait or fail"}
+        return {name: f"{effects[name]}: {notice.rstrip('.')}" for name, notice in notices.items()}
+
     async def _read_ledger(self) -> None:
         self.damaged = await self._services.ledger.repairs.count()
 
@@ -97,6 +113,6 @@ async def _problem(name: str, check: Awaitable[None]) -> str | None:
             await check
     except TimeoutError:
         return f"{NAMES[name]} gives no answer within {_SECONDS:.0f} s"
-    except (Transient, Permanent) as error:
+    except ForeaskError as error:
         return error.message.rstrip(".")
     return None

@@ -46,7 +46,9 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
     for process in await services.ledger.heartbeats.seen():
         if process.alive and process.role in workers:
             workers[process.role] += 1
-    sentence = pace(backlog, parts, uses or (), workers, budgets, reasons=readiness.reasons)
+    sentence = pace(
+        backlog, parts, uses or (), workers, budgets, reasons=readiness.reasons, refused_writes=readiness.refused_writes
+    )
     return OpenWork(backlog, uses, budgets, sentence, withheld)
 
 

@@ -6,6 +6,7 @@ from shared.domain.documents import Document
 from shared.domain.errors import NotFound, Transient
 from shared.domain.states import DocumentState
 from shared.services.api import ApiServices
+from shared.vectors.notices import WRITES
 
 # The providers that a document in this state needs, the first one first.
 _NEEDS = {DocumentState.INDEXING: ("embedding",), DocumentState.SEARCHABLE: ("llm", "embedding")}
@@ -19,6 +20,8 @@ async def reason_of(document: Document, tenant: str, services: ApiServices) -> s
     needs = _NEEDS.get(document.state)
     if document.error is not None or needs is None:
         return document.error
+    if document.state is DocumentState.INDEXING and (refusal := await _refusal(services)):
+        return refusal
     try:
         collection = await services.ledger.collections.get(tenant, document.collection)
         uses = await services.limiters.of_load(tenant, collection.embedding_model)
@@ -26,3 +29,11 @@ async def reason_of(document: Document, tenant: str, services: ApiServices) -> s
         uses = []
     found = [use for component in needs for use in uses if use.component == component]
     return next((trouble for use in found if (trouble := use.trouble)), None)
+
+
+async def _refusal(services: ApiServices) -> str | None:
+    """Return why Qdrant takes no points; None if it does, or while the broker, which stores it, is unavailable."""
+    try:
+        return (await services.notices.read((WRITES,))).get(WRITES)
+    except Transient:
+        return None

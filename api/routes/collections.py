@@ -28,7 +28,7 @@ from api.schemas.collections import (
 from api.schemas.common import CollectionName
 from api.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.domain.collections import Collection, CollectionOptions
-from shared.domain.errors import InvalidInput, Permanent, Transient
+from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.states import DocumentState
 from shared.ingest.generate import cache_warning
 from shared.ledger import Collections
@@ -232,7 +232,7 @@ async def _points(
             try:
                 async with asyncio.timeout(_POINTS_SECONDS):
                     counted: CachedCount | None = await sizes.at(collection.location, marker)
-            except (Transient, Permanent):
+            except ForeaskError:
                 return None
             except TimeoutError:
                 counted = sizes.last(collection.location)

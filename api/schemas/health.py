@@ -27,7 +27,9 @@ class ReadyReply(ReplyModel):
     status: Literal["ready", "degraded", "unavailable", "stopping"]
     components: dict[Literal["ledger", "broker", "qdrant", "uploads"], Literal["up", "down"]]
     down: list[str]
-    reasons: dict[str, str] = Field(description="Why each unavailable component does not answer")
+    reasons: dict[str, str] = Field(
+        description="Why a component does not answer; for Qdrant also why it takes no points or limits queries"
+    )
     warnings: list[str] = Field(
         description="Problems with which this replica should stay in service, such as an index that is being repaired"
     )

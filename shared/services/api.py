@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from shared.broker.notices import Notices
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.collections import Collection
@@ -79,6 +80,7 @@ class ApiServices:
     uploads: Uploads
     index: Index
     wakeups: Wakeups
+    notices: Notices
     tenant_use: TenantUse
     limiters: Limiters
     estimator: Estimator
@@ -127,6 +129,7 @@ def assemble(parts: Parts) -> ApiServices:
         uploads=parts.uploads,
         index=parts.index,
         wakeups=parts.wakeups,
+        notices=parts.notices,
         tenant_use=parts.tenant_use,
         limiters=limiters,
         estimator=estimator,

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from shared.broker.notices import Notices
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
@@ -192,6 +193,13 @@ class Parts:
         return wakeups
 
     @cached_property
+    def notices(self) -> Notices:
+        url = require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
+        notices = Notices(url, timeout=self.settings.tuning.broker_timeout)
+        self.stack.push_async_callback(notices.aclose)
+        return notices
+
+    @cached_property
     def tenant_use(self) -> TenantUse:
         use = TenantUse(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
         self.stack.push_async_callback(use.aclose)
@@ -278,7 +286,9 @@ class Parts:
             hnsw_ef_construct=settings.qdrant_hnsw_ef_construct,
         )
         # Processes start with different addresses, which distributes the load over the nodes.
-        index = Index(*random.sample(urls, len(urls)), api_key=settings.qdrant_api_key, layout=layout)
+        notices = self.notices if settings.redis_url is not None else None
+        nodes = random.sample(urls, len(urls))
+        index = Index(*nodes, api_key=settings.qdrant_api_key, layout=layout, notices=notices)
         self.stack.push_async_callback(index.aclose)
         return index
 

@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property
 
 import structlog
 
-from shared.domain.errors import Permanent, Unavailable
+from shared.domain.errors import ForeaskError, InvalidInput, Permanent, Rejected, Unavailable
 from shared.process.network import problem_of
+from shared.vectors.words import (
+    FORBIDDEN,
+    TOO_LARGE,
+    TOO_MANY,
+    UNAUTHORIZED,
+    StrictLimit,
+    sentence_of,
+    strict_limit,
+    words_of,
+)
 
 RETRY_AFTER = timedelta(seconds=2)
+COLLECTION_PAUSE = timedelta(seconds=15)  # a person must change the collection
 ABSENT = 404
-_TOO_MANY = 429
+_BAD, _INVALID = 400, 422
+_OF_POINT = frozenset({_BAD, TOO_LARGE, _INVALID})
+_SLOW = frozenset({408, 504})
+_ABOUT_OTHERS = frozenset({UNAUTHORIZED, FORBIDDEN, TOO_MANY})  # not about this request
 _WORDS = 300  # bytes for the log
 log = structlog.get_logger()
 
@@ -45,6 +60,38 @@ class Refusal(Exception):
         self.content = content
         self.retry_after = retry_after
 
+    @cached_property
+    def words(self) -> str:
+        return words_of(self.content)
+
+    @property
+    def may_concern_points(self) -> bool:
+        """Whether a point of the request may be the cause."""
+        return self.status in _OF_POINT
+
+    @property
+    def may_concern_size(self) -> bool:
+        """Whether a smaller request may pass."""
+        return self.status in _OF_POINT | _SLOW or (self.status == TOO_MANY and self.retry_after is None)
+
+    @property
+    def may_concern_batch(self) -> bool:
+        """Whether Qdrant may answer the parts of a batch, sent alone."""
+        if self.status == TOO_MANY:
+            return self.retry_after is None
+        return self.status == TOO_LARGE or (self.limit is not None and not self.limit.is_filter)
+
+    @cached_property
+    def limit(self) -> StrictLimit | None:
+        """The limit of Qdrant's strict mode that the request exceeds."""
+        if self.status in _ABOUT_OTHERS or not 400 <= self.status < 500:  # noqa: PLR2004
+            return None
+        return strict_limit(self.words, named=self.status != _BAD)
+
+
+class CollectionRefused(Unavailable):
+    """A collection takes no points at all, and other collections may: its work waits for a person."""
+
 
 @contextmanager
 def index_errors() -> Iterator[None]:
@@ -52,7 +99,7 @@ def index_errors() -> Iterator[None]:
     try:
         yield
     except Refusal as error:
-        raise _converted(error) from error
+        raise converted(error) from error
     except (NoAnswer, OSError) as error:
         raise Unavailable(_unreachable(error), component="qdrant", retry_after=RETRY_AFTER) from error
 
@@ -62,12 +109,22 @@ def _unreachable(error: Exception) -> str:
     return f"Qdrant cannot be reached: {reason}" if reason else "Qdrant cannot be reached"
 
 
-def _converted(error: Refusal) -> Unavailable | Permanent:
-    if error.status == _TOO_MANY and error.retry_after is not None:
-        return Unavailable("Qdrant asks for fewer requests", component="qdrant", retry_after=error.retry_after)
-    # Qdrant's message names nodes, folders and collections of other tenants, so it is logged but not returned.
+def converted(error: Refusal) -> ForeaskError:
+    """Return the error for people, and log Qdrant's whole message, which names nodes, folders and collections."""
     log.warning("qdrant.answered", status=error.status, words=error.content[:_WORDS].decode(errors="replace"))
-    message = f"Qdrant answered {error.status}; its message is logged as qdrant.answered"
-    if 400 <= error.status < 500 and error.status not in {401, 403, 408, _TOO_MANY}:  # noqa: PLR2004
-        return Permanent(message)
-    return Unavailable(message, component="qdrant", retry_after=RETRY_AFTER)
+    if error.limit is not None:
+        return InvalidInput(error.limit.sentence, field="filter" if error.limit.is_filter else None)
+    sentence = sentence_of(error.status, error.words)
+    if 400 <= error.status < 500 and error.status not in _ABOUT_OTHERS | _SLOW:  # noqa: PLR2004
+        return Permanent(sentence)
+    return Unavailable(sentence, component="qdrant", retry_after=error.retry_after or RETRY_AFTER)
+
+
+@contextmanager
+def refusals_of_collection() -> Iterator[None]:
+    """Convert a refusal of a request that concerns the collection: no chunk is the cause, and the work waits."""
+    try:
+        yield
+    except (Permanent, Rejected) as error:
+        message = f"Qdrant takes no points: {error.message}"
+        raise CollectionRefused(message, component="qdrant", retry_after=COLLECTION_PAUSE) from error

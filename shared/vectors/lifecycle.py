@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic import SecretStr
 
-from shared.domain.errors import Permanent, Unavailable
-from shared.vectors import definitions, fields
+from shared.domain.errors import ForeaskError, Permanent, Unavailable
+from shared.vectors import definitions
 from shared.vectors.connection import QdrantConnection, all_of
-from shared.vectors.errors import ABSENT, RETRY_AFTER, Refusal
+from shared.vectors.errors import ABSENT, RETRY_AFTER, CollectionRefused, Refusal, index_errors
 from shared.vectors.layout import Layout
+from shared.vectors.notices import Notices
+from shared.vectors.payload_indexes import ON_DEMAND, REQUIRED
 from shared.vectors.readiness import SharedCheck
 from shared.vectors.requests import of_collection
 from shared.vectors.searches import probe
 
 _READY_SECONDS = 3.0  # below the interval of an orchestrator's probes
 _CHECK_SECONDS = 1.5
+_SHORT_SECONDS = 3.0  # a check may be sent earlier than Qdrant asks, but not much
+_NO_COLLECTION = "foreask-check"
 _NO_POINT = "00000000-0000-0000-0000-000000000000"
-# By default Qdrant builds graphs for the values of a field, which took five times the CPU.
-_KEYWORD = {"type": "keyword", "enable_hnsw": False}
-_INTEGER = {"type": "integer", "enable_hnsw": False}
-_INDEXED: Mapping[str, Mapping[str, Any]] = {
-    "group": {"type": "keyword", "is_tenant": True},
-    "tenant": _KEYWORD,
-    "document_id": _KEYWORD,
-    "chunk_id": _KEYWORD,
-    "version": _INTEGER,
-    "token": _INTEGER,
-    "hidden": {"type": "bool", "enable_hnsw": False},
-}
-_FIELD_INDEXES: Mapping[str, Mapping[str, Any]] = {
-    "keyword": _KEYWORD,
-    "float": {"type": "float", "enable_hnsw": False},
-    "datetime": {"type": "datetime", "enable_hnsw": False},
-}
 log = structlog.get_logger()
 
 
@@ -52,12 +42,21 @@ class Lifecycle(QdrantConnection):
         others: addresses of other nodes.
         api_key: key of all nodes.
         layout: layout of collections that are created.
+        notices: shows the last refusal to people; None in a process without it.
     """
 
-    def __init__(self, url: str, *others: str, api_key: SecretStr | None = None, layout: Layout | None = None) -> None:
-        super().__init__(url, *others, api_key=api_key)
+    def __init__(
+        self,
+        url: str,
+        *others: str,
+        api_key: SecretStr | None = None,
+        layout: Layout | None = None,
+        notices: Notices | None = None,
+    ) -> None:
+        super().__init__(url, *others, api_key=api_key, notices=notices)
         self._layout = layout or Layout()
         self._existing: set[str] = set()
+        self._sizes: dict[str, int] = {}  # of the vectors of collections
         self._creating = asyncio.Lock()
         self._indexed = defaultdict[str, set[str]](set)  # keys of declared fields by collection
         self._readiness = SharedCheck(self._answer_a_query, _READY_SECONDS)
@@ -70,7 +69,7 @@ class Lifecycle(QdrantConnection):
         """Create a collection of Qdrant unless it exists, and its missing payload indexes.
 
         Raises:
-            Permanent: it exists with vectors of another size.
+            CollectionRefused: it exists with vectors of another size, or Qdrant refuses it.
             Unavailable: Qdrant cannot be reached.
         """
         if name in self._existing:
@@ -85,15 +84,16 @@ class Lifecycle(QdrantConnection):
             if not await self._exists(name):
                 await self._create(name, dimensions)
             info = await self._info(name)
-        _require_size(info, dimensions)
+            _require_size(info, dimensions)
         if differences := self._layout.differences(info):
             log.warning("collection.differs", collection=name, differences=differences)
         # Indexes are created before the first point, because a later index is built over all existing points. An
         # interrupted creation is completed here.
         with self._writing(name), self._errors(), self._recreated_if_missing(name):
-            missing = _INDEXED.keys() - info["payload_schema"].keys()
-            await all_of(self._index(name, field, _INDEXED[field]) for field in missing)
+            missing = REQUIRED.keys() - info["payload_schema"].keys()
+            await all_of(self._index(name, field, REQUIRED[field]) for field in missing)
         self._existing.add(name)
+        self._sizes[name] = dimensions
 
     async def require_dimensions(self, name: str, dimensions: int) -> None:
         """Check that a collection of Qdrant, if it exists, has vectors of this size.
@@ -114,11 +114,6 @@ class Lifecycle(QdrantConnection):
         info: Mapping[str, Any] = await self._requests.send("GET", of_collection(name))
         return info
 
-    async def _index(self, name: str, key: str, index: Mapping[str, Any]) -> None:
-        """Create a payload index, and wait until it exists."""
-        body = {"field_name": key, "field_schema": index}
-        await self._requests.send("PUT", f"{of_collection(name)}/index?wait=true", body)
-
     async def _create(self, name: str, dimensions: int) -> None:
         body = self._layout.creation(dimensions)
         if self._layout != Layout():
@@ -136,7 +131,7 @@ class Lifecycle(QdrantConnection):
         with self._writing(name), self._errors(), self._recreated_if_missing(name):
             info = await self._info(name)
             for key in sorted(keys - info["payload_schema"].keys()):
-                await self._index(name, key, _FIELD_INDEXES[fields.KEYS[key]])
+                await self._index(name, key, ON_DEMAND[key])
         self._indexed[name] |= keys
 
     @contextmanager
@@ -154,6 +149,7 @@ class Lifecycle(QdrantConnection):
 
     def _forget(self, name: str) -> None:
         self._existing.discard(name)
+        self._sizes.pop(name, None)
         self._indexed.pop(name, None)
 
     async def drop_collection(self, name: str) -> None:
@@ -198,6 +194,39 @@ class Lifecycle(QdrantConnection):
         if self._rejecting:
             await self._take_a_write()
 
+    async def check(self) -> None:
+        """Check that each node answers, and that the key may write.
+
+        Raises:
+            Unavailable: a node does not answer, does not accept the key, or does not let it write.
+        """
+        problems = dict(await all_of(self._check_node(url) for url in self._nodes))
+        failed = {node: problem for node, problem in problems.items() if problem is not None}
+        if not failed:
+            return
+        told = next(iter(failed.values()))
+        if len(problems) > 1:
+            others = "; the other nodes answer" if len(failed) < len(problems) else ""
+            told = "; ".join(f"{node}: {problem}" for node, problem in failed.items()) + others
+        raise Unavailable(told, component="qdrant", retry_after=RETRY_AFTER)
+
+    async def _check_node(self, url: str) -> tuple[str, str | None]:
+        """Return the host of a node, and the problem with it."""
+        node, problem = urlsplit(url).netloc.rpartition("@")[2], None
+        requests = self._requests.of_one(url)
+        try:
+            with index_errors():
+                await requests.send("GET", "/collections", within=_CHECK_SECONDS)
+                # A key without rights gets 403; the collection does not exist, so nothing is written.
+                path = f"{of_collection(_NO_COLLECTION)}/points/delete?wait=true"
+                await requests.send("POST", path, {"points": [_NO_POINT]}, within=_CHECK_SECONDS)
+        except ForeaskError as error:
+            cause = error.__cause__
+            problem = None if isinstance(cause, Refusal) and cause.status == ABSENT else error.message
+        finally:
+            await requests.aclose()
+        return node, problem
+
     async def _answer_a_query(self) -> None:
         """Send the cheapest query.
 
@@ -224,8 +253,19 @@ class Lifecycle(QdrantConnection):
     async def _any_collection(self) -> str | None:
         return min(await self.names(), default=None)
 
+    async def writable(self, name: str) -> None:
+        """Check again whether a collection takes writes, if it rejected the last one.
+
+        Workers call it before they embed chunks, because embeddings of chunks that cannot be written are wasted.
+
+        Raises:
+            Unavailable: it still rejects them.
+        """
+        if name in self._rejecting:
+            await self._write_neutral(name)
+
     async def _take_a_write(self) -> None:
-        """Send an empty write to a collection that rejected a write, and to another one if that fails.
+        """Send a neutral write to a collection that rejected a write, and to another one if that fails.
 
         The limits of one collection must not stop writes to others.
 
@@ -233,25 +273,53 @@ class Lifecycle(QdrantConnection):
             Unavailable: both collections reject it. On a full disk Qdrant rejects all writes, including deletions, but
                 answers reads.
         """
-        first, *_ = sorted(self._rejecting)
-        others = sorted(self._existing - self._rejecting)[:1]
+        # A refusal of one collection's points does not count: its chunks wait, and others are claimed.
+        of_server = sorted(n for n, each in self._rejecting.items() if not isinstance(each.error, CollectionRefused))
+        if not of_server:
+            return
+        first, others = of_server[0], sorted(self._existing - self._rejecting.keys())[:1]
         try:
-            await self._write_nothing(first)
+            await self._write_neutral(first)
         except Unavailable:
             if not others:
                 raise
-            await self._write_nothing(others[0])
+            await self._write_neutral(others[0])
 
-    async def _write_nothing(self, name: str) -> None:
+    async def _write_neutral(self, name: str) -> None:
+        """Write a point with the vectors of all others, and delete it in the same request.
+
+        It belongs to no document, so its refusal proves that the collection takes no points. If the collection does not
+        exist, the next attempt creates it.
+
+        Raises:
+            Unavailable: the collection does not take the point, or a pause that Qdrant asked for is not over.
+        """
+        rejection = self._rejecting.get(name)
+        if rejection is not None and (pause := rejection.until - time.monotonic()) > _SHORT_SECONDS:
+            message = rejection.error.message
+            raise Unavailable(message, component="qdrant", retry_after=timedelta(seconds=pause))
         with self._writing(name), self._if_exists():
-            await self._requests.send("POST", f"{of_collection(name)}/points/delete?wait=true", {"points": [_NO_POINT]})
+            size = self._sizes.get(name) or _vector_size(await self._info(name)) or 1
+            self._sizes[name] = size
+            await self._change(name, [{"upsert": {"points": [_neutral(size)]}}, {"delete": {"points": [_NO_POINT]}}])
 
 
 def _require_size(info: Mapping[str, Any], dimensions: int) -> None:
     """Raise `Permanent` unless a collection's vectors have this size."""
-    size = info["config"]["params"].get("vectors", {}).get("dense", {}).get("size")
+    size = _vector_size(info)
     if size != dimensions:
         raise Permanent(
             f"The collection was built with {size} dimensions and the embedding model returns {dimensions}:"
             " set the model that it was built with, or index into a new collection."
         )
+
+
+def _vector_size(info: Mapping[str, Any]) -> int | None:
+    size: int | None = info["config"]["params"].get("vectors", {}).get("dense", {}).get("size")
+    return size
+
+
+def _neutral(size: int) -> Mapping[str, Any]:
+    """Return a point of no group with all vectors that a text has."""
+    vector = {"dense": [1.0, *[0.0] * (size - 1)], "bm25": {"indices": [0], "values": [1.0]}}
+    return {"id": _NO_POINT, "vector": vector, "payload": {"group": "", "hidden": True}}

@@ -10,7 +10,8 @@ from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
-from shared.vectors.connection import SEARCH_SECONDS, QdrantConnection
+from shared.vectors.connection import SEARCH_SECONDS, QdrantConnection, all_of
+from shared.vectors.errors import Refusal
 from shared.vectors.filters import Filter, VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
@@ -34,10 +35,28 @@ class Reads(QdrantConnection):
             The hits of each search, best first; None if the collection does not exist.
         """
         with self._if_exists():
-            result = await self._read(name, "/query/batch", {"searches": searches}, SEARCH_SECONDS)
+            if name in self._searched_apart:
+                result = await self._search_apart(name, searches)
+            else:
+                result = await self._search_together(name, searches)
             self._last_searched = name
             return [[_hit(point) for point in one["points"]] for one in result]
         return None
+
+    async def _search_together(self, name: str, searches: Sequence[Search]) -> list[Any]:
+        try:
+            return list(await self._read(name, "/query/batch", {"searches": searches}, SEARCH_SECONDS))
+        except Refusal as error:
+            if len(searches) < 2 or not error.may_concern_batch:  # noqa: PLR2004 - a batch
+                raise
+        result = await self._search_apart(name, searches)
+        self._searched_apart.add(name)
+        return result
+
+    async def _search_apart(self, name: str, searches: Sequence[Search]) -> list[Any]:
+        """Send each search alone, because Qdrant limits the searches of a request."""
+        apart = [self._read(name, "/query/batch", {"searches": [each]}, SEARCH_SECONDS) for each in searches]
+        return [one for (one,) in await all_of(apart)]
 
     async def section_payloads(
         self, location: IndexLocation, sections: Sequence[SectionKey]

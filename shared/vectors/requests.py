@@ -43,6 +43,7 @@ class Requests:
 
     def __init__(self, addresses: Addresses, api_key: str | None, timeout_seconds: float) -> None:
         self._addresses = addresses
+        self._api_key = api_key
         self._headers = {"content-type": "application/json", "user-agent": "foreask"}
         self._headers |= {"api-key": api_key} if api_key else {}
         self._timeout_seconds = timeout_seconds
@@ -50,6 +51,10 @@ class Requests:
         self._opened: aiohttp.ClientSession | None = None
         self._unpooled: aiohttp.ClientSession | None = None
         self._is_closed = False
+
+    def of_one(self, url: str) -> Requests:
+        """Return requests to one address only."""
+        return Requests(Addresses([url]), self._api_key, self._timeout_seconds)
 
     async def send(self, method: str, path: str, body: Body = None, within: float | None = None) -> Any:
         """Send a request, and return the `result` of its answer.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 from uuid import UUID
 
 import orjson
+import structlog
 
 from shared.domain.documents import Description
+from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.work import ChunkToIndex, Sweep
 from shared.vectors import fields, filters
 from shared.vectors.connection import all_of
+from shared.vectors.errors import NoAnswer, Refusal, converted
 from shared.vectors.filters import Filter
 from shared.vectors.lifecycle import Lifecycle
 from shared.vectors.points import Point
@@ -23,25 +27,49 @@ _REQUEST_POINTS = 128  # a server answers no query while it reads one
 _REQUEST_BYTES = 5_000_000  # larger requests are slower, and Qdrant rejects them from 32 MB on
 
 _Operation = Mapping[str, Any]
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """A point as JSON, with its size in bytes."""
+
+    id: str
+    json: orjson.Fragment
+    size: int
+
+    @classmethod
+    def of(cls, point: Point) -> Self:
+        encoded = orjson.dumps(point.as_json(), option=orjson.OPT_SERIALIZE_NUMPY)
+        return cls(point.id, orjson.Fragment(encoded), len(encoded))
 
 
 class Writes(Lifecycle):
     """Writes and deletes points; each write is confirmed by Qdrant."""
 
-    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+    async def upsert(self, name: str, points: Sequence[Point]) -> dict[str, ForeaskError]:
         """Write points of chunks of one claim, and wait until searches find them.
 
         Points of later claims are not replaced, so a writer whose lease expired cannot overwrite a chunk. All tokens of
         a claim are larger than the tokens of earlier claims.
 
+        If Qdrant refuses a request, a neutral write decides: the collection takes no points, or the request is divided
+        until it passes or the refused points are isolated. With n points this takes at most 2 log2(n) requests per
+        refused point. A size that passes is used by this process from then on.
+
+        Returns:
+            The errors of points that Qdrant refuses although the collection takes others, by id. `Permanent` if the
+            point is the cause.
+
         Raises:
-            Unavailable: Qdrant did not confirm; some points may have been written.
-            Permanent: Qdrant rejected a point; others may have been written.
+            Unavailable: Qdrant did not confirm, or takes no points; some points may have been written.
         """
         replaceable = filters.replaceable_points(max((point.payload["token"] for point in points), default=0))
         await self._index_fields(name, points)
         # Wait for all requests: a request that outlives the attempt would write points of dead chunks.
-        await all_of(self._upsert(name, body) for body in _bodies(points, replaceable))
+        parts = _parts([_Encoded.of(point) for point in points], self._most_points.get(name, _REQUEST_POINTS))
+        refused = await all_of(self._upsert(name, part, replaceable) for part in parts)
+        return {point: error for of_part in refused for point, error in of_part.items()}
 
     async def _index_fields(self, name: str, points: Sequence[Point]) -> None:
         """Create missing payload indexes of declared fields that these points have.
@@ -51,9 +79,32 @@ class Writes(Lifecycle):
         """
         await self._index_keys(name, {key for point in points for key in point.payload.keys() & fields.KEYS.keys()})
 
-    async def _upsert(self, name: str, body: bytes) -> None:
-        with self._writing(name), self._errors(), self._recreated_if_missing(name):
-            await self._write(name, "", body, "PUT")
+    async def _upsert(self, name: str, part: Sequence[_Encoded], condition: Filter) -> dict[str, ForeaskError]:
+        """Write some points, and divide them if Qdrant refuses them together; return the errors of single points."""
+        most = self._most_points.get(name, _REQUEST_POINTS)
+        if len(part) > most:  # another part has found the limit
+            smaller = [part[start : start + most] for start in range(0, len(part), most)]
+            return _merged([await self._upsert(name, each, condition) for each in smaller])
+        body = orjson.dumps({"points": [point.json for point in part], "update_filter": condition})
+        with self._writing(name), self._errors():
+            try:
+                with self._recreated_if_missing(name):
+                    await self._write(name, "", body, "PUT")
+            except (Refusal, NoAnswer) as error:
+                if not _may_pass_divided(error, len(part)):
+                    raise
+                refusal = error
+            else:
+                return {}
+        await self._write_neutral(name)
+        if len(part) == 1:
+            return {part[0].id: _of_point(refusal)}
+        middle = (len(part) + 1) // 2
+        refused = _merged([await self._upsert(name, half, condition) for half in (part[:middle], part[middle:])])
+        if not refused:  # the size was the cause
+            self._most_points[name] = min(self._most_points.get(name, middle), middle)
+            log.warning("upsert.divided", index=name, points=self._most_points[name])
+        return refused
 
     async def sweep(self, sweep: Sweep) -> None:
         """Update a document's points to the ledger's state, in one idempotent request.
@@ -72,7 +123,8 @@ class Writes(Lifecycle):
             name: Qdrant collection of the points.
             chunks: chunks of one claim; their older versions are not touched.
         """
-        await self._delete_before(name, chunks, min(chunk.lease.token for chunk in chunks))
+        with self._writing(name):
+            await self._delete_before(name, chunks, min(chunk.lease.token for chunk in chunks))
 
     async def delete_unrecorded(self, name: str, chunks: Sequence[ChunkToIndex]) -> None:
         """Delete the points of chunks that the ledger has not recorded, in one request; see `recorded_points`.
@@ -205,16 +257,30 @@ def _deletion(selected: Filter) -> _Operation:
     return {"delete": {"filter": selected}}
 
 
-def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:
-    """Encode points into as few requests as the limits allow."""
-    batch: list[orjson.Fragment] = []
+def _parts(points: Sequence[_Encoded], most: int) -> Iterator[Sequence[_Encoded]]:
+    """Divide points into as few requests as the limits allow."""
+    part: list[_Encoded] = []
     size = 0
     for point in points:
-        encoded = orjson.dumps(point.as_json(), option=orjson.OPT_SERIALIZE_NUMPY)
-        if batch and (len(batch) >= _REQUEST_POINTS or size + len(encoded) > _REQUEST_BYTES):
-            yield orjson.dumps({"points": batch, "update_filter": condition})
-            batch, size = [], 0
-        batch.append(orjson.Fragment(encoded))
-        size += len(encoded)
-    if batch:
-        yield orjson.dumps({"points": batch, "update_filter": condition})
+        if part and (len(part) >= most or size + point.size > _REQUEST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(point)
+        size += point.size
+    if part:
+        yield part
+
+
+def _may_pass_divided(error: Refusal | NoAnswer, points: int) -> bool:
+    """Return whether a smaller request may pass, or a point be the cause."""
+    if isinstance(error, Refusal):
+        return error.may_concern_size if points > 1 else error.may_concern_points
+    return points > 1 and error.may_have_arrived
+
+
+def _of_point(refusal: Refusal | NoAnswer) -> ForeaskError:
+    return Permanent(converted(refusal).message if isinstance(refusal, Refusal) else str(refusal))
+
+
+def _merged(refused: Iterable[Mapping[str, ForeaskError]]) -> dict[str, ForeaskError]:
+    return {point: error for of_part in refused for point, error in of_part.items()}

@@ -195,9 +195,8 @@ async def test_rejected_chunk_does_not_fail_others(services, library, provider, 
     assert len(refused) == len(odd)
     for failure in refused:
         assert names[failure.lease].content.text.endswith(odd)
-        assert failure.decision == Dead(
-            "Qdrant refuses the points of this chunk: Qdrant answered 400; its message is logged as qdrant.answered"
-        )
+        assert isinstance(failure.decision, Dead)
+        assert failure.decision.reason.startswith("Qdrant refuses the points of this chunk: Qdrant answered 400 (Wrong")
     texts, count = await texts_of_points(services, library)
     assert (len(texts), count) == (32 - len(odd), 32 - len(odd))
     assert len(upserts) <= 1 + 2 * 5 * len(odd)  # two requests for each level of halves
@@ -232,16 +231,21 @@ async def test_partially_written_points_of_dead_chunk_are_deleted(services, libr
     assert await states(services, "chunks") == [("dead", 1), ("indexed", 7)]
 
 
-async def test_collection_rejecting_all_points_is_abandoned_early(services, library, provider, upserts):
+async def test_collection_rejecting_all_points_waits_after_one_request(services, library, provider, upserts):
     await collection_with(services, library, "dense")
     await parsed(services, library, *(f"Text number {number}." for number in range(32)), ready_questions=())
 
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(32))
 
-    (reason,) = {outcome.decision.reason for outcome in outcomes}
-    assert "the points of every chunk" in reason
-    assert len(outcomes) == 32
-    assert len(upserts) == 1 + 2 + 4 + 8
+    ((reason, burns_attempt),) = {(each.decision.reason, each.decision.burns_attempt) for each in outcomes}
+    assert reason.startswith("Qdrant takes no points: Qdrant answered 400 (Wrong input: Not existing vector name error")
+    assert (len(outcomes), burns_attempt) == (32, False)
+    assert len(upserts) == 1
+    before = provider.stats()["embedded_inputs"]
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE chunks SET due_at = now()"))
+    await work(services, "index")
+    assert provider.stats()["embedded_inputs"] == before
 
 
 async def test_index_claims_are_limited_by_slots(services, provider):

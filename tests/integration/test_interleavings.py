@@ -22,7 +22,7 @@ from shared.ledger.documents.dead_letters import Choice
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
-from shared.vectors.lifecycle import _INDEXED
+from shared.vectors.payload_indexes import REQUIRED
 from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
@@ -538,7 +538,7 @@ async def test_missing_payload_indexes_are_created_on_next_use(services, monkeyp
     await services.index.ensure_collection(name, 3)
 
     schema = (await qdrant_client(services).get_collection(name)).payload_schema
-    assert schema.keys() == _INDEXED.keys()
+    assert schema.keys() == REQUIRED.keys()
     await services.index.drop_collection(name)
 
 

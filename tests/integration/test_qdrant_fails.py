@@ -14,22 +14,22 @@ from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from shared.domain.errors import Permanent, Unavailable
+from shared.domain.errors import Unavailable
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.domain.verification import DifferingPoint
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
 from shared.maintenance.verification import Verification
+from shared.vectors.errors import Refusal
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 from shared.vectors.requests import Requests
 from tests.conftest import Library
 from tests.support.api import calling, ready, work
-from tests.support.emptying import use_own_collections
 from tests.support.planted import guards
 from tests.support.proxy import REFUSAL, Fault, Link
-from tests.support.qdrant import qdrant_client
+from tests.support.qdrant import is_upsert, qdrant_client
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers import scheduler
 
@@ -139,7 +139,7 @@ async def test_unwritable_collection_does_not_block_others(index, link):
         await index.ensure_collection(name, 3)
     link.change(Fault(refuse="/collections/full/points"))
     with pytest.raises(Unavailable):
-        await index._write_nothing("full")
+        await index._write_neutral("full")
 
     await index.require()
     link.change(WRITES)
@@ -187,7 +187,7 @@ async def test_claims_stop_during_qdrant_outage(library, link, index):
     await index.require()
 
 
-async def test_readiness_sends_query_and_hides_message(settings, once, link):
+async def test_readiness_sends_query_and_names_reason(settings, once, link):
     await once(ready, (HARBOUR, "a.md"))
     link.change(QUERIES)
     async with client_over(link, settings) as client:
@@ -197,7 +197,8 @@ async def test_readiness_sends_query_and_hides_message(settings, once, link):
 
     assert (health["status"], health["down"]) == ("degraded", ["qdrant"])
     assert (reply.status_code, reply.json()["component"]) == (503, "qdrant")
-    assert "device" not in reply.text
+    assert reply.json()["detail"].startswith("Qdrant has no disk space left (Service internal error: No space left on")
+    assert reply.json()["detail"] in health["warnings"][0]
     (answered,) = [entry for entry in logs if entry["event"] == "qdrant.answered"]
     assert answered["words"] == REFUSAL.decode()
     assert (answered["status"], answered["request_id"]) == (500, "r-1")
@@ -230,32 +231,39 @@ async def test_rejected_write_waits_for_its_other_requests(services, monkeypatch
     send = requests.send
 
     async def slower(method, path, body=None):
-        if b"[0.2," in body:
-            await asyncio.sleep(0.2)
-            finished.append(body)
+        if b"[0.1," in body:
+            raise Refusal(500, b"")
+        await asyncio.sleep(0.2)
+        finished.append(body)
         return await send(method, path, body)
 
     await create_collection(services, "many")
     monkeypatch.setattr(requests, "send", slower)
-    points = [Point(str(UUID(int=n)), {"dense": [0.1] * 2}, {"version": 1, "token": 1}) for n in range(128)]
+    points = [Point(str(UUID(int=n)), {"dense": [0.1] * 3}, {"version": 1, "token": 1}) for n in range(128)]
     others = [Point(str(UUID(int=n)), {"dense": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(128, 136)]
 
-    with pytest.raises(Permanent):
+    with pytest.raises(Unavailable):
         await index.upsert("many", [*points, *others])
 
     assert len(finished) == 1
 
 
-async def without_bm25(services, library):
-    """Create a collection that rejects the points of chunks and accepts the points of questions."""
-    vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
-    use_own_collections(services)
-    name = (await library.collection()).index_name
-    await qdrant_client(services).create_collection(name, vectors_config={"dense": vector})
+@pytest.fixture
+def refuse_texts(services, monkeypatch):
+    """Return a function that makes Qdrant refuse the points of chunks, and accept the points of questions."""
+    requests = services.index._requests
+    send = requests.send
+
+    async def misnamed(method, path, body=None, *others):
+        if is_upsert(method, path):
+            body = body.replace(b'"bm25":', b'"bm26":')
+        return await send(method, path, body, *others)
+
+    return lambda: monkeypatch.setattr(requests, "send", misnamed)
 
 
-async def test_points_of_chunk_rejected_by_qdrant_are_deleted(services, library, provider):
-    await without_bm25(services, library)
+async def test_points_of_chunk_rejected_by_qdrant_are_deleted(services, library, provider, refuse_texts):
+    refuse_texts()
     document = await library.add(HARBOUR)
     with capture_logs() as logs:
         await work(services)
@@ -263,18 +271,17 @@ async def test_points_of_chunk_rejected_by_qdrant_are_deleted(services, library,
     (chunk,) = await services.ledger.documents.chunks("default", document.id)
     assert chunk.state == "dead"
     assert chunk.error == (
-        "Qdrant refuses the points of this chunk: Qdrant answered 400; its message is logged as qdrant.answered"
+        "Qdrant refuses the points of this chunk: Qdrant answered 400"
+        " (Wrong input: Not existing vector name error: bm26)"
     )
-    assert any("bm25" in entry.get("words", "") for entry in logs)
+    assert any("bm26" in entry.get("words", "") for entry in logs)
     assert await stored(services, library) == ([], None)
     assert await findings(services, library) == []
 
 
-async def test_chunk_rejected_after_indexing_matches_ledger(services, library, once):
+async def test_chunk_rejected_after_indexing_matches_ledger(services, library, once, refuse_texts):
     (document,) = await once(ready, (HARBOUR, "a.md"))
-    collection = await library.collection()
-    await services.index.drop_collection(collection.index_name)
-    await without_bm25(services, library)
+    refuse_texts()
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE documents SET state = 'searchable'"))
         await connection.execute(text("UPDATE chunks SET state = 'generated', due_at = now()"))
@@ -287,8 +294,8 @@ async def test_chunk_rejected_after_indexing_matches_ledger(services, library, o
     assert await findings(services, library) == []
 
 
-async def test_rejected_chunk_is_retried_until_points_are_deleted(services, library, provider, link, index):
-    await without_bm25(services, library)
+async def test_rejected_chunk_is_retried_until_points_are_deleted(services, library, link, index, refuse_texts):
+    refuse_texts()
     await library.add(HARBOUR)
     await work(services, "parse")
     (chunk,) = await services.ledger.work.claim_to_index(10)

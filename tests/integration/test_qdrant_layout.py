@@ -12,9 +12,9 @@ from shared.settings import Settings
 from shared.vectors.errors import NoAnswer
 from shared.vectors.index import Index
 from shared.vectors.layout import Layout
-from shared.vectors.lifecycle import _INDEXED
+from shared.vectors.payload_indexes import REQUIRED
 
-_REQUESTS = 3 + len(_INDEXED)  # check existence, create, read the layout; then one request per index
+_REQUESTS = 3 + len(REQUIRED)  # check existence, create, read the layout; then one request per index
 EVERYTHING = Layout(
     shards=1,
     replicas=1,
@@ -102,7 +102,7 @@ async def test_interrupted_creation_is_completed_later(made, settings, done):
 
     info = await made("laid-out")
 
-    assert info["payload_schema"].keys() == _INDEXED.keys()
+    assert info["payload_schema"].keys() == REQUIRED.keys()
 
 
 async def test_concurrent_batches_create_collection_once(made, settings):
@@ -119,7 +119,7 @@ async def test_concurrent_batches_create_collection_once(made, settings):
     await index.aclose()
 
     assert len(sent) == _REQUESTS
-    assert (await made("laid-out"))["payload_schema"].keys() == _INDEXED.keys()
+    assert (await made("laid-out"))["payload_schema"].keys() == REQUIRED.keys()
 
 
 async def test_process_layout_follows_settings(settings):

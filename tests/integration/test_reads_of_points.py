@@ -75,13 +75,14 @@ async def test_search_in_missing_collection_returns_none(index, answers):
         ({"status": 400}, Permanent, None),
     ],
 )
-async def test_qdrant_error_statuses_become_errors_without_texts(index, answers, answer, error, after):
-    answers.next = lambda: web.Response(**answer, text="words of another tenant")
+async def test_qdrant_error_statuses_become_errors_without_names(index, answers, answer, error, after):
+    text = "No shard of collection `another tenant` at http://10.0.0.7:6335 in /qdrant/another/tenant. Try again."
+    answers.next = lambda: web.Response(**answer, text=text)
 
     with pytest.raises(error) as raised:
         await index.search("any", [])
 
-    assert "another tenant" not in str(raised.value)
+    assert "(No shard of collection … at … in … Try again)" in str(raised.value)
     if after is not None:
         assert raised.value.retry_after == timedelta(seconds=after)
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
 from shared.services.all import AllServices
-from shared.vectors.lifecycle import _INDEXED
+from shared.vectors.payload_indexes import REQUIRED
 from tests.support.provider import DIMENSIONS
 from tests.support.tables import columns
 from tests.support.transitions import refuse_unknown_transitions
@@ -56,6 +56,9 @@ async def forget(services: AllServices) -> None:
         indexer.embedder.seen = None
     services.retriever._vectors._remembered.clear()
     services.index._rejecting.clear()
+    services.index._most_points.clear()
+    services.index._searched_apart.clear()
+    services.notices._stored.clear()
     services.index._unavailable = False
 
 
@@ -90,7 +93,7 @@ async def _is_usual(services: AllServices, name: str) -> bool:
     info = await index._info(name)
     created = index._layout.creation(DIMENSIONS)
     vectors = all(info["config"]["params"].get(kind) == created[kind] for kind in ("vectors", "sparse_vectors"))
-    if not vectors or info["payload_schema"].keys() != _INDEXED.keys() or index._layout.differences(info):
+    if not vectors or info["payload_schema"].keys() != REQUIRED.keys() or index._layout.differences(info):
         return False
     if info["points_count"]:
         await index._delete(name, {})

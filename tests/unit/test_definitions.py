@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from shared.vectors.definitions import check_collection, check_index
 from shared.vectors.layout import Layout
-from shared.vectors.lifecycle import _FIELD_INDEXES, _INDEXED
+from shared.vectors.payload_indexes import ON_DEMAND, REQUIRED
 
 CHOSEN = Layout(
     shards=3, replicas=2, write_consistency=2, quantization="int8", on_disk=True, hnsw_m=8, hnsw_ef_construct=64
@@ -17,7 +17,7 @@ def test_options_of_layout_exist(layout):
     check_collection(layout.creation(384))
 
 
-@pytest.mark.parametrize("schema", [*_INDEXED.values(), *_FIELD_INDEXES.values()])
+@pytest.mark.parametrize("schema", [*REQUIRED.values(), *ON_DEMAND.values()])
 def test_options_of_indexes_exist(schema):
     check_index(schema)
 

@@ -269,6 +269,8 @@ async def _try_batch(
     sound, outcomes = _sound(indexer, batch)
     outcomes += [IndexOutcome(chunk, [], 0, chunk.error) for chunk in sound if chunk.content.is_undescribed]
     sound = [chunk for chunk in sound if not chunk.content.is_undescribed]
+    sound, waiting = await _writable(indexer, sound)
+    outcomes += waiting
     try:
         filtered = [_filter(chunk, indexer.max_given) for chunk in sound]
         vectors = await _embed(indexer, sound, filtered, costs)
@@ -297,6 +299,20 @@ def _sound(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], lis
         else:
             sound.append(chunk)
     return sound, failed
+
+
+async def _writable(
+    indexer: Indexer, chunks: Sequence[ChunkToIndex]
+) -> tuple[list[ChunkToIndex], list[IndexOutcome | FailedAttempt]]:
+    """Fail chunks of collections that still take no points, because their embeddings would be paid in vain."""
+    refused: dict[str, Transient] = {}
+    for name in {chunk.index_name for chunk in chunks}:
+        try:
+            await indexer.index.writable(name)
+        except Transient as error:
+            refused[name] = error
+    writable = [chunk for chunk in chunks if chunk.index_name not in refused]
+    return writable, [_failed(indexer, c, refused[c.index_name]) for c in chunks if c.index_name in refused]
 
 
 def _require_space(indexer: Indexer, chunk: ChunkToIndex) -> None:

@@ -1,34 +1,33 @@
-"""Writes of a batch's points, which are repeated while Qdrant accepts no writes, and divided if it rejects a point."""
+"""Writes of a batch's points, which are repeated while Qdrant accepts no writes.
+
+A refused point makes its chunk a dead letter only if Qdrant takes other points of the collection. Everything else
+waits: a full disk, a key without rights, a limit, a collection with another layout.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
-from shared.domain.errors import ForeaskError, Permanent, Unavailable
+from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
 from shared.domain.work import ChunkToIndex, Lease
+from shared.vectors.errors import RETRY_AFTER, CollectionRefused
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 
 _HOLD = timedelta(minutes=10)  # time for which vectors are held while Qdrant accepts no writes
 _HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and if other collections of the batch were written
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
-_REFUSALS = 1 + 2 + 4 + 8  # of a collection that took none: it refuses all, halves, quarters and eighths
 
 ChunkPoints = Sequence[tuple[ChunkToIndex, Sequence[Point]]]
 
 log = structlog.get_logger()
-
-
-class _PointsRefused(Permanent):
-    """Qdrant rejected a request because of some points, without naming them; others may have been written."""
 
 
 @dataclass(slots=True)
@@ -43,73 +42,56 @@ class PointWriter:
     async def write(self, name: str, chunks: ChunkPoints) -> dict[Lease, ForeaskError]:
         """Write the points of one collection; return the errors of the chunks whose points are incomplete.
 
-        If Qdrant rejects points, halves are written, and halves of these, until the rejected chunks are isolated: with
-        n chunks this takes at most 2 log2(n) requests per rejected chunk. A collection that accepts none is abandoned
-        earlier, because the chunks are not the cause.
-        """
-        started = time.monotonic()
-        errors: dict[Lease, ForeaskError] = {}
-        parts, refusals, taken = deque([chunks]), 0, False
-        while parts:
-            part = parts.popleft()
-            error = await self._hold(name, part, started)
-            if error is None:
-                taken = True
-                continue
-            if not isinstance(error, _PointsRefused):
-                return errors | _each(error, part, *parts)
-            if len(part) == 1:
-                errors |= _each(_refused("this chunk", error), part)
-                log.warning("points.refused", index=name, **_named(part[0][0]))
-            else:
-                parts += [part[: len(part) // 2], part[len(part) // 2 :]]
-            refusals += 1
-            if refusals >= _REFUSALS and not taken:
-                return errors | _each(_refused("every chunk of the collection", error), *parts)
-        self.written |= taken
-        return errors
-
-    async def _hold(self, name: str, chunks: ChunkPoints, started: float) -> ForeaskError | None:
-        """Write points, and retry while Qdrant does not take them; return the last error.
-
         Vectors are paid, so they are kept until the lease expires. A collection that rejects points while others accept
         them is abandoned early, because it must not delay the other chunks.
         """
-        pause = _FIRST_PAUSE_SECONDS
+        started, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
         while True:
-            error = await self._try(name, chunks)
-            hold = _HOLD_BESIDE_OTHERS if self.written else _HOLD
-            if not isinstance(error, Unavailable) or time.monotonic() - started > hold.total_seconds():
-                return error
-            log.warning("upsert.delayed", index=name, chunks=len(chunks), reason=error.message)
-            await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            try:
+                errors = await self._try(name, chunks)
+            except CollectionRefused as error:
+                return _each(error, chunks)
+            except Unavailable as error:
+                hold = _HOLD_BESIDE_OTHERS if self.written else _HOLD
+                wait = max(pause * random.uniform(0.5, 1), _requested(error))  # noqa: S311 - no secret
+                if time.monotonic() + wait - started > hold.total_seconds():
+                    return _each(error, chunks)
+                log.warning("upsert.delayed", index=name, chunks=len(chunks), reason=error.message)
+                await asyncio.sleep(wait)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            except Transient as error:  # the lease is lost
+                return _each(error, chunks)
+            else:
+                self.written |= len(errors) < len(chunks)
+                return errors
 
-    async def _try(self, name: str, chunks: ChunkPoints) -> ForeaskError | None:
-        written_again = [chunk for chunk, _ in chunks if chunk.may_have_points]
-        try:
-            self.require_lease()
-            await self.index.ensure_collection(name, self.dimensions)
-            await self._upsert(name, [point for _, points in chunks for point in points])
-            if written_again:
-                await self.index.delete_leftovers(name, written_again)
-        except ForeaskError as error:
-            return error
-        return None
+    async def _try(self, name: str, chunks: ChunkPoints) -> dict[Lease, ForeaskError]:
+        """Write the points; return the errors of chunks of which Qdrant refuses a point.
 
-    async def _upsert(self, name: str, points: Sequence[Point]) -> None:
-        try:
-            await self.index.upsert(name, points)
-        except Permanent as error:
-            raise _PointsRefused(error.message) from error
+        Raises:
+            Transient: Qdrant does not take the points of the collection now, or the lease is lost.
+        """
+        self.require_lease()
+        await self.index.ensure_collection(name, self.dimensions)
+        refused = await self.index.upsert(name, [point for _, points in chunks for point in points])
+        errors: dict[Lease, ForeaskError] = {}
+        for chunk, points in chunks:
+            if error := next((refused[point.id] for point in points if point.id in refused), None):
+                errors[chunk.lease] = Permanent(f"Qdrant refuses the points of this chunk: {error.message}")
+                log.warning("points.refused", index=name, **_named(chunk))
+        if rewritten := [c for c, _ in chunks if c.may_have_points and c.lease not in errors]:
+            await self.index.delete_leftovers(name, rewritten)
+        return errors
+
+
+def _requested(error: Unavailable) -> float:
+    """Return the seconds that Qdrant asks to wait, if it is more than our own pause of an unavailable engine."""
+    after = error.retry_after or timedelta()
+    return after.total_seconds() if after > RETRY_AFTER else 0.0
 
 
 def _each(error: ForeaskError, *parts: ChunkPoints) -> dict[Lease, ForeaskError]:
     return {chunk.lease: error for part in parts for chunk, _ in part}
-
-
-def _refused(which: str, error: ForeaskError) -> Permanent:
-    return Permanent(f"Qdrant refuses the points of {which}: {error.message}")
 
 
 def _named(chunk: ChunkToIndex) -> dict[str, str]:
