@@ -15,7 +15,7 @@ def stays(value, seconds):
 @guards(
     "shared/vectors/errors.py",
     'raise Unavailable(_unreachable(error), component="qdrant", retry_after=RETRY_AFTER)',
-    "raise Permanent(_unreachable(error))",
+    "raise ForeaskError(_unreachable(error))",
     means="an unavailable Qdrant makes the chunk a dead letter",
 )
 def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, start_scenario, scale):
@@ -87,8 +87,8 @@ def test_lost_write_replies_duplicate_no_points(fleet, provider, start_scenario,
 )
 @guards(
     "shared/vectors/errors.py",
-    "if 400 <= error.status < 500 and",
-    "if 400 <= error.status < 600 and",
+    'return Unavailable(sentence, component="qdrant", retry_after=error.retry_after or RETRY_AFTER)',
+    "return ForeaskError(sentence)",
     means="a full disk of Qdrant makes the chunk a dead letter",
 )
 def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, start_scenario, scale):

@@ -21,7 +21,7 @@ from shared.domain.verification import DifferingPoint
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
 from shared.maintenance.verification import Verification
-from shared.vectors.errors import Refusal
+from shared.vectors.errors import CollectionRefused, Refusal
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 from shared.vectors.requests import Requests
@@ -118,18 +118,19 @@ async def test_worker_claims_nothing_until_writes_succeed(services, once, link, 
     "shared/vectors/lifecycle.py",
     "            if error.status != ABSENT:",
     "            if True:",
-    means="a collection of Qdrant that does not exist yet makes the chunk a dead letter",
+    means="a collection of Qdrant that another worker creates counts as refused",
 )
 async def test_collection_that_another_worker_creates_is_tried_again(index, monkeypatch):
-    """Qdrant answered that it exists, and then 404. A dead letter would be wrong."""
+    """Qdrant answered that it exists, and then 404."""
 
     async def exists(_):
         return True
 
     with monkeypatch.context() as patch:
         patch.setattr(index, "_exists", exists)
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable) as raised:
             await index.ensure_collection("late", 3)
+    assert not isinstance(raised.value, CollectionRefused)
 
     await index.ensure_collection("late", 3)
 

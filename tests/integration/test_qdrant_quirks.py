@@ -162,8 +162,8 @@ WRITES = {
 
 @guards(
     "shared/vectors/writes.py",
-    "        await self._write_neutral(name)\n        if len(part) == 1:",
-    "        if len(part) == 1:",
+    "await self._write_neutral(name)",
+    "pass",
     means="a collection of Qdrant that takes no points makes its chunks dead letters",
     case="collection is full",
 )
