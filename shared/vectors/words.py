@@ -7,19 +7,19 @@ words. Addresses, folders, names of collections and long quotations are removed,
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
 
+from shared.process.words import words_for_people
 from shared.vectors.payload_indexes import ON_DEMAND, REQUIRED
 
 UNAUTHORIZED, FORBIDDEN, TOO_LARGE, TOO_MANY, FULL = 401, 403, 413, 429, 507
-_MOST = 200  # characters
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_REMOVED = (
-    (re.compile(r"<[^<>]*>"), " "),
-    (re.compile(r"[\s\x00-\x1f\x7f]+"), " "),
-    (re.compile(r"\b\w+://[^\s\"'`]+"), "…"),
+_READ_BYTES = 4_000
+# Names of nodes, folders and collections, and quotations, which may be another tenant's.
+_NAMES = (
+    (re.compile(r"\b\w+://[^\s\"'`<]+"), "…"),
     (re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?"), "…"),
     (re.compile(r"(?<![\w/])\.{0,2}(?:/[\w.@+-]+){2,}/?"), "…"),
     (re.compile(r"(?i)\b(collection) (?:`[^`]*`|\"[^\"]*\"|'[^']*')"), r"\1 …"),
@@ -59,19 +59,15 @@ class StrictLimit:
 
 
 def words_of(content: bytes) -> str:
-    """Return the words of an answer in one line of at most 200 characters; empty without any."""
-    text = content[: 20 * _MOST].decode(errors="replace")
-    try:
+    """Return the words of an answer in one short line; empty without any."""
+    text = content[:_READ_BYTES].decode(errors="replace")
+    with suppress(orjson.JSONDecodeError, AttributeError):
         answer = orjson.loads(content)
         status = answer.get("status", answer)
         text = str(status.get("error", "") if isinstance(status, dict) else status)
-    except (orjson.JSONDecodeError, AttributeError):
-        if title := _TITLE.search(text):
-            text = title[1]
-    for pattern, replacement in _REMOVED:
+    for pattern, replacement in _NAMES:
         text = pattern.sub(replacement, text)
-    text = text.strip()
-    return text if len(text) <= _MOST else f"{text[: _MOST - 1].rstrip()}…"
+    return words_for_people(text)
 
 
 def sentence_of(status: int, words: str) -> str:

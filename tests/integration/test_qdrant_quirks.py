@@ -48,6 +48,7 @@ async def qdrant(services, server, monkeypatch):
     server.rules, server.requests = (), []
     yield server
     server.rules = ()
+    services.index._readiness._valid_until = 0.0  # the next test has another server
     await requests.aclose()
 
 

@@ -15,7 +15,7 @@ def answer(words):
 
 @guards(
     "shared/vectors/words.py",
-    '(re.compile(r"\\b\\w+://[^\\s\\"\'`]+"), "…"),',
+    '(re.compile(r"\\b\\w+://[^\\s\\"\'`<]+"), "…"),',
     "",
     means="a reason shows the addresses of Qdrant's nodes",
 )
