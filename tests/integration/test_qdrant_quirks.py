@@ -14,6 +14,7 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
 from shared.ingest.index import writer
 from shared.vectors.addresses import Addresses
+from shared.vectors.index import Index
 from shared.vectors.requests import Requests
 from tests.conftest import Library
 from tests.integration.test_ledger import parsed
@@ -223,6 +224,47 @@ async def test_refused_question_leaves_its_text_searchable(services, provider, q
     assert (chunk.document, chunk.state) == ("degraded", "dead")
     stored = await services.index.count_chunks((await Library(services, KEEPERS).collection()).location)
     assert stored == 1
+
+
+@guards(
+    "shared/ingest/index/writer.py",
+    "return after.total_seconds() if after > RETRY_AFTER else 0.0",
+    "return 0.0",
+    means="writes are repeated within the pause that Qdrant asks for",
+)
+async def test_requested_pause_of_writes_is_kept(services, provider, qdrant, monkeypatch):
+    monkeypatch.setattr(writer, "_HOLD", timedelta(seconds=5))
+    await parsed(services, Library(services, KEEPERS), *KEPT, ready_questions=QUESTIONS)
+    qdrant.rules = (quirks.write_rate(20),)
+    with suppress(Unavailable):
+        await work(services, "index")
+    ((seconds,),) = await execute(services, "SELECT extract(epoch FROM min(due_at) - now()) FROM chunks")
+    sent = len([request for request in qdrant.requests if request.points])
+
+    with pytest.raises(Unavailable, match="rate of requests"):
+        await services.index.require()
+
+    assert sent == len([request for request in qdrant.requests if request.points]) == 1
+    assert seconds > 15
+
+
+async def test_check_names_failing_nodes_and_missing_rights(server):
+    server.rules = ()
+    both, one = Index(server.url, "http://127.0.0.1:1"), Index(server.url)
+
+    await one.check()
+    with pytest.raises(Unavailable, match=r"^127\.0\.0\.1:1: Qdrant cannot be reached.*; the other nodes answer$"):
+        await both.check()
+    for rule, sentence in (
+        (quirks.key_that_only_reads, "Qdrant forbids"),
+        (quirks.wrong_key, "Qdrant does not accept"),
+    ):
+        server.rules = (rule,)
+        with pytest.raises(Unavailable, match=f"^{sentence}"):
+            await one.check()
+
+    await both.aclose()
+    await one.aclose()
 
 
 async def test_size_that_passes_is_remembered(services, provider, qdrant):
