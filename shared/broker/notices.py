@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from contextvars import Context
 from datetime import timedelta
+from typing import Any
 
 import structlog
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from shared.broker.lost_connections import once_if_lost
+from shared.broker.connections import open_redis
 from shared.domain.errors import Unavailable
 
 _PREFIX = "foreask:notice:"
@@ -33,14 +33,7 @@ class Notices:
     """
 
     def __init__(self, redis_url: str, *, timeout: timedelta = _TIMEOUT) -> None:
-        seconds = timeout.total_seconds()
-        self._redis = Redis.from_url(
-            redis_url,
-            socket_timeout=seconds,
-            socket_connect_timeout=seconds,
-            retry=once_if_lost(),
-            decode_responses=True,
-        )
+        self._redis = open_redis(redis_url, timeout)
         self._stored: dict[str, tuple[str, float]] = {}  # the last sentence by name, and its time
         self._unsent: dict[str, tuple[str, float] | None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -65,10 +58,10 @@ class Notices:
             Unavailable: the broker is unavailable.
         """
         try:
-            found = await self._redis.mget([_PREFIX + name for name in names])
+            found: list[Any] = await self._redis.mget([_PREFIX + name for name in names])
         except (RedisError, OSError) as error:
             raise Unavailable("the broker does not answer", component="broker") from error
-        return {name: str(sentence) for name, sentence in zip(names, found, strict=True) if sentence}
+        return {name: sentence.decode() for name, sentence in zip(names, found, strict=True) if sentence}
 
     async def aclose(self) -> None:
         if self._task is not None:
