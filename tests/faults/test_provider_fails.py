@@ -8,7 +8,7 @@ from tests.support.planted import guards
 @guards(
     "shared/ingest/generate/question_list.py",
     "except MalformedReply as fault:",
-    "except TruncatedReply:\n            return GeneratedQuestions((), usage, calls)\n"
+    "except TruncatedReply:\n            return GeneratedQuestions((), usage, 1)\n"
     "        except MalformedReply as fault:",
     means="a truncated reply is treated as a reply without questions",
 )

@@ -13,6 +13,7 @@ from shared.domain.usage import Usage
 from shared.ingest.generate import BadQuestions, GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider
+from tests.support.planted import guards
 from tests.support.provider import Script, ScriptedEndpoints
 
 SUBJECT = ChunkContent.whole(
@@ -33,6 +34,8 @@ class Wire:
         message = {"role": "assistant", "content": text}
         if finish == "refusal":
             message, finish = {"role": "assistant", "content": None, "refusal": "no"}, "stop"
+        if finish == "tool_calls":
+            message["tool_calls"] = [{"type": "function", "function": {"name": "search", "arguments": ""}}]
         choice = {"index": 0, "message": message, "finish_reason": finish}
         usage = {"prompt_tokens": 100, "completion_tokens": 10}
         return web.json_response({"choices": [choice], "usage": usage})
@@ -112,7 +115,36 @@ async def test_truncated_reply_is_retried_with_fewer_questions(wire):
     assert second["max_completion_tokens"] == 2 * first["max_completion_tokens"]
 
 
-@pytest.mark.parametrize("reply", ['{"questions": []}', '{"questions": ["no", "."]}', "", '{"questions": [1]}'])
+@guards(
+    "shared/ingest/generate/repairs.py",
+    "most = 1 if isinstance(faults[-1], EmptyReply) else _MOST",
+    "most = _MOST",
+    means="each chunk of a model that only thinks costs three calls",
+    case="thought",
+)
+@pytest.mark.parametrize(
+    ("text", "finish", "said", "limits"),
+    [
+        pytest.param("", "length", "thought until it reached the token limit", [1, 2], id="thought to the limit"),
+        pytest.param("<think>Well", "length", "cut at the token limit", [1, 2, 4], id="cut"),
+        pytest.param("<think>Well.</think>", "length", "thought until", [1, 2], id="thought in the text"),
+        pytest.param("", "stop", "only the model's thinking", [1, 1], id="thought"),
+        pytest.param("", "tool_calls", "called a tool", [1, 1], id="tool"),
+    ],
+)
+async def test_reply_without_answer_is_repaired_once(wire, text, finish, said, limits):
+    wire.replies = [(text, finish)]
+
+    with pytest.raises(BadQuestions, match=said) as caught:
+        await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=1))
+
+    sent = [body["max_completion_tokens"] for body in wire.requests]
+    assert [limit / sent[0] for limit in sent] == limits
+    assert len(caught.value.faults) == caught.value.calls == len(limits)
+    assert ("FOREASK_LLM_MODEL" in caught.value.message) is (len(limits) == 2)
+
+
+@pytest.mark.parametrize("reply", ['{"questions": []}', '{"questions": ["no", "."]}', '{"questions": [1]}'])
 async def test_malformed_reply_is_repaired_at_most_twice(wire, reply):
     wire.replies = [(reply, "stop")]
     with pytest.raises(BadQuestions) as caught:

@@ -9,9 +9,9 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Refused
 from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import PICTURE_SYSTEM, PICTURE_TEMPLATE, render
-from shared.ingest.generate.question_list import MAX_REPAIRS
+from shared.ingest.generate.repairs import TruncatedReply, failure, may_be_repaired, require_answer
 from shared.ingest.generate.replies import questions_in, storable
-from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions
+from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Picture
 from shared.providers.json_replies import MalformedReply, json_in
 
@@ -60,23 +60,27 @@ async def describe(
         Refused: the provider rejects the picture; the message says what to do if the model reads none.
         BadQuestions: the replies stayed malformed; the error has their costs.
     """
-    usage = Usage()
+    usage, faults = Usage(), list[MalformedReply]()
     call = request(content, options, picture)
-    for calls in range(1, MAX_REPAIRS + 2):
+    while not faults or may_be_repaired(faults):
         completion = await _complete(model, call)
         usage += completion.usage
         try:
             text, questions = _parts_of(completion, _count(options))
         except MalformedReply as fault:
-            reason = str(fault)
-            call = replace(call, messages=(Message("system", PICTURE_SYSTEM + _REMINDER), *call.messages[1:]))
+            faults.append(fault)
+            call = _repaired(fault, call)
         else:
-            return GeneratedQuestions(questions, usage, calls, text)
-    raise BadQuestions(
-        f"the model's description of the picture stayed malformed after {MAX_REPAIRS} repairs: {reason}",
-        usage=usage,
-        calls=calls,
-    )
+            return GeneratedQuestions(questions, usage, len(faults) + 1, text, tuple(map(str, faults)))
+    raise failure(faults, usage, of="description of the picture")
+
+
+def _repaired(fault: MalformedReply, call: ChatRequest) -> ChatRequest:
+    """Return the next call: more tokens after truncation, or else an explicit shape."""
+    if isinstance(fault, TruncatedReply):
+        assert call.max_tokens is not None
+        return replace(call, max_tokens=call.max_tokens * 2)
+    return replace(call, messages=(Message("system", PICTURE_SYSTEM + _REMINDER), *call.messages[1:]))
 
 
 async def _complete(model: ChatModel, call: ChatRequest) -> Completion:
@@ -97,8 +101,7 @@ def _parts_of(completion: Completion, count: int) -> tuple[str, tuple[str, ...]]
     Raises:
         MalformedReply: it has no description or no questions, or stopped at the token limit.
     """
-    if completion.finish_reason == "length":
-        raise MalformedReply("cut at the token limit")
+    require_answer(completion)
     described = [value for value in json_in(completion.text) if isinstance(value, dict) and "description" in value]
     text = described[0]["description"] if described else None
     if not isinstance(text, str) or not storable(text).strip():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
@@ -142,17 +142,15 @@ async def generate_questions(model: ChatModel, content: ChunkContent, options: G
     """
     usage, questions = Usage(), list[str]()
     calls = requests(content, options)
+    fault = ""
     for call in calls:
         completion = await model.complete(call)
         usage += completion.usage
-        questions += _question(completion.text)
+        try:
+            questions += questions_in(completion.text)[:1]
+        except MalformedReply as error:
+            fault = str(error)
     if not questions:
-        raise BadQuestions("none of the model's replies contained a question", usage=usage, calls=len(calls))
+        message = f"none of the model's replies contained a question: {fault}"
+        raise BadQuestions(message, usage=usage, calls=len(calls), faults=(message,))
     return GeneratedQuestions(tuple(questions), usage, len(calls))
-
-
-def _question(reply: str) -> Iterator[str]:
-    try:
-        yield from questions_in(reply)[:1]
-    except MalformedReply:
-        return

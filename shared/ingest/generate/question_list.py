@@ -9,12 +9,11 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, fixed_start, render
 from shared.ingest.generate.quality import is_question, normalise
+from shared.ingest.generate.repairs import TruncatedReply, failure, may_be_repaired, require_answer
 from shared.ingest.generate.replies import questions_in
-from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions
+from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.json_replies import MalformedReply
-
-MAX_REPAIRS = 2
 
 # The common subset of providers' strict schemas: an object root, everything required, no lengths.
 SCHEMA: dict[str, Any] = {
@@ -30,10 +29,6 @@ _TOKENS_BESIDE = 1_500
 _REMINDER = "\n\nNothing but that JSON object: no introduction, no code fence, no other fields."
 
 
-class TruncatedReply(MalformedReply):
-    """A reply that stopped at the token limit."""
-
-
 def request(content: ChunkContent, options: GenerationOptions) -> ChatRequest:
     count = options.count_for(content)
     template = options.template or LIST_TEMPLATE
@@ -47,19 +42,19 @@ def request(content: ChunkContent, options: GenerationOptions) -> ChatRequest:
 
 
 async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
-    usage = Usage()
+    usage, faults = Usage(), list[MalformedReply]()
     call = request(content, options)
-    for calls in range(1, MAX_REPAIRS + 2):
+    while not faults or may_be_repaired(faults):
         completion = await model.complete(call)
         usage += completion.usage
         try:
-            return GeneratedQuestions(questions_of(completion, options.count_for(content)), usage, calls)
+            questions = questions_of(completion, options.count_for(content))
         except MalformedReply as fault:
-            reason = str(fault)
+            faults.append(fault)
             options, call = _repaired(fault, call, content, options)
-    raise BadQuestions(
-        f"the model's reply stayed malformed after {MAX_REPAIRS} repairs: {reason}", usage=usage, calls=calls
-    )
+        else:
+            return GeneratedQuestions(questions, usage, len(faults) + 1, faults=tuple(map(str, faults)))
+    raise failure(faults, usage)
 
 
 def questions_of(completion: Completion, count: int) -> tuple[str, ...]:
@@ -68,8 +63,7 @@ def questions_of(completion: Completion, count: int) -> tuple[str, ...]:
     Raises:
         MalformedReply: the reply has no questions, or stopped at the token limit.
     """
-    if completion.finish_reason == "length":
-        raise TruncatedReply("cut at the token limit")
+    require_answer(completion)
     questions = questions_in(completion.text)
     if not any(is_question(normalise(question)) for question in questions):
         raise MalformedReply("no question in the reply")

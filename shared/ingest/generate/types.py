@@ -33,18 +33,31 @@ class GenerationOptions:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedQuestions:
-    """The model's unfiltered questions, and the cost of all calls together; `text` is a picture's description."""
+    """The model's unfiltered questions.
+
+    Args:
+        questions: the questions.
+        usage: tokens billed for all calls together.
+        calls: number of calls.
+        text: a picture's description.
+        faults: faults of earlier replies that were repaired.
+    """
 
     questions: tuple[str, ...]
     usage: Usage
     calls: int
     text: str | None = None
+    faults: tuple[str, ...] = ()
 
 
 class BadQuestions(BadReply):
-    """The model's replies contained no questions after repairs; `usage` and `calls` were billed anyway."""
+    """The model's replies contained no questions after repairs.
 
-    def __init__(self, message: str, *, usage: Usage, calls: int) -> None:
+    `usage` and `calls` were billed anyway; `faults` has the fault of each reply.
+    """
+
+    def __init__(self, message: str, *, usage: Usage, calls: int, faults: tuple[str, ...]) -> None:
         super().__init__(message)
         self.usage = usage
         self.calls = calls
+        self.faults = faults
