@@ -266,7 +266,8 @@ def _usage(work: Json) -> list[Table]:
         name = f"{group['collection'] or '(deleted)'}: {group['kind']}"
         prompt, calls = f"{group['prompt_tokens']:,}", f"{group['calls']:,}"
         rest = (calls, prompt, _cached(group), f"{group['completion_tokens']:,}", _cost(group["cost"]))
-        table.add_row(escape(name), escape(group["model"]), group.get("tier", "standard"), *rest)
+        model = group["model"] + (" (estimated)" if group.get("is_estimated") else "")
+        table.add_row(escape(name), escape(model), group.get("tier", "standard"), *rest)
     return [table] if work["usage"] else []
 
 

@@ -40,9 +40,10 @@ def _of_budgets(job: Job, exhausted: Sequence[Budget]) -> Pause | None:
 async def _of_provider(tenant: str, services: ApiServices) -> Pause | None:
     """Return the pause of all calls; None also while the broker, which knows it, is unavailable."""
     try:
-        use, *_ = await services.limiters.llm.usage(tenant)
+        uses = await services.limiters.llm.usage(tenant)
     except Transient:
         return None
+    use = next((use for use in uses if use.cooldown > _LONG), uses[0])
     if use.breaker != "closed" or use.cooldown > _LONG:
         cause = use.reason or "the provider fails"
         sentence = f"{cause[:1].upper()}{cause[1:]}; questions are generated when it answers again."

@@ -8,13 +8,22 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Reader
+from api.access.auth import Reader, Writer
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.progress.status import read_work, stage_view
 from api.routes.budgets import budget_view
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
-from api.schemas.status import DamageView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
+from api.schemas.status import (
+    DamageView,
+    HistoryReply,
+    LimitView,
+    MinuteView,
+    ResumedView,
+    StatusView,
+    UnservedView,
+    UsageView,
+)
 from api.state import ReadinessDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.estimates import KeptEstimate
@@ -68,6 +77,17 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
     )
 
 
+@router.post("/status/resume", response_model=ResumedView, responses=problems(401, 503))
+async def resume(tenant: Writer, services: ServicesDep) -> Response:
+    """Resume the tenant's load, if it is paused because most replies of the language model could not be used.
+
+    Without this, one chunk is tried every few minutes, and the load continues when its reply is usable.
+    """
+    resumed = await services.limiters.llm.endings.resume(tenant)
+    services.wakeups.wake("generate")
+    return JsonReply(ResumedView(resumed=resumed))
+
+
 @router.get("/status/history", response_model=HistoryReply, responses=problems(400, 401, 422, 503))
 async def history(
     tenant: Reader,
@@ -99,6 +119,7 @@ def _usage(services: ApiServices, spent: CostSum) -> UsageView:
         completion_tokens=spent.usage.completion_tokens,
         calls=spent.calls,
         cost=price(services.settings, spent.kind, spent.usage, spent.model, spent.tier),
+        is_estimated=spent.is_estimated,
     )
 
 

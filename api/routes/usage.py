@@ -66,4 +66,5 @@ def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey) -> Us
         calls=sum(member.calls for member in members),
         cost=round(sum(priced), 8) if priced else None,
         unpriced_calls=sum(m.calls for m, each in zip(members, prices, strict=True) if each is None),
+        estimated_calls=sum(member.calls for member in members if member.is_estimated),
     )

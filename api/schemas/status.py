@@ -19,6 +19,10 @@ UsageTier = Literal["standard", "flex", "batch"]
 _TIER = "Service tier in which the provider served the calls"
 _CACHED = "Part of the prompt tokens that was read from the provider's prompt cache"
 _WITHHELD = "Syncs whose deletions need approval: see `POST /v1/sources/{name}/approve`"
+_ESTIMATED = (
+    "calls of attempts in which a reply broke off or never arrived: the provider may have charged for it, so the"
+    " highest possible number of tokens is counted"
+)
 _WRITTEN = "Part of the prompt tokens that was written to this cache"
 
 
@@ -73,6 +77,7 @@ class UsageView(ReplyModel):
         description="Cost in this tier by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the price of the"
         " embedding, or by the list price in dollars; null if the price is unknown"
     )
+    is_estimated: bool = Field(description=f"Whether these are {_ESTIMATED}")
 
 
 class UsageGroupView(ReplyModel):
@@ -90,6 +95,7 @@ class UsageGroupView(ReplyModel):
     calls: int
     cost: float | None = Field(description="Cost of the calls with a known price; null if there are none")
     unpriced_calls: int = Field(description="Number of calls with an unknown price")
+    estimated_calls: int = Field(description=f"Number of {_ESTIMATED}")
 
 
 class UsageReply(ReplyModel):
@@ -110,6 +116,7 @@ class UsageReply(ReplyModel):
                 "calls": 252,
                 "cost": 0.0242,
                 "unpriced_calls": 0,
+                "estimated_calls": 0,
             }
         ],
     )
@@ -117,6 +124,12 @@ class UsageReply(ReplyModel):
     by: UsageKey
     days: int
     items: list[UsageGroupView] = Field(description="Ordered by day, or by name")
+
+
+class ResumedView(ReplyModel):
+    model_config = example(resumed=True)
+
+    resumed: bool = Field(description="Whether the load was paused")
 
 
 class MinuteView(ReplyModel):

@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
     ask.register(app)
     mcp.register(app)
     app.command()(status)
+    app.command()(resume)
     app.command()(collections)
     app.command()(declare)
     app.command()(reindex)
@@ -54,6 +55,13 @@ def register(app: typer.Typer) -> None:
     builds.register(app)
     jobs.register(app)
     batches.register(app)
+
+
+def resume(url: Url = LOCAL, key: Key = None) -> None:
+    """Resume a load that is paused because most of the language model's replies could not be used."""
+    with client_of(url, key) as client:
+        was_paused = client.resume()
+    console_of().print("The load continues." if was_paused else "The load was not paused for this reason.")
 
 
 def status(  # noqa: PLR0917 - all are options

@@ -7,6 +7,7 @@ ForeaskError
 │   ├── NoCapacity           a provider has no capacity left in the requested service tier
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
+│   │   ├── UnusableReply    its reply broke off, or has no content that we can read
 │   │   └── Misconfigured    it refuses calls with any text, such as for a wrong key or model
 │   │       └── UnsupportedTier  it does not offer the requested service tier
 │   ├── BudgetExhausted      the next call does not fit in a budget
@@ -118,6 +119,22 @@ class Unavailable(Transient):
 
 class TimedOut(Unavailable):
     """A provider did not answer in time."""
+
+
+class UnusableReply(Unavailable):
+    """A provider's reply that broke off, or has no content that we can read.
+
+    Its request was sent, so the provider may charge for the call, and another attempt counts.
+
+    Args:
+        message: the problem.
+        component: the provider.
+        usage: tokens billed for the call; None if the provider has reported none.
+    """
+
+    def __init__(self, message: str, *, component: str, usage: Usage | None = None) -> None:
+        super().__init__(message, component=component, answered=True)
+        self.usage = usage
 
 
 class Misconfigured(Unavailable):

@@ -54,7 +54,9 @@ class GenerateOutcome:
         return with_cost(self.chunk.by_tier, self.cost)
 
 
-def generate_cost(chunk: ChunkToGenerate | SentLine, model: str, usage: Usage, calls: int, tier: Tier) -> Cost | None:
+def generate_cost(
+    chunk: ChunkToGenerate | SentLine, model: str, usage: Usage, calls: int, tier: Tier, *, is_estimated: bool = False
+) -> Cost | None:
     """Return an attempt's part of its chunk's costs; None if no call was billed."""
     if calls == chunk.calls:
         return None
@@ -69,6 +71,7 @@ def generate_cost(chunk: ChunkToGenerate | SentLine, model: str, usage: Usage, c
         calls - chunk.calls,
         tier,
         chunk.job_id,
+        is_estimated,
     )
 
 
@@ -78,7 +81,7 @@ class FailedAttempt:
 
     `usage`, `by_tier` and `calls` are the costs of the chunk, including this attempt, and `cost` is this attempt's. The
     next attempt at the `tenant`'s content of `content_key` continues with `replies`. `is_bill_incomplete` is set if the
-    provider may charge for a call whose reply never arrived. `chunk` is set if the attempt was about to write points.
+    provider may charge for a call that is not in `cost`. `chunk` is set if the attempt was about to write points.
     """
 
     lease: Lease

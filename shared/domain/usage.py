@@ -71,6 +71,8 @@ class Cost:
         calls: number of calls.
         tier: tier of the replies; standard if they differ.
         job_id: the job that caused the attempt; None without a job.
+        is_estimated: whether tokens of a call are estimated, because the provider may charge for it, but has not
+            reported its tokens.
     """
 
     token: int
@@ -83,6 +85,7 @@ class Cost:
     calls: int
     tier: Tier = Tier.STANDARD
     job_id: UUID | None = None
+    is_estimated: bool = False
 
 
 def with_cost(usage: UsageByTier, cost: Cost | None) -> UsageByTier:

@@ -24,6 +24,7 @@ from shared.domain.errors import (
     TimedOut,
     Unavailable,
     UnsupportedTier,
+    UnusableReply,
 )
 from shared.domain.retry import MOST_REQUESTED
 from shared.process.repetitions import Repetitions
@@ -223,7 +224,11 @@ def page_in_reply(content: bytes, component: str, api_key: str, sent: str = "") 
         if answer.is_page
         else "sent no JSON: check that the base URL belongs to an OpenAI-compatible API"
     )
-    error = Unavailable(f"the {component} provider {remedy}{said(words)}", component=component, answered=True)
+    message = f"the {component} provider {remedy}{said(words)}"
+    if answer.is_page:  # not of the model, so nothing is billed
+        error = Unavailable(message, component=component, answered=True)
+    else:
+        error = UnusableReply(message, component=component)
     error.words = words
     _log(answer, component, error)
     return error
@@ -235,9 +240,9 @@ def said(words: str) -> str:
     return f'; it says "{quoted}"' if words else ""
 
 
-def interrupted(component: str) -> Unavailable:
-    """Return the error of a reply that ended too early."""
-    return Unavailable(f"the {component} provider interrupted its reply", component=component, answered=True)
+def interrupted(component: str) -> UnusableReply:
+    """Return the error of a connection that broke after the request, before the end of the reply."""
+    return UnusableReply(f"the {component} provider interrupted its reply", component=component)
 
 
 def no_answer(component: str, why: str = "") -> TimedOut:
@@ -247,7 +252,7 @@ def no_answer(component: str, why: str = "") -> TimedOut:
 
 
 def unreachable(component: str, why: str = "") -> Unavailable:
-    """Return the error of a broken connection; `why` names the cause in words for people."""
+    """Return the error of a call whose request was not sent; `why` names the cause in words for people."""
     cause = f": {why}" if why else ""
     return Unavailable(
         f"the {component} provider cannot be reached{cause}", component=component, retry_after=_UNAVAILABLE_PAUSE

@@ -20,7 +20,8 @@ import orjson
 from shared.domain.errors import ForeaskError, Permanent, Refused, Transient, Unavailable
 from shared.providers.answers import ErrorAnswer, refusal
 from shared.providers.provider import Provider
-from shared.providers.replies import Completion, completion_in
+from shared.providers.reading import reading
+from shared.providers.replies import Completion, completion_in, usage_of
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -356,7 +357,8 @@ class BatchProvider(Provider):
     def _completion(self, status: object, body: object) -> Completion:
         if status == HTTPStatus.OK and isinstance(body, dict):
             refuse = partial(refusal, component=self.component, api_key=self._key)
-            return completion_in(body, refuse, has_schema=True)
+            with reading(self.component, lambda: usage_of(body.get("usage"))):
+                return completion_in(body, refuse, has_schema=True)
         if not isinstance(status, int) or status < HTTPStatus.BAD_REQUEST:
             raise NotDone(f"the batch has no reply to this request (status {status})")
         raise refusal(ErrorAnswer.of(status, {}, body), self.component, self._key)

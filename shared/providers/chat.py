@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from shared.domain.tiers import Tier
 from shared.providers.event_stream import DONE
 from shared.providers.prompt_cache import cache_fields
+from shared.providers.reading import reading
 from shared.providers.replies import Completion, ReplyReader
 
 if TYPE_CHECKING:
@@ -161,8 +162,9 @@ class OpenAIChat:
         body = self._body(request)
         reader = self._reader(request, body, may_start_inside=True)
         events, is_done = await self._provider.post_events("/chat/completions", body, self._timeout)
-        completion = reader.complete(events, is_done=is_done)
-        self._learn(request, reader, completion)
+        with reading("llm", lambda: reader.usage):
+            completion = reader.complete(events, is_done=is_done)
+            self._learn(request, reader, completion)
         return completion
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
@@ -173,12 +175,16 @@ class OpenAIChat:
             async for event in events:
                 if event is DONE:
                     is_done = True
-                elif piece := reader.feed(event):
+                    continue
+                with reading("llm"):
+                    piece = reader.feed(event)
+                if piece:
                     yield piece
-        rest, completion = reader.end(is_done=is_done)
+        with reading("llm"):
+            rest, completion = reader.end(is_done=is_done)
+            self._learn(request, reader, completion)
         if rest:
             yield rest
-        self._learn(request, reader, completion)
         yield completion
 
     def _reader(self, request: ChatRequest, body: dict[str, Any], *, may_start_inside: bool) -> ReplyReader:

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NewType, Protocol
 
-from shared.domain.errors import Conflict, Misconfigured, Permanent, Refused, TimedOut
+import structlog
+
+from shared.domain.errors import Conflict, Misconfigured, Permanent, Refused, TimedOut, UnusableReply
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.metrics import EMBEDDED_INPUTS
+from shared.providers.reading import reading
 from shared.providers.replies import usage_of
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider
 
+log = structlog.get_logger()
+
 _WRONG_SIZE_PAUSE = timedelta(seconds=30)  # until a person changes the setting
 _CHARS_PER_TOKEN = 3  # English has about 4; packing needs an estimate on the safe side
 
 
-Bill = Callable[[Usage], None]
+class Bill(Protocol):
+    """Receives the billed tokens of each request."""
+
+    def __call__(self, usage: Usage, /, *, is_estimated: bool = False) -> None:
+        """Count a request; `is_estimated` if the provider may charge for it, but has not reported its tokens."""
+        ...
 
 
-def free(_: Usage) -> None:
+def free(_: Usage, *, is_estimated: bool = False) -> None:
     """Accept a bill without counting it."""
 
 
@@ -94,6 +104,14 @@ class Embedder(Protocol):
         ...
 
 
+class FewerVectors(UnusableReply):
+    """A reply with another number of vectors than texts; `vectors` is that number."""
+
+    def __init__(self, vectors: int, texts: int) -> None:
+        super().__init__(f"the embedding provider sent {vectors} vectors for {texts} texts", component="embedding")
+        self.vectors = vectors
+
+
 class Embedders:
     """The embedding models of this process, by the names under which collections choose them."""
 
@@ -150,6 +168,7 @@ class OpenAIEmbedder:
         self._name = name or model
         self._prefixes = prefixes
         self._seen: int | None = None
+        self._embeds_first_only = False  # whether its server embeds only the first text of a request
 
     @property
     def name(self) -> str:
@@ -166,6 +185,25 @@ class OpenAIEmbedder:
         return self._seen
 
     async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+        if len(texts) > 1 and self._embeds_first_only:
+            return await self._embed_each(texts, billed)
+        try:
+            return await self._embed(texts, billed)
+        except FewerVectors as error:
+            if len(texts) == 1:
+                raise
+            if error.vectors == 1:
+                self._embeds_first_only = True
+                log.warning("embedding.one_by_one", embedding=self._name, reason=error.message)
+            return await self._embed_each(texts, billed)
+
+    async def _embed_each(self, texts: Sequence[Input], billed: Bill) -> Vectors:
+        """Embed texts in one request each: some servers embed only the first text of a request, or lose one."""
+        import numpy as np  # noqa: PLC0415 - as in `_embed`
+
+        return np.concatenate([await self._embed([text], billed) for text in texts])
+
+    async def _embed(self, texts: Sequence[Input], billed: Bill) -> Vectors:
         # Generate workers embed nothing, and NumPy takes 10 MB and 0.1 s.
         from shared.providers.embedding_replies import vectors_in  # noqa: PLC0415
 
@@ -173,10 +211,17 @@ class OpenAIEmbedder:
         if self._shortened is not None:
             body["dimensions"] = self._shortened
         EMBEDDED_INPUTS.observe(len(texts))
-        reply = await self._provider.post_any("/embeddings", body)
-        if isinstance(reply, dict):
-            billed(usage_of(reply.get("usage")))
-        vectors = vectors_in(reply, len(texts))
+        usage = Usage()
+        try:
+            reply = await self._provider.post_any("/embeddings", body)
+            usage = usage_of(reply.get("usage")) if isinstance(reply, dict) else usage
+            with reading("embedding", lambda: usage):
+                vectors = vectors_in(reply, len(texts))
+        except (TimedOut, UnusableReply) as error:
+            reported = error.usage if isinstance(error, UnusableReply) else None
+            billed(reported or Usage(sum(map(estimated_tokens, texts))), is_estimated=reported is None)
+            raise
+        billed(usage)
         if self._shortened not in {None, vectors.shape[1]}:
             raise Misconfigured(
                 f"the model {self._model} returns vectors of {vectors.shape[1]} dimensions although"

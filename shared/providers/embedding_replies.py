@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from shared.domain.vectors import Vectors
+from shared.providers.embedding import FewerVectors
 from shared.providers.replies import unreadable
+
+_NESTED = 2  # dimensions of a vector in another list
 
 _NESTED = 2  # dimensions of a vector in another list
 
@@ -20,7 +23,7 @@ def vectors_in(reply: Any, count: int) -> Vectors:
     The vectors may be lists or base64, nested in another list, in Ollama's form (`embeddings`), or the whole reply.
 
     Raises:
-        Unavailable: the reply has no vectors, or not one for each text.
+        UnusableReply: the reply has no vectors; `FewerVectors` if it has not one for each text.
     """
     with np.errstate(over="ignore"):  # a number that is too large becomes infinite
         return _scaled(reply, count)
@@ -32,7 +35,7 @@ def _scaled(reply: Any, count: int) -> Vectors:
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise unreadable("embedding", "sent a reply without vectors") from error
     if len(rows) != count:
-        raise unreadable("embedding", f"sent {len(rows)} vectors for {count} texts")
+        raise FewerVectors(len(rows), count)
     if len({len(row) for row in rows}) > 1:
         raise unreadable("embedding", "sent vectors of different lengths")
     vectors = np.stack(rows)

@@ -10,9 +10,16 @@ from shared.domain.durations import duration
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.process.network.problems import is_untrusted, problem_of
 from shared.process.repetitions import Repetitions
-from shared.providers.answers import no_answer, unreachable
+from shared.providers.answers import interrupted, no_answer, unreachable
 
 _PAUSE = timedelta(seconds=30)
+# Errors of aiohttp, and of the SDK's transport, before a request is sent.
+_UNSENT = frozenset(
+    {
+        *("ClientConnectorError", "ConnectionTimeoutError", "ClientHttpProxyError", "InvalidURL"),
+        *("ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"),
+    }
+)
 _SETTINGS = {"llm": "FOREASK_LLM_TIMEOUT", "embedding": "FOREASK_EMBEDDING_TIMEOUT"}
 log = structlog.get_logger()
 _repetitions = Repetitions()
@@ -35,7 +42,9 @@ def failure(component: str, error: BaseException, timeout: timedelta | None) -> 
         return Misconfigured(message, component=component, retry_after=_PAUSE)
     if _is_late(error):
         return no_answer(component, _limit(component, timeout))
-    return unreachable(component, reason or "")
+    if _is_unsent(error):
+        return unreachable(component, reason or "")
+    return interrupted(component)
 
 
 def _is_late(error: BaseException) -> bool:
@@ -44,6 +53,16 @@ def _is_late(error: BaseException) -> bool:
     while cause is not None:
         if isinstance(cause, TimeoutError):
             return type(cause).__name__ != "ConnectionTimeoutError"
+        cause = cause.__cause__
+    return False
+
+
+def _is_unsent(error: BaseException) -> bool:
+    """Return whether the request was not sent, so that the provider bills nothing."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if not _UNSENT.isdisjoint(kind.__name__ for kind in type(cause).__mro__):
+            return True
         cause = cause.__cause__
     return False
 

@@ -82,7 +82,7 @@ class Provider:
             at_most: timeout of this call, if it may take longer than the provider's other calls.
 
         Raises:
-            RateLimited, NoCapacity, Unavailable, Refused: as `post_any`; Unavailable also if the reply is not an
+            RateLimited, NoCapacity, Unavailable, Refused: as `post_any`; UnusableReply also if the reply is not an
                 object.
         """
         reply = await self.post_any(path, body, at_most)
@@ -103,7 +103,8 @@ class Provider:
         Raises:
             RateLimited: 429.
             NoCapacity: the requested service tier has no capacity left.
-            Unavailable: a broken connection or 5xx; its subclasses TimedOut, Misconfigured and UnsupportedTier.
+            Unavailable: no connection, or 5xx; its subclasses TimedOut, UnusableReply, Misconfigured and
+                UnsupportedTier.
             Refused: any other 4xx.
         """
         values, _ = await self.post_events(path, body, at_most)

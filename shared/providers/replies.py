@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shared.domain.errors import ForeaskError, Refused, Unavailable
+from shared.domain.errors import ForeaskError, Refused, UnusableReply
 from shared.domain.tiers import Tier, tier_of_reply
 from shared.domain.usage import Usage
 from shared.providers.answers import ErrorAnswer
 from shared.providers.thinking import ThinkingFilter, without_thinking
 
-FinishReason = Literal["stop", "length", "content_filter", "interrupted"]
+FinishReason = Literal["stop", "length", "content_filter", "interrupted", "tool_calls"]
 
 _MOST_TOKENS = 10_000_000  # of a call; a larger number is a provider's error, and the ledger cannot store it
 _SURROGATE, _FIRST_HALF = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff]")
@@ -43,7 +43,8 @@ class Completion:
     Args:
         text: the reply without its thinking.
         finish_reason: `stop`; or `length` if it was truncated at the token limit, `content_filter` if the provider
-            stopped it, and `interrupted` if a stream ended without a sign of its end.
+            stopped it, `interrupted` if a stream ended without a sign of its end, and `tool_calls` if the model called
+            a tool instead of writing a text.
         usage: billed tokens.
         tier: service tier of the reply.
         has_thought: whether the model has also sent thinking.
@@ -138,6 +139,7 @@ class ReplyReader:
             finish_reason = "content_filter"
         if not text:
             self._require_answer(finish_reason)
+            finish_reason = "tool_calls" if finish_reason == "stop" and self._arguments else finish_reason
         has_thought = self._has_thought or self.thinking.has_removed or self.thinking.started_inside
         return rest, Completion(text, finish_reason, self._usage, self._tier, has_thought)
 
@@ -235,9 +237,9 @@ def _require_no_error(event: Mapping[str, Any], choice: Mapping[str, Any] | None
         raise unreadable("llm", "stopped its reply because of an error")
 
 
-def unreadable(component: str, did: str) -> Unavailable:
+def unreadable(component: str, did: str) -> UnusableReply:
     """Return the error of a reply that cannot be used."""
-    return Unavailable(f"the {component} provider {did}", component=component, answered=True)
+    return UnusableReply(f"the {component} provider {did}", component=component)
 
 
 def usage_of(billed: object) -> Usage:

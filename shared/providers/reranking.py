@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.domain.errors import BadReply
+from shared.providers.reading import reading
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider
@@ -50,7 +51,9 @@ class Reranker:
         body: dict[str, Any] = {"query": question, "documents": list(documents), "top_n": len(documents)}
         if self._model is not None:
             body["model"] = self._model
-        return scores_in(await self._provider.post_any("/rerank", body), len(documents))
+        reply = await self._provider.post_any("/rerank", body)
+        with reading("rerank"):
+            return scores_in(reply, len(documents))
 
 
 def scores_in(reply: object, count: int) -> list[float]:

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
-from shared.domain.errors import TimedOut, Unavailable
+from shared.domain.errors import TimedOut, Unavailable, UnusableReply
 from shared.providers.provider import Provider
 
 SECOND = timedelta(seconds=1)
@@ -81,7 +81,7 @@ async def test_silent_provider_times_out():
             silence.set()
 
 
-async def test_reply_that_breaks_off_is_unavailable():
+async def test_reply_that_breaks_off_is_unusable():
     async def broken(request):
         reply = web.StreamResponse(headers={"content-length": "100"})
         await reply.prepare(request)
@@ -90,5 +90,5 @@ async def test_reply_that_breaks_off_is_unavailable():
         return reply
 
     async with answering(broken) as address, connected(f"http://{address}/v1") as provider:
-        with pytest.raises(Unavailable, match="cannot be reached"):
+        with pytest.raises(UnusableReply, match="interrupted its reply"):
             await provider.post("/embeddings", {})

@@ -9,7 +9,8 @@ from sqlalchemy import text
 
 from shared.ledger.postgres.database import Database
 
-# The broker's values above 10^12 are times in milliseconds. The members of its sorted sets expire at their scores.
+# The broker's values above 10^12 are times in milliseconds, also in JSON objects. The members of its sorted sets expire
+# at their scores.
 _AGE = """#!lua flags=allow-oom
 for _, key in ipairs(redis.call('KEYS', 'foreask:*')) do
   local kind = redis.call('TYPE', key).ok
@@ -17,7 +18,13 @@ for _, key in ipairs(redis.call('KEYS', 'foreask:*')) do
     local fields = redis.call('HGETALL', key)
     for i = 1, #fields, 2 do
       local value = tonumber(fields[i + 1])
-      if value and value > 1e12 then
+      if string.sub(fields[i + 1], 1, 1) == '{' then
+        local object = cjson.decode(fields[i + 1])
+        for name, at in pairs(object) do
+          if type(at) == 'number' and at > 1e12 then object[name] = at - ARGV[1] end
+        end
+        redis.call('HSET', key, fields[i], cjson.encode(object))
+      elseif value and value > 1e12 then
         redis.call('HSET', key, fields[i], string.format('%.17g', value - ARGV[1]))
       end
     end

@@ -52,6 +52,7 @@ async def forget(services: AllServices) -> None:
     assert all(await asyncio.gather(*(limiter._client.refresh(timeout_seconds=5) for limiter in limiters)))
     for limiter in limiters:
         limiter._judge.__init__(limiter._limits.component, limiter._ask, limiter._now)  # type: ignore[misc]  # results of its neutral calls
+        limiter.endings._pauses.clear()
     for indexer in services.indexers.values():
         indexer.embedder.seen = None
     services.retriever._vectors._remembered.clear()

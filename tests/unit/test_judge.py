@@ -14,6 +14,7 @@ from shared.domain.errors import (
     TimedOut,
     Unavailable,
     UnsupportedTier,
+    UnusableReply,
 )
 from shared.domain.usage import Usage
 from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful, judged
@@ -35,6 +36,8 @@ LIMITED = RateLimited("slow")
         (Refused("the model refuses", usage=Usage(10, 2)), False),
         (UnsupportedTier("no flex", component="llm"), False),
         (LATE, False),
+        (UnusableReply("half a reply", component="llm"), False),
+        (UnusableReply("half a reply", component="embedding"), True),
         (Unavailable("cannot be reached", component="llm"), False),
         (NoCapacity("none left"), False),
         (LIMITED, False),

@@ -10,12 +10,13 @@ import orjson
 
 from shared.domain.batches import LineContent, PlannedLine, SentLine
 from shared.domain.budgets import Reserve
-from shared.domain.errors import ForeaskError, Misconfigured, Refused, Transient
+from shared.domain.errors import ForeaskError, Misconfigured, Refused, Transient, UnusableReply
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Decision, Retry
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage, with_cost
 from shared.domain.work import ChunkToGenerate, PaidReply
+from shared.ingest.faults import failure_of
 from shared.ingest.generate import content_key, key_of, question_list, requests
 from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.replies import storable
@@ -99,6 +100,8 @@ def questions_in(completion: Completion, line: SentLine) -> tuple[str, ...] | Ma
         return question_list.questions_of(completion, line.questions)
     except MalformedReply as fault:
         return fault
+    except Exception as error:  # noqa: BLE001 - a bug costs one line, not the batch
+        return MalformedReply(failure_of(error).message)
 
 
 def generated(line: SentLine, model: str, questions: tuple[str, ...], completion: Completion) -> GenerateOutcome:
@@ -117,7 +120,8 @@ def malformed(
 def failed(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
     """Return the outcome of an error: another attempt, or a dead letter if the request itself is the reason."""
     if isinstance(error, Transient):
-        return _failed(line, model, Retry(timedelta(), error.message, burns_attempt=True))
+        usage = error.usage if isinstance(error, UnusableReply) else None
+        return _failed(line, model, Retry(timedelta(), error.message, burns_attempt=True), usage)
     usage = error.usage if isinstance(error, Refused) else None
     return _failed(line, model, Dead(error.message, type(error).__name__), usage)
 

@@ -9,11 +9,10 @@ from typing import Protocol
 import orjson
 
 from shared.domain.budgets import Reserve
-from shared.domain.errors import Refused
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
-from shared.ingest.generate.bills import highest_usage
+from shared.ingest.generate.bills import ChunkBill, highest_usage
 from shared.ingest.generate.replies import storable
 from shared.providers.chat import ChatModel, ChatRequest, Completion
 
@@ -34,30 +33,24 @@ class PaidReplies:
 
     Args:
         model: answers the other calls.
-        chunk: the chunk with the replies and costs of earlier attempts.
+        chunk: the chunk with the replies of earlier attempts.
+        bill: costs of the chunk until now, to which the model adds its calls.
         keep: commits the replies and the costs until now, and reserves the next call; an error ends the attempt before
             the next payment.
     """
 
-    def __init__(self, model: ChatModel, chunk: ChunkToGenerate, keep: Keep) -> None:
+    def __init__(self, model: ChatModel, chunk: ChunkToGenerate, bill: ChunkBill, keep: Keep) -> None:
         self._model = model
+        self._bill = bill
         self._keep = keep
         self.replies = list(chunk.replies)
         self._kept = len(self.replies)  # number of replies in the ledger
         self._next = 0  # index of the next call's reply
-        self.usage = chunk.usage
-        self.calls = chunk.calls
         self._reserve = chunk.reserve
-        self._tier: Tier | None = None
 
     @property
     def name(self) -> str:
         return self._model.name
-
-    @property
-    def tier(self) -> Tier:
-        """The tier of this attempt's replies; standard if they differ, so that the costs are never booked too low."""
-        return self._tier or Tier.STANDARD
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Make one call, or answer it from its reply; raise the errors of the model and of `keep`."""
@@ -74,16 +67,11 @@ class PaidReplies:
     async def _paid(self, request: ChatRequest, digest: str) -> PaidReply:
         following = Reserve(self.name, highest_usage(request))
         if self._kept < len(self.replies) or self._exceeds(following):
-            await self._keep(self.replies, self.usage, self.calls, following, tier=self.tier)
+            bill = self._bill
+            await self._keep(self.replies, bill.usage, bill.calls, following, tier=bill.tier)
             self._kept = len(self.replies)
             self._reserve = following
-        try:
-            completion = await self._model.complete(request)
-        except Refused as refusal:
-            if refusal.usage is not None:
-                self._spend(refusal.usage, refusal.tier)
-            raise
-        self._spend(completion.usage, completion.tier)
+        completion = await self._model.complete(request)
         return PaidReply(digest, storable(completion.text), completion.finish_reason, completion.usage)
 
     def _exceeds(self, following: Reserve) -> bool:
@@ -92,11 +80,6 @@ class PaidReplies:
             return False
         reserved, usage = self._reserve.usage, following.usage
         return usage.prompt_tokens > reserved.prompt_tokens or usage.completion_tokens > reserved.completion_tokens
-
-    def _spend(self, usage: Usage, tier: Tier) -> None:
-        self.usage += usage
-        self.calls += 1
-        self._tier = tier if self._tier in (None, tier) else Tier.STANDARD
 
     def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
         """Stream a reply without storing it."""

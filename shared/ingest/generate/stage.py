@@ -17,12 +17,14 @@ from shared.domain.retry import Retry, RetryPolicy, decide
 from shared.domain.usage import with_cost
 from shared.domain.work import ChunkToGenerate
 from shared.ingest.drain import Stage
-from shared.ingest.generate import GenerationOptions, content_key, generate_questions, requests
-from shared.ingest.generate.bills import highest_usage, may_be_billed
+from shared.ingest.faults import Fault, failure_of
+from shared.ingest.generate import BadQuestions, GenerationOptions, content_key, generate_questions, requests
+from shared.ingest.generate.bills import BilledChat, ChunkBill, highest_usage
 from shared.ingest.generate.paid_replies import PaidReplies
 from shared.ingest.options import IngestDefaults
 from shared.ledger.work.work import Work
 from shared.providers.chat import ChatModel
+from shared.providers.limiter.endings import USABLE
 from shared.providers.limiter.limiter import FLEX, INGEST, Limiter, MaxWait
 from shared.providers.limiter.models import LimitedChat
 
@@ -89,9 +91,15 @@ async def _claim(generator: Generator, limit: int, *, suspects: bool = False) ->
     limit = generator.limiter.capacity(limit)
     if not limit:
         return []
+    endings = generator.limiter.endings
     claimed = await generator.work.claim_to_generate(
-        limit, key_of=partial(_key_of, generator), reserve_of=partial(_reserve_of, generator), suspects=suspects
+        limit,
+        key_of=partial(_key_of, generator),
+        reserve_of=partial(_reserve_of, generator),
+        suspects=suspects,
+        bounds=await endings.bounds(),
     )
+    await endings.claimed((chunk.tenant, chunk.lease.token) for chunk in claimed.chunks)
     if claimed.paid_already:
         generator.wakeups.wake("index")
     moved = claimed.paid_already or claimed.left or claimed.refused
@@ -122,29 +130,50 @@ async def generate(
 ) -> GenerateOutcome | FailedAttempt:
     """Generate a chunk's questions; `require_lease` ends the attempt before a call whose lease may have expired."""
     chat, wait = generator.model_now()
-    model = LimitedChat(chat, generator.limiter, chunk.tenant, wait, before_call=require_lease)
-    paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk))
+    bill = ChunkBill(chunk.usage, chunk.calls)
+    endings = generator.limiter.endings
+
+    def before_call() -> None:
+        require_lease()
+        endings.require(chunk.tenant, chunk.lease.token)
+
+    billed = BilledChat(chat, bill)
+    model = LimitedChat(billed, generator.limiter, chunk.tenant, wait, before_call=before_call, neutral=chat)
+    paid = PaidReplies(model, chunk, bill, partial(generator.work.keep_replies, chunk))
     try:
         poison.check(chunk.lost_leases)
         generated = await generate_questions(paid, chunk.content, _options(generator, chunk), chunk.picture)
-    except ForeaskError as error:
+    except Exception as raised:  # noqa: BLE001 - a bug costs one attempt of one chunk, with the calls that it has paid
+        error = failure_of(raised)
+        await endings.record(chunk.tenant, chunk.lease.token, _endings(error, bill))
         decision = decide(error, chunk.attempts, generator.policy, random.random)
-        cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls, paid.tier)
+        cost = generate_cost(
+            chunk, generator.model.name, bill.usage, bill.calls, bill.tier, is_estimated=bill.is_estimated
+        )
         return FailedAttempt(
             chunk.lease,
             decision,
-            paid.usage,
-            paid.calls,
+            bill.usage,
+            bill.calls,
             chunk.content_key,
             chunk.tenant,
             paid.replies,
             cost,
-            is_bill_incomplete=may_be_billed(error),
             by_tier=with_cost(chunk.by_tier, cost),
         )
+    of_calls = [*generated.faults, USABLE]
+    await endings.record(chunk.tenant, chunk.lease.token, of_calls[len(of_calls) - len(bill.endings) :])
     return GenerateOutcome(
-        chunk, generator.model.name, generated.questions, paid.usage, paid.calls, paid.tier, generated.text
+        chunk, generator.model.name, generated.questions, bill.usage, bill.calls, bill.tier, generated.text
     )
+
+
+def _endings(error: ForeaskError, bill: ChunkBill) -> Sequence[str]:
+    """Return the endings of a failed attempt's calls; the faults of readable replies are known to their reader only."""
+    if isinstance(error, BadQuestions):
+        return error.faults[len(error.faults) - len(bill.endings) :]
+    endings = [ending for ending in bill.endings if ending != USABLE]
+    return [*endings, error.message] if isinstance(error, Fault) else endings
 
 
 async def _settle(generator: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:

@@ -17,23 +17,26 @@ class EmbeddingCosts:
     def __init__(self) -> None:
         self._costs: dict[int, Cost] = {}  # by the token of the lease
 
-    def bill(self, chunks: Sequence[ChunkToIndex], texts: Sequence[str], usage: Usage) -> None:
+    def bill(
+        self, chunks: Sequence[ChunkToIndex], texts: Sequence[str], usage: Usage, *, is_estimated: bool = False
+    ) -> None:
         """Divide the cost of a request by its texts' estimated tokens; the first text's chunk is charged the call.
 
         Args:
             chunks: chunks of the texts, in order.
             texts: the embedded texts.
             usage: tokens billed by the provider.
+            is_estimated: whether the tokens are estimated, because the provider has reported none.
         """
         tokens = [estimated_tokens(text) for text in texts]
         total, before, borne = sum(tokens), 0, 0
         for index, (chunk, share) in enumerate(zip(chunks, tokens, strict=True)):
             before += share
             until = usage.prompt_tokens * before // total  # rounded as a sum, so that the shares add up
-            self._add(chunk, Usage(until - borne), calls=int(index == 0))
+            self._add(chunk, Usage(until - borne), calls=int(index == 0), is_estimated=is_estimated)
             borne = until
 
-    def _add(self, chunk: ChunkToIndex, usage: Usage, *, calls: int) -> None:
+    def _add(self, chunk: ChunkToIndex, usage: Usage, *, calls: int, is_estimated: bool) -> None:
         token = chunk.lease.token
         cost = self._costs.get(token) or Cost(
             token,
@@ -46,7 +49,12 @@ class EmbeddingCosts:
             0,
             job_id=chunk.job_id,
         )
-        self._costs[token] = replace(cost, usage=cost.usage + usage, calls=cost.calls + calls)
+        self._costs[token] = replace(
+            cost,
+            usage=cost.usage + usage,
+            calls=cost.calls + calls,
+            is_estimated=cost.is_estimated or is_estimated,
+        )
 
     def charge(self, outcomes: Sequence[IndexOutcome | FailedAttempt]) -> list[IndexOutcome | FailedAttempt]:
         """Move the costs of chunks to their outcomes, and return these."""

@@ -34,6 +34,7 @@ from shared.domain.states import AcceptedState
 from shared.domain.vectors import Vectors
 from shared.domain.work import ChunkToIndex, Lease
 from shared.ingest.drain import Stage
+from shared.ingest.faults import failure_of
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.index import BATCH_CHUNKS
 from shared.ingest.index.embedding_costs import EmbeddingCosts
@@ -278,7 +279,8 @@ async def _try_batch(
         text_vectors = await _text_vectors(indexer, graded, costs)
         points = [_points(*parts) for parts in zip(graded, text_vectors, strict=True)]
         errors = await _write(indexer, list(zip(sound, points, strict=True)), require_lease)
-    except ForeaskError as error:
+    except Exception as raised:  # noqa: BLE001 - a bug costs one attempt, with the calls that it has paid
+        error = failure_of(raised)
         return outcomes + [_failed(indexer, chunk, error) for chunk in sound]
     return outcomes + [
         _failed(indexer, one.chunk, errors[one.chunk.lease]) if one.chunk.lease in errors else _indexed(one)

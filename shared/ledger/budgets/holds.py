@@ -5,8 +5,8 @@ limit together. A reservation is a row with the fencing token of its lease, so t
 the settlement and however often it is written:
 
 - A settled or released lease: the reservation is deleted, and the bill is booked.
-- A call whose bill never arrived, because it timed out or was cancelled: the provider may have charged it, so the whole
-  reservation is booked.
+- A call whose bill never arrived, because it timed out or its reply broke off: the provider may have charged it, so its
+  bill is estimated, as high as the reservation. If it was cancelled, the whole reservation is booked.
 - A lease that has expired: the same, by the scheduler. The reservation is kept for an hour, because a late bill
   corrects it.
 
@@ -27,6 +27,7 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
+from shared.ledger.model.estimated import unmarked
 from shared.ledger.model.rows import as_json
 from shared.ledger.postgres import statements
 
@@ -147,7 +148,8 @@ async def spent_before(connection: AsyncConnection, terms: BudgetTerms, new: New
     for row in (await connection.execute(SQL.spent_before, parameters)).all():
         usage = Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.written_tokens)
         if new.unit is BudgetUnit.MONEY:
-            amount += terms.price_of(row.kind, usage, row.model, Tier(row.tier)) or 0
+            model, _ = unmarked(row.model)
+            amount += terms.price_of(row.kind, usage, model, Tier(row.tier)) or 0
         elif row.kind == "generate":
             amount += usage.prompt_tokens + usage.completion_tokens
     return amount

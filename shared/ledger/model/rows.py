@@ -28,6 +28,7 @@ from shared.domain.usage import Cost, Usage, UsageByTier, total
 from shared.domain.work import ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk, PaidReply
 from shared.ledger.model import tier_tokens
 from shared.ledger.model.collections import options_of
+from shared.ledger.model.estimated import marked
 
 
 def as_json(value: object) -> str:
@@ -371,7 +372,7 @@ def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
             "collection_id": cost.collection_id,
             "document_id": cost.document_id,
             "kind": cost.kind,
-            "model": cost.model,
+            "model": marked(cost.model, is_estimated=cost.is_estimated),
             "tier": cost.tier,
             "job_id": cost.job_id,
             "prompt_tokens": cost.usage.prompt_tokens,

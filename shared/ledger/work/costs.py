@@ -15,6 +15,7 @@ from shared.domain.budgets import NO_TERMS, BudgetTerms
 from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, CostKind, Usage
 from shared.ledger.budgets import holds
+from shared.ledger.model.estimated import unmarked
 from shared.ledger.model.rows import cost_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -30,6 +31,7 @@ class CostSum:
 
     Args:
         collection: name of the collection; None for deleted collections.
+        is_estimated: whether the attempts have calls whose tokens are estimated.
     """
 
     collection: str | None
@@ -38,6 +40,7 @@ class CostSum:
     tier: Tier
     usage: Usage
     calls: int
+    is_estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class CostOfDay:
 
     Args:
         collection: name of the collection; None for deleted collections.
+        is_estimated: whether the attempts have calls whose tokens are estimated.
     """
 
     day: date
@@ -55,11 +59,12 @@ class CostOfDay:
     tier: Tier
     usage: Usage
     calls: int
+    is_estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JobCost:
-    """Costs of a job's calls of a kind to a model, in a tier."""
+    """Costs of a job's calls of a kind to a model, in a tier; `is_estimated` as in `CostSum`."""
 
     job_id: UUID
     kind: CostKind
@@ -67,6 +72,7 @@ class JobCost:
     tier: Tier
     usage: Usage
     calls: int
+    is_estimated: bool = False
 
 
 class Costs:
@@ -85,19 +91,19 @@ class Costs:
         """Return a tenant's costs by collection, kind and model."""
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.sums, {"tenant": tenant})).all()
-        return [CostSum(s.collection, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
+        return [CostSum(s.collection, s.kind, **_sums(s)) for s in found]
 
     async def of_jobs(self, tenant: str, job_ids: Sequence[UUID]) -> list[JobCost]:
         """Return the costs of some of a tenant's jobs, by kind, model and tier."""
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.of_jobs, {"tenant": tenant, "jobs": list(job_ids)})).all()
-        return [JobCost(s.job_id, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
+        return [JobCost(s.job_id, s.kind, **_sums(s)) for s in found]
 
     async def by_day(self, tenant: str, days: int) -> list[CostOfDay]:
         """Return a tenant's costs of the last `days` days including today, oldest first."""
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.days, {"tenant": tenant, "days": days})).all()
-        return [CostOfDay(s.day, s.collection, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
+        return [CostOfDay(s.day, s.collection, s.kind, **_sums(s)) for s in found]
 
     async def fold(self) -> bool:
         """Add up some costs of attempts by day, and book embeddings in budgets; return whether more may be left."""
@@ -109,7 +115,8 @@ class Costs:
         return changes == _BATCH_SIZE
 
     def _booked(self, row: Row[Any]) -> dict[str, object]:
-        money = self._terms.price_of("embed", Usage(row.prompt_tokens, row.completion_tokens), row.model, Tier.STANDARD)
+        model, _ = unmarked(row.model)
+        money = self._terms.price_of("embed", Usage(row.prompt_tokens, row.completion_tokens), model, Tier.STANDARD)
         of = {name: getattr(row, name) for name in ("tenant", "collection_id")}
         return of | {"day": row.day.isoformat(), "money": money or 0}
 
@@ -122,8 +129,11 @@ class Costs:
         return forgotten > 0
 
 
-def _usage(row: Row[Any]) -> Usage:
-    return Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.written_tokens)
+def _sums(row: Row[Any]) -> dict[str, Any]:
+    """Return the model, tier, tokens and calls of a row."""
+    model, is_estimated = unmarked(row.model)
+    usage = Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.written_tokens)
+    return {"model": model, "tier": Tier(row.tier), "usage": usage, "calls": row.calls, "is_estimated": is_estimated}
 
 
 async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:

@@ -13,7 +13,7 @@ WHERE EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id OFFSET 0)
    OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token
                                              AND e.collection IS NULL AND e.document_id IS NULL OFFSET 0)
 ON CONFLICT (token) DO UPDATE
-SET tier = excluded.tier, prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
+SET model = excluded.model, tier = excluded.tier, prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
     cached_tokens = excluded.cached_tokens, written_tokens = excluded.written_tokens, calls = excluded.calls, at = now()
 WHERE excluded.calls > s.calls
 
@@ -74,7 +74,7 @@ sum(s.prompt_tokens)::bigint AS prompt_tokens, sum(s.completion_tokens)::bigint 
        sum(s.calls)::bigint AS calls
 
 -- part: not_empty
--- Sums of some costs `s` that a later record of their attempts did not move to another tier.
+-- Sums of some costs `s` that a later record of their attempts did not move to another tier, or to estimated costs.
 (sum(s.prompt_tokens), sum(s.completion_tokens), sum(s.calls)) <> (0, 0, 0)
 
 -- name: sums

@@ -210,6 +210,7 @@ class Work:
         key_of: Callable[[ChunkToGenerate], bytes] | None = None,
         reserve_of: Callable[[ChunkToGenerate], Reserve] | None = None,
         suspects: bool = False,
+        bounds: Mapping[str, int] = MappingProxyType({}),
     ) -> ClaimedChunks:
         """Claim chunks to generate; chunks with paid content advance at once.
 
@@ -221,11 +222,14 @@ class Work:
             key_of: function from a chunk to the key of its current request; None uses the key from the parse.
             reserve_of: function from a chunk to the highest use of its next call; None reserves nothing.
             suspects: whether to claim suspects only, for a worker without other work.
+            bounds: number of chunks that these tenants may hold, if it is less than their limits allow.
 
         Raises:
             Collided: other workers leased the same content repeatedly.
         """
-        parameters = self._claim(limit, suspects=suspects) | self._most_chunks(suspects=suspects)
+        parameters = self._claim(limit, suspects=suspects)
+        if not suspects:
+            parameters |= self._most_chunks(bounds)
         await self._database.settlements_first()
         try:
             async with self._database.begin() as connection:
@@ -513,13 +517,13 @@ class Work:
             "most_of_others": None,
         }
 
-    def _most_chunks(self, *, suspects: bool) -> dict[str, Any]:
+    def _most_chunks(self, bounds: Mapping[str, int]) -> dict[str, Any]:
         """Return the tenants of a claim to generate, and the bounds on the chunks that they may hold."""
-        if suspects:
-            return {}
-        tenants = sorted({*self._weights, *self._limits})
+        tenants = sorted({*self._weights, *self._limits, *bounds})
         return {
-            "most": [self._most(tenant) for tenant in tenants],
+            "tenants": tenants,
+            "weights": [self._weights.get(tenant, 1) for tenant in tenants],
+            "most": [min(self._most(tenant), bounds.get(tenant, _UNLIMITED)) for tenant in tenants],
             "most_of_others": self._other_limits.calls_at_once,
         }
 

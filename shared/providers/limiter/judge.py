@@ -26,6 +26,7 @@ from shared.domain.errors import (
     TimedOut,
     Unavailable,
     UnsupportedTier,
+    UnusableReply,
 )
 from shared.providers.answers import said
 from shared.providers.limiter.script import CallKind
@@ -205,6 +206,8 @@ def is_doubtful(error: ForeaskError, *, of_batch: bool = False) -> bool:
         return of_batch
     if isinstance(error, UnsupportedTier):
         return False
+    if isinstance(error, UnusableReply) and error.component == "llm":
+        return False  # an attempt in any case, and a neutral call would be paid for, too
     return isinstance(error, Misconfigured) or (isinstance(error, Unavailable) and error.burns_attempt)
 
 

@@ -34,6 +34,7 @@ from shared.process.metrics import LIMITER_SECONDS
 from shared.process.network.brokers import read_broker_url
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
+from shared.providers.limiter.endings import Endings
 from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful
 from shared.providers.limiter.script import (
     Breaker,
@@ -162,6 +163,7 @@ class Limiter:
             limits.query_share,
         )
         self._script = LimiterScript(redis, terms)
+        self.endings = Endings(redis, self._script.key)
         self._client = LimiterClient(
             self._script,
             self._buckets_of,
@@ -262,7 +264,9 @@ class Limiter:
             Unavailable: the broker is unavailable.
         """
         limits = self._limits
-        return await usage.read(self._redis, self._script, limits.component, limits.rates, (tenant, limits.of(tenant)))
+        uses = await usage.read(self._redis, self._script, limits.component, limits.rates, (tenant, limits.of(tenant)))
+        pause = (await self.endings.pauses()).get(tenant)
+        return uses if pause is None or pause.is_over else [*uses, usage.of_pause(pause, limits.component, tenant)]
 
     def stop(self) -> None:
         """Start no more calls: every waiting or later call fails with `Stopping`."""

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from shared.domain.errors import Unavailable
 from shared.domain.limit_use import LimitUnit, LimitUse
 from shared.domain.rates import Rates
+from shared.providers.limiter.endings import Pause
 from shared.providers.limiter.script import Breaker, LimiterScript
 
 _SLOT_SECONDS = 10  # as in limiter.lua
@@ -79,6 +80,24 @@ async def read(
             use("tokens", tenant_rates.tokens, values, prefix),
         ]
     return uses
+
+
+def of_pause(pause: Pause, component: str, tenant: str) -> LimitUse:
+    """Return the pause of a tenant's load as a limit that allows nothing."""
+    return LimitUse(
+        name=f"tenant {tenant}: {component} replies",
+        limit=None,
+        used=0,
+        in_flight=0,
+        in_flight_limit=None,
+        breaker=Breaker.CLOSED.name.lower(),
+        cooldown=max(pause.left, timedelta(seconds=1)),
+        component=component,
+        unit="requests",
+        latency=None,
+        in_flight_lowered=False,
+        reason=pause.sentence,
+    )
 
 
 def _numbers(fields: Mapping[Any, Any], now: float) -> dict[str, float]:

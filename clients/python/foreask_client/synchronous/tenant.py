@@ -33,6 +33,11 @@ class TenantApi(Connection):
         """Return the open work, as GET /v1/status reports it."""
         return self.send(get("/v1/status", Json))
 
+    def resume(self) -> bool:
+        """Resume the load, if most of the model's replies could not be used; return whether it was paused."""
+        resumed: bool = (self.send(post("/v1/status/resume", Json)))["resumed"]
+        return resumed
+
     def history(self, *, minutes: int = 60) -> list[Json]:
         """Return the work that finished in each of the last minutes, oldest first."""
         return self.send(get_items("/v1/status/history", Json, minutes=minutes))
