@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from shared.domain.errors import Misconfigured, TimedOut, Unavailable
 from shared.process.network.certificates import trust
+from shared.providers.batches import BatchProvider
 from shared.providers.provider import Provider
 from tests.support.authority import Authority
 from tests.support.planted import guards
@@ -96,6 +97,27 @@ async def test_every_call_uses_proxy_of_environment(environment, call, value):
         await call(provider)
 
     assert [url for url, _ in proxy.requests] == ["http://models.example/v1/chat/completions"]
+
+
+@guards("shared/providers/sdk.py", ", proxy=proxy,", ",", means="calls of the batch API ignore the proxy")
+async def test_batch_api_uses_proxy_of_environment(environment):
+    seen = []
+
+    async def list_files(request):
+        seen.append(str(request.url).partition("?")[0])
+        return web.json_response({"data": [], "has_more": False})
+
+    async with serving(list_files) as port:
+        environment.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+        provider = BatchProvider(
+            component="llm", base_url="http://models.example/v1", api_key=SecretStr("a-key"), timeout=MINUTE
+        )
+        try:
+            assert await provider.input_files() == []
+        finally:
+            await provider.aclose()
+
+    assert seen == ["http://models.example/v1/files"]
 
 
 @pytest.mark.parametrize("call", [complete, stream])
@@ -207,8 +229,8 @@ async def drip(request):
 
 @guards(
     "shared/providers/provider.py",
-    "_limits(allowed, total=allowed.total_seconds())",
-    "_limits(allowed)",
+    "limits = _limits(allowed, total=allowed.total_seconds())",
+    "limits = _limits(allowed)",
     means="a reply that drips blank lines holds its slot for ever",
     case="complete",
 )
