@@ -229,8 +229,8 @@ async def drip(request):
 
 @guards(
     "shared/providers/provider.py",
-    "limits = _limits(allowed, total=allowed.total_seconds())",
-    "limits = _limits(allowed)",
+    "_limits(allowed, total=allowed.total_seconds())",
+    "_limits(allowed)",
     means="a reply that drips blank lines holds its slot for ever",
     case="complete",
 )
