@@ -70,6 +70,7 @@ _OF_STATUS = {
     413: Meaning.TOO_LONG,
     429: Meaning.SLOWER,
     498: Meaning.NO_CAPACITY,  # Groq
+    501: Meaning.NO_ADDRESS,  # llama.cpp without --embeddings
 } | dict.fromkeys(_TRANSIENT_STATUSES, Meaning.FAILED)
 # The codes that our sentences may name: of OpenAI, Azure, Groq, vLLM, llama.cpp and DashScope.
 _OF_CODE = {

@@ -46,6 +46,7 @@ async def connection(provider):
         ((498, None), NoCapacity, ("498", "it has no capacity left")),
         ((503, "resource_unavailable"), Unavailable, ("503 (resource_unavailable)", "it has no capacity left")),
         ((500, None), Unavailable, ("500", "it failed")),
+        ((501, None), Misconfigured, ("501", "it does not know this call")),
     ],
 )
 async def test_provider_error_shows_remedy_and_words(connection, provider, answer, kind, expected):

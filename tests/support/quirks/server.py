@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Self
 
 import orjson
@@ -81,7 +82,10 @@ class QuirkServer:
         first, *lines = head.decode().strip().split("\r\n")
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         content = await reader.readexactly(int(fields.get("content-length", 0)))
-        return Call(first.split(" ")[1], fields, orjson.loads(content) if content else {}, self.everywhere)
+        call = Call(first.split(" ")[1], fields, orjson.loads(content) if content else {})
+        known = CHATS if call.is_chat else VECTORS
+        chosen = next((marker for marker in call.markers if marker in known), "")
+        return replace(call, quirk=chosen or self.everywhere, everywhere=not chosen)
 
 
 def _reply_to(call: Call) -> Reply:

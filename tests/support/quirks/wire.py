@@ -29,13 +29,15 @@ class Call:
         path: path of the request, with the query.
         headers: header fields with names in lower case.
         body: its JSON.
-        everywhere: the quirk of texts without a marker; "" for none.
+        quirk: its quirk; "" for none.
+        everywhere: whether all requests have this quirk.
     """
 
     path: str
     headers: Mapping[str, str]
     body: Mapping[str, Any]
-    everywhere: str = ""
+    quirk: str = ""
+    everywhere: bool = False
 
     @property
     def is_chat(self) -> bool:
@@ -51,13 +53,9 @@ class Call:
         return [content if isinstance(content, str) else orjson.dumps(content).decode()]
 
     @property
-    def chosen(self) -> str:
-        """The quirk that a marker chooses; "" for none."""
-        return next((found[1] for text in self.texts if (found := _MARKER.search(text))), "")
-
-    @property
-    def quirk(self) -> str:
-        return self.chosen or self.everywhere
+    def markers(self) -> list[str]:
+        """The quirks that its texts choose."""
+        return [found[1] for text in self.texts if (found := _MARKER.search(text))]
 
     @property
     def streams(self) -> bool:
@@ -78,7 +76,7 @@ class Call:
 
     def is_affected(self, text: str) -> bool:
         """Return whether the quirk of this request belongs to one of its texts."""
-        return not self.chosen or f"quirk({self.chosen})" in text
+        return self.everywhere or f"quirk({self.quirk})" in text
 
 
 @dataclass(frozen=True, slots=True)
