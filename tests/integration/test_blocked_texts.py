@@ -31,59 +31,56 @@ async def make_due(services):
     "if of_neutral is None:",
     "if of_neutral is None or isinstance(error, Refused):",
     means="a provider that refuses every call makes dead letters of the whole backlog",
-    case="400",
 )
-@pytest.mark.parametrize("status", [400, 401, 405])
-async def test_refused_configuration_kills_no_chunk(services, library, provider, status):
-    for number in range(50):
+async def test_refused_configuration_kills_no_chunk(services, library, provider):
+    for number in range(20):
         await library.add(f"The text number {number} of the backlog.", f"{number}.md")
     await work(services, "parse", "index")
-    provider.script(status=status, error={"message": "scripted is not a valid model"})
+    provider.script(status=400, error={"message": "scripted is not a valid model"})
 
     for _ in range(2):
         await work(services, "generate", "index")
         await make_due(services)
 
     assert await execute(services, "SELECT state, attempts, count(*) FROM chunks GROUP BY 1, 2") == [
-        ("generating", 0, 50)
+        ("generating", 0, 20)
     ]
-    assert provider.stats()["calls"] < 110
+    assert provider.stats()["calls"] < 50
     provider.script(status=0)
     await forget(services)  # the pauses are over
     await work(services)
     assert await execute(services, "SELECT DISTINCT state FROM documents") == [("ready",)]
 
 
-@pytest.mark.parametrize("status", [400, 403, 404])
-async def test_blocked_text_is_one_dead_letter(services, library, provider, status):
-    provider.script(refuse_chats_containing="DROP TABLE", refuse_status=status)
+async def test_blocked_text_is_one_dead_letter(services, library, provider):
+    provider.script(refuse_chats_containing="DROP TABLE", refuse_status=403)
     await library.add(BLOCKED, "blocked.md")
-    for number in range(20):
+    for number in range(8):
         await library.add(f"The text number {number} of the backlog.", f"{number}.md")
 
     await work(services)
 
     assert await execute(services, "SELECT state, count(*) FROM documents GROUP BY 1 ORDER BY 1") == [
         ("degraded", 1),
-        ("ready", 20),
+        ("ready", 8),
     ]
     ((reason,),) = await execute(services, "SELECT error FROM chunks WHERE state = 'dead'")
-    assert f"answered {status}" in reason
+    assert "answered 403: it refuses this text" in reason
     assert (await texts_found(services, library, "DROP TABLE users"))[0] == BLOCKED
 
 
-@pytest.mark.parametrize("status", [400, 403, 500])
+@pytest.mark.parametrize("status", [403, 500])
 async def test_unembeddable_text_is_found_by_words(services, library, provider, status):
     provider.script(refuse_containing="DROP TABLE", refuse_status=status)
     await library.add(BLOCKED, "blocked.md", questions=[])
-    for number in range(40):
+    for number in range(15):
         await library.add(f"The text number {number} of the backlog.", f"{number}.md", questions=[])
 
     await work(services)
 
     assert await execute(services, "SELECT state, count(*) FROM documents GROUP BY 1 ORDER BY 1") == [
         ("degraded", 1),
-        ("ready", 40),
+        ("ready", 15),
     ]
     ((reason,),) = await execute(services, "SELECT error FROM chunks WHERE state = 'dead'")
     assert f"its text could not be embedded: the embedding provider answered {status}" in reason
@@ -102,7 +99,7 @@ async def test_blocked_texts_of_tenant_affect_no_other(services, settings, provi
             ask = [client.post(path, json=body, headers=as_tenant(tenant)) for path in ("/v1/query", "/v1/retrieve")]
             return [reply.status_code for reply in await asyncio.gather(*ask)]
 
-        for number in range(4):
+        for number in range(2):
             await Library(services, "alice").add(f"{BLOCKED} {number}", f"{number}.md")
             await work(services)
             replies = await asyncio.gather(
