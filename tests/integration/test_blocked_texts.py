@@ -36,7 +36,7 @@ async def test_refused_configuration_kills_no_chunk(services, library, provider)
     for number in range(20):
         await library.add(f"The text number {number} of the backlog.", f"{number}.md")
     await work(services, "parse", "index")
-    provider.script(status=400, error={"message": "scripted is not a valid model"})
+    provider.script(status=400, error={"message": "This is not possible."})
 
     for _ in range(2):
         await work(services, "generate", "index")

@@ -164,7 +164,7 @@ class Judge:
         try:
             tried = await self._ask(neutral)
         finally:
-            del self._asking[neutral.form]  # not in a callback: a caller whose error is newer asks again at once
+            self._asking.pop(neutral.form, None)  # not in a callback: a caller whose error is newer asks again at once
         if tried.error is None:
             self._record(neutral, tried.sent_at)
         elif isinstance(tried.error, Misconfigured):
