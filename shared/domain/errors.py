@@ -8,6 +8,7 @@ ForeaskError
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
 │   │   ├── UnusableReply    its reply broke off, or has no content that we can read
+│   │   │   └── InterruptedReply  the connection broke after the request
 │   │   └── Misconfigured    it refuses calls with any text, such as for a wrong key or model
 │   │       └── UnsupportedTier  it does not offer the requested service tier
 │   ├── BudgetExhausted      the next call does not fit in a budget
@@ -135,6 +136,10 @@ class UnusableReply(Unavailable):
     def __init__(self, message: str, *, component: str, usage: Usage | None = None) -> None:
         super().__init__(message, component=component, answered=True)
         self.usage = usage
+
+
+class InterruptedReply(UnusableReply):
+    """The connection broke after the request was sent: a reply without content comes from a provider that works."""
 
 
 class Misconfigured(Unavailable):

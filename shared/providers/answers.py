@@ -17,6 +17,7 @@ import structlog
 
 from shared.domain.errors import (
     ForeaskError,
+    InterruptedReply,
     Misconfigured,
     NoCapacity,
     RateLimited,
@@ -241,9 +242,9 @@ def said(words: str) -> str:
     return f'; it says "{quoted}"' if words else ""
 
 
-def interrupted(component: str) -> UnusableReply:
+def interrupted(component: str) -> InterruptedReply:
     """Return the error of a connection that broke after the request, before the end of the reply."""
-    return UnusableReply(f"the {component} provider interrupted its reply", component=component)
+    return InterruptedReply(f"the {component} provider interrupted its reply", component=component)
 
 
 def no_answer(component: str, why: str = "") -> TimedOut:

@@ -7,6 +7,7 @@ import pytest
 from shared.domain.errors import (
     BadReply,
     FailsOnText,
+    InterruptedReply,
     Misconfigured,
     NoCapacity,
     RateLimited,
@@ -37,6 +38,7 @@ LIMITED = RateLimited("slow")
         (UnsupportedTier("no flex", component="llm"), False),
         (LATE, False),
         (UnusableReply("half a reply", component="llm"), False),
+        (InterruptedReply("broke", component="llm"), True),
         (UnusableReply("half a reply", component="embedding"), True),
         (Unavailable("cannot be reached", component="llm"), False),
         (NoCapacity("none left"), False),

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from shared.domain.errors import (
     BadReply,
+    InterruptedReply,
     InvalidInput,
     Misconfigured,
     NoCapacity,
@@ -20,6 +21,7 @@ from shared.domain.errors import (
     TimedOut,
     Unavailable,
     UnsupportedTier,
+    UnusableReply,
 )
 from shared.domain.rates import UNLIMITED, Rates
 from shared.providers.limiter.limiter import outcome_of
@@ -64,6 +66,9 @@ def test_undeclared_limits_do_not_restrict_calls():
         (Unavailable("500", component="llm", answered=True), CallOutcome.FAILED),
         (Unavailable("gone", component="llm"), CallOutcome.FAILED),
         (Refused("no"), CallOutcome.OK),
+        (UnusableReply("empty", component="llm"), CallOutcome.ABANDONED),
+        (UnusableReply("empty", component="embedding"), CallOutcome.FAILED),
+        (InterruptedReply("broke", component="llm"), CallOutcome.FAILED),
         (BadReply("nonsense"), CallOutcome.OK),
         (Stopping(), CallOutcome.ABANDONED),
     ],

@@ -21,6 +21,7 @@ import structlog
 from shared.domain.errors import (
     FailsOnText,
     ForeaskError,
+    InterruptedReply,
     Misconfigured,
     Refused,
     TimedOut,
@@ -207,7 +208,8 @@ def is_doubtful(error: ForeaskError, *, of_batch: bool = False) -> bool:
     if isinstance(error, UnsupportedTier):
         return False
     if isinstance(error, UnusableReply) and error.component == "llm":
-        return False  # an attempt in any case, and a neutral call would be paid for, too
+        # A model that writes nothing usable is not unavailable, so a neutral call would be paid in vain.
+        return isinstance(error, InterruptedReply)
     return isinstance(error, Misconfigured) or (isinstance(error, Unavailable) and error.burns_attempt)
 
 

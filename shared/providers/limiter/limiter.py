@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 
 from shared.domain.errors import (
     ForeaskError,
+    InterruptedReply,
     Misconfigured,
     NoCapacity,
     RateLimited,
@@ -27,6 +28,7 @@ from shared.domain.errors import (
     Transient,
     Unavailable,
     UnsupportedTier,
+    UnusableReply,
 )
 from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Bucket, Rates
@@ -453,6 +455,8 @@ def outcome_of(error: ForeaskError) -> CallOutcome:
         case TimedOut():
             return CallOutcome.TIMEOUT
         case Unavailable():
-            return CallOutcome.FAILED
+            # A model that writes nothing usable is not unavailable: the texts of one tenant may be the cause.
+            is_useless = isinstance(error, UnusableReply) and not isinstance(error, InterruptedReply)
+            return CallOutcome.ABANDONED if is_useless and error.component == "llm" else CallOutcome.FAILED
         case _:
             return CallOutcome.ABANDONED if isinstance(error, Transient) else CallOutcome.OK
