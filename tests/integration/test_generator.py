@@ -126,7 +126,7 @@ async def test_truncated_reply_is_retried_with_fewer_questions(wire):
     ("text", "finish", "said", "limits"),
     [
         pytest.param("", "length", "thought until it reached the token limit", [1, 2], id="thought to the limit"),
-        pytest.param("<think>Well", "length", "cut at the token limit", [1, 2, 4], id="cut"),
+        pytest.param('{"questions": ["Who', "length", "cut at the token limit", [1, 2, 4], id="cut"),
         pytest.param("<think>Well.</think>", "length", "thought until", [1, 2], id="thought in the text"),
         pytest.param("", "stop", "only the model's thinking", [1, 1], id="thought"),
         pytest.param("", "tool_calls", "called a tool", [1, 1], id="tool"),

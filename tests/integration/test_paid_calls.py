@@ -31,7 +31,6 @@ KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year r
 MESSAGE = {"content": '{"questions": ["Who lives on the cliff?"]}', "role": "assistant"}
 CHAT = {"choices": [{"message": MESSAGE}], "usage": {"prompt_tokens": 90, "completion_tokens": 10}}
 UNUSABLE = {**CHAT, "choices": []}
-UNREADABLE = {**CHAT, "choices": [{"message": 7}]}
 BLOCKED = {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}
 
 
@@ -120,7 +119,6 @@ async def usage(client, kind="generate"):
         pytest.param(reply([]), None, id="no object"),
         pytest.param(reply({"choices": []}), None, id="no usage"),
         pytest.param(reply(UNUSABLE), 100, id="no choices"),
-        pytest.param(reply(UNREADABLE), 100, id="unreadable"),
     ],
 )
 async def test_unusable_reply_is_booked_attempt(services, client, model, answer, reported):
