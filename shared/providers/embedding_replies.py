@@ -14,8 +14,6 @@ from shared.providers.replies import unreadable
 
 _NESTED = 2  # dimensions of a vector in another list
 
-_NESTED = 2  # dimensions of a vector in another list
-
 
 def vectors_in(reply: Any, count: int) -> Vectors:
     """Return the vectors of a reply to `count` texts, shape `(count, dimensions)`, of unit length, in order.
