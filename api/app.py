@@ -169,26 +169,36 @@ def _routes() -> tuple[BaseRoute, ...]:
     return (*refusals(router.routes), *router.routes)
 
 
-def create(settings: Settings, services: ApiServices | None = None, shutdown: Shutdown | None = None) -> FastAPI:
+def create(
+    settings: Settings,
+    services: ApiServices | None = None,
+    shutdown: Shutdown | None = None,
+    *,
+    checks: bool = False,
+) -> FastAPI:
     """Create the application.
 
     Args:
         settings: settings of the process.
         services: dependencies of the routes, started and closed by the caller. None: the lifespan makes its own.
         shutdown: set by the server when it stops; None: a new one.
+        checks: use each engine and each model once at the start, and log the results.
 
     Raises:
         InvalidInput: the settings would serve other machines without keys.
     """
     auth.require_safe(settings)
     mcp = McpEndpoint()
+    lifespan = partial(
+        _lifespan, settings=settings, given=services, shutdown=shutdown or Shutdown(), mcp=mcp, checks=checks
+    )
     app = FastAPI(
         title="foreask",
         version="1",
         summary="Asks the questions before your users do.",
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
-        lifespan=partial(_lifespan, settings=settings, given=services, shutdown=shutdown or Shutdown(), mcp=mcp),
+        lifespan=lifespan,
         redirect_slashes=False,
         openapi_url=None,  # FastAPI would generate the description in the event loop
         docs_url=None,  # FastAPI's page loads its scripts from a CDN
@@ -209,7 +219,7 @@ def create(settings: Settings, services: ApiServices | None = None, shutdown: Sh
 
 @asynccontextmanager
 async def _lifespan(
-    app: FastAPI, settings: Settings, given: ApiServices | None, shutdown: Shutdown, mcp: McpEndpoint
+    app: FastAPI, settings: Settings, given: ApiServices | None, shutdown: Shutdown, mcp: McpEndpoint, *, checks: bool
 ) -> AsyncIterator[None]:
     async with (
         build("api", settings) if given is None else nullcontext(given) as services,
@@ -221,6 +231,7 @@ async def _lifespan(
         if given is None:
             await services.database.warm(_CONNECTIONS)
             services.wakeups.start()
+        if checks:
             check = asyncio.create_task(log_findings(services.findings), name="check")
         yield
         if check is not None:

@@ -56,7 +56,7 @@ def main() -> None:
     settings = load()
     logging.configure("api", level=settings.log_level, line_format=settings.log_format)
     shutdown = Shutdown()
-    app = create(settings, shutdown=shutdown)
+    app = create(settings, shutdown=shutdown, checks=True)
     uvloop.run(_require_complete(settings))
     config = uvicorn.Config(
         app,

@@ -231,6 +231,7 @@ class StatusView(ReplyModel):
                 "completion_tokens": 14350,
                 "calls": 252,
                 "cost": 0.0242,
+                "is_estimated": False,
             }
         ],
         estimates=[],

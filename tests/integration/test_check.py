@@ -142,7 +142,7 @@ async def test_silent_model_ends_check_in_time(settings):
 
 async def test_starting_api_logs_its_check(services, settings, provider):
     provider.script(status=401)
-    app = create(settings)
+    app = create(settings, checks=True)
     with capture_logs() as logs:
         async with app.router.lifespan_context(app):
             checked = lambda: [each for each in logs if each["event"].startswith("check.")]  # noqa: E731
