@@ -29,6 +29,8 @@ _SLICES = 10  # requests in one round: a round costs the same for a million docu
 _SHORTEST_ROUND_SECONDS = 0.5
 _ROUND_SHARE = 5  # requests take at most a fifth of the time, which limits the server's load from a large corpus
 _UNAVAILABLE_ROUNDS = 10
+_FAILURES = frozenset({"breaker", "cooldown", "part_down"})  # causes of `pace`
+_WORKING = frozenset({"working", "idle", "limit"})
 _NO_CHUNKS = dict.fromkeys(("total", "searchable", "generated", "indexed", "dead", "discarded"), 0)
 
 Until = Literal["searchable", "ready"]
@@ -197,18 +199,21 @@ def job_of(client: CliClient, job: str) -> Job | None:
         return None
 
 
-def why_it_waits(client: CliClient, batch: UploadBatch | None = None) -> str | None:
-    """Return a sentence about the reason why no work finishes: the server's, or the error of a waiting document.
+def why_it_waits(client: CliClient, batch: UploadBatch | None = None, *, stalled: bool = True) -> str | None:
+    """Return a sentence about the reason why work waits; None without any, or if the server does not answer this key.
 
-    None without any, or if the server does not answer this key.
+    Args:
+        client: the client.
+        batch: documents, whose errors are the reason if the server has none.
+        stalled: whether nothing has changed for some seconds; otherwise only failures are reasons.
     """
     try:
         pace = client.status()["pace"]
     except (ForeaskError, KeyError):
         return None
-    if pace["cause"] not in {"working", "idle"}:
+    if pace["cause"] in _FAILURES or (stalled and pace["cause"] not in _WORKING):
         return str(pace["sentence"])
-    waiting = [] if batch is None else batch.documents.values()
+    waiting = batch.documents.values() if batch is not None and stalled else ()
     return next((document.error for document in waiting if document.error and document.state not in _FINAL), None)
 
 

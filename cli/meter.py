@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WINDOW_SECONDS = 60.0  # a small model may take seconds for each chunk
 _LINE_EVERY_SECONDS = 10.0
-_STALLED_SECONDS = 3.0  # without a change, the reason is read
+_ASK_SECONDS = 3.0  # between two questions for the reason
 _DIGITS = re.compile(r"\d+")
 
 
@@ -74,20 +74,22 @@ class Meter:
     Args:
         console: the terminal.
         clock: clock in monotonic seconds.
-        why: returns a sentence about the reason why work waits; None without any.
+        why: returns a sentence about the reason why work waits; None without any. Its argument is whether nothing has
+            changed for some seconds.
     """
 
     def __init__(
         self,
         console: Console,
         clock: Callable[[], float] = time.monotonic,
-        why: Callable[[], str | None] = lambda: None,
+        why: Callable[[bool], str | None] = lambda _: None,
     ) -> None:
         self._console = console
         self._clock = clock
         self._why = why
         self._counted: IngestCounts | None = None
-        self._ask_at = 0.0
+        self._changed_at = 0.0
+        self._ask_at: float | None = None
         self._shown: set[str] = set()  # reasons, without their numbers
         self._rate = Rate(clock)
         self._next_line = 0.0
@@ -141,14 +143,16 @@ class Meter:
         return f"{eta} left" if count.complete else f"at least {eta} left"
 
     def _explain(self, count: IngestCounts) -> None:
-        """Print once why nothing has changed for some seconds."""
+        """Print each reason once why work waits, or does not start."""
         now = self._clock()
         if count != self._counted:
-            self._counted, self._ask_at = count, now + _STALLED_SECONDS
+            self._counted, self._changed_at = count, now
+        if self._ask_at is None:
+            self._ask_at = now + _ASK_SECONDS
         if now < self._ask_at or count.documents_done == count.documents:
             return
-        self._ask_at = now + _STALLED_SECONDS
-        reason = self._why()
+        self._ask_at = now + _ASK_SECONDS
+        reason = self._why(now - self._changed_at >= _ASK_SECONDS)
         if reason is not None and (kind := _DIGITS.sub("", reason)) not in self._shown:
             self._shown.add(kind)
             self._console.print(f"waiting: {reason}", markup=False, highlight=False, soft_wrap=True)

@@ -7,7 +7,7 @@ import pytest
 from foreask_client import Document, Job
 from rich.console import Console
 
-from cli.ingestion import DocumentProgress, UploadBatch, follow
+from cli.ingestion import DocumentProgress, UploadBatch, follow, why_it_waits
 from cli.meter import IngestCounts, Meter, Rate, Stages
 from shared.domain.errors import Unavailable
 from tests.support import replies
@@ -230,16 +230,49 @@ def test_long_stage_prints_periodic_lines():
 def test_meter_prints_reason_of_standstill_once():
     clock, text, asked = ManualClock(), StringIO(), []
 
-    def why():
-        asked.append(clock.now)
+    def why(stalled):
+        asked.append((clock.now, stalled))
         return f"The llm provider answered 402: no credit; the next call is made in {300 - clock.now:.0f} s."
 
     with Meter(Console(file=text, width=200), clock, why) as meter:
-        for second in range(20):
+        for second in range(12):
             clock.now = float(second)
-            meter.show(IngestCounts(2, searchable=min(second, 3)))  # it moves for three seconds
+            meter.show(IngestCounts(2, searchable=min(second, 4)))  # it moves for four seconds
         meter.show(IngestCounts(2, 2))
 
     printed = [line for line in text.getvalue().splitlines() if line.startswith("waiting")]
-    assert printed == ["waiting: The llm provider answered 402: no credit; the next call is made in 294 s."]
-    assert asked == [6, 9, 12, 15, 18]
+    assert printed == ["waiting: The llm provider answered 402: no credit; the next call is made in 297 s."]
+    assert asked == [(3, False), (6, False), (9, True)]
+
+
+class Server:
+    """Answers the status with a cause of the pace."""
+
+    def __init__(self, cause):
+        self.cause = cause
+
+    def status(self):
+        if self.cause is None:
+            raise Unavailable("no server", component="api")
+        return {"pace": {"cause": self.cause, "sentence": "Why."}}
+
+
+@pytest.mark.parametrize(
+    ("cause", "stalled", "expected"),
+    [
+        ("cooldown", False, "Why."),
+        ("breaker", True, "Why."),
+        ("no_worker", False, None),
+        ("no_worker", True, "Why."),
+        ("limit", True, "500: out of memory"),
+        ("working", True, "500: out of memory"),
+        ("working", False, None),
+        (None, True, None),
+    ],
+)
+def test_reason_to_wait_is_of_server_or_document(cause, stalled, expected):
+    batch = UploadBatch(3)
+    batch.record("1", DocumentProgress("a.md", "ready"))
+    batch.record("2", DocumentProgress("b.md", "searchable", error="500: out of memory"))
+
+    assert why_it_waits(Server(cause), batch, stalled=stalled) == expected
