@@ -86,6 +86,9 @@ class CliClient(foreask_client.Client):
 
     def _unreachable(self, error: ApiError) -> str:
         problem = network.problem_of(error)
+        if network.proxy_of(self.url) is not None:
+            way = "over the proxy that the environment names"
+            return f"{self.url} cannot be reached {way}: {problem or error.detail}."
         if problem is None or problem == REFUSED:
             return f"No server at {self.url}: start one with `foreask up`, or name another with --url."
         return f"{self.url} cannot be reached: {problem}."
@@ -108,13 +111,18 @@ def _transport(url: str) -> httpx.BaseTransport:
     """Return a transport with the certificates and the proxy that all clients of foreask use.
 
     Raises:
-        ValueError: the environment names a proxy that cannot be used.
+        ValueError: the environment names a proxy or a file of certificates that cannot be used.
     """
     if file := os.environ.get("FOREASK_CA_FILE"):
         trust(Path(file))
     proxy = network.proxy_of(url)
     if url.startswith("https:"):
-        return httpx.HTTPTransport(verify=network.ssl_context(), trust_env=False, proxy=proxy)
+        try:
+            verify = network.ssl_context()
+        except OSError as error:
+            variables = "FOREASK_CA_FILE, SSL_CERT_FILE and REQUESTS_CA_BUNDLE"
+            raise ValueError(f"A file of certificates cannot be read: check {variables}.") from error
+        return httpx.HTTPTransport(verify=verify, trust_env=False, proxy=proxy)
     return httpx.HTTPTransport(trust_env=False, proxy=proxy)
 
 

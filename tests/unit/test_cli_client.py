@@ -5,10 +5,12 @@ import json
 import httpx
 import pytest
 from foreask_client import Event
+from foreask_client.requests import Request
 
 from cli.client import CliClient
 from cli.commands.documents import _declare
 from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
+from shared.process.network.certificates import trust
 from tests.support import replies
 
 URL = "http://foreask.test"
@@ -221,3 +223,23 @@ def test_declare_keeps_other_options_of_collection():
     foreask, server = client(problem(404), httpx.Response(201, json=replies.collection()))
     _declare(foreask, "new", declared)
     assert json.loads(server.requests[1].content) == {"filterable": declared}
+
+
+def test_missing_file_of_certificates_is_named(monkeypatch):
+    monkeypatch.setenv("FOREASK_CA_FILE", "/missing/ca.pem")
+    try:
+        with pytest.raises(InvalidInput, match="file of certificates cannot be read: check FOREASK_CA_FILE"):
+            CliClient("https://foreask.example")
+    finally:
+        trust(None)
+
+
+def test_proxy_that_fails_is_not_a_missing_server(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("http_proxy", raising=False)
+
+    with (
+        CliClient("http://foreask.example") as client,
+        pytest.raises(Unavailable, match="over the proxy that the environment"),
+    ):
+        client.send(Request("GET", "/v1/status", lambda reply: reply.json()))

@@ -11,7 +11,7 @@ import pytest
 
 from shared.process.network import problem_of, proxy_of
 from shared.process.network.brokers import read_broker_url
-from shared.process.network.certificates import new_ssl_context, own_authorities, trust
+from shared.process.network.certificates import new_ssl_context, own_authorities, trust, unusable_variable
 from shared.process.network.timeouts import StreamPace
 from tests.support.authority import Authority
 from tests.support.clock import in_virtual_time
@@ -182,6 +182,13 @@ def test_company_authority_is_added_to_others(tmp_path, environment):
     assert new_ssl_context().cert_store_stats()["x509_ca"] == without + 2
     assert own_authorities().endswith(company.file.read_text())
     assert bundle.file.read_text() in own_authorities()
+
+
+def test_missing_bundle_breaks_no_reading_of_settings(environment):
+    environment({"REQUESTS_CA_BUNDLE": "/missing/ca.pem"})
+
+    assert read_broker_url("rediss://host")[0] == "rediss://host/0"
+    assert unusable_variable() == "REQUESTS_CA_BUNDLE"
 
 
 def test_variable_of_openssl_replaces_usual_authorities(tmp_path, environment):

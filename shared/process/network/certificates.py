@@ -48,12 +48,11 @@ def new_ssl_context() -> ssl.SSLContext:
 def own_authorities() -> str:
     """Return the certificates that a client with the system's store needs in addition, as PEM; often none.
 
-    Raises:
-        OSError: a file that a variable names is missing.
+    Files that are missing are left out: `unusable_variable` names them at the start.
     """
     base, added = _sources()
-    files = (*(() if base or _system_has_store() else (_certifi(),)), *added)
-    return "\n".join(Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
+    files = map(Path, (*(() if base or _system_has_store() else (_certifi(),)), *added))
+    return "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
 
 
 def authorities_in(file: Path) -> int:
