@@ -71,10 +71,10 @@ async def die(services, provider, monkeypatch, way):
     if way == "Qdrant refuses points":
         send = services.index._requests.send
 
-        async def refuse(method, path, body=None):
+        async def refuse(method, path, *request, **options):
             if is_upsert(method, path):
                 raise Refusal(400, b"{}")
-            return await send(method, path, body)
+            return await send(method, path, *request, **options)
 
         monkeypatch.setattr(services.index._requests, "send", refuse)
     if way == "embeddings fail":
