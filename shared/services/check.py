@@ -191,7 +191,7 @@ async def _broker(parts: Parts) -> None:
 
 
 async def _index(parts: Parts) -> None:
-    await parts.index.ready()
+    await parts.index.check()
 
 
 async def _store(parts: Parts) -> None:

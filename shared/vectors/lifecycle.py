@@ -219,10 +219,13 @@ class Lifecycle(QdrantConnection):
                 await requests.send("GET", "/collections", within=_CHECK_SECONDS)
                 # A key without rights gets 403; the collection does not exist, so nothing is written.
                 path = f"{of_collection(_NO_COLLECTION)}/points/delete?wait=true"
-                await requests.send("POST", path, {"points": [_NO_POINT]}, within=_CHECK_SECONDS)
+                try:
+                    await requests.send("POST", path, {"points": [_NO_POINT]}, within=_CHECK_SECONDS)
+                except Refusal as error:
+                    if error.status != ABSENT:
+                        raise
         except ForeaskError as error:
-            cause = error.__cause__
-            problem = None if isinstance(cause, Refusal) and cause.status == ABSENT else error.message
+            problem = error.message
         finally:
             await requests.aclose()
         return node, problem

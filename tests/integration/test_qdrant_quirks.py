@@ -20,6 +20,7 @@ from tests.conftest import Library
 from tests.integration.test_ledger import parsed
 from tests.support import scripted_qdrant as quirks
 from tests.support.api import calling, ready, work
+from tests.support.emptying import PREFIX
 from tests.support.planted import guards
 from tests.support.scripted_qdrant import serving_qdrant
 from tests.support.waiting import eventually
@@ -28,7 +29,7 @@ KEPT = ("The keeper of lamp 17 lives alone.", "The keeper of lamp 18 lives alone
 NEIGHBOUR = "The harbour opens at seven in the morning."
 QUESTIONS = ("Who lives alone?", "Where does the keeper live?", "Which lamp is kept?")
 KEEPERS, HARBOUR = "default", "harbour"  # the tenants
-NAME = "no-such-name"
+NAME = f"{PREFIX}-refused"  # of a collection of Qdrant, which the next test deletes
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +39,11 @@ async def server(settings):
 
 
 @pytest.fixture
-async def qdrant(services, server, monkeypatch):
+async def qdrant(services, server, provider, monkeypatch):
     """Return a scripted Qdrant that all services use."""
     requests = Requests(Addresses([server.url]), "secret", 5)
     monkeypatch.setattr(services.index, "_requests", requests)
     monkeypatch.setattr(services.index, "_existing", set())
-    monkeypatch.setattr(writer, "_HOLD", timedelta(seconds=0.05))
-    monkeypatch.setattr(writer, "_HOLD_BESIDE_OTHERS", timedelta(seconds=0.05))
     monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
     server.rules, server.requests = (), []
     yield server
@@ -170,7 +169,10 @@ WRITES = {
     case="collection is full",
 )
 @pytest.mark.parametrize("quirk", WRITES.values(), ids=WRITES)
-async def test_refused_write_waits_or_names_its_chunk(services, settings, provider, qdrant, quirk):
+async def test_refused_write_waits_or_names_its_chunk(services, settings, qdrant, monkeypatch, quirk):
+    if quirk.state == WAITS:
+        for hold in ("_HOLD", "_HOLD_BESIDE_OTHERS"):
+            monkeypatch.setattr(writer, hold, timedelta())
     document = await parsed(services, Library(services, KEEPERS), *KEPT, ready_questions=QUESTIONS)
     await parsed(services, Library(services, HARBOUR), NEIGHBOUR, ready_questions=("When does it open?",))
     if quirk.own:
