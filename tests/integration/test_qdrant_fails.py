@@ -116,8 +116,8 @@ async def test_worker_claims_nothing_until_writes_succeed(services, once, link, 
 
 @guards(
     "shared/vectors/lifecycle.py",
-    "            if error.status != ABSENT:",
-    "            if True:",
+    "\n            if error.status != ABSENT:",
+    "\n            if True:",
     means="a collection of Qdrant that another worker creates counts as refused",
 )
 async def test_collection_that_another_worker_creates_is_tried_again(index, monkeypatch):
