@@ -27,12 +27,14 @@ from shared.query.answer.answer import Passage
 from shared.services.parts import Parts
 from shared.services.providers import reranker_of
 from shared.services.query import is_extractive
+from shared.settings import EMBEDDED_LLM
 
 _WITHIN = timedelta(seconds=10)
 _REPEATS, _PAUSE_SECONDS = 3, 0.5  # of a check of an engine
 _TEXT = "The harbour opens at six."
 _QUESTION = "When does the harbour open?"
 _UNSET = "not set, so `foreask up` starts an embedded one"
+_SLOW = "is embedded, and not asked: a call of it may take minutes"
 # A grey square of 64 pixels.
 _JPEG = b64decode(
     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1RV19i"
@@ -161,6 +163,8 @@ def _models(parts: Parts) -> Iterator[_Check | Finding]:
     settings = parts.settings
     if settings.llm_model is None and settings.llm_base_url is None:
         yield Finding("Questions", f"FOREASK_LLM_MODEL is {_UNSET}")
+    elif settings.llm_model == EMBEDDED_LLM:
+        yield Finding("Questions", f"{EMBEDDED_LLM} {_SLOW}")
     else:
         address, of_llm = f"{_host(settings.llm_url)} {settings.llm_model}", _variables("LLM")
         yield _Check("Questions", address, of_llm, partial(_questions, parts))

@@ -15,6 +15,7 @@ from cli import main
 from embedded.ports import free_port
 from shared.services.check import findings
 from shared.services.parts import Parts
+from shared.settings import EMBEDDED_LLM
 from tests.support.api import ready
 from tests.support.planted import guards
 from tests.support.quirks import QuirkServer
@@ -128,6 +129,14 @@ async def test_parts_that_up_starts_pass_check(check):
 
     assert (code, sorted(lines)) == (0, ["Embeddings", "PostgreSQL", "Qdrant", "Questions", "Redis"])
     assert all("foreask up" in sentence for _, sentence in lines.values())
+
+
+async def test_embedded_language_model_is_not_asked(check, provider):
+    code, lines = await check(llm_model=EMBEDDED_LLM)
+
+    assert (code, lines["Questions"][0]) == (0, "ok")
+    assert "Answers" not in lines
+    assert provider.stats()["calls"] == 0
 
 
 async def test_silent_model_ends_check_in_time(settings):
