@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -17,7 +16,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
-from urllib.parse import urlsplit
 
 import structlog
 from pydantic import SecretStr
@@ -32,6 +30,7 @@ from embedded.stack import ENGINES, Engine, Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.ingest.parse import confinement
 from shared.process import hardening
+from shared.process.network import hosts_of
 from shared.services.ocr import off_because
 from shared.services.start import check_network
 from shared.settings import Settings
@@ -47,7 +46,6 @@ _EMBEDDED_TIMEOUT = timedelta(minutes=30)
 # processes: 3.9 and 36 by default, 5.6 and 5.6 if threads sleep immediately, 4.6 and 8.6 with this number of spins.
 SPINS_OF_OPENMP = {"GOMP_SPINCOUNT": "1000"}
 DEFAULT_PORT = 8350
-_NEXT_URL = re.compile(r",(?=\s*\w+://)")
 _LABELS: dict[Engine, tuple[str, str]] = {
     "postgres": ("PostgreSQL", "database_url"),
     "valkey": ("Valkey", "redis_url"),
@@ -178,11 +176,6 @@ class Launcher:
         seconds = time.monotonic() - started
         line = f"[green]✓[/green] {name:<9} [dim]{seconds:5.1f} s[/dim]  {' '.join(note)}"
         self._console.print(line, highlight=False)
-
-
-def hosts_of(url: str) -> str:
-    """Return the host and port of a URL, or of each of several, without users and passwords."""
-    return ", ".join(urlsplit(each.strip()).netloc.rpartition("@")[2] for each in _NEXT_URL.split(url))
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from urllib.parse import urlsplit
 
 import structlog
 from pydantic import SecretStr
@@ -20,6 +19,7 @@ from shared.domain.durations import duration
 from shared.domain.errors import ForeaskError, Transient, Unavailable
 from shared.ingest.generate import requests
 from shared.ledger.postgres.revision import require_schema
+from shared.process.network import hosts_of
 from shared.providers.chat import ChatRequest, Picture
 from shared.providers.limiter.models import NEUTRAL, PING
 from shared.query.answer import prompts
@@ -249,10 +249,8 @@ async def _reranking(parts: Parts) -> None:
 
 
 def _host(url: SecretStr | str | None) -> str:
-    """Return the host and port of a URL, or of each of several, without the user and password."""
-    text = url.get_secret_value() if isinstance(url, SecretStr) else url or ""
+    """Return the hosts of a URL, without its user and password."""
     try:
-        hosts = [urlsplit(each.strip()).netloc.rpartition("@")[2] for each in text.split(",")]
+        return hosts_of(url.get_secret_value() if isinstance(url, SecretStr) else url or "")
     except ValueError:
         return "an invalid URL"
-    return ", ".join(host for host in hosts if host)

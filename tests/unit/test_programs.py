@@ -8,9 +8,10 @@ import pytest
 from pydantic import SecretStr
 from rich.console import Console
 
-from cli.launcher import embedded_llm_settings, hosts_of, warn_about_confinement
+from cli.launcher import embedded_llm_settings, warn_about_confinement
 from cli.programs import Crew, children
 from shared.ingest.parse import confinement
+from shared.process.network import hosts_of
 from shared.settings import Settings
 
 OF_FILES = ("worker-parse", "worker-read")
@@ -81,6 +82,7 @@ def test_up_reports_missing_kernel_features(monkeypatch, lacking, expected):
         ("http://a:6333, https://b,http://[::1]:6333/path", "a:6333, b, [::1]:6333"),
         ("postgresql://user:p@ss@a:5432,b:5432/foreask", "a:5432,b:5432"),
         ("rediss://:secret@broker:6379/0", "broker:6379"),
+        ("redis://:pa,ss@broker:6379/0", "broker:6379"),
         ("", ""),
     ],
 )
