@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from shared.domain.errors import Refused
 from shared.domain.vectors import Vectors
-from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
+from shared.providers.embedding import Billing, Embedder, Input, Prefixes, estimated_tokens, free
 
 _MAX_CONCURRENT = 2  # requests, before the next texts wait for company
 _WAIT_SECONDS = 0.05  # maximum wait for other callers, since a slow provider could embed the texts meanwhile
@@ -44,7 +44,7 @@ class BatchingEmbedder:
     async def dimensions(self) -> int:
         return await self._embedder.dimensions()
 
-    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Billing = free) -> Vectors:
         """Embed as `Embedder.embed` does. A caller with `billed` gets a separate request."""
         if billed is not free:
             return await self._embedder.embed(texts, billed)

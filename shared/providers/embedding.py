@@ -25,7 +25,7 @@ _WRONG_SIZE_PAUSE = timedelta(seconds=30)  # until a person changes the setting
 _CHARS_PER_TOKEN = 3  # English has about 4; packing needs an estimate on the safe side
 
 
-class Bill(Protocol):
+class Billing(Protocol):
     """Receives the billed tokens of each request."""
 
     def __call__(self, usage: Usage, /, *, is_estimated: bool = False) -> None:
@@ -87,7 +87,7 @@ class Embedder(Protocol):
         """
         ...
 
-    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Billing = free) -> Vectors:
         """Embed texts that fit into one request.
 
         Args:
@@ -184,7 +184,7 @@ class OpenAIEmbedder:
         assert self._seen is not None
         return self._seen
 
-    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Billing = free) -> Vectors:
         if len(texts) > 1 and self._embeds_first_only:
             return await self._embed_each(texts, billed)
         try:
@@ -197,13 +197,13 @@ class OpenAIEmbedder:
                 log.warning("embedding.one_by_one", embedding=self._name, reason=error.message)
             return await self._embed_each(texts, billed)
 
-    async def _embed_each(self, texts: Sequence[Input], billed: Bill) -> Vectors:
+    async def _embed_each(self, texts: Sequence[Input], billed: Billing) -> Vectors:
         """Embed texts in one request each: some servers embed only the first text of a request, or lose one."""
         import numpy as np  # noqa: PLC0415 - as in `_embed`
 
         return np.concatenate([await self._embed([text], billed) for text in texts])
 
-    async def _embed(self, texts: Sequence[Input], billed: Bill) -> Vectors:
+    async def _embed(self, texts: Sequence[Input], billed: Billing) -> Vectors:
         # Generate workers embed nothing, and NumPy takes 10 MB and 0.1 s.
         from shared.providers.embedding_replies import vectors_in  # noqa: PLC0415
 
@@ -257,7 +257,7 @@ def cosines_of(question: Vectors, vectors: Iterable[Vectors | Permanent]) -> lis
 
 
 async def embed_each(
-    embedder: Embedder, texts: Sequence[Input], billed: Bill = free, *, is_part: bool = False
+    embedder: Embedder, texts: Sequence[Input], billed: Billing = free, *, is_part: bool = False
 ) -> list[Vectors | Permanent]:
     """Embed the texts of one request; a text that the provider refuses is found by bisection and fails separately.
 

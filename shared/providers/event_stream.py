@@ -10,7 +10,7 @@ import orjson
 
 _DONE = b"[DONE]"
 DONE: object = object()
-"""Stands for the sign that a stream has ended as it should."""
+"""Yielded at the end of a stream that has ended as it should."""
 
 _MARK = b"\xef\xbb\xbf"  # byte order mark
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shared.domain.usage import CostKind, Usage
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion
-from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
+from shared.providers.embedding import Billing, Embedder, Input, Prefixes, estimated_tokens, free
 
 Report = Callable[[CostKind, str, Usage], None]
 """Receives the kind of a call, its model, and tokens; a correction may be negative."""
@@ -93,7 +93,7 @@ class MeteredEmbedder:
     async def dimensions(self) -> int:
         return await self.embedder.dimensions()
 
-    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Billing = free) -> Vectors:
         spend_embedding(self.name, texts)
         return await self.embedder.embed(texts, billed)
 

@@ -16,7 +16,7 @@ from shared.domain.errors import Unavailable
 from shared.vectors.addresses import Addresses
 from shared.vectors.errors import ABSENT, RETRY_AFTER, Refusal, index_errors, refusals_of_collection
 from shared.vectors.filters import Filter
-from shared.vectors.notices import READS, WRITES, Notices, Refusals
+from shared.vectors.notices import READS, WRITES, NoticeBoard, Refusals
 from shared.vectors.payload_indexes import ON_DEMAND
 from shared.vectors.requests import Body, Requests, of_collection
 from shared.vectors.words import TOO_MANY, missing_index, sentence_of
@@ -54,7 +54,7 @@ class QdrantConnection:
     """
 
     def __init__(
-        self, url: str, *others: str, api_key: SecretStr | None = None, notices: Notices | None = None
+        self, url: str, *others: str, api_key: SecretStr | None = None, notices: NoticeBoard | None = None
     ) -> None:
         key = api_key.get_secret_value() if api_key else None
         self._nodes = (url, *others)

@@ -20,7 +20,7 @@ from shared.vectors import definitions
 from shared.vectors.connection import QdrantConnection, all_of
 from shared.vectors.errors import ABSENT, RETRY_AFTER, CollectionRefused, Refusal, index_errors
 from shared.vectors.layout import Layout
-from shared.vectors.notices import Notices
+from shared.vectors.notices import NoticeBoard
 from shared.vectors.payload_indexes import ON_DEMAND, REQUIRED
 from shared.vectors.readiness import SharedCheck
 from shared.vectors.requests import of_collection
@@ -51,7 +51,7 @@ class Lifecycle(QdrantConnection):
         *others: str,
         api_key: SecretStr | None = None,
         layout: Layout | None = None,
-        notices: Notices | None = None,
+        notices: NoticeBoard | None = None,
     ) -> None:
         super().__init__(url, *others, api_key=api_key, notices=notices)
         self._layout = layout or Layout()
@@ -204,11 +204,11 @@ class Lifecycle(QdrantConnection):
         failed = {node: problem for node, problem in problems.items() if problem is not None}
         if not failed:
             return
-        told = next(iter(failed.values()))
+        sentence = next(iter(failed.values()))
         if len(problems) > 1:
-            others = "; the other nodes answer" if len(failed) < len(problems) else ""
-            told = "; ".join(f"{node}: {problem}" for node, problem in failed.items()) + others
-        raise Unavailable(told, component="qdrant", retry_after=RETRY_AFTER)
+            rest = "; the other nodes answer" if len(failed) < len(problems) else ""
+            sentence = "; ".join(f"{node}: {problem}" for node, problem in failed.items()) + rest
+        raise Unavailable(sentence, component="qdrant", retry_after=RETRY_AFTER)
 
     async def _check_node(self, url: str) -> tuple[str, str | None]:
         """Return the host of a node, and the problem with it."""

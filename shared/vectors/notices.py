@@ -8,7 +8,7 @@ READS, WRITES = "qdrant:reads", "qdrant:writes"
 _SECONDS = 90.0  # a refused write is repeated earlier
 
 
-class Notices(Protocol):
+class NoticeBoard(Protocol):
     """Stores sentences for other processes without delaying the caller."""
 
     def put(self, name: str, sentence: str, seconds: float) -> None:
@@ -32,9 +32,9 @@ class Refusals:
         notices: store of the notice; None in a process without one.
     """
 
-    def __init__(self, name: str, notices: Notices | None) -> None:
+    def __init__(self, name: str, notices: NoticeBoard | None) -> None:
         self._name = name
-        self._notices: Notices = notices or _NoNotices()
+        self._notices: NoticeBoard = notices or _NoNotices()
         self._is_put = False
 
     def record(self, sentence: str, pause_seconds: float) -> None:

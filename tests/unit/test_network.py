@@ -228,7 +228,7 @@ KEY = aiohttp.client_reqrep.ConnectionKey(
         (OSError(f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] one, two"), "the connection is refused"),
         (ConnectionResetError(), "it closed the connection"),
         (TimeoutError(), "it did not answer in time"),
-        (OSError(errno.EHOSTUNREACH, "no route"), "there is no route to its address"),
+        (OSError(errno.EHOSTUNREACH, "no route"), "its address has no route from this machine"),
         (
             aiohttp.ClientProxyConnectionError(KEY, ConnectionRefusedError(errno.ECONNREFUSED, "refused")),
             "the proxy that the environment names (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) cannot be reached",

@@ -11,7 +11,7 @@ import numpy as np
 from foreask_evaluation.services import EvaluationServices, retry_transient
 from shared.domain.errors import Permanent, Refused
 from shared.domain.vectors import Vectors
-from shared.providers.embedding import Bill, Input, Prefixes, embed_each, free, pack
+from shared.providers.embedding import Billing, Input, Prefixes, embed_each, free, pack
 
 _MAX_INPUTS = 64  # seconds of work for a small model on a busy machine; a run that is stopped loses no more
 
@@ -67,7 +67,7 @@ class CachedEmbedder:
     async def dimensions(self) -> int:
         return await self._services.embedder.dimensions()
 
-    async def embed(self, texts: Sequence[Input], _billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], _billed: Billing = free) -> Vectors:
         """Embed texts; the costs are not counted.
 
         Returns:

@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class TenantPause:
     """A paused or recovering tenant.
 
     Args:
@@ -83,7 +83,7 @@ class Endings:
         self._key = key
         self._now = now
         self._script = redis.register_script((files("shared.providers.limiter") / "endings.lua").read_text())
-        self._pauses: dict[str, Pause] = {}
+        self._pauses: dict[str, TenantPause] = {}
         self._read_at = -math.inf
         self._trials: set[int] = set()  # tokens of the leases of trials
 
@@ -98,7 +98,7 @@ class Endings:
             self._read_at = self._now()
         return {tenant: pause.chunks for tenant, pause in self._pauses.items()}
 
-    async def pauses(self) -> dict[str, Pause]:
+    async def pauses(self) -> dict[str, TenantPause]:
         """Return the paused and recovering tenants.
 
         Raises:
@@ -106,7 +106,7 @@ class Endings:
         """
         values = iter(await self._run("show"))
         return {
-            tenant.decode(): Pause(chunks, timedelta(milliseconds=left), reason.decode())
+            tenant.decode(): TenantPause(chunks, timedelta(milliseconds=left), reason.decode())
             for tenant, chunks, left, reason in zip(values, values, values, values, strict=True)
         }
 
@@ -116,7 +116,7 @@ class Endings:
             pause = self._pauses.get(tenant)
             if pause is not None and not pause.is_over:
                 self._trials.add(token)
-                self._pauses[tenant] = Pause(0, pause.left, pause.reason)
+                self._pauses[tenant] = TenantPause(0, pause.left, pause.reason)
                 with suppress(Unavailable):  # another worker may make a trial, too
                     await self._run("trial", tenant)
 
@@ -144,7 +144,7 @@ class Endings:
             return
         if paused_ms:
             reason = next((ending for ending in reversed(endings) if ending), "")
-            self._pauses[tenant] = Pause(0, timedelta(milliseconds=paused_ms), reason)
+            self._pauses[tenant] = TenantPause(0, timedelta(milliseconds=paused_ms), reason)
             log.warning("load.paused", tenant=tenant, seconds=round(paused_ms / 1000), reason=reason)
         self._read_at = -math.inf if paused_ms or is_trial else self._read_at
 

@@ -14,7 +14,7 @@ import orjson
 from shared.domain.errors import FailsOnText, Misconfigured
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
-from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
+from shared.providers.embedding import Billing, Embedder, Input, Prefixes, estimated_tokens, free
 from shared.providers.limiter.judge import Neutral
 from shared.providers.limiter.limiter import INGEST, Call, Limiter, MaxWait
 from shared.providers.limiter.script import CallKind
@@ -132,7 +132,7 @@ class LimitedEmbedder:
         assert self.seen is not None
         return self.seen
 
-    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Billing = free) -> Vectors:
         """Embed texts; a single text on which the provider fails is sent again before it is the cause."""
         for pause in _REPEATS_SECONDS:
             try:
@@ -143,7 +143,7 @@ class LimitedEmbedder:
             await asyncio.sleep(pause)
         return await self._embed(texts, billed)
 
-    async def _embed(self, texts: Sequence[Input], billed: Bill) -> Vectors:
+    async def _embed(self, texts: Sequence[Input], billed: Billing) -> Vectors:
         ping = partial(self._of_same_size, [PING])
         of_batch = len(texts) > 1
         neutral = Neutral(None, ping, self.max_wait.kind, 1, 0, is_plain=True, is_of_batch=of_batch)
@@ -151,7 +151,7 @@ class LimitedEmbedder:
         async with self.limiter.call(self.tenant, tokens, 0, self.max_wait, neutral):
             return await self._of_same_size(texts, billed)
 
-    async def _of_same_size(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
+    async def _of_same_size(self, texts: Sequence[Input], billed: Billing = free) -> Vectors:
         vectors = await self.embedder.embed(texts, billed)
         size = vectors.shape[1]
         if self.seen not in {None, size}:

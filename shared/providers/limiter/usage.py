@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from shared.domain.errors import Unavailable
 from shared.domain.limit_use import LimitUnit, LimitUse
 from shared.domain.rates import Rates
-from shared.providers.limiter.endings import Pause
+from shared.providers.limiter.endings import TenantPause
 from shared.providers.limiter.script import Breaker, LimiterScript
 
 _SLOT_SECONDS = 10  # as in limiter.lua
@@ -82,7 +82,7 @@ async def read(
     return uses
 
 
-def of_pause(pause: Pause, component: str, tenant: str) -> LimitUse:
+def of_pause(pause: TenantPause, component: str, tenant: str) -> LimitUse:
     """Return the pause of a tenant's load as a limit that allows nothing."""
     return LimitUse(
         name=f"tenant {tenant}: {component} replies",
