@@ -47,3 +47,4 @@ class FirstCheck:
             for line in lines:
                 colour = "red" if line.startswith("failed") else "dim"
                 self._console.print(f"    {line.rstrip()}", style=colour, markup=False, highlight=False, soft_wrap=True)
+        self._process.wait()  # otherwise it would remain as a zombie until the server stops
