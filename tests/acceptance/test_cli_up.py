@@ -239,9 +239,9 @@ def test_demo_files_are_unreadable_for_other_users(deployment, tmp_path):
         command, env=deployment.environment, cwd=tmp_path, stdout=subprocess.DEVNULL, umask=USUAL_UMASK
     )
     try:
+        wait_until(lambda: next(folder.glob("documents/packages/*"), None))
         wait_until(lambda: next(folder.glob("uploads/??/*"), None))
         assert readable_by_others(folder) == []
-        assert next(folder.glob("documents/packages/*"), None)
     finally:
         demo.terminate()
         demo.wait(timeout=TIMEOUT_SECONDS)
