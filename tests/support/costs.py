@@ -1,8 +1,9 @@
 """Processor seconds of each test, child processes and engines included, and the budget of each folder.
 
 `--costs=FILE` writes them as JSON lines. `--budget` compares the sums of the folders with `tests/budget.toml`: the run
-warns if a folder needs a third more than its budget, and fails at twice, because the same run needs up to 1.6 times as
-many processor seconds on a busy machine. Seconds of other processors are converted: see `reference_seconds`.
+warns if a folder needs a third more than its budget, and fails at twice. A test on a machine that hangs for
+seconds needs up to six times as many; so `tests/support/twice.py` measures such folders again, by `--folders`. Seconds
+of other processors are converted: see `reference_seconds`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.support.slow import is_slow
 WARNS, FAILS = 4 / 3, 2.0  # multiples of a folder's budget
 START = "start"  # imports, collection and fixtures of the session, which belong to no folder
 SLOW = "slow"  # tests of all folders that `make test` leaves out
+TOO_COSTLY = "foreask/too_costly"  # key of pytest's cache: the names of the rows that fail
 _SHOWN = 10
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WALK_SECONDS = 0.1  # walking the processes takes about two milliseconds
@@ -196,7 +198,12 @@ class Reporting:
             lines = [{"reference_seconds": self._references}]
             lines += [{"test": name} | asdict(cost) for name, cost in self._costs.items()]
             self._file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        if self._budget is not None and self._references and any(row.fails for row in self._rows(self._budget)):
+        if self._budget is None or not self._references:
+            return
+        too_costly = [row.folder for row in self._rows(self._budget) if row.fails]
+        if cache := getattr(session.config, "cache", None):
+            cache.set(TOO_COSTLY, too_costly)
+        if too_costly:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -294,6 +301,15 @@ def _longest(costs: Mapping[str, Cost], key: Callable[[Cost], float]) -> Iterato
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--costs", type=Path, help="file for the processor seconds of each test")
     parser.addoption("--budget", action="store_true", help="compare processor seconds with tests/budget.toml")
+    parser.addoption("--folders", help="run only the tests of these folders of tests, separated by commas")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (folders := config.getoption("folders")) is None:
+        return
+    others = [item for item in items if item.nodeid.split("/")[1] not in folders.split(",")]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
 
 
 def pytest_configure(config: pytest.Config) -> None:
