@@ -80,12 +80,6 @@ def test_lost_write_replies_duplicate_no_points(fleet, provider, start_scenario,
 
 
 @guards(
-    "shared/vectors/lifecycle.py",
-    "if self._rejecting:",
-    "if False:",
-    means="chunks are claimed for the index while Qdrant rejects writes",
-)
-@guards(
     "shared/vectors/errors.py",
     'return Unavailable(sentence, component="qdrant", retry_after=error.retry_after or RETRY_AFTER)',
     "return ForeaskError(sentence)",

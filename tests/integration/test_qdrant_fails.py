@@ -91,6 +91,12 @@ async def generated(services):
     await work(services, "parse", "index", "generate")
 
 
+@guards(
+    "shared/vectors/lifecycle.py",
+    "if self._rejecting:",
+    "if False:",
+    means="chunks are claimed for the index while Qdrant rejects writes",
+)
 @pytest.mark.parametrize("existing", [True, False], ids=["existing collection", "new collection"])
 async def test_worker_claims_nothing_until_writes_succeed(services, once, link, index, existing):
     indexer = replace(services.indexer, index=index)
