@@ -8,7 +8,6 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from api.access.auth import Manager
@@ -16,7 +15,7 @@ from api.http import paging
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.asked import AskedQuestionPage, AskedQuestionView
-from api.schemas.common import CollectionName
+from api.schemas.common import CollectionName, Moment
 from api.state import ServicesDep
 from shared.ledger.feedback.query_log import LoggedQuestion
 
@@ -34,9 +33,7 @@ async def page(
     answered: Annotated[
         bool | None, Query(description="`false`: questions without an answer, or with negative feedback")
     ] = None,
-    since: Annotated[
-        AwareDatetime | None, Query(description="Time with a time zone; default: all retained questions")
-    ] = None,
+    since: Annotated[Moment | None, Query(description="Time with a time zone; default: all retained questions")] = None,
     chunk_id: Annotated[
         UUID | None, Query(description="Only queries for which this chunk was the first result")
     ] = None,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 DOCUMENT_ID = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
 CHUNK_ID = "5d4c9f0a-6f0e-5d7a-9a53-000000000000"
@@ -20,6 +21,14 @@ CollectionName = Annotated[
         examples=["default"],
     ),
 ]
+
+# A time is converted to UTC and to the zones of others, which overflows on the first and the last day of the calendar.
+_DAY = timedelta(days=1)
+Moment = Annotated[
+    AwareDatetime,
+    Field(strict=False, ge=datetime.min.replace(tzinfo=UTC) + _DAY, le=datetime.max.replace(tzinfo=UTC) - _DAY),
+]
+"""A time with a time zone, as a client sends it."""
 
 
 class BodyModel(BaseModel):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from api.schemas.common import (
     CHUNK_ID,
@@ -14,6 +14,7 @@ from api.schemas.common import (
     QUERY_ID,
     BodyModel,
     CollectionName,
+    Moment,
     ReplyModel,
     example,
     example_of,
@@ -103,7 +104,7 @@ class ConversationBody(BodyModel):
     model_config = example(name="How much leave do I get?", changed_at=_CHANGED_AT, turns=[_TURN])
 
     name: str = Field(min_length=1, max_length=_NAME_CHARS)
-    changed_at: Annotated[AwareDatetime, Field(strict=False, ge=_OLDEST)] = Field(
+    changed_at: Annotated[Moment, Field(ge=_OLDEST)] = Field(
         description="Time of the change; a time in the future counts as now"
     )
     turns: list[ConversationTurn] = Field(min_length=1, max_length=_MOST_TURNS)

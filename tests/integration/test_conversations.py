@@ -290,6 +290,7 @@ async def test_invalid_conversation_is_rejected(services, storing):
             ("empty", conversation() | {"turns": []}, 422),
             ("no time zone", conversation() | {"changed_at": "2026-10-01T09:30:00"}, 422),
             ("too old", conversation(at=datetime(1970, 1, 1, tzinfo=UTC)), 422),
+            ("overflow", conversation() | {"changed_at": "9999-12-31T23:59:59-12:00"}, 422),
         ):
             assert (await put(client, body)).status_code == status, name
         assert (await put(client, conversation_id="a%20b")).status_code == 422

@@ -175,6 +175,9 @@ async def test_repeated_questions_are_listed_once_with_outcome(client, settings)
     rest = await list_queries(client, limit=2, cursor=first.next_cursor)
     assert [len(first.items), len(rest.items), rest.next_cursor] == [2, 2, None]
     assert (await list_queries(client, since=unanswerable.last_at.isoformat())).items == [streamed, unanswerable]
+    for overflow in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"):
+        reply = await client.get("/v1/collections/default/queries", params={"since": overflow})
+        assert reply.status_code == 422
 
 
 async def test_question_list_reports_disabled_query_log(client, services, settings):
