@@ -49,9 +49,13 @@ _COLUMNS = (
     *("question", "state", "times", "last_7_days", "7_days_before", "wordings", "first_asked", "last_asked"),
     *("nearest_document", "nearest_score", "assigned_to", "resolved_by", "id"),
 )
-# Places of a text that a spreadsheet may read as the start of a cell: its own start, and after a semicolon, a tab or a
-# line break, which may separate cells instead of the comma. A cell that starts with such a character is a formula.
-_FORMULA = re.compile("\\A(?=[\t\r\n])|(?:\\A|(?<=[;\t\r\n]))(?=[=+\\-@\uff1d\uff0b\uff0d\uff20])")
+# A spreadsheet evaluates a cell that starts with one of these signs, which some read in other widths as well.
+_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212"
+# A cell starts with its text, or after a semicolon, a tab or a line break if one of these separates cells.
+_SEPARATORS = ";\t\r\n"
+# Spaces and invisible characters, which some spreadsheets skip at the start of a cell.
+_SKIPPED = "\\s\\x00-\\x1f\\x7f-\\x9f\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+_FORMULA = re.compile(f"(?<![;{_SKIPPED}])[;{_SKIPPED}]*(?=[{_SIGNS}])")
 
 log = structlog.get_logger()
 
@@ -254,16 +258,25 @@ async def _table(gaps: Sequence[Gap], collection: Collection, services: ApiServi
             *((nearest.external_id, nearest.score) if nearest else ("", "")),
             *(view.assigned_to or "", resolution.external_id if resolution else "", view.id),
         )
-        writer.writerow([_cell(value) for value in row])
+        writer.writerow([cell(value) for value in row])
     headers = {"content-disposition": f'attachment; filename="gaps-{collection.name}.csv"', "cache-control": "no-store"}
     # Spreadsheets recognise UTF-8 by the byte order mark.
     return Response(file.getvalue().encode("utf-8-sig"), headers=headers, media_type="text/csv; charset=utf-8")
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
     """Return the text of a cell, with an apostrophe before each formula that a spreadsheet would evaluate."""
-    written = str(value)
-    return _FORMULA.sub("'", written) if isinstance(value, str) else written
+    if not isinstance(value, str):
+        return str(value)
+    written = _FORMULA.sub(_disarmed, value)
+    return f"'{written}" if written.startswith(tuple(_SEPARATORS[1:])) else written
+
+
+def _disarmed(found: re.Match[str]) -> str:
+    """Return the characters before a sign, with an apostrophe if a cell starts with them."""
+    before = found[0]
+    start = max(map(before.rfind, _SEPARATORS)) + 1
+    return f"{before[:start]}'{before[start:]}" if start or not found.start() else before
 
 
 def _read_position(key: list[object]) -> tuple[int, str]:

@@ -531,7 +531,10 @@ async def test_table_contains_all_gaps(client, services, library, collection):
 
 
 @guards(
-    "api/routes/gaps.py", '_FORMULA.sub("\'", written)', "written", means="a question is a formula in the table of gaps"
+    "api/routes/gaps.py",
+    "_FORMULA.sub(_disarmed, value)",
+    "value",
+    means="a question is a formula in the table of gaps",
 )
 async def test_table_contains_no_formulas(client, services, library, collection):
     formulas = ["=HYPERLINK(A1)", "+1", "-2", "@SUM(A1)", "\tcell", "\uff1d1+1"]
