@@ -90,10 +90,15 @@ async def change(
     return JsonReply(KeyView(**_view_fields(changed)))
 
 
-@router.delete("/{key_id}", status_code=204, responses=problems(401, 404, 422))
-async def revoke(key_id: UUID, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep) -> Response:
-    """Revoke a key. Within five seconds, no process of the API accepts it."""
-    await services.ledger.keys.revoke(tenant, key_id)
+@router.delete("/{key_id}", status_code=204, responses=problems(401, 403, 404, 422))
+async def revoke(
+    *, request: Request, key_id: UUID, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep
+) -> Response:
+    """Revoke a key. Within five seconds, no process of the API accepts it.
+
+    A key can revoke only keys whose scopes it has.
+    """
+    await services.ledger.keys.revoke(tenant, key_id, partial(_require_scopes, request.state.caller, "revoke"))
     key_cache.forget()
     return Response(status_code=204)
 
@@ -116,8 +121,7 @@ def _changed(body: KeyChange, caller: Caller, key: Key) -> Key:
         Forbidden: the key has a scope that the caller lacks.
         InvalidInput: the key has the scope `manage`, which has no limits.
     """
-    if missing := key.scopes - caller.scopes:
-        raise Forbidden(f"A key can change only keys with its own scopes, and this key lacks '{min(missing)}'.")
+    _require_scopes(caller, "change", key)
     limits, expires_at = key.limits, key.expires_at
     if "limits" in body.model_fields_set:
         limits = UNLIMITED if body.limits is None else KeyLimits(**body.limits.model_dump())
@@ -126,6 +130,16 @@ def _changed(body: KeyChange, caller: Caller, key: Key) -> Key:
         expires_at = None if lifetime is None else key.read_at + timedelta(seconds=lifetime)
     KeySpecification(key.tenant, key.name, key.scopes, key.filter, limits=limits)  # refuses limits that it would bypass
     return dataclasses.replace(key, limits=limits, expires_at=expires_at)
+
+
+def _require_scopes(caller: Caller, action: str, key: Key) -> None:
+    """Check that the caller has the scopes of a key.
+
+    Raises:
+        Forbidden: the key has a scope that the caller lacks.
+    """
+    if missing := key.scopes - caller.scopes:
+        raise Forbidden(f"A key can {action} only keys with its own scopes, and this key lacks '{min(missing)}'.")
 
 
 async def _require_price(limits: KeyLimits, services: ApiServices) -> None:

@@ -298,7 +298,13 @@ async def test_changed_key_limits_apply_in_other_processes(client, services, key
     "api/routes/keys.py",
     "if missing := key.scopes - caller.scopes:",
     "if missing := key.scopes - key.scopes:",
-    means="a key changes keys with scopes that it lacks",
+    means="a key changes or revokes keys with scopes that it lacks",
+)
+@guards(
+    "shared/ledger/tenants/keys.py",
+    "            allow(_key_of(row))\n",
+    "",
+    means="a key revokes keys with scopes that it lacks",
 )
 @guards(
     "shared/ledger/tenants/keys.sql",
@@ -318,13 +324,15 @@ async def test_key_changes_only_own_tenants_lesser_keys(client):
     of_admin = {"authorization": f"Bearer {admin['key']}"}
     assert await status(writer, OTHER) == 404
     assert await status(writer, of_admin) == 403  # it lacks `write`
+    assert (await client.delete(f"/v1/keys/{writer['id']}", headers=of_admin)).status_code == 403
+    assert (await client.get("/v1/me", headers={"authorization": f"Bearer {writer['key']}"})).status_code == 200
     assert await status(asker, of_admin) == 200
     assert await status(asker, {"authorization": f"Bearer {asker['key']}"}) == 403
     assert await status(admin, MANAGER) == 422  # a key with limits cannot manage
     assert await status(asker, MANAGER, {"scopes": ["manage"]}) == 422
     of_bob = {"name": "spy", "scopes": ["read"], "tenant": "bob"}
     assert (await client.post("/v1/keys", json=of_bob, headers=MANAGER)).status_code == 422
-    await client.delete(f"/v1/keys/{asker['id']}", headers=MANAGER)
+    assert (await client.delete(f"/v1/keys/{asker['id']}", headers=of_admin)).status_code == 204
     assert await status(asker, MANAGER) == 409
 
 

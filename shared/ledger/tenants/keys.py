@@ -88,14 +88,24 @@ class Keys:
             parameters = {"id": key_id, "limits": _limits_json(new.limits), "expires_at": new.expires_at}
             return _key_of((await connection.execute(SQL.change, parameters)).mappings().one())
 
-    async def revoke(self, tenant: str, key_id: UUID) -> None:
+    async def revoke(self, tenant: str, key_id: UUID, allow: Callable[[Key], None] = lambda _: None) -> None:
         """Revoke a key; each process of the API refuses it within five seconds.
+
+        Args:
+            tenant: tenant of the key.
+            key_id: id of the key.
+            allow: raises an error to refuse the revocation of a key.
 
         Raises:
             NotFound: the tenant has no key of that id.
         """
-        if not await self._database.rows(SQL.revoke, {"tenant": tenant, "id": key_id}):
-            raise _missing(key_id)
+        async with self._database.begin() as connection:
+            parameters = {"tenant": tenant, "id": key_id}
+            row = (await connection.execute(SQL.lock_one, parameters)).mappings().one_or_none()
+            if row is None:
+                raise _missing(key_id)
+            allow(_key_of(row))
+            await connection.execute(SQL.revoke, parameters)
 
     async def record_use(self, ids: Collection[UUID]) -> None:
         """Record that keys were used; at most once a minute for each key."""

@@ -44,7 +44,7 @@ UPDATE api_keys SET limits = CAST(:limits AS jsonb), expires_at = :expires_at WH
 
 -- name: revoke
 -- Revoke a key; the first time counts.
-UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = :tenant AND id = :id RETURNING id
+UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = :tenant AND id = :id
 
 -- name: record_use
 -- Record that keys were used, unless another process has just done so.
