@@ -9,10 +9,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from ipaddress import ip_address
 from socket import AddressFamily
 from socketserver import ThreadingMixIn
 from threading import Thread
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import orjson
@@ -252,7 +254,7 @@ def _open(host: str, first: int, pulse: Pulse) -> _MetricsServer | None:
     for port in range(first, min(first + _PORTS, 65536)) if first else [0]:
         with suppress(OSError):
             server = kind((host, port), _Handler)
-            server.set_app(_app(pulse))
+            server.set_app(_app(pulse, only_local=_is_loopback(host)))
             Thread(target=server.serve_forever, name="metrics", daemon=True).start()
             log.info("metrics.served", host=host, port=server.server_port)
             return server
@@ -260,10 +262,20 @@ def _open(host: str, first: int, pulse: Pulse) -> _MetricsServer | None:
     return None
 
 
-def _app(pulse: Pulse) -> WSGIApplication:
+def _app(pulse: Pulse, *, only_local: bool) -> WSGIApplication:
+    """Return the application of the port.
+
+    Args:
+        pulse: liveness of the process.
+        only_local: whether the port listens on loopback. A page in this machine's browser may have a name of its own
+            resolved to loopback, so other names are refused then.
+    """
     exported: WSGIApplication = make_wsgi_app(REGISTRY)
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if only_local and not _is_loopback(_hostname(environ.get("HTTP_HOST", ""))):
+            start_response("403 Forbidden", [("content-type", "text/plain")])
+            return [b"This port answers only to the name of this machine: localhost or 127.0.0.1.\n"]
         if environ["PATH_INFO"] != "/health/live":
             return exported(environ, start_response)
         status, word = ("200 OK", "live") if pulse.is_live else ("503 Service Unavailable", "blocked")
@@ -272,6 +284,21 @@ def _app(pulse: Pulse) -> WSGIApplication:
         return [orjson.dumps(reply)]
 
     return answer
+
+
+def _hostname(address: str) -> str:
+    """Return the name in a Host header; empty if it is malformed."""
+    try:
+        return urlsplit(f"//{address}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 async def _watch_loop(pulse: Pulse) -> None:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.process import metrics
 from tests.support.api import WITHOUT_CERTIFICATES, calling, work
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers.scheduler import survey
 
@@ -24,10 +25,14 @@ def value(name, **labels):
     return metrics.REGISTRY.get_sample_value(name, {key: str(label) for key, label in labels.items()}) or 0
 
 
-async def scraped(port):
+async def scrape(port, **headers):
     async with httpx.AsyncClient(trust_env=False, verify=WITHOUT_CERTIFICATES, timeout=TIMEOUT_SECONDS) as client:
-        reply = await client.get(f"http://127.0.0.1:{port}/metrics")
-    return {sample.name for family in text_string_to_metric_families(reply.text) for sample in family.samples}
+        return await client.get(f"http://127.0.0.1:{port}/metrics", headers=headers)
+
+
+async def scraped(port):
+    text = (await scrape(port)).text
+    return {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
 
 
 async def test_document_and_query_increment_metrics(services, settings, provider, client):
@@ -128,6 +133,24 @@ async def test_second_process_uses_next_metrics_port(settings):
         names = await scraped(second)
     assert "foreask_process_info" in names
     assert "foreask_loop_lag_seconds_count" in names
+
+
+@guards(
+    "shared/process/metrics.py",
+    "if only_local and not _is_loopback(",
+    "if not only_local and not _is_loopback(",
+    means="a page in this machine's browser reads the metrics",
+)
+async def test_metrics_on_loopback_refuse_other_names():
+    async with metrics.serving("api", "127.0.0.1", 0) as port:
+        foreign = [await scrape(port, host=name) for name in (f"rebound.example:{port}", "192.0.2.1", "[", "")]
+        own = [await scrape(port, host=name) for name in (f"localhost:{port}", "127.0.0.1", f"[::1]:{port}")]
+    async with metrics.serving("api", "0.0.0.0", 0) as port:  # as in a container
+        of_service = await scrape(port, host="foreask-api.default.svc")
+
+    assert {reply.status_code for reply in foreign} == {403}
+    assert "foreask_" not in "".join(reply.text for reply in foreign)
+    assert {reply.status_code for reply in [*own, of_service]} == {200}
 
 
 def test_worker_exports_counters_before_first_event():
