@@ -22,6 +22,8 @@ from api.http.middleware import RequestMiddleware
 from api.http.request_body import BodyMiddleware
 from api.mcp import McpEndpoint
 from api.progress.feeds import ProgressFeeds
+from api.progress.job_feeds import JobFeeds
+from api.progress.listeners import Listeners
 from api.progress.readiness import Readiness, Shutdown
 from api.progress.status import status_event
 from api.query.query_log import QueryLogWriter
@@ -264,6 +266,8 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
         ),
         sizes=Sizes(services.index.count_points),
         readiness=readiness,
+        listeners=Listeners(settings),
         progress_feeds=ProgressFeeds(ledger.documents, settings, partial(status_event, services, readiness)),
+        job_feeds=JobFeeds(partial(jobs.read_job, services)),
         shutdown=shutdown,
     )

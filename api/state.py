@@ -13,6 +13,8 @@ from api.access.key_cache import KeyCache
 from api.access.query_budgets import QueryBudgets
 from api.access.quotas import Quotas
 from api.progress.feeds import ProgressFeeds
+from api.progress.job_feeds import JobFeeds
+from api.progress.listeners import Listeners
 from api.progress.readiness import Readiness, Shutdown
 from api.query.query_log import QueryLogWriter
 from shared.services.api import ApiServices
@@ -33,7 +35,9 @@ class ApiState:
     query_log: QueryLogWriter
     sizes: Sizes
     readiness: Readiness
+    listeners: Listeners
     progress_feeds: ProgressFeeds
+    job_feeds: JobFeeds
     shutdown: Shutdown
 
 
@@ -54,5 +58,7 @@ QueryBudgetsDep = Annotated[QueryBudgets, _part(lambda state: state.query_budget
 QueryLogDep = Annotated[QueryLogWriter, _part(lambda state: state.query_log)]
 SizesDep = Annotated[Sizes, _part(lambda state: state.sizes)]
 ReadinessDep = Annotated[Readiness, _part(lambda state: state.readiness)]
+ListenersDep = Annotated[Listeners, _part(lambda state: state.listeners)]
 ProgressFeedsDep = Annotated[ProgressFeeds, _part(lambda state: state.progress_feeds)]
+JobFeedsDep = Annotated[JobFeeds, _part(lambda state: state.job_feeds)]
 ShutdownDep = Annotated[Shutdown, _part(lambda state: state.shutdown)]

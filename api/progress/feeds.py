@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from api.http.event_stream import event
-from api.http.problems import TooManyRequests, problem_of
+from api.http.problems import problem_of
 from api.schemas.document_views import view
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
@@ -27,9 +27,6 @@ _MOST_DOCUMENTS = 200  # per read
 _MOST_EVENTS = 1_000  # retained for the next poll
 # A client that was disconnected for longer starts again, because deletions may be missing.
 _RESUMABLE_FOR = timedelta(hours=1)
-_FULL_RETRY_AFTER = timedelta(seconds=10)
-
-
 _RESET = event("reset", {})
 
 ReadStatus = Callable[[str], Awaitable[Any]]
@@ -213,18 +210,6 @@ class ProgressFeeds:
         self._now = now
         self._feeds: dict[str, ProgressFeed] = {}
 
-    def require_room(self, tenant: str) -> None:
-        """Check that one more client may listen to a tenant's feed.
-
-        Raises:
-            TooManyRequests: there are too many listeners.
-        """
-        most = self._settings.limits_of(tenant).listeners
-        if most is not None and tenant in self._feeds and self._feeds[tenant].listeners >= most:
-            raise TooManyRequests(
-                f"{most:,} clients already listen to /v1/events: close some.", retry_after=_FULL_RETRY_AFTER
-            )
-
     @contextmanager
     def joined(self, tenant: str) -> Iterator[ProgressFeed]:
         """Listen to a tenant's feed within the block; the last listener closes it."""
@@ -254,4 +239,4 @@ def _time_of(last_id: str) -> datetime | None:
         at = datetime.fromisoformat(last_id)
     except ValueError:
         return None
-    return at if at.tzinfo else None
+    return at if at.tzinfo and 2000 <= at.year <= 3000 else None  # noqa: PLR2004  PostgreSQL refuses years far from these

@@ -10,16 +10,17 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Reader, require_still_valid
+from api.access.auth import Caller, Reader, require_still_valid
 from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
 from api.http.openapi import event_content, replies
 from api.progress.feeds import ProgressFeeds
+from api.progress.listeners import Listeners
 from api.progress.readiness import Shutdown
 from api.schemas.common import CollectionName
 from api.schemas.documents import DocumentView
 from api.schemas.problems import ProblemDetails
 from api.schemas.status import ProgressEvent, StatusEvent
-from api.state import ProgressFeedsDep, ShutdownDep
+from api.state import ListenersDep, ProgressFeedsDep, ShutdownDep
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -47,8 +48,9 @@ _HEARTBEAT_SECONDS = 15.0
 async def events(
     *,
     request: Request,
-    tenant: Reader,
+    _: Reader,
     feeds: ProgressFeedsDep,
+    listeners: ListenersDep,
     shutdown: ShutdownDep,
     collection: Annotated[
         CollectionName | None, Query(description="Send only documents of this collection; default: all")
@@ -60,22 +62,23 @@ async def events(
     The last event of a batch has an `id`, which is valid in all processes. After an hour, or after changes of more than
     200 documents, the first event is `reset`: read the lists again. `progress` and `status` cover all collections.
     """
-    feeds.require_room(tenant)
-    pieces = _follow(request, feeds, shutdown, tenant, collection=collection, last_id=last_event_id)
+    listeners.require_room(request.state.caller.owner)
+    pieces = _follow(request, feeds, listeners, shutdown, collection=collection, last_id=last_event_id)
     return event_stream(end_with_error(pieces, request.scope))
 
 
 async def _follow(
     request: Request,
     feeds: ProgressFeeds,
+    listeners: Listeners,
     shutdown: Shutdown,
-    tenant: str,
     *,
     collection: str | None,
     last_id: str | None,
 ) -> AsyncGenerator[bytes, None]:
+    caller: Caller = request.state.caller
     sent_at, number = time.monotonic(), None
-    with feeds.joined(tenant) as feed:
+    with listeners.counted(caller.owner), feeds.joined(caller.tenant) as feed:
         while not shutdown.stopping:
             if number is None and last_id:
                 number, pieces = await feed.resumed(last_id, collection)

@@ -11,20 +11,21 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Reader, Writer, require_still_valid
+from api.access.auth import Caller, Reader, Writer, require_still_valid
 from api.http import paging
-from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event, event_stream
+from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
 from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
-from api.progress.feeds import ProgressFeeds
+from api.progress.job_feeds import JobFeeds
+from api.progress.listeners import Listeners
 from api.progress.pauses import pauses_of
 from api.progress.readiness import Shutdown
 from api.schemas.jobs import JobBody, JobPage, JobView, view
 from api.schemas.problems import ProblemDetails
-from api.state import CollectionCacheDep, ProgressFeedsDep, ServicesDep, ShutdownDep
+from api.state import CollectionCacheDep, JobFeedsDep, ListenersDep, ServicesDep, ShutdownDep
 from shared.domain.errors import Forbidden
-from shared.domain.jobs import Job, JobKind, JobState, PauseReason
+from shared.domain.jobs import Job, JobKind, PauseReason
 from shared.domain.keys import Scope
 from shared.domain.queues import WORK_QUEUES
 from shared.ledger.work.costs import JobCost
@@ -36,7 +37,6 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute)
 
 _PAUSE_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
-_OPEN = {JobState.RUNNING, JobState.PAUSED, JobState.CANCELLING}
 
 
 @router.post(
@@ -103,13 +103,14 @@ async def events(
     job_id: UUID,
     tenant: Reader,
     services: ServicesDep,
-    feeds: ProgressFeedsDep,
+    feeds: JobFeedsDep,
+    listeners: ListenersDep,
     shutdown: ShutdownDep,
 ) -> Response:
     """Follow the progress of a job until it ends."""
-    feeds.require_room(tenant)
+    listeners.require_room(request.state.caller.owner)
     await services.ledger.jobs.get(tenant, job_id)
-    return event_stream(end_with_error(_follow(request, services, feeds, shutdown, (tenant, job_id)), request.scope))
+    return event_stream(end_with_error(_follow(request, feeds, listeners, shutdown, job_id), request.scope))
 
 
 @router.post("/{job_id}/close", response_model=JobView, responses=problems(401, 404, 409, 422, 503))
@@ -155,6 +156,11 @@ async def cancel(request: Request, job_id: UUID, tenant: Writer, services: Servi
     return JsonReply(await _view(job, tenant, services), 202)
 
 
+async def read_job(services: ApiServices, tenant: str, job_id: UUID) -> JobView:
+    """Read a job for its listeners."""
+    return await _view(await services.ledger.jobs.get(tenant, job_id), tenant, services)
+
+
 async def _view(job: Job, tenant: str, services: ApiServices) -> JobView:
     (shown,) = await _views([job], tenant, services)
     return shown
@@ -190,20 +196,20 @@ async def _require_scope(request: Request, job_id: UUID, tenant: str, services: 
 
 
 async def _follow(
-    request: Request, services: ApiServices, feeds: ProgressFeeds, shutdown: Shutdown, job: tuple[str, UUID]
+    request: Request, feeds: JobFeeds, listeners: Listeners, shutdown: Shutdown, job_id: UUID
 ) -> AsyncGenerator[bytes, None]:
-    tenant, job_id = job
-    sent, sent_at = None, time.monotonic()
-    with feeds.joined(tenant):  # it counts as a listener
+    caller: Caller = request.state.caller
+    sent, sent_at, is_open = b"", time.monotonic(), True
+    with listeners.counted(caller.owner), feeds.joined(caller.tenant, job_id) as feed:
         while not shutdown.stopping:
-            shown = await _view(await services.ledger.jobs.get(tenant, job_id), tenant, services)
-            if shown != sent:
-                yield event("job", shown)
-                sent, sent_at = shown, time.monotonic()
+            piece, is_open = await feed.latest()
+            if piece is not sent:
+                yield piece
+                sent, sent_at = piece, time.monotonic()
             elif time.monotonic() - sent_at >= _HEARTBEAT_SECONDS:
                 yield HEARTBEAT
                 sent_at = time.monotonic()
-            if shown.state not in _OPEN:
+            if not is_open:
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
             await require_still_valid(request)

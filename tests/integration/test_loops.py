@@ -352,7 +352,7 @@ async def test_reconnect_resumes_without_gap_on_any_process(services, settings, 
         ]
         assert last > first
         old = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
-        for unknown in ("rubbish", "2026-01-01T00:00:00", old):
+        for unknown in ("rubbish", "2026-01-01T00:00:00", "9999-12-31T23:59:59-12:00", old):
             assert (await events_until(client, '"documents":', unknown))[0][0] == "reset"
         monkeypatch.setattr("api.progress.feeds._MOST_DOCUMENTS", 1)
         assert (await events_until(client, '"documents":', first))[0][0] == "reset"
