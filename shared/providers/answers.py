@@ -7,9 +7,8 @@ keys, an organisation or another caller's text, so `words_of` removes all of it:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Self
 
 import orjson
@@ -27,11 +26,11 @@ from shared.domain.errors import (
     UnsupportedTier,
     UnusableReply,
 )
-from shared.domain.retry import MOST_REQUESTED
 from shared.process.repetitions import Repetitions
 from shared.process.words import is_page, shortened, words_for_people
 from shared.providers.error_bodies import error_in_reply, error_of, status_in, text_in
 from shared.providers.known_messages import Meaning, meaning_of
+from shared.providers.pauses import pause_in
 
 _QUOTA_PAUSE = timedelta(minutes=5)
 _UNAVAILABLE_PAUSE = timedelta(seconds=5)
@@ -126,6 +125,7 @@ class ErrorAnswer:
         type: its type.
         param: the field of the request that it names.
         is_page: whether it is a page of HTML, which no model sends.
+        body: its JSON.
     """
 
     status: int | None
@@ -135,6 +135,7 @@ class ErrorAnswer:
     type: object = None
     param: object = None
     is_page: bool = False
+    body: object = None
 
     @classmethod
     def of(cls, status: int | None, headers: Mapping[str, str], body: Any) -> Self:
@@ -143,7 +144,8 @@ class ErrorAnswer:
         if not isinstance(error, dict):
             return cls(status, headers, error, is_page=isinstance(error, str) and is_page(error))
         code = error.get("code") or error.get("error_code")
-        return cls(status or status_in(error), headers, text_in(error), code, error.get("type"), error.get("param"))
+        status = status or status_in(error)
+        return cls(status, headers, text_in(error), code, error.get("type"), error.get("param"), body=body)
 
     @classmethod
     def in_reply(cls, headers: Mapping[str, str], reply: Any) -> Self | None:
@@ -152,7 +154,7 @@ class ErrorAnswer:
         OpenRouter, LM Studio and gateways answer so. The error may name its status.
         """
         error = error_in_reply(reply)
-        return None if error is None else cls.of(None, headers, error)
+        return None if error is None else replace(cls.of(None, headers, error), body=reply)
 
 
 def body_of(content: bytes) -> Any:
@@ -203,13 +205,15 @@ def refusal(answer: ErrorAnswer, component: str, api_key: str, sent: str = "") -
     """
     words = words_of(answer, api_key, sent, _BODY_CHARS)
     meaning, code = _meaning(answer, words)
-    words, status = shortened(words), answer.status or _STATUS_OF_MEANING.get(meaning)
+    status = answer.status or _STATUS_OF_MEANING.get(meaning)
+    pause = pause_in(answer.headers, answer.body, words, status)
+    words = shortened(words)
     sentence = _SENTENCES[meaning]
     if meaning is Meaning.KEY and api_key == NO_KEY:
         sentence = _NO_KEY_SET.format(component=component.upper())
     answered = f"answered {status}" if status else "answered with an error"
     message = f"the {component} provider {answered}{f' ({code})' if code else ''}: {sentence}{said(words)}"
-    error = _converted(meaning, status, message, component, retry_after(answer.headers))
+    error = _converted(meaning, status, message, component, pause)
     error.words, error.status = words, status
     _log(answer, component, error)
     return error
@@ -324,43 +328,3 @@ def _is_about_tier(answer: ErrorAnswer) -> bool:
     OpenAI names the parameter, or only mentions it in the message ("Unsupported service_tier: flex"), as others do.
     """
     return answer.status in {400, 422} and "service_tier" in f"{answer.param} {answer.message}"
-
-
-def retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """Return the pause that the provider requests: `retry-after-ms`, else `retry-after` in seconds or as a date.
-
-    RFC 9110, 10.2.3. A date is relative to the reply's own `date`, because this machine's clock may be wrong.
-
-    Returns:
-        At most an hour; None if the reply has no valid value, or a date without a `date` header.
-    """
-    requested = _requested(headers)
-    return None if requested is None else min(requested, MOST_REQUESTED)
-
-
-def _requested(headers: Mapping[str, str]) -> timedelta | None:
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return timedelta(milliseconds=milliseconds)
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is not None:
-        return timedelta(seconds=seconds)
-    then, sent = _date(value), _date(headers.get("date"))
-    return None if then is None or sent is None else max(then - sent, timedelta())
-
-
-def _date(value: str | None) -> datetime | None:
-    try:
-        date = parsedate_to_datetime(value or "")
-    except ValueError:
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)  # the zone `-0000` is read as none
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return number if 0 <= number < 1e7 else None  # noqa: PLR2004  also refuses inf and nan

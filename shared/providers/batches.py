@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -356,9 +355,10 @@ class BatchProvider(Provider):
 
     def _completion(self, status: object, body: object) -> Completion:
         if status == HTTPStatus.OK and isinstance(body, dict):
-            refuse = partial(refusal, component=self.component, api_key=self._key)
+            if (error := ErrorAnswer.in_reply({}, body)) is not None:
+                raise refusal(error, self.component, self._key)
             with reading(self.component, lambda: usage_of(body.get("usage"))):
-                return completion_in(body, refuse, has_schema=True)
+                return completion_in(body, has_schema=True)
         if not isinstance(status, int) or status < HTTPStatus.BAD_REQUEST:
             raise NotDone(f"the batch has no reply to this request (status {status})")
         raise refusal(ErrorAnswer.of(status, {}, body), self.component, self._key)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.tiers import Tier
@@ -160,7 +159,7 @@ class OpenAIChat:
 
     async def complete(self, request: ChatRequest) -> Completion:
         body = self._body(request)
-        reader = self._reader(request, body, may_start_inside=True)
+        reader = ReplyReader(has_schema=request.schema is not None)
         events, is_done = await self._provider.post_events("/chat/completions", body, self._timeout)
         with reading("llm", lambda: reader.usage):
             completion = reader.complete(events, is_done=is_done)
@@ -170,7 +169,7 @@ class OpenAIChat:
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
         may_start_inside = self._provider.habits_of(self._model).may_start_inside
         body, is_done = self._body(request), False
-        reader = self._reader(request, body, may_start_inside=may_start_inside)
+        reader = ReplyReader(has_schema=request.schema is not None, may_start_inside=may_start_inside)
         async with aclosing(self._provider.stream_chat(body)) as events:
             async for event in events:
                 if event is DONE:
@@ -186,10 +185,6 @@ class OpenAIChat:
         if rest:
             yield rest
         yield completion
-
-    def _reader(self, request: ChatRequest, body: dict[str, Any], *, may_start_inside: bool) -> ReplyReader:
-        has_schema, refuse = request.schema is not None, partial(self._provider.error_of, body=body)
-        return ReplyReader(refuse, has_schema=has_schema, may_start_inside=may_start_inside)
 
     def _learn(self, request: ChatRequest, reader: ReplyReader, completion: Completion) -> None:
         """Learn how this model thinks from a complete text, and whether it obeys the limit of tokens."""

@@ -73,10 +73,18 @@ def error_in_reply(reply: Any) -> Any:
         return None
     if body.get("error"):
         return error_of(body)
+    if (of_choice := _error_of_choice(body)) is not None:
+        return of_choice
     if any(body.get(name) for name in _CONTENT):
         return None
     is_error = "error" in (body.get("object"), body.get("type"))
     return body if is_error or any(body.get(name) for name in ("message", "detail", "errors")) else None
+
+
+def _error_of_choice(body: Mapping[str, Any]) -> Any:
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else choices
+    return (first.get("error") or None) if isinstance(first, Mapping) else None
 
 
 def text_in(value: Any, depth: int = 0) -> str:

@@ -108,10 +108,7 @@ class Provider:
             Refused: any other 4xx.
         """
         values, _ = await self.post_events(path, body, at_most)
-        reply = values[0] if values else None
-        if (error := ErrorAnswer.in_reply({}, reply)) is not None:
-            raise self.error_of(error, body)
-        return reply
+        return values[0] if values else None
 
     async def post_events(
         self, path: str, body: Mapping[str, Any], at_most: timedelta | None = None
@@ -127,23 +124,33 @@ class Provider:
         model = str(body.get("model", ""))
         with _span(_OPERATIONS.get(path, path), model) as span:
             with timed(CALL_SECONDS, self.component, model):
-                content = await self._send(path, body, at_most)
+                reply, content = await self._send(path, body, at_most)
             try:
                 values, is_done = values_in(content)
             except UnreadableEvents as error:
                 raise page_in_reply(error.content, self.component, self._key, text_of(body)) from error
             self._count(span, model, _usage_in(values))
+            for value in values:
+                self._require_no_error(reply, value, body)
             return values, is_done
 
-    def error_of(self, answer: ErrorAnswer, body: Mapping[str, Any]) -> ForeaskError:
-        """Return the error of an answer to a request, and log the provider's words."""
+    def _require_no_error(self, reply: aiohttp.ClientResponse, value: object, body: Mapping[str, Any]) -> None:
+        """Raise the error in a value of an answer with status 200, and log the provider's words.
+
+        Raises:
+            ForeaskError: the error.
+        """
+        if (error := ErrorAnswer.in_reply(reply.headers, value)) is not None:
+            raise self._error_of(error, body)
+
+    def _error_of(self, answer: ErrorAnswer, body: Mapping[str, Any]) -> ForeaskError:
         return refusal(answer, self.component, self._key, text_of(body))
 
     def habits_of(self, model: str) -> Habits:
         """Return the observed properties of a model."""
         return self._habits.setdefault(model, Habits())
 
-    async def _send(self, path: str, body: Mapping[str, Any], at_most: timedelta | None) -> bytes:
+    async def _send(self, path: str, body: Mapping[str, Any], at_most: timedelta | None) -> Answered:
         allowed = max(self._timeout, at_most or self._timeout)
         # In total: a provider that sends a blank line now and then would hold the call for ever.
         limits = _limits(allowed, total=allowed.total_seconds())
@@ -152,8 +159,7 @@ class Provider:
             with self._converted(allowed):
                 return await self._exchange(_post, path, sent, limits)
 
-        _, content = await self._adapted(body, send)
-        return content
+        return await self._adapted(body, send)
 
     async def _adapted(self, body: Mapping[str, Any], send: Callable[[bytes], Awaitable[Answered]]) -> Answered:
         """Send a request, and again without the optional fields that the model refuses.
@@ -176,7 +182,7 @@ class Provider:
             answer = body_of(content)
             step = habits.next_step(reply.status, answer, adapted)
             if step is None or step in steps:
-                raise self.error_of(ErrorAnswer.of(reply.status, reply.headers, answer), body)
+                raise self._error_of(ErrorAnswer.of(reply.status, reply.headers, answer), body)
             steps[step] = None
 
     @contextmanager
@@ -239,6 +245,7 @@ class Provider:
                 async for values in pace.each(_values(reply, events)):
                     usage = _usage_in(values) or usage
                     for value in values:
+                        self._require_no_error(reply, value, body)
                         yield value
             except UnreadableEvents as error:
                 raise page_in_reply(error.content, self.component, self._key, text_of(body)) from error

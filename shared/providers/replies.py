@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shared.domain.errors import ForeaskError, Refused, UnusableReply
+from shared.domain.errors import Refused, UnusableReply
 from shared.domain.tiers import Tier, tier_of_reply
 from shared.domain.usage import Usage
-from shared.providers.answers import ErrorAnswer
 from shared.providers.thinking import ThinkingFilter, without_thinking
 
 FinishReason = Literal["stop", "length", "content_filter", "interrupted", "tool_calls"]
@@ -57,15 +56,10 @@ class Completion:
     has_thought: bool = False
 
 
-Refuse = Callable[[ErrorAnswer], ForeaskError]
-"""Converts an error inside a reply."""
-
-
 class ReplyReader:
-    """Reads the events of one reply.
+    """Reads the events of one reply without the errors among them.
 
     Args:
-        refuse: converts an error inside the reply.
         has_schema: whether the request demands JSON; the arguments of a tool call are then the reply.
         may_start_inside: as of `ThinkingFilter`.
 
@@ -74,8 +68,7 @@ class ReplyReader:
         fingerprint: name of the server's version, as the reply has it.
     """
 
-    def __init__(self, refuse: Refuse, *, has_schema: bool, may_start_inside: bool = True) -> None:
-        self._refuse = refuse
+    def __init__(self, *, has_schema: bool, may_start_inside: bool = True) -> None:
         self._has_schema = has_schema
         self._may_start_inside = may_start_inside
         self.thinking = ThinkingFilter(may_start_inside=may_start_inside)
@@ -96,7 +89,7 @@ class ReplyReader:
         """Read an event; return the text that can be shown now.
 
         Raises:
-            ForeaskError: the event is an error.
+            UnusableReply: the event says that the reply has failed.
         """
         if isinstance(event, list) and len(event) == 1:
             (event,) = event
@@ -105,9 +98,10 @@ class ReplyReader:
         choice = _choice(event)
         self.fingerprint = event.get("system_fingerprint") or self.fingerprint
         self._note_bill(event, choice)
-        _require_no_error(event, choice, self._refuse)
         if choice is None:
             return ""
+        if _REASONS.get(_word(choice.get("finish_reason"))) == "error":
+            raise unreadable("llm", "stopped its reply because of an error")
         self._has_choices = True
         self._finish = _finish_reason(choice) or self._finish
         text = self._whole_characters("".join(self._texts(_message(choice, is_first=not self._raw))))
@@ -147,9 +141,8 @@ class ReplyReader:
         """Read all events of a reply that was not shown in pieces.
 
         Raises:
-            ForeaskError: the reply is an error.
             Refused: the model or a filter refuses to write.
-            Unavailable: the reply has no choices, or no end.
+            UnusableReply: the reply has failed, or has no choices or no end.
         """
         for event in events:
             self.feed(event)
@@ -217,24 +210,9 @@ class ReplyReader:
                     self._arguments[index] = self._arguments.get(index, "") + _json_text(arguments)
 
 
-def completion_in(reply: object, refuse: Refuse, *, has_schema: bool) -> Completion:
-    """Read a complete reply, as `ReplyReader.complete`."""
-    return ReplyReader(refuse, has_schema=has_schema).complete([reply], is_done=True)
-
-
-def _require_no_error(event: Mapping[str, Any], choice: Mapping[str, Any] | None, refuse: Refuse) -> None:
-    """Raise the error that an event contains, although the status is 200.
-
-    Raises:
-        ForeaskError: the error.
-    """
-    error = ErrorAnswer.in_reply({}, event)
-    if error is None and choice is not None and choice.get("error"):
-        error = ErrorAnswer.of(None, {}, choice["error"])
-    if error is not None:
-        raise refuse(error)
-    if choice is not None and _REASONS.get(_word(choice.get("finish_reason"))) == "error":
-        raise unreadable("llm", "stopped its reply because of an error")
+def completion_in(reply: object, *, has_schema: bool) -> Completion:
+    """Read a complete reply without an error, as `ReplyReader.complete`."""
+    return ReplyReader(has_schema=has_schema).complete([reply], is_done=True)
 
 
 def unreadable(component: str, did: str) -> UnusableReply:

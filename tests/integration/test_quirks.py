@@ -46,7 +46,7 @@ PASSAGES = (Passage(1, "The harbour opens at seven."), Passage(2, "The lamp is l
 SHORT = timedelta(seconds=0.4)  # timeout of a call that never ends
 LONG = timedelta(seconds=30)
 HANGS_SECONDS = 10
-WITHOUT_TIME = {"gemini-429", "tei-overloaded"}  # 429 without a time, so that calls continue after a second
+WITHOUT_TIME = {"tei-overloaded"}  # 429 without a time, so that calls continue after a second
 NEVER_END = {"hung", "deepseek-drip", "stream-hung"}
 
 
@@ -98,6 +98,7 @@ CONFIGURATION = [
     waits("openai-404", "does not exist or you do not have access"),
     waits("openai-quota", "exceeded your current quota"),
     waits("openai-429-date", "Rate limit reached"),
+    waits("openai-429-words", "Rate limit reached for gpt-4o"),
     waits("azure-401", "invalid subscription key or wrong API endpoint"),
     waits("azure-404-deployment", "API deployment for this resource does not exist"),
     waits("azure-404-resource", "Resource not found"),
@@ -111,6 +112,7 @@ CONFIGURATION = [
     waits("openrouter-402", "Insufficient credits"),
     waits("openrouter-404", "No endpoints found"),
     waits("groq-429", "Rate limit reached for model"),
+    waits("groq-429-reset", "Rate limit reached"),
     waits("deepseek-402", "Insufficient Balance"),
     waits("ollama-404", "not found, try pulling it first"),
     waits("vllm-401", "Unauthorized"),
@@ -138,6 +140,7 @@ QUESTIONS = [
     *CONFIGURATION,
     *FAILURES,
     waits("lmstudio-200", "Unexpected endpoint or method"),
+    waits("gateway-200-retry-after", "Too many requests"),
     waits("openrouter-200-429", "free-models-per-day"),
     waits("openrouter-200-402", "requires more credits"),
     attempt("openrouter-200-502", "Provider returned error", paid=1),
@@ -222,6 +225,7 @@ STREAMS = [
     waits("openai-quota", "exceeded your current quota"),
     waits("ollama-404", "not found, try pulling it first"),
     waits("lmstudio-200", "Unexpected endpoint or method"),
+    waits("gateway-200-retry-after", "Too many requests"),
     dead("waf-403", "Request blocked"),
     dead("openrouter-flagged", "flagged for violence"),
     attempt("nginx-502", "502 Bad Gateway"),

@@ -7,7 +7,7 @@ import pytest
 from shared.domain.errors import ForeaskError, Misconfigured, RateLimited, Refused, Unavailable
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.providers.answers import refusal
+from shared.providers.answers import ErrorAnswer, refusal
 from shared.providers.replies import Completion, ReplyReader, completion_in
 from tests.support.planted import guards
 
@@ -16,8 +16,11 @@ RUBBISH = [None, True, 7, 1.5, "text", [], {}, [[]], [None], [{"x": 1}], {"x": {
 USAGE = {"prompt_tokens": 50, "completion_tokens": 7}
 
 
-def refuse(answer):
-    return refusal(answer, "llm", "a-key")
+def passed(value):
+    """Return a reply, as the provider passes it on; raise its error."""
+    if (error := ErrorAnswer.in_reply({}, value)) is not None:
+        raise refusal(error, "llm", "a-key")
+    return value
 
 
 def reply(message, finish="stop", **more):
@@ -29,13 +32,13 @@ def of(content, **more):
 
 
 def read(value, *, has_schema=True):
-    return completion_in(value, refuse, has_schema=has_schema)
+    return completion_in(passed(value), has_schema=has_schema)
 
 
 def streamed(*events, is_done=True, has_schema=False, may_start_inside=False):
     """Return the shown text, and the completion."""
-    reader = ReplyReader(refuse, has_schema=has_schema, may_start_inside=may_start_inside)
-    shown = "".join(reader.feed(event) for event in events)
+    reader = ReplyReader(has_schema=has_schema, may_start_inside=may_start_inside)
+    shown = "".join(reader.feed(passed(event)) for event in events)
     rest, completion = reader.end(is_done=is_done)
     return shown + rest, completion
 

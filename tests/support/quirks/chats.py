@@ -73,6 +73,26 @@ _REFUSALS: dict[str, Reply] = {
         type="requests",
         code="rate_limit_exceeded",
     ),
+    "openai-429-words": error(
+        429,
+        "Rate limit reached for gpt-4o in organization org-a on tokens per min (TPM): Limit 30000, Used 29000,"
+        " Requested 1700. Please try again in 1m2s.",
+        {"x-ratelimit-reset-requests": "6ms"},
+        type="tokens",
+        code="rate_limit_exceeded",
+    ),
+    "groq-429-reset": error(
+        429,
+        "Rate limit reached",
+        {
+            "x-ratelimit-limit-requests": "14400",
+            "x-ratelimit-remaining-requests": "14370",
+            "x-ratelimit-reset-requests": "180ms",
+            "x-ratelimit-limit-tokens": "6000",
+            "x-ratelimit-remaining-tokens": "12",
+            "x-ratelimit-reset-tokens": "1m6s",
+        },
+    ),
     "azure-401": Reply(
         401,
         {
@@ -245,6 +265,9 @@ _INSIDE: dict[str, Reply] = {
     "lmstudio-200": Reply(body={"error": "Unexpected endpoint or method. (POST /chat/completions)"}),
     "openrouter-200-429": Reply(
         body={"error": {"message": "Rate limit exceeded: free-models-per-day.", "code": 429}, "user_id": "user_2"}
+    ),
+    "gateway-200-retry-after": Reply(
+        body={"error": {"message": "Too many requests", "code": 429}}, headers={"retry-after": "40"}
     ),
     "openrouter-200-402": Reply(body={"error": {"message": "This request requires more credits.", "code": 402}}),
     "openrouter-200-502": Reply(body={"error": {"message": "Provider returned error", "code": 502}}),
