@@ -41,7 +41,7 @@ FAULT_GROUPS = {
 }
 FORKING = ("tests/integration/test_api_service.py",)  # files whose fast tests start processes by `forks`
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
-QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
+QUERY_BUDGETS = {f"{name}_budget": timedelta(minutes=1) for name in ("rewrite", "rerank", "query_log")}
 Once = Callable[..., Awaitable[Any]]
 pytest_plugins = ["tests.support.isolated_home", "tests.support.costs"]
 

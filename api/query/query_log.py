@@ -1,8 +1,8 @@
 """The log of queries, so that feedback can refer to a query by its id.
 
-A query waits until its row is written, because the reply contains the row's id. It waits at most half a second, and not
-at all while the ledger is unavailable; the reply then has no id. One row takes 0.7 ms of the query's time, half of it
-CPU time; sixteen rows written together take 0.07 ms of CPU time each.
+A query waits until its row is written, because the reply contains the row's id. It waits a limited time, and not at all
+while the ledger is unavailable; the reply then has no id. One row takes 0.7 ms of the query's time, half of it CPU
+time; sixteen rows written together take 0.07 ms of CPU time each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.feedback.shared_answers import digest_of
 from shared.query.retrieve import RetrievedChunk
 
-_MAX_WAIT = timedelta(milliseconds=500)
 _PAUSE_SECONDS = 1.0  # after a failure, before the ledger is tried again
 
 log = structlog.get_logger()
@@ -35,17 +34,15 @@ class QueryLogWriter:
     Args:
         queries: log in the ledger.
         enabled: if False, nothing is written and no query has an id.
-        max_wait: maximum time that a query waits for its row.
+        budget: maximum time that a query waits for its row.
         keeps_digests: whether digests of answers are stored, so that the answers can be shared.
     """
 
-    def __init__(
-        self, queries: QueryLog, *, enabled: bool, max_wait: timedelta = _MAX_WAIT, keeps_digests: bool = False
-    ) -> None:
+    def __init__(self, queries: QueryLog, *, enabled: bool, budget: timedelta, keeps_digests: bool = False) -> None:
         self._queries = queries
         self._enabled = enabled
         self._keeps_digests = keeps_digests
-        self._max_wait = max_wait.total_seconds()
+        self._budget = budget.total_seconds()
         self._waiting: list[tuple[QueryLogEntry, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
         self._not_before = 0.0
@@ -71,7 +68,7 @@ class QueryLogWriter:
         self._waiting.append((query, written))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), context=Context())  # no request ids in its log lines
-        done, _ = await asyncio.wait({written}, timeout=self._max_wait)
+        done, _ = await asyncio.wait({written}, timeout=self._budget)
         self._late = self._late or (not done and self._writing is not None)
         return query.id if done and written.result() else None
 
@@ -94,7 +91,7 @@ class QueryLogWriter:
         if query_id is None:
             return
         try:
-            async with asyncio.timeout(self._max_wait):
+            async with asyncio.timeout(self._budget):
                 if not found:
                     await self._queries.not_found(query_id)
                 elif answer is not None and self._keeps_digests:

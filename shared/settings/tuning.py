@@ -88,6 +88,9 @@ class Tuning(BaseModel):
     )
     rewrite_budget: Duration = Field(timedelta(seconds=3), description="maximum time that a query waits for rewriting")
     rerank_budget: Duration = Field(timedelta(seconds=1), description="maximum time that a query waits for reranking")
+    query_log_budget: Duration = Field(
+        timedelta(milliseconds=500), description="maximum time that a query waits for its row in the query log"
+    )
     rerank_candidates: int = Field(50, gt=0, le=1000, description="chunks of a query that are reranked")
 
     # Sources

@@ -101,7 +101,8 @@ async def test_query_during_ledger_outage_only_lacks_its_id(services, settings, 
     monkeypatch.setattr(
         "api.access.collection_cache._SECONDS", 600.0
     )  # so that the query needs the ledger only for the log
-    link, proxied_settings = await proxied(settings)
+    tuning = settings.tuning.model_copy(update={"query_log_budget": timedelta(seconds=0.5)})
+    link, proxied_settings = await proxied(settings.model_copy(update={"tuning": tuning}))
     async with contextlib.aclosing(link), calling(proxied_settings) as client:
         assert (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]
 
