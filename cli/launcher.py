@@ -27,8 +27,8 @@ from cli.programs import Crew, Programs, children, reachable
 from embedded import llama
 from embedded.ports import free_port
 from embedded.stack import ENGINES, Engine, Stack
+from shared.confined import confinement
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.ingest.parse import confinement
 from shared.process import hardening
 from shared.process.network import hosts_of
 from shared.services.ocr import off_because

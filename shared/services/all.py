@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 
+from shared.confined.reading import Readers
 from shared.ingest.batches.lane import BatchLane
 from shared.ingest.generate.stage import Generator
 from shared.ingest.index.stage import Indexer
@@ -30,6 +31,7 @@ class AllServices(api.ApiServices):
 
     parser: Parser
     reader: Reader
+    readers: Readers
     generator: Generator
     batch_lane: BatchLane
     indexers: Mapping[str, Indexer]
@@ -50,10 +52,12 @@ class AllServices(api.ApiServices):
 
 def assemble(parts: Parts) -> AllServices:
     served = api.assemble(parts)
+    readers = parse.readers_of(parts)
     return AllServices(
         **{field.name: getattr(served, field.name) for field in fields(served)},
-        parser=parse.parser_of(parts),
+        parser=parse.parser_of(parts, readers),
         reader=read.reader_of(parts),
+        readers=readers,
         generator=generate.generator_of(parts),
         batch_lane=generate.batch_lane_of(parts),
         indexers=index.indexers_of(parts),

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.metadata import version
 from uuid import UUID
 
+from shared.confined.reading import Readers
 from shared.domain.errors import InvalidInput
 from shared.domain.sources import SourceDefinition
 from shared.ingest.parse.sandbox import ParsingSandbox
@@ -14,8 +15,9 @@ from shared.ledger.sources.notes import Notes
 from shared.settings import Settings
 from shared.sources.addresses import Address
 from shared.sources.pages.memory import Memory
+from shared.sources.pages.reading.robots import ROBOT
 from shared.sources.pages.source import Web
-from shared.sources.pages.visitor import ROBOT, Manners
+from shared.sources.pages.visitor import Manners
 from shared.sources.roots import Roots
 
 
@@ -33,11 +35,14 @@ class LedgerMemory(Memory):
         await self._notes.write(self._source, changes)
 
 
-def web_of(settings: Settings, sandbox: ParsingSandbox, notes: Notes, source: SourceDefinition) -> Web:
+def web_of(
+    settings: Settings, sandbox: ParsingSandbox, readers: Readers, notes: Notes, source: SourceDefinition
+) -> Web:
     """Return the dependencies of a source of pages."""
     roots = Roots(settings.roots_of(source.tenant))
     extractor = SandboxExtractor(sandbox, source.tenant)
-    return Web(extractor, LedgerMemory(notes, source.id), manners_of(settings), _permits(roots))
+    reader = readers.of(source.tenant)
+    return Web(extractor, reader, LedgerMemory(notes, source.id), manners_of(settings), _permits(roots))
 
 
 def manners_of(settings: Settings) -> Manners:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from shared.confined import confinement
+from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import InvalidInput, Permanent
 from shared.domain.runs import RunKind
 from shared.domain.sources import SourceDefinition
-from shared.ingest.parse import confinement
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser, parse_stage
 from shared.maintenance.runs.runner import Runner
@@ -43,23 +44,32 @@ _NO_PICTURES = "the parse workers cannot read pictures: install the extra, pip i
 def assemble(parts: Parts) -> WorkerServices:
     require_isolation(parts.settings)
     log_if_off(parts.settings)
-    parser = parser_of(parts)
-    web = partial(_web_of, parts, parser.sandbox)
+    readers = readers_of(parts)
+    parser = parser_of(parts, readers)
+    web = partial(_web_of, parts, parser.sandbox, readers)
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
         warm_ups=(parts.database.warm, parser.sandbox.warm, remove_temporary_files),
-        runner=sync_runner_of(parts, SourceAccess(parts.settings, web).open),
+        runner=sync_runner_of(parts, SourceAccess(parts.settings, readers, web).open),
         runs_queue="syncs",
     )
 
 
-def _web_of(parts: Parts, sandbox: ParsingSandbox, source: SourceDefinition) -> Web:
+def _web_of(parts: Parts, sandbox: ParsingSandbox, readers: Readers, source: SourceDefinition) -> Web:
     from shared.services.pages import web_of  # most workers never read pages
 
-    return web_of(parts.settings, sandbox, parts.ledger.notes, source)
+    return web_of(parts.settings, sandbox, readers, parts.ledger.notes, source)
+
+
+def readers_of(parts: Parts) -> Readers:
+    """Return the readers of contents of sources; the stack ends their processes."""
+    limits = ReadLimits(parts.settings.parse_timeout, parts.settings.tuning.parse_memory_bytes)
+    readers = Readers(limits)
+    parts.stack.push_async_callback(readers.aclose)
+    return readers
 
 
 async def remove_temporary_files() -> None:
@@ -132,7 +142,7 @@ def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
     return originals
 
 
-def parser_of(parts: Parts) -> Parser:
+def parser_of(parts: Parts, readers: Readers) -> Parser:
     settings = parts.settings
     ocr = ocr_of(settings)
     sandbox = ParsingSandbox(
@@ -151,7 +161,7 @@ def parser_of(parts: Parts) -> Parser:
         work=parts.ledger.work,
         sandbox=sandbox,
         uploads=parts.uploads,
-        originals=originals_of(parts, SourceAccess(parts.settings).open),
+        originals=originals_of(parts, SourceAccess(parts.settings, readers).open),
         wakeups=parts.wakeups,
         model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,

@@ -6,7 +6,7 @@ from shared.ingest.parse import scans
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.read.stage import Reader, read_stage
 from shared.services.ingest import slots_of_reader
-from shared.services.parse import originals_of, remove_temporary_files, require_isolation
+from shared.services.parse import originals_of, readers_of, remove_temporary_files, require_isolation
 from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
@@ -38,7 +38,7 @@ def reader_of(parts: Parts) -> Reader:
         pages=parts.ledger.pages,
         engine=sandbox,
         uploads=parts.uploads,
-        originals=originals_of(parts, SourceAccess(parts.settings).open),
+        originals=originals_of(parts, SourceAccess(parts.settings, readers_of(parts)).open),
         languages=scans.installed,
         wakeups=parts.wakeups,
         policy=parts.retries,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from shared.confined.reading import Readers
 from shared.domain.sources import SourceDefinition
 from shared.settings import Settings
 from shared.sources.opening import check, open_source
@@ -23,10 +24,12 @@ class SourceAccess:
 
     Args:
         settings: settings of the process.
-        web: returns the dependencies of a source of pages; only workers open sources.
+        readers: read contents in confined processes; only workers open sources.
+        web: returns the dependencies of a source of pages; only parse workers read pages.
     """
 
     settings: Settings
+    readers: Readers | None = None
     web: Callable[[SourceDefinition], Web] | None = None
 
     def require(
@@ -58,6 +61,7 @@ class SourceAccess:
             roots=self._roots_of(definition.tenant),
             secret=None if name is None else self.settings.source_secret(name),
             web=None if self.web is None else partial(self.web, definition),
+            reader=None if self.readers is None else self.readers.of(definition.tenant),
         )
 
     def _roots_of(self, tenant: str) -> Roots:

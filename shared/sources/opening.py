@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
+from shared.confined.reading import Reader
 from shared.domain.errors import InvalidInput, Misconfigured
 from shared.sources.addresses import BUCKETS, OF_FOLDERS, Address
 from shared.sources.files import COMPONENT, FileSource
@@ -43,10 +44,12 @@ class Access:
     Args:
         secret: fields of its secret.
         web: returns the dependencies of sources of pages; None if the process reads no pages.
+        reader: reads contents in a confined process; None if the process opens no sources of contents that are read.
     """
 
     secret: Mapping[str, str]
     web: Callable[[], Web] | None
+    reader: Reader | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +211,7 @@ def open_source(
     roots: Roots,
     secret: Mapping[str, str] | None = None,
     web: Callable[[], Web] | None = None,
+    reader: Reader | None = None,
 ) -> Source:
     """Open a source; nothing is read yet.
 
@@ -218,13 +222,14 @@ def open_source(
         roots: allowed addresses of its tenant, which are checked again because the operator may have removed one.
         secret: fields of its secret; None if it has none.
         web: returns the dependencies of sources of pages; None if the process reads no pages.
+        reader: reads its contents in a confined process.
 
     Raises:
         Misconfigured: `check` refuses it now, or the secret cannot be used.
     """
     try:
         address, read = _checked(kind, uri, options, roots)
-        source: Source = KINDS[kind].open(address, read, Access(_fields_of(secret, address), web))
+        source: Source = KINDS[kind].open(address, read, Access(_fields_of(secret, address), web, reader))
     except InvalidInput as error:
         raise Misconfigured(error.message, component=COMPONENT) from error
     return source

@@ -51,7 +51,7 @@ class ParseWorker:
     """Does all due syncs and looks, and processes documents, as the workers do."""
 
     def __init__(self, services, settings, web=None):
-        access = SourceAccess(settings, web)
+        access = SourceAccess(settings, services.readers, web)
         syncing = services.syncing_of(access.open)
         self._services = services
         self._parsing = replace(services, parser=replace(services.parser, originals=services.originals_of(access.open)))

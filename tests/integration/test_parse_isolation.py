@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from shared.confined import confinement
+from shared.confined.process import MORE_THREADS
+from shared.confined.protocol import LENGTH
 from shared.domain.errors import InvalidInput, Unreadable
-from shared.ingest.parse import confinement
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
-from shared.ingest.parse.protocol import LENGTH
-from shared.ingest.parse.sandbox import MORE_THREADS, ParsingSandbox
+from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.services import build
 from tests.support.parser_replies import SOUND, changed, document_reply, messages_of
 from tests.support.pictures import picture, saved
@@ -33,7 +34,8 @@ ROOT = Path(__file__).parents[2]
 # A library that replaces a reader, and runs code from the file in this thread and in one started while it was loaded.
 TAKEN_OVER = """
 import ctypes, errno, json, mmap, os, queue, signal, socket, sys, threading, time
-from shared.ingest.parse import confinement, extraction, kinds
+from shared.confined import confinement
+from shared.ingest.parse import extraction, kinds
 from shared.ingest.parse.readers.reading import FileReading, Part
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -356,7 +358,7 @@ async def test_child_used_by_one_tenant_serves_no_other(tmp_path):
         async def child_reading(path: Path, tenant: str) -> int:
             await sandbox.parse(path, filename=path.name, media_type=None, options=ChunkingOptions(), tenant=tenant)
             (child,) = sandbox._idle
-            return child._process.pid
+            return child.process.pid
 
         first = await child_reading(text, "acme")
         second = await child_reading(text, "beta")
@@ -490,8 +492,8 @@ async def test_idle_child_with_too_many_threads_is_killed(taken_over):
         assert await taken_over.parsed_in(sandbox, {"answer": code}) == SOUND  # forged replies differ in one value
 
         (idle,) = sandbox._idle
-        os.kill(idle._process.pid, signal.SIGUSR1)
-        await eventually(lambda: not idle.alive)
+        os.kill(idle.process.pid, signal.SIGUSR1)
+        await eventually(lambda: not idle.process.alive)
 
 
 async def test_worker_requiring_isolation_does_not_start_without_it(settings, monkeypatch):

@@ -20,6 +20,7 @@ import psutil
 import pytest
 import uvloop
 
+from shared.confined import process as processes
 from shared.domain.errors import Transient, Unreadable
 from shared.ingest.parse import sandbox as sandboxes
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
@@ -301,7 +302,7 @@ async def test_deeply_nested_html_content_is_kept(parse, page):
 
 def child_of(sandbox: ParsingSandbox) -> int:
     (child,) = sandbox._idle
-    return child._process.pid
+    return child.process.pid
 
 
 async def test_child_is_replaced_after_enough_native_reads(tmp_path, monkeypatch):
@@ -510,7 +511,7 @@ def test_child_threads_cannot_gain_privileges(child):
     ],
 )
 def test_child_exit_status_is_explained(status, peak_bytes, words, sentence):
-    assert sandboxes._cause(sandboxes._Death(status, peak_bytes, words), timedelta(seconds=30), 2**30) == sentence
+    assert processes.cause(processes.Death(status, peak_bytes, words), timedelta(seconds=30), 2**30) == sentence
 
 
 async def test_child_dies_with_parent_during_parse(tmp_path):
@@ -588,12 +589,12 @@ async def test_old_parser_folders_are_removed_at_start(temporary):
 async def test_failed_start_of_child_is_transient_error(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("text")
-    monkeypatch.setattr(sandboxes.sys, "executable", str(tmp_path / "missing"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
     async with ParsingSandbox() as sandbox:
         with pytest.raises(Transient, match="no parser process can be started"):
             await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
 
-    monkeypatch.setattr(sandboxes.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     async with ParsingSandbox() as sandbox:
         with pytest.raises(Transient, match="did not start"):
             await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())

@@ -402,7 +402,7 @@ async def test_reader_has_limits_and_nothing_open(pages, stored):
     path = stored(saved([strip(HARBOUR)], "PNG"))
     await pages.read_page(path, 1, languages=ENGLISH)
     (child,) = pages._idle
-    process = Path(f"/proc/{child._process.pid}")
+    process = Path(f"/proc/{child.process.pid}")
 
     assert limit_of(process, "Max data size") == (str(2**30), str(2**30))
     assert limit_of(process, "Max address space") == (str(3 * 2**30), str(3 * 2**30))
@@ -430,7 +430,7 @@ async def test_reader_of_one_tenant_serves_no_other(stored):
         async def child_reading(tenant: str, languages: tuple[str, ...]) -> int:
             await sandbox.read_page(path, 1, languages=languages, tenant=tenant)
             (child,) = sandbox._idle
-            return child._process.pid
+            return child.process.pid
 
         first = await child_reading("acme", ENGLISH)
         assert await child_reading("acme", ENGLISH) == first

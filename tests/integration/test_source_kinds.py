@@ -48,7 +48,7 @@ async def sandbox():
 
 @pytest.fixture
 def worker(services, allowed, sandbox):
-    return ParseWorker(services, allowed, partial(web_of, allowed, sandbox, services.ledger.notes))
+    return ParseWorker(services, allowed, partial(web_of, allowed, sandbox, services.readers, services.ledger.notes))
 
 
 @pytest.fixture

@@ -112,7 +112,9 @@ async def foreask(corpus, services, settings, monkeypatch, capsys):
         }
     )
     async with ParsingSandbox() as sandbox, serving(allowed, services) as http:
-        worker = ParseWorker(services, allowed, partial(web_of, allowed, sandbox, services.ledger.notes))
+        worker = ParseWorker(
+            services, allowed, partial(web_of, allowed, sandbox, services.readers, services.ledger.notes)
+        )
 
         async def background():
             await worker.run()

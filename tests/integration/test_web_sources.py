@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp.web import Response
 
+from shared.confined.reading import Readers
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, TooLarge, Unavailable
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.web_pages import SandboxExtractor
@@ -34,6 +35,12 @@ async def extractor():
         yield SandboxExtractor(sandbox, "alice")
 
 
+@pytest.fixture(scope="module")
+async def reader():
+    async with aclosing(Readers()) as readers:
+        yield readers.of("alice")
+
+
 @pytest.fixture
 async def site():
     async with serving_site(Site(pages=10)) as site:
@@ -56,8 +63,8 @@ def memory(tmp_path):
 
 
 @pytest.fixture
-def web(extractor, memory):
-    return Web(extractor, memory, FAST)
+def web(extractor, reader, memory):
+    return Web(extractor, reader, memory, FAST)
 
 
 @asynccontextmanager
@@ -483,7 +490,7 @@ async def test_interrupted_crawl_requests_no_page_again(small, web, memory):
     assert not {*second, *small.requests} & set(stored)
     assert len(versions) == 241
     assert not refused
-    assert (versions, refused) == await listed(named(small, Web(web.extractor, manners=FAST), "one"))
+    assert (versions, refused) == await listed(named(small, Web(web.extractor, web.reader, manners=FAST), "one"))
     notes = {key async for key, _ in memory.notes()}
     assert notes == {*versions, *(f"page {key}" for key in versions)}
 
@@ -498,8 +505,8 @@ async def test_next_listing_visits_all_pages_again(small, web, memory):
     assert [key async for key, _ in memory.notes()] == list(versions)
 
 
-async def test_private_start_is_refused_without_request(site, extractor, memory):
-    public_only = Web(extractor, memory, Manners())
+async def test_private_start_is_refused_without_request(site, extractor, reader, memory):
+    public_only = Web(extractor, reader, memory, Manners())
 
     with pytest.raises(Misconfigured, match="FOREASK_SOURCES_PRIVATE does not allow"):
         await listed(crawl(site, public_only))
@@ -513,9 +520,9 @@ async def test_private_start_is_refused_without_request(site, extractor, memory)
     "if False and not all(",
     means="a site leads a crawl to private addresses",
 )
-async def test_redirect_to_private_address_sends_no_request(small, extractor, memory, monkeypatch):
+async def test_redirect_to_private_address_sends_no_request(small, extractor, reader, memory, monkeypatch):
     monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
-    public_only = Web(extractor, memory, Manners(pause=timedelta(0)))
+    public_only = Web(extractor, reader, memory, Manners(pause=timedelta(0)))
     async with serving_site(Site(), "127.0.0.2") as private:
         small.replies["/list"] = Response(text="/docs/a\n/docs/b\n")
         add_pages(small, {"/docs/a": []})
@@ -724,8 +731,8 @@ async def test_unlisted_page_is_found_and_fetched_alone(small, web):
     "    if False:",
     means="a packed page is unpacked without a limit",
 )
-async def test_unpacked_page_is_bounded(small, extractor, memory):
-    web = Web(extractor, memory, Manners(private=True, pause=timedelta(0), max_bytes=100_000))
+async def test_unpacked_page_is_bounded(small, extractor, reader, memory):
+    web = Web(extractor, reader, memory, Manners(private=True, pause=timedelta(0), max_bytes=100_000))
     small.replies["/docs/"] = page(0, "bomb")
     packed = gzip.compress(b"<p>" + b"x" * 10_000_000)
     small.replies["/docs/bomb"] = Response(body=packed, content_type="text/html", headers={"content-encoding": "gzip"})

@@ -26,8 +26,8 @@ from typing import Any, Self
 import httpx
 
 from embedded.ports import free_port
+from shared.confined import confinement
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
-from shared.ingest.parse import confinement
 from shared.settings import Settings
 from tests.support.chart import Object, component, environment_of, of_kind, render
 from tests.support.deployment import Process, ScriptedProvider, execute

@@ -8,7 +8,7 @@ import orjson
 from shared.domain.chunks import ChunkContent
 from shared.domain.completeness import Completeness, Loss
 from shared.ingest.parse.document import ParsedDocument
-from shared.ingest.parse.protocol import LENGTH, ParseReply, flatten, pack_reply
+from shared.ingest.parse.protocol import ParseReply, flatten, pack_reply
 from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, read_head
 
 MISSING = object()
@@ -59,8 +59,8 @@ def changed(path: Sequence[str | int], value: object) -> dict[str, Any]:
 
 
 def messages_of(reply: dict[str, Any]) -> list[bytes]:
-    """Return the messages of a reply without their lengths."""
-    return [message[LENGTH.size :] for message in pack_reply(reply)]
+    """Return the messages of a reply."""
+    return list(pack_reply(reply))
 
 
 def received(reply: dict[str, Any], limits: ReplyLimits) -> ParsedDocument:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.ingest.parse.fair_semaphore import FairSemaphore
+from shared.confined.fair_semaphore import FairSemaphore
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
@@ -28,7 +28,7 @@ async def test_tenant_with_fewest_slots_gets_free_slot():
 
 
 @guards(
-    "shared/ingest/parse/fair_semaphore.py",
+    "shared/confined/fair_semaphore.py",
     "if not turn.comes.done()]:",
     "if not turn.comes.done() and self._free > 0]:",
     means="files of a quiet tenant wait for the slow files of another",

@@ -5,10 +5,11 @@ from base64 import b64encode
 import orjson
 import pytest
 
+from shared.confined.process import InvalidReply
 from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
-from shared.ingest.parse.replies import InvalidReply, ReplyChunks, ReplyLimits, pages_of, read_head
+from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, pages_of, read_head
 from tests.support.parser_replies import (
     MISSING,
     SOUND,

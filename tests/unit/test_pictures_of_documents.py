@@ -10,6 +10,7 @@ from hashlib import sha256
 import pytest
 from PIL import Image
 
+from shared.confined.process import InvalidReply
 from shared.domain.chunks import ChunkContent
 from shared.ingest.generate import GenerationOptions, content_key, requests
 from shared.ingest.generate.bills import highest_usage
@@ -17,7 +18,7 @@ from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText, ParsedDocument
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.illustrations import illustrated
-from shared.ingest.parse.replies import InvalidReply, ReplyLimits
+from shared.ingest.parse.replies import ReplyLimits
 from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
 from shared.ingest.parse.scans.shrinking import shrunk
 from tests.support.illustrated import CHART, MAP, docx, drawing

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cli.launcher import embedded_llm_settings, warn_about_confinement
 from cli.programs import Crew, children
-from shared.ingest.parse import confinement
+from shared.confined import confinement
 from shared.process.network import hosts_of
 from shared.settings import Settings
 

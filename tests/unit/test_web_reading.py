@@ -8,6 +8,7 @@ from shared.sources.pages.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Out
 from shared.sources.pages.reading.addresses import is_trap, normal, pattern_of
 from shared.sources.pages.reading.facts import Rules, facts_of, rules_of_header
 from shared.sources.pages.reading.lists import BadList, read_feed, read_list, read_sitemap
+from shared.sources.pages.reading.robots import Robots, read_robots
 from tests.support.planted import guards
 from tests.support.processor_time import processor_time_limit
 
@@ -75,7 +76,7 @@ def test_loop_of_links_is_a_trap(path, expected):
 
 
 def facts(body, **headers):
-    return facts_of(body.encode(), "https://example.org/a/", {name.replace("_", "-"): v for name, v in headers.items()})
+    return facts_of(body, "https://example.org/a/", **headers)
 
 
 def test_links_are_found_in_markup_only():
@@ -120,7 +121,7 @@ def test_rules_of_a_page_are_read(body, rules):
     ],
 )
 def test_rules_of_a_header_are_for_this_robot(header, rules):
-    assert rules_of_header({"x-robots-tag": header}) == rules
+    assert rules_of_header(header) == rules
 
 
 @guards(
@@ -209,3 +210,69 @@ def test_longest_note_fits_and_is_read_back():
     assert len(note.encode()) <= MOST_NOTE_BYTES
     assert Note.decode(note.encode()) == note
     assert Note(Outcome.LISTED, etag="x" * 2_000).encode() == Note(Outcome.LISTED).encode()
+
+
+def allowed(robots, path):
+    found = read_robots(robots)
+    return Robots(found.group.rules).allows(f"https://example.org{path}")
+
+
+@guards(
+    "shared/sources/pages/reading/robots.py",
+    "return RobotsFile(own if names_own else of_all, sitemaps)",
+    "return RobotsFile(of_all, sitemaps)",
+    means="the rules for this robot are ignored",
+)
+@pytest.mark.parametrize(
+    ("robots", "path", "expected"),
+    [
+        ("", "/a", True),
+        ("User-agent: *\nDisallow: /", "/a", False),
+        ("User-agent: *\nDisallow:", "/a", True),
+        ("User-agent: *\nDisallow: /\n\nUser-agent: Foreask/1.0\nDisallow: /b", "/a", True),
+        ("User-agent: other\nUser-agent: foreask\n# a comment\nDisallow: /a # here", "/a", False),
+        ("User-agent: foreask\nAllow: /b\nUser-agent: other\nDisallow: /a", "/a", True),
+        ("User-agent: foreask\nDisallow: /b\n\nUser-agent: FOREASK\nDisallow: /a", "/a", False),
+        ("User-agent: foreasker\nDisallow: /", "/a", True),
+        ("useragent foreask\ndissallow: /a", "/a", False),
+        ("\ufeffDisallow: /\nUser-agent: *", "/a", True),
+        ("User-agent: *\nDisallow: /a\nAllow: /a/b", "/a/b/c", True),
+        ("User-agent: *\nAllow: /a\nDisallow: /a", "/a", True),
+        ("User-agent: *\nDisallow: /*.pdf$", "/a/b.pdf", False),
+        ("User-agent: *\nDisallow: /*.pdf$", "/a/b.pdf?c=1", True),
+        ("User-agent: *\nDisallow: /a$", "/ab", True),
+        ("User-agent: *\nDisallow: /*a*b*c", "/xaxbx", True),
+        ("User-agent: *\nDisallow: /*a*b*c", "/xaxbxc", False),
+        ("User-agent: *\nDisallow: /*ab*ab$", "/ab", True),
+        ("User-agent: *\nDisallow: /caf%c3%a9\nDisallow: /%7ejoe", "/caf%C3%A9", False),
+        ("User-agent: *\nDisallow: /café", "/caf%C3%A9", False),
+        ("User-agent: *\nDisallow: /%7ejoe", "/~joe", False),
+        ("User-agent: *\nDisallow: private", "/private", False),
+        ("User-agent: *\nDisallow: /\nAllow: /index.html", "/", True),
+        ("User-agent: *\nCrawl-delay: 1\nDisallow: /a", "/a", False),
+        ("User-agent: *\nSitemap: /s.xml\nUser-agent: foreask\nDisallow: /a", "/a", False),
+        ("User-agent: *\nDisallow: " + "/*a" * 300, "/" + "/xa" * 30, False),
+    ],
+)
+def test_robots_txt_decides_as_its_standard(robots, path, expected):
+    assert allowed(robots, path) is expected
+
+
+@pytest.mark.parametrize("value", ["-1", "inf", "nan", "1e999", "soon", ""])
+def test_unusable_crawl_delay_is_ignored(value):
+    assert read_robots(f"User-agent: *\nCrawl-delay: 2\nCrawl-delay: {value}").group.delay == 2
+
+
+def test_hostile_robots_txt_takes_linear_time():
+    """protego of version 0.7 takes a minute for 128 KB of the first, and hours for 500 KB."""
+    half = 250_000
+    hostile = (
+        "useragent a1\n" * (half // 13) + "Allow:/\n" * (half // 8),
+        "".join(f"useragent foreask{number}\nuseragent *\nDisallow: /{number}\n" for number in range(12_000)),
+        "useragent *\n" + "Disallow: /*a*a*a*a*a*a*a*a*a*a*a*a*a*b\n" * 12_000,
+        "useragent *\n" + "Disallow: " + "*a" * half,
+        "Sitemap: /s\n" * 40_000,
+    )
+    with processor_time_limit(15):
+        for robots in hostile:
+            allowed(robots, "/" + "a" * 1_000)

@@ -1,26 +1,14 @@
-"""The process that parses files.
+"""The kind of confined process that parses files: see `shared.confined.child`.
 
-It is started as `python -m shared.ingest.parse.child MEMORY_BYTES CPU_SECONDS FOLDER PROFILE [DATA_FOLDER LANGUAGES]`.
-The profile `parse` parses files, `scans` also finds their pages without text, and `ocr` reads such pages.
-
-It reads requests from the socket on descriptor 0 and replies there, one at a time, until the parent closes the socket.
-Each request passes an open descriptor of the file, because this process opens none. Output of native libraries is
-written to descriptors 1 and 2, a small scratch file that the sandbox reads if the process dies.
+The profile `parse` parses files, `scans` also finds their pages without text, and `ocr` reads such pages; its further
+arguments are the folder of its languages' data, and the languages.
 """
 
 from __future__ import annotations
 
-import ctypes
-import encodings
-import os
-import pkgutil
-import resource
 import shutil
-import signal
-import socket
-import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import FileIO
@@ -30,78 +18,61 @@ from typing import Any
 
 import orjson
 
+from shared.confined import usage
+from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS, Ended, Load, Work
 from shared.domain.chunks import ChunkContent
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
-from shared.ingest.parse import confinement
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument
-from shared.ingest.parse.extraction import PageFinder, ScanOptions, extract
+from shared.ingest.parse.extraction import PageFinder, ScanOptions, charset_of, extract
 from shared.ingest.parse.extraction import load as load_extractor
 from shared.ingest.parse.extraction import native_files as extracted_files
 from shared.ingest.parse.illustrations import Shrink, illustrated
 from shared.ingest.parse.languages import load as load_detector
 from shared.ingest.parse.languages import with_languages
 from shared.ingest.parse.protocol import (
-    DETAIL_CHARS,
-    LENGTH,
-    READY,
-    REASON_CHARS,
     ParseReply,
     ParseReplyOutcome,
     ParseRequest,
+    WebPage,
     flatten,
     pack_reply,
 )
 from shared.ingest.parse.questions import assign
-from shared.process import priority
+from shared.ingest.parse.text import decode
+from shared.sources.pages.extraction import hash_of
+from shared.sources.pages.reading.facts import facts_of, rules_of_header
 
-Work = Callable[[Any, bytes], ParseReply]
+_Facts = tuple[bool, bool, str | None, tuple[str, ...]]
+"""Rules (index, follow), canonical address and links of a page of the web."""
+
+FileWork = Callable[[Any, bytes], ParseReply]
 """Answers a request of the child's profile about a file with this content."""
 
-Load = Callable[[], Work]
-
-SCRATCH_BYTES = 1024 * 1024
-MAPPED_BYTES = 2 * 1024 * 1024 * 1024
-"""Address space on top of the memory limit, because mapped libraries and files do not count as used memory."""
-
-MAX_OPEN_FILES = 64
-"""The runtime of the extractor has about ten, and a request brings one."""
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
-_PR_SET_NO_NEW_PRIVS = 38
-_UNPRIVILEGED = 65534
+LoadFileWork = Callable[[], FileWork]
 
 
-def main() -> None:
-    """Load the extractor, confine this process, then parse until the parent closes the socket."""
-    memory_bytes, cpu_seconds, folder, profile = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-    priority.lower(os.nice(0))  # as its worker
-    channel = socket.socket(fileno=os.dup(0))
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
-        os.dup2(nothing.fileno(), 0)
-    statm = _open_statm()
-    tie_to_parent()
-    load_codecs()
-    load_data = _reader(folder, *sys.argv[5:7]) if profile == "ocr" else _parser(profile)
-    confinement.close_files(folder)
-    work = load_data()
-    confine(memory_bytes, cpu_seconds)
-    channel.sendall(READY)
-    with channel, channel.makefile("rb") as bodies:
-        while received := _received_request(channel):
-            length, file = received
-            request = orjson.loads(bodies.read(length))
-            reply = answer(request, file, work) | {"resident_bytes": _resident_bytes(statm)}
-            for message in pack_reply(reply):
-                channel.sendall(message)
+def prepare(folder: Path, profile: str, *languages: str) -> Load:
+    """Import the libraries of a profile, and return the function that loads their data."""
+    load_work = _reader(folder, *languages) if profile == "ocr" else _parser(profile)
+
+    def load() -> Work:
+        work = load_work()
+
+        def messages(body: bytes, files: Sequence[int]) -> Iterator[bytes]:
+            reply = answer(orjson.loads(body), files[0], work) | {"resident_bytes": usage.resident_bytes()}
+            yield from pack_reply(reply)
             if reply["outcome"] == "memory":
-                return
+                raise Ended
+
+        return messages
+
+    return load
 
 
-def _parser(profile: str) -> Load:
+def _parser(profile: str) -> LoadFileWork:
     """Import the libraries of a child that parses files, and return the function that loads their data."""
     finder: PageFinder | None = None
     shrink: Shrink | None = None
@@ -110,9 +81,11 @@ def _parser(profile: str) -> Load:
         shrink = import_module("shared.ingest.parse.scans.shrinking").shrunk
 
     def work(request: Any, content: bytes) -> ParseReply:
+        if request["web_page"]:
+            return read_web_page(request, request["web_page"], content)
         return _outcome(parse(request, content, finder, shrink))
 
-    def load() -> Work:
+    def load() -> FileWork:
         load_extractor()
         load_detector()
         return work
@@ -120,7 +93,7 @@ def _parser(profile: str) -> Load:
     return load
 
 
-def _reader(folder: Path, data_folder: str, languages: str) -> Load:
+def _reader(folder: Path, data_folder: str, languages: str) -> LoadFileWork:
     """Import the libraries of a child that reads pages, and return the function that loads its languages.
 
     Their data is copied to the folder, because later this process can open no other.
@@ -131,7 +104,7 @@ def _reader(folder: Path, data_folder: str, languages: str) -> Load:
     for code in codes:
         shutil.copy(Path(data_folder, f"{code}.traineddata"), folder)
 
-    def load() -> Work:
+    def load() -> FileWork:
         engine = engines.Engine(folder, codes)
         pages = count(1)
 
@@ -144,69 +117,14 @@ def _reader(folder: Path, data_folder: str, languages: str) -> Load:
     return load
 
 
-def tie_to_parent() -> None:
-    """Be killed with the parent, and gain no privileges. Threads inherit both, so this is called first."""
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-
-
-def load_codecs() -> None:
-    """Import the codecs of all encodings: a file may declare any, and a confined process imports nothing."""
-    for module in pkgutil.iter_modules(encodings.__path__):
-        with suppress(ImportError):  # two are Windows's
-            import_module(f"encodings.{module.name}")
-
-
-def confine(memory_bytes: int, cpu_seconds: int) -> None:
-    """Set limits that the kernel enforces on any parser.
-
-    RLIMIT_DATA counts private writable memory, which approximates the parser's allocations. RLIMIT_AS also counts 0.4
-    GB that the extractor's threads reserve without using, so it is only an outer limit.
-    """
-    os.chdir("/")
-    for limit, value in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, SCRATCH_BYTES),
-        (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
-        (resource.RLIMIT_CPU, cpu_seconds),
-        (resource.RLIMIT_DATA, memory_bytes),
-        (resource.RLIMIT_AS, memory_bytes + MAPPED_BYTES),
-    ):
-        with suppress(ValueError, OSError):  # macOS refuses some of them
-            resource.setrlimit(limit, (value, value))
-    cease_to_be_root()
-    confinement.allow_calls_of_parsing()
-
-
-def cease_to_be_root() -> None:
-    """Continue as an unprivileged user if this is root.
-
-    Limits do not apply to root, which could also make system calls that the filters miss. The change resets the death
-    signal and allows other processes of that user to inspect this one: both are set again.
-    """
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(_UNPRIVILEGED, _UNPRIVILEGED, _UNPRIVILEGED)
-        os.setresuid(_UNPRIVILEGED, _UNPRIVILEGED, _UNPRIVILEGED)
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def _received_request(channel: socket.socket) -> tuple[int, int] | None:
-    """Wait for a request; return its length and its file's descriptor, or None after the last one."""
-    header, descriptors, _, _ = socket.recv_fds(channel, LENGTH.size, 1)
-    return (LENGTH.unpack(header)[0], descriptors[0]) if header else None
-
-
-def answer(request: Any, file: int, work: Work) -> ParseReply:
+def answer(request: Any, file: int, work: FileWork) -> ParseReply:
     """Work on the file of a descriptor, and close it; only errors that are not caused by files are raised."""
-    _start_clock(request["cpu_seconds"])
+    usage.start_clock(request["cpu_seconds"])
+    usage.empty_scratch()
     try:
         return work(request, _content(file))
+    except UnreadablePageError as error:
+        return _reply("unreadable", error.message, error.detail) | {"facts": (None, *error.facts)}
     except Unreadable as error:
         return _reply("unreadable", error.message, error.detail)
     except MemoryError:
@@ -234,14 +152,10 @@ def parse(
         filename=request["filename"],
         media_type=request["media_type"],
         max_text_chars=request["max_text_chars"],
-        web_page=request["web_page"],
         scans=_scans(request, finder),
     )
     if isinstance(extracted, PagesToRead):
         return extracted
-    if request["web_page"]:
-        pieces = _pieces(extracted.text, request["max_chars"])
-        return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, pieces)
     options = ChunkingOptions(request["max_chars"], request["overlap_chars"], request["section_max_chars"])
     chunks = divide(extracted, options)
     files: dict[str, bytes] = {}
@@ -273,6 +187,45 @@ def _scans(request: ParseRequest, finder: PageFinder | None) -> ScanOptions | No
     return ScanOptions(finder, {number: PageText(text, words, confidence) for number, text, words, confidence in read})
 
 
+class UnreadablePageError(Unreadable):
+    """A page whose facts are known although its text cannot be read."""
+
+    def __init__(self, error: Unreadable, facts: _Facts) -> None:
+        super().__init__(error.message, detail=error.detail)
+        self.facts = facts
+
+
+def read_web_page(request: ParseRequest, page: WebPage, content: bytes) -> ParseReply:
+    """Return the facts of a page of the web, and its text unless it is not to be indexed."""
+    facts = _facts_of(request, page, content)
+    if not facts[0]:
+        return _reply("hidden") | {"facts": (None, *facts)}
+    try:
+        extracted = extract(
+            content,
+            filename=request["filename"],
+            media_type=request["media_type"],
+            max_text_chars=request["max_text_chars"],
+            web_page=True,
+        )
+    except Unreadable as error:
+        raise UnreadablePageError(error, facts) from error
+    assert not isinstance(extracted, PagesToRead)
+    pieces = _pieces(extracted.text, request["max_chars"])
+    document = ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, pieces)
+    return _reply("document", document=document) | {"facts": (hash_of(extracted.text), *facts)}
+
+
+def _facts_of(request: ParseRequest, page: WebPage, content: bytes) -> _Facts:
+    if page["is_html"]:
+        with suppress(Unreadable):
+            text = decode(content, charset=charset_of(request["media_type"]))
+            facts = facts_of(text, page["address"], page["robots"])
+            return facts.rules.index, facts.rules.follow, facts.canonical, facts.links
+    rules = rules_of_header(page["robots"])
+    return rules.index, rules.follow, None, ()
+
+
 def _outcome(parsed: ParsedDocument | PagesToRead) -> ParseReply:
     if isinstance(parsed, PagesToRead):
         return _reply("pages", pages=parsed)
@@ -283,18 +236,6 @@ def _pieces(text: str, chars: int) -> tuple[ChunkContent, ...]:
     """Return a text as consecutive pieces, because one message has room for a part of a long text only."""
     starts = range(0, len(text), chars)
     return tuple(ChunkContent(text[at : at + chars], (at, min(at + chars, len(text)))) for at in starts)
-
-
-def _start_clock(cpu_seconds: int) -> None:
-    """Limit this process to `cpu_seconds` of further processor time; the kernel kills it then."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    until = int(usage.ru_utime + usage.ru_stime) + 1 + cpu_seconds
-    with suppress(ValueError, OSError):
-        most = resource.getrlimit(resource.RLIMIT_CPU)[1]
-        resource.setrlimit(resource.RLIMIT_CPU, (min(until, most), most))
-    with suppress(OSError):
-        os.ftruncate(2, 0)
-        os.lseek(2, 0, os.SEEK_SET)
 
 
 def _reply(
@@ -317,23 +258,6 @@ def _reply(
         picture=b64encode(text.picture).decode() if text else "",
         parts=0,
         resident_bytes=0,
-        cpu_seconds=sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),
+        cpu_seconds=usage.cpu_seconds(),
         native_files=extracted_files() if native_files is None else native_files,
     )
-
-
-def _open_statm() -> int | None:
-    """Open the kernel's memory figures of this process, if available; later no file can be opened."""
-    with suppress(OSError):
-        return os.open("/proc/self/statm", os.O_RDONLY)
-    return None
-
-
-def _resident_bytes(statm: int | None) -> int:
-    if statm is None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: bytes, and the most there ever was
-    return int(os.pread(statm, 200, 0).split()[1]) * resource.getpagesize()
-
-
-if __name__ == "__main__":
-    main()

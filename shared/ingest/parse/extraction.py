@@ -96,7 +96,7 @@ def extract(
         extracted = _pdf_with_scans(content, scans)
     else:
         route = _web_page if web_page and kind is kinds.HTML else _ROUTES[kind.route]
-        extracted = route(content, kind, _charset(media_type))
+        extracted = route(content, kind, charset_of(media_type))
     if isinstance(extracted, PagesToRead):
         return extracted
     if len(extracted.text) > max_text_chars:
@@ -110,7 +110,8 @@ def extract(
     return extracted
 
 
-def _charset(media_type: str | None) -> str | None:
+def charset_of(media_type: str | None) -> str | None:
+    """Return the charset that a media type declares."""
     found = re.search(r"charset=\"?([\w.:-]{1,40})", media_type or "", re.IGNORECASE)
     return found[1] if found else None
 
@@ -208,7 +209,7 @@ def _attached(content: bytes, name: str | None, media_type: str | None, attachme
         return message(content, attachments)
     if reader := _READERS.get(kind):
         return reader(content)
-    extracted = _ROUTES[kind.route](content, kind, _charset(media_type))
+    extracted = _ROUTES[kind.route](content, kind, charset_of(media_type))
     if not extracted.text.strip():
         raise Unreadable(_why_empty(kind, len(extracted.page_starts), read=False))
     text = extracted.text if extracted.markdown else f"~~~\n{extracted.text}\n~~~"

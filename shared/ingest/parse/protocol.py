@@ -1,12 +1,11 @@
-"""The messages between the sandbox and its child: JSON, each after its length in eight bytes.
+"""The messages between the sandbox and a child that parses files: JSON.
 
-A request's length is sent with an open descriptor of its file, because a child cannot open any. A reply is followed by
-its document's chunks in parts, so that the worker that validates them needs little time and memory for each.
+A reply is followed by its document's chunks in parts, so that the worker that validates them needs little time and
+memory for each.
 """
 
 from __future__ import annotations
 
-import struct
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
@@ -15,25 +14,33 @@ import orjson
 
 from shared.ingest.parse.document import ParsedDocument
 
-READY = b"ready\n"
-"""A child's first message: it has started, has loaded the extractor and is confined."""
-
-LENGTH = struct.Struct(">Q")
-REASON_CHARS, DETAIL_CHARS = 2_000, 500
 _PART_BYTES = 1_000_000
 
 
-ParseReplyOutcome = Literal["document", "pages", "text", "unreadable", "memory", "broken"]
-"""`pages` has the pages to be read by OCR before a document can be divided, `text` the text of one such page."""
+ParseReplyOutcome = Literal["document", "pages", "text", "hidden", "unreadable", "memory", "broken"]
+"""`pages` has the pages to be read by OCR before a document can be divided, `text` the text of one such page.
+`hidden` is a page of the web whose rules forbid to index it."""
 
 ReadPageText = tuple[int, str, int, float]
 """The number of a page, and the fields of its `PageText`."""
 
 
+class WebPage(TypedDict):
+    """A page of the web.
+
+    `robots` is its header `X-Robots-Tag`. `is_html`: it may have links and rules; another file has no facts but rules.
+    """
+
+    address: str
+    robots: str
+    is_html: bool
+
+
 class ParseRequest(TypedDict):
     """One file to parse, and the ready-made questions that came with it, each with its quote.
 
-    `web_page`: the text is returned whole, in pieces of `max_chars`, and of HTML only the main part.
+    `web_page`: the file is a page, whose facts are returned, too. Its text is returned whole, in pieces of `max_chars`,
+    and of HTML only the main part.
     `read_pages`: texts of pages that were read by OCR; None: pages without text are not read.
     `pictures`: maximum number of pictures in it that are returned as chunks.
     """
@@ -46,7 +53,7 @@ class ParseRequest(TypedDict):
     max_text_chars: int
     max_chunks: int
     cpu_seconds: int
-    web_page: bool
+    web_page: WebPage | None
     questions: list[tuple[str, str | None]]
     read_pages: list[ReadPageText] | None
     pictures: int
@@ -66,6 +73,9 @@ class ParseReply(TypedDict):
     `pages` are the number of all pages, the numbers of those to be read, and the media type; `text` is a page's text,
     its number of words and their mean confidence, and `picture` the page as a WebP in Base64.
 
+    `facts` belong to a page of the web: hash of its text, its rules (index, follow), canonical address, and links.
+    They are sent as a message of their own after the first one, in which `facts` says whether it follows.
+
     `detail` is the parser's own error, for the log. `resident_bytes`, `cpu_seconds` and `native_files` are the
     child's state, for its recycling.
     """
@@ -77,6 +87,7 @@ class ParseReply(TypedDict):
     pages: tuple[int, tuple[int, ...], str] | None
     text: tuple[str, int, float] | None
     picture: NotRequired[str]
+    facts: NotRequired[tuple[str | None, bool, bool, str | None, tuple[str, ...]]]
     parts: int
     resident_bytes: int
     cpu_seconds: float
@@ -84,14 +95,18 @@ class ParseReply(TypedDict):
 
 
 def pack_reply(reply: ParseReply) -> Iterator[bytes]:
-    """Encode a reply and the parts that follow it."""
-    if reply["document"] is None:
-        yield _framed(orjson.dumps(reply))
-        return
-    *rest, chunks = reply["document"]
-    parts = list(_parts(chunks)) if chunks else []
-    yield _framed(orjson.dumps({**reply, "document": [*rest, []], "parts": len(parts)}))
-    yield from map(_framed, parts)
+    """Encode a reply, the facts and the parts that follow it."""
+    facts = reply.pop("facts", None)
+    head = {**reply, "facts": facts is not None}
+    parts: list[bytes] = []
+    if reply["document"] is not None:
+        *rest, chunks = reply["document"]
+        parts = list(_parts(chunks)) if chunks else []
+        head |= {"document": [*rest, []], "parts": len(parts)}
+    yield orjson.dumps(head)
+    if facts is not None:
+        yield orjson.dumps(facts)
+    yield from parts
 
 
 def _parts(chunks: Sequence[list[Any]]) -> Iterator[bytes]:
@@ -103,10 +118,6 @@ def _parts(chunks: Sequence[list[Any]]) -> Iterator[bytes]:
         part.append(encoded)
         size += len(encoded)
     yield b"[" + b",".join(part) + b"]"
-
-
-def _framed(body: bytes) -> bytes:
-    return LENGTH.pack(len(body)) + body
 
 
 def flatten(document: ParsedDocument) -> list[Any]:

@@ -15,6 +15,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from shared.confined.process import InvalidReply
+from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS
 from shared.domain.chunks import ChunkContent
 from shared.domain.completeness import (
     MOST_LOSSES,
@@ -28,8 +30,10 @@ from shared.domain.completeness import (
 )
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
-from shared.ingest.parse.protocol import DETAIL_CHARS, REASON_CHARS, ParseReplyOutcome
+from shared.ingest.parse.protocol import ParseReplyOutcome
 from shared.ingest.parse.scans.limits import MAX_ILLUSTRATION_BYTES
+from shared.sources.pages.reading.facts import MOST_LINKS, PageFacts, Rules
+from shared.sources.source import MOST_KEY_BYTES
 
 MAX_PART_BYTES = 2_000_000
 """The size of a part: the child starts another one after a million bytes, and no chunk has that many."""
@@ -76,10 +80,6 @@ _Completeness = tuple[
 ]
 
 
-class InvalidReply(Exception):
-    """A reply that no parser produces. The message names the wrong part and quotes none of its values."""
-
-
 class _Section(TypedDict):
     __pydantic_config__ = _STRICT  # type: ignore[misc] # pydantic's name for the options of a dictionary
 
@@ -99,6 +99,18 @@ _Chunk = tuple[
     Annotated[int, Field(ge=0, le=100)] | None,
     str | None,
 ]
+_Address = Annotated[str, Field(max_length=MOST_KEY_BYTES, pattern="^https?://[!-~]+$")]
+# The hash of a page's text, its rules (index, follow), its canonical address, and its links.
+_FACTS = TypeAdapter(
+    tuple[
+        Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None,
+        bool,
+        bool,
+        _Address | None,
+        Annotated[list[_Address], Field(max_length=MOST_LINKS, fail_fast=True)],
+    ],
+    config=ConfigDict(strict=True),
+)
 _CHUNKS = TypeAdapter(Annotated[list[_Chunk], Field(min_length=1, fail_fast=True)], config=ConfigDict(strict=True))
 
 
@@ -111,6 +123,7 @@ class ReplyHead(BaseModel):
         pages: number of pages, the numbers of those to be read by OCR, ascending, and the media type.
         text: the text of a page, its number of words, and their mean confidence.
         picture: the page as a WebP in Base64.
+        facts: whether the facts of a page of the web follow, before the chunks.
     """
 
     model_config = _STRICT
@@ -139,6 +152,7 @@ class ReplyHead(BaseModel):
     )
     text: tuple[str, _Count, _Confidence] | None
     picture: Annotated[str, Field(max_length=_PICTURE_CHARS)] = ""
+    facts: bool = False
     parts: _Count
     resident_bytes: _Count
     cpu_seconds: Annotated[float, Field(ge=0)]
@@ -158,6 +172,7 @@ class ReplyLimits:
         read: numbers of the pages that have been read already.
         page_chars: characters of a page's text; 0: no page is being read.
         pictures: number of chunks that are pictures.
+        facts: whether the file is a page of the web.
     """
 
     chunks: int
@@ -168,6 +183,7 @@ class ReplyLimits:
     read: frozenset[int] = frozenset()
     page_chars: int = 0
     pictures: int = 0
+    facts: bool = False
 
     @property
     def head_bytes(self) -> int:
@@ -192,6 +208,7 @@ def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
     except ValidationError as error:
         raise _invalid(error) from None
     document = head.document
+    _require_facts(head, limits)
     if (document is None) == (head.outcome == "document") or (document is None and head.parts):
         raise InvalidReply("the document does not fit the outcome")
     if document and limits.page_chars:
@@ -209,6 +226,12 @@ def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
     if head.text:
         _require_text(*head.text, limits)
     return head
+
+
+def _require_facts(head: ReplyHead, limits: ReplyLimits) -> None:
+    needed = head.outcome == "hidden" or (limits.facts and head.outcome == "document")
+    if (head.facts and not limits.facts) or (needed and not head.facts):
+        raise InvalidReply("the facts of a page do not fit the request")
 
 
 def _require_pages(page_count: int, numbers: list[int], media_type: str, limits: ReplyLimits) -> None:
@@ -251,6 +274,21 @@ def _picture(encoded: str) -> bytes:
     if picture and not (picture.startswith(b"RIFF") and picture[8:12] == b"WEBP"):
         raise InvalidReply("the picture is not a WebP")
     return picture
+
+
+def read_facts(body: bytes, head: ReplyHead) -> tuple[PageFacts, str]:
+    """Return the facts of a page of the web, and the hash of its text, which is empty if it has none.
+
+    Raises:
+        InvalidReply: it has a value that no child sends.
+    """
+    try:
+        text_hash, index, follow, canonical, links = _FACTS.validate_json(body)
+    except ValidationError as error:
+        raise _invalid(error) from None
+    if (text_hash is None) == (head.outcome == "document"):
+        raise InvalidReply("the hash does not fit the outcome")
+    return PageFacts(tuple(links), canonical, Rules(index, follow)), text_hash or ""
 
 
 class ReplyChunks:

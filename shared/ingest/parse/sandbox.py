@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -24,54 +15,49 @@ from typing import IO, Literal, Self, TypeVar
 
 import orjson
 
+from shared.confined.fair_semaphore import FairSemaphore
+from shared.confined.process import (
+    ChildLimits,
+    ConfinedProcess,
+    Death,
+    InvalidReply,
+    cause,
+    needed_too_much,
+    remove_leftovers,
+    took_too_long,
+)
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
 from shared.domain.pages import PAGE_DPI, PageText
 from shared.ingest.parse import kinds
-from shared.ingest.parse.document import ChunkingOptions, ExtractedText, PagesToRead, ParsedDocument, Reading
-from shared.ingest.parse.fair_semaphore import FairSemaphore
-from shared.ingest.parse.protocol import LENGTH, READY, PageRequest, ParseRequest
+from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument, Reading
+from shared.ingest.parse.protocol import PageRequest, ParseRequest, WebPage
 from shared.ingest.parse.replies import (
     MAX_PART_BYTES,
-    InvalidReply,
     ReplyChunks,
     ReplyHead,
     ReplyLimits,
     pages_of,
+    read_facts,
     read_head,
 )
 from shared.ingest.parse.scans.language_data import folder as data_folder
 from shared.ingest.parse.scans.language_data import lacking, lacking_packages
 from shared.ingest.parse.scans.limits import MAX_PAGE_CHARS, MAX_PAGES, PAGE_SECONDS
+from shared.sources.pages.extraction import WebPageReading, WebPageText
+from shared.sources.pages.reading.facts import PageFacts
 
 T = TypeVar("T")
-START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
 """A child is replaced after native code has read this many files, because that code may leak memory."""
-
-MORE_THREADS = 64
-"""A child with this many threads more than at its start is killed: the extractor adds one for a large page."""
-
-_THREADS_SECONDS = 0.2  # between two counts of a child's threads while it reads a file
-_IDLE_THREADS_SECONDS = 1.0
 
 LIFETIMES = 20
 """A child is replaced after this multiple of one file's processor time; soon afterwards the kernel kills it."""
 
-NEAR_LIMIT = 0.75
-"""A child that dies with this share of its limit in memory died of it."""
-
-NEAR_LIMIT_AT_ABORT = 0.5
-"""The same for a child that aborts: a buffer that is doubled is refused when it has half of the limit."""
-
 _PAGE_WALL = 6  # times the processor time that a page may take
 _PIECE_CHARS = 100_000
+_KIND = "shared.ingest.parse.child"
 _SMALL_BYTES = 65_536  # of a reply: decoding it takes half a millisecond, and changing threads as long
-
-_ROOT = str(Path(__file__).resolve().parents[3])
-_OUT_OF_MEMORY = (b"memory allocation of", b"MemoryError", b"bad_alloc", b"out of memory")
-_FOLDER_PREFIX = "foreask-parser-"
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class ParsingSandbox:
@@ -105,8 +91,8 @@ class ParsingSandbox:
         self._max_text_chars = max_text_chars
         self._slots = FairSemaphore(workers)
         self._children = ChildLimits(memory_bytes, ceil(timeout.total_seconds()) * (LIFETIMES + 1))
-        self._idle: list[_ParserProcess] = []
-        self._live: set[_ParserProcess] = set()
+        self._idle: list[_Child] = []
+        self._live: set[_Child] = set()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -121,12 +107,12 @@ class ParsingSandbox:
         """End the children after they have parsed their current files; later files are refused."""
         self._closed = True
         while self._idle:
-            await self._idle.pop().end()
+            await self._idle.pop().process.end()
 
     @property
     def children(self) -> int:
         """The number of processes that this sandbox has started and not yet ended."""
-        return sum(not child.buried for child in self._live)
+        return sum(not child.process.buried for child in self._live)
 
     async def parse(
         self,
@@ -161,7 +147,7 @@ class ParsingSandbox:
             Unreadable: the file has no readable text, or reading it took too much time or memory, or crashed.
             Transient: no child could be started.
         """
-        request = self._request(filename, media_type, options, max_chunks, web_page=False)
+        request = self._request(filename, media_type, options, max_chunks)
         request["questions"] = [(question.text, question.quote) for question in questions]
         request["pictures"] = pictures
         if reading is not None:
@@ -209,21 +195,31 @@ class ParsingSandbox:
         assert isinstance(result, PageText)
         return result
 
-    async def text_of_page(
-        self, path: Path, *, filename: str | None, media_type: str | None, tenant: str | None = None
-    ) -> ExtractedText:
-        """Return the text of the file at `path`, which was downloaded from the web: of HTML only the main part.
+    async def read_web_page(
+        self, path: Path, page: WebPage, *, filename: str | None, media_type: str | None, tenant: str | None = None
+    ) -> WebPageReading:
+        """Return the facts of the page at `path`, which was downloaded from the web, and its text: the main part.
 
-        It has the arguments and the errors of `parse`.
+        It has the other arguments and the errors of `parse`; the result says why a page has no readable text.
         """
         most = self._max_text_chars // _PIECE_CHARS + 1
-        request = self._request(filename, media_type, ChunkingOptions(_PIECE_CHARS), most, web_page=True)
-        document = await self._parse(path, request, tenant)
-        assert isinstance(document, ParsedDocument)  # it reads no pages
-        return ExtractedText("".join(piece.text for piece in document.chunks), document.title, document.media_type)
+        request = self._request(filename, media_type, ChunkingOptions(_PIECE_CHARS), most)
+        request["web_page"] = page
+        limits = replace(_limits_of(request), facts=True)
+        task = _Task(request, limits, self._parsing, tenant, timeout=self._timeout, subject="the page")
+        answer = await self._answered(path, task, filename, media_type)
+        if answer.facts is None:
+            _result_of(answer, task, self._memory_bytes)
+            raise AssertionError
+        facts, text_hash = answer.facts
+        document = answer.result
+        if not isinstance(document, ParsedDocument):
+            return WebPageReading(facts, problem=answer.head.reason or None)
+        text = "".join(piece.text for piece in document.chunks)
+        return WebPageReading(facts, WebPageText(text, document.title, document.media_type, text_hash))
 
     def _request(
-        self, filename: str | None, media_type: str | None, options: ChunkingOptions, max_chunks: int, *, web_page: bool
+        self, filename: str | None, media_type: str | None, options: ChunkingOptions, max_chunks: int
     ) -> ParseRequest:
         return ParseRequest(
             filename=filename,
@@ -234,7 +230,7 @@ class ParsingSandbox:
             max_text_chars=self._max_text_chars,
             max_chunks=max_chunks,
             cpu_seconds=ceil(self._timeout.total_seconds()),
-            web_page=web_page,
+            web_page=None,
             questions=[],
             read_pages=None,
             pictures=0,
@@ -251,27 +247,29 @@ class ParsingSandbox:
     async def _result(
         self, path: Path, task: _Task, filename: str | None = None, media_type: str | None = None
     ) -> _Result:
+        return _result_of(await self._answered(path, task, filename, media_type), task, self._memory_bytes)
+
+    async def _answered(self, path: Path, task: _Task, filename: str | None, media_type: str | None) -> _Answer:
         async with self._slots.one(task.tenant):
             if self._closed:
                 raise Transient("the parsing sandbox is closed")
             with await _open(path) as file:
                 plain = kinds.is_plain(_head(file), filename=filename, media_type=media_type)
-                answer = await self._exchange(replace(task, file=file.fileno(), taint=None if plain else task.tenant))
-        return _result_of(answer, task, self._memory_bytes)
+                return await self._exchange(replace(task, file=file.fileno(), taint=None if plain else task.tenant))
 
     async def _exchange(self, task: _Task) -> _Answer:
         """Return a child's answer. If a used child dies, a new one tries again: earlier files may be the reason."""
         if used := await self._used_child(task):
             outcome = await self._ask(used, task)
-            if not isinstance(outcome, _Death) and outcome.head.outcome != "memory":
+            if not isinstance(outcome, Death) and outcome.head.outcome != "memory":
                 return outcome
             os.lseek(task.file, 0, os.SEEK_SET)
         outcome = await self._ask(await self._new_child(task.profile), task)
-        if isinstance(outcome, _Death):
-            raise Unreadable(_cause(outcome, task.timeout, self._memory_bytes, task.subject), detail=outcome.detail)
+        if isinstance(outcome, Death):
+            raise Unreadable(cause(outcome, task.timeout, self._memory_bytes, task.subject), detail=outcome.detail)
         return outcome
 
-    async def _ask(self, child: _ParserProcess, task: _Task) -> _Answer | _Death:
+    async def _ask(self, child: _Child, task: _Task) -> _Answer | Death:
         """Return the child's answer. Afterwards the child is always idle or ended."""
         reusable = False
         try:
@@ -279,39 +277,39 @@ class ParsingSandbox:
                 answer = await child.ask(task)
             reusable = self._reusable(answer.head)
         except TimeoutError as error:
-            raise Unreadable(_took_too_long(task.timeout, task.subject)) from error
+            raise Unreadable(took_too_long(task.timeout, task.subject)) from error
         except InvalidReply as error:
-            return replace(await child.end(), fault="invalid reply", detail=str(error))
+            return replace(await child.process.end(), fault="invalid reply", detail=str(error))
         except (EOFError, OSError):
-            return await child.end()
+            return await child.process.end()
         else:
             return answer
         finally:
             if reusable:
                 self._idle.append(child)
             else:
-                await child.end()
+                await child.process.end()
 
     async def warm(self) -> None:
         """Start a child before the first file, and remove folders of killed workers."""
-        await asyncio.to_thread(_remove_leftovers)
+        await asyncio.to_thread(remove_leftovers)
         self._idle.append(await self._new_child(self._parsing))
 
-    async def _new_child(self, profile: _Profile) -> _ParserProcess:
-        child = await _ParserProcess.start(self._children, profile)
-        self._live = {live for live in self._live if not live.buried} | {child}
+    async def _new_child(self, profile: _Profile) -> _Child:
+        child = _Child(profile, await ConfinedProcess.start(self._children, [_KIND, *profile.arguments]))
+        self._live = {live for live in self._live if not live.process.buried} | {child}
         return child
 
-    async def _used_child(self, task: _Task) -> _ParserProcess | None:
+    async def _used_child(self, task: _Task) -> _Child | None:
         """Return an idle child that may and can do a task; if there is none, end another one to make room."""
-        for dead in [child for child in self._idle if not child.alive]:
+        for dead in [child for child in self._idle if not child.process.alive]:
             self._idle.remove(dead)
-            await dead.end()
+            await dead.process.end()
         child = next((child for child in reversed(self._idle) if child.may_do(task)), None)
         if child is not None:
             self._idle.remove(child)
         elif self._idle:
-            await self._idle.pop(0).end()
+            await self._idle.pop(0).process.end()
         return child
 
     def _reusable(self, reply: ReplyHead) -> bool:
@@ -335,7 +333,7 @@ def _result_of(answer: _Answer, task: _Task, memory_bytes: int) -> _Result:
         case "unreadable":
             raise Unreadable(head.reason, detail=head.detail)
         case "memory":
-            raise Unreadable(_needed_too_much(memory_bytes, task.subject))
+            raise Unreadable(needed_too_much(memory_bytes, task.subject))
         case _:
             message = f"{task.subject} could not be parsed; the log of the parse worker says why"
             raise Unreadable(message, detail=head.detail)
@@ -343,29 +341,11 @@ def _result_of(answer: _Answer, task: _Task, memory_bytes: int) -> _Result:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A valid reply, and its result if it has one."""
+    """A valid reply, its result if it has one, and the facts of a page of the web with the hash of its text."""
 
     head: ReplyHead
     result: _Result | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Death:
-    """The end of a child; `peak_bytes` is 0 if its memory is unknown, `fault` the worker's reason if it killed it."""
-
-    status: int
-    peak_bytes: int
-    last_words: bytes
-    fault: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ChildLimits:
-    """Lifetime limits of a child: memory, and seconds of processor time."""
-
-    memory_bytes: int
-    cpu_seconds: int
+    facts: tuple[PageFacts, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,91 +401,20 @@ def _limits_of(request: ParseRequest) -> ReplyLimits:
     )
 
 
-class _ParserProcess:
-    """One process and the socket to it.
+class _Child:
+    """A child that parses files.
 
     `tenant` is the tenant whose files libraries have read in it; None until then.
     """
 
-    def __init__(  # noqa: PLR0917 - called once
-        self,
-        profile: _Profile,
-        process: subprocess.Popen[bytes],
-        scratch: IO[bytes],
-        channel: socket.socket,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self._profile = profile
-        self._process = process
-        # Until a child executes another program it shares this process's memory, whose peak counts as its own for ever.
-        self._inherited_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
+    def __init__(self, profile: _Profile, process: ConfinedProcess) -> None:
+        self.process = process
         self.tenant: str | None = None
-        self._scratch = scratch
-        self._channel = channel
-        self._reader = reader
-        self._writer = writer
-        self._burial: asyncio.Future[_Death] | None = None
-        self._limiting: asyncio.Task[None] | None = None
-        self._reading = asyncio.Event()
-        self._fault = ""
-
-    @classmethod
-    async def start(cls, limits: ChildLimits, profile: _Profile) -> Self:
-        """Start a child, and return it when it has reported that it is ready.
-
-        It is started by the event loop's own thread, because Linux kills it when its starting thread ends.
-        """
-        with _folder() as folder:
-            try:
-                scratch = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the child is buried
-            except OSError as error:
-                raise _no_folder(error) from error
-            child = await cls._spawned(limits, profile, scratch, folder)
-            return await child.greeted()
-
-    @classmethod
-    async def _spawned(cls, limits: ChildLimits, profile: _Profile, scratch: IO[bytes], folder: str) -> Self:
-        ours, theirs = socket.socketpair()
-        try:
-            process = _spawn(theirs, scratch, limits, profile, folder)
-        except OSError as error:
-            ours.close()
-            scratch.close()
-            raise Transient(f"no parser process can be started: {error.strerror}") from error
-        finally:
-            theirs.close()
-        ours.setblocking(False)  # noqa: FBT003 - its only parameter
-        return cls(profile, process, scratch, ours, *await asyncio.open_connection(sock=ours))
-
-    async def greeted(self) -> Self:
-        """Wait until this child has reported that it is ready, and return it."""
-        try:
-            async with asyncio.timeout(START_TIMEOUT.total_seconds()):
-                await self._reader.readexactly(len(READY))
-        except (TimeoutError, EOFError, OSError) as error:
-            death = await self.end()
-            words = death.last_words.decode(errors="replace").strip().rpartition("\n")[2]
-            cause = words or f"it ended with status {death.status}"
-            raise Transient(f"the parser process did not start: {cause}") from error
-        except BaseException:
-            await self.end()
-            raise
-        # Counted before the child receives a file: code in it could start threads before the first step of the task.
-        self._limiting = asyncio.create_task(self._limit_threads(self._threads() + MORE_THREADS))
-        return self
-
-    @property
-    def alive(self) -> bool:
-        return not self._reader.at_eof()
+        self._profile = profile
 
     def may_do(self, task: _Task) -> bool:
         """Return whether the child has the libraries of a task, and has read no file of another tenant."""
         return self._profile.serves(task.profile) and self.tenant in (None, task.tenant)
-
-    @property
-    def buried(self) -> bool:
-        return self._burial is not None and self._burial.done()
 
     async def ask(self, task: _Task) -> _Answer:
         """Return the child's answer.
@@ -514,103 +423,22 @@ class _ParserProcess:
             InvalidReply: the child sent an invalid reply.
             EOFError, OSError: the child died.
         """
-        self._reading.set()
-        try:
-            return await self._answer(task)
-        finally:
-            self._reading.clear()
-
-    async def _answer(self, task: _Task) -> _Answer:
         self.tenant = task.taint or self.tenant
-        body = orjson.dumps(task.request)
-        # The file's descriptor bypasses the transport, which has nothing left to send: the child has answered.
-        socket.send_fds(self._channel, [LENGTH.pack(len(body))], [task.file])
-        self._writer.write(body)
-        limits = task.limits
-        head = read_head(await self._message(limits.head_bytes), limits)
+        async with self.process.working():
+            self.process.send(orjson.dumps(task.request), [task.file])
+            return await self._answer(task.limits)
+
+    async def _answer(self, limits: ReplyLimits) -> _Answer:
+        head = read_head(await self.process.message(limits.head_bytes), limits)
+        facts = read_facts(await self.process.message(MAX_PART_BYTES), head) if head.facts else None
         if head.document is None:
-            return _Answer(head, pages_of(head))
+            return _Answer(head, pages_of(head), facts)
         chunks, left = ReplyChunks(head, limits), limits.parts_bytes
         for _ in range(head.parts):
-            body = await self._message(min(MAX_PART_BYTES, left))
+            body = await self.process.message(min(MAX_PART_BYTES, left))
             left -= len(body)
             await _decoded(partial(chunks.add, body), len(body))
-        return _Answer(head, await _decoded(chunks.document, limits.parts_bytes - left))
-
-    async def _limit_threads(self, most: int) -> None:
-        """Kill the child when it has more threads, even while it is idle; seccomp cannot count threads."""
-        while self._threads() <= most:
-            if self._reading.is_set():
-                await asyncio.sleep(_THREADS_SECONDS)
-            else:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._reading.wait(), _IDLE_THREADS_SECONDS)
-        self._fault = "too many threads"
-        self._kill()
-
-    def _threads(self) -> int:
-        """Return the number of the child's threads; 0 if unknown."""
-        with suppress(OSError):
-            return Path(f"/proc/{self._process.pid}/task").stat().st_nlink - 2
-        return 0
-
-    async def _message(self, max_bytes: int) -> bytes:
-        (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-        if length > max_bytes:
-            raise InvalidReply(f"a message of {length} bytes")
-        return await self._reader.readexactly(length)
-
-    async def end(self) -> _Death:
-        """Kill the child with all processes of its session; a child that has already died keeps its exit status."""
-        if self._burial is None:
-            if self._limiting is not None:
-                self._limiting.cancel()
-            self._writer.close()
-            self._kill()
-            self._burial = asyncio.ensure_future(asyncio.to_thread(self._bury))
-        return await asyncio.shield(self._burial)
-
-    def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _bury(self) -> _Death:
-        _, status, usage = os.wait4(self._process.pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        peak = usage.ru_maxrss * _MAXRSS_UNIT
-        its_own = peak * NEAR_LIMIT > self._inherited_peak_bytes
-        with self._scratch as scratch:
-            scratch.seek(0)
-            return _Death(self._process.returncode, peak if its_own else 0, scratch.read(65_536), self._fault)
-
-
-def _remove_leftovers() -> None:
-    """Remove the folders of children that were killed while they started; recent ones may be in use."""
-    oldest = time.time() - 2 * START_TIMEOUT.total_seconds()
-    folders = list[Path]()
-    with suppress(OSError):  # no folder: the start reports it
-        folders = list(Path(tempfile.gettempdir()).glob(_FOLDER_PREFIX + "*"))
-    for folder in folders:
-        with suppress(OSError):
-            if folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder)
-
-
-@contextmanager
-def _folder() -> Iterator[str]:
-    """Yield a folder for files that a child unpacks while it starts; it is removed after the block."""
-    try:
-        folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
-    except OSError as error:
-        raise _no_folder(error) from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _no_folder(error: OSError) -> Transient:
-    return Transient(f"{error.strerror}: set TMPDIR to a folder in which this user may write files")
+        return _Answer(head, await _decoded(chunks.document, limits.parts_bytes - left), facts)
 
 
 async def _decoded(decode: Callable[[], T], size: int) -> T:
@@ -645,48 +473,3 @@ def _opened(path: Path) -> IO[bytes]:
         return path.open("rb", buffering=0)
     except OSError as error:
         raise Unreadable(f"the stored file cannot be opened: {error.strerror}") from error
-
-
-def _spawn(
-    channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, profile: _Profile, folder: str
-) -> subprocess.Popen[bytes]:
-    """Start a child without secrets: its environment contains only the variables that Python needs to find modules."""
-    arguments = [str(limits.memory_bytes), str(limits.cpu_seconds), folder, *profile.arguments]
-    return subprocess.Popen(  # noqa: S603 - this interpreter, this package
-        [sys.executable, "-P", "-m", "shared.ingest.parse.child", *arguments],
-        stdin=channel.fileno(),
-        stdout=scratch,
-        stderr=scratch,
-        cwd="/",
-        env={
-            "PYTHONPATH": os.pathsep.join(dict.fromkeys((_ROOT, *filter(os.path.isabs, sys.path)))),
-            "LANG": "C.UTF-8",
-            "RUST_BACKTRACE": "0",
-            "MALLOC_ARENA_MAX": "2",
-            "OMP_THREAD_LIMIT": "1",  # more threads of Tesseract cost more than they gain
-        },
-        start_new_session=True,
-    )
-
-
-def _cause(death: _Death, timeout: timedelta, memory_bytes: int, subject: str = "the file") -> str:
-    """Return a readable reason for a child's death; native libraries that run out of memory fail in many ways."""
-    if death.fault:
-        return f"{subject} crashed the parser ({death.fault})"
-    if death.status == -signal.SIGXCPU:
-        return _took_too_long(timeout, subject)
-    out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)
-    near_limit = NEAR_LIMIT_AT_ABORT if death.status == -signal.SIGABRT else NEAR_LIMIT
-    if out_of_memory or death.peak_bytes > memory_bytes * near_limit:
-        return _needed_too_much(memory_bytes, subject)
-    if death.status < 0:
-        return f"{subject} crashed the parser (signal {-death.status})"
-    return f"{subject} crashed the parser (status {death.status})"
-
-
-def _took_too_long(timeout: timedelta, subject: str) -> str:
-    return f"{subject} took longer than {timeout.total_seconds():g} s to read"
-
-
-def _needed_too_much(memory_bytes: int, subject: str) -> str:
-    return f"{subject} needed more than {memory_bytes / 2**30:.1f} GB of memory to read"

@@ -42,6 +42,9 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_NO_CHARSETS = ("punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined")
+"""Text codecs of Python that no file is written in; decoding by the first takes quadratic time."""
+
 _PADDING = bytes(16)  # UTF-16 and UTF-32 start with up to three
 _CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\v\f\r\x1b") + b"\x7f"
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s{0,3}=\s{0,3}["']?([A-Za-z0-9_.:-]{2,40})""")
@@ -134,7 +137,8 @@ def _codec(name: str) -> str | None:
         codec = codecs.lookup(name)
     except LookupError:
         return None
-    return codec.name if codec._is_text_encoding and codec.name != "utf-8" else None  # noqa: SLF001 - no public way
+    is_charset = codec._is_text_encoding and codec.name.replace("-", "_") not in _NO_CHARSETS  # noqa: SLF001 - no public way
+    return codec.name if is_charset and codec.name != "utf-8" else None
 
 
 def _mark(data: bytes) -> str | None:

@@ -1,4 +1,4 @@
-"""The text of downloaded pages, read in the sandbox."""
+"""Downloaded pages, read in the sandbox."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.domain.errors import Transient, Unavailable
+from shared.ingest.parse.protocol import WebPage
 from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.sources.pages.extraction import WebPageText
+from shared.sources.pages.extraction import WebPageReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +18,13 @@ class SandboxExtractor:
     sandbox: ParsingSandbox
     tenant: str
 
-    async def __call__(self, path: Path, *, filename: str | None, media_type: str | None) -> WebPageText:
+    async def __call__(
+        self, path: Path, *, address: str, filename: str | None, media_type: str | None, robots: str, is_html: bool
+    ) -> WebPageReading:
+        page = WebPage(address=address, robots=robots, is_html=is_html)
         try:
-            page = await self.sandbox.text_of_page(path, filename=filename, media_type=media_type, tenant=self.tenant)
+            return await self.sandbox.read_web_page(
+                path, page, filename=filename, media_type=media_type, tenant=self.tenant
+            )
         except Transient as error:
             raise Unavailable(error.message, component="parser") from error
-        return WebPageText(page.text, page.title, page.media_type)

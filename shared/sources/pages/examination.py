@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from posixpath import basename
 from urllib.parse import unquote
 
 from shared.domain.errors import Unreadable
 from shared.sources.pages.crawl_state import Visit
-from shared.sources.pages.extraction import Extractor, WebPageText
+from shared.sources.pages.extraction import Extractor, WebPageReading
 from shared.sources.pages.memory import Note, Outcome
 from shared.sources.pages.reading.addresses import digest_of, path_of
-from shared.sources.pages.reading.facts import PageFacts, facts_of, rules_of_header
 from shared.sources.pages.soft_errors import SoftErrors
 from shared.sources.pages.texts import Texts
 from shared.sources.pages.visitor import NOT_PERMITTED, PageError, Visitor, WebReply
@@ -96,35 +94,43 @@ class Examiner:
         return await self._read(address, reply, note)
 
     async def _read(self, address: str, reply: WebReply, note: Note | None) -> Visit:
-        facts = _facts(address, reply)
-        other = facts.canonical if facts.canonical != address else None
-        found = Visit(Outcome.HIDDEN, note=_note(Outcome.HIDDEN, reply), links=facts.links)
-        if not facts.rules.index:
-            return found
         try:
             page = await self._extract(address, reply)
         except Unreadable as error:
             kept = _note(Outcome.REFUSED, reply, note.text_hash if note else None)
-            return refusal(f"The page cannot be read: {error.message}.", kept, links=facts.links)
-        if await self._soft_errors.contains(address, page.text):
+            return refusal(f"The page cannot be read: {error.message}.", kept)
+        facts, text = page.facts, page.text
+        other = facts.canonical if facts.canonical != address else None
+        found = Visit(Outcome.HIDDEN, note=_note(Outcome.HIDDEN, reply), links=facts.links)
+        if not facts.rules.index:
+            return found
+        if text is None:
+            kept = _note(Outcome.REFUSED, reply, note.text_hash if note else None)
+            return refusal(f"The page cannot be read: {page.problem}.", kept, links=facts.links)
+        if await self._soft_errors.contains(address, text.text):
             return Visit(Outcome.MISSING, note=_note(Outcome.MISSING, reply))
-        text_hash = hash_of(page.text)
-        is_html = page.media_type in HTML
+        is_html = text.media_type in HTML
         return Visit(
             Outcome.LISTED,
-            note=_note(Outcome.LISTED, reply, text_hash, other),
-            text_hash=text_hash,
-            content=page.text.encode() if is_html else reply.body,
-            media_type=MARKDOWN if is_html else reply.headers.get("content-type") or page.media_type,
-            title=page.title,
+            note=_note(Outcome.LISTED, reply, text.text_hash, other),
+            text_hash=text.text_hash,
+            content=text.text.encode() if is_html else reply.body,
+            media_type=MARKDOWN if is_html else reply.headers.get("content-type") or text.media_type,
+            title=text.title,
             links=facts.links,
             target=other,
         )
 
-    async def _extract(self, address: str, reply: WebReply) -> WebPageText:
-        media_type = reply.headers.get("content-type")
+    async def _extract(self, address: str, reply: WebReply) -> WebPageReading:
         with self._texts.scratch(reply.body) as path:
-            return await self._extractor(path, filename=filename_of(address), media_type=media_type)
+            return await self._extractor(
+                path,
+                address=address,
+                filename=filename_of(address),
+                media_type=reply.headers.get("content-type"),
+                robots=reply.headers.get("x-robots-tag", ""),
+                is_html=_media_type(reply) in HTML,
+            )
 
     async def _text_at(self, address: str) -> str | None:
         """Return the text that a server sends for an address, if it sends one."""
@@ -132,20 +138,16 @@ class Examiner:
             return None
         try:
             reply = await self._visitor.get(address, wants=partial(_is_wanted, address))
-            return (await self._extract(address, reply)).text if reply.wanted else None
+            page = await self._extract(address, reply) if reply.wanted else None
         except (PageError, Unreadable):
             return None
+        return page.text.text if page and page.text else None
 
 
 def refusal(reason: str, note: Note | None, *, links: tuple[str, ...] = (), fault: bool = False) -> Visit:
     """Return the visit of a page that cannot be read now. It keeps its text and, unless they were read, its links."""
     text_hash = note.text_hash if note else None
     return Visit(Outcome.REFUSED, reason, note, text_hash, links=links, unchanged=not links, fault=fault)
-
-
-def hash_of(text: str) -> str:
-    """Return the hash of a text; white space does not matter."""
-    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:32]
 
 
 def filename_of(address: str) -> str | None:
@@ -158,12 +160,6 @@ def _redirected(address: str, reply: WebReply, note: Note | None) -> Visit:
     if target is None:
         return refusal(f"The server answers with status {reply.status}, without a usable address.", note)
     return Visit(Outcome.MOVED, note=Note(Outcome.MOVED), target=target)
-
-
-def _facts(address: str, reply: WebReply) -> PageFacts:
-    if _media_type(reply) in HTML:
-        return facts_of(reply.body, address, reply.headers)
-    return PageFacts(rules=rules_of_header(reply.headers))
 
 
 def _note(outcome: Outcome, reply: WebReply, text_hash: str | None = None, canonical: str | None = None) -> Note:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
+from shared.confined.reading import Reader
 from shared.domain.errors import ForeaskError, NotFound, TooLarge, Unavailable, Unreadable
 from shared.sources.files import COMPONENT
 from shared.sources.pages.crawl import Crawl
@@ -26,13 +27,15 @@ class Web:
     """The dependencies of a source of pages.
 
     Args:
-        extractor: reads texts in a confined process.
+        extractor: reads pages in a confined process.
+        reader: reads the other contents of sites in a confined process.
         memory: notes of the source.
         manners: behaviour towards servers.
         permits: whether the operator allows an address for the tenant. A list may name any host, and a redirect, too.
     """
 
     extractor: Extractor
+    reader: Reader
     memory: Memory = field(default_factory=NoMemory)
     manners: Manners = field(default_factory=Manners)
     permits: Callable[[str], bool] = lambda _: True
@@ -52,7 +55,7 @@ class PageSource(Source):
         self._web = web
         self._texts = Texts()
         self._state = CrawlState(self._texts.folder)
-        self._visitor = Visitor(web.manners, web.permits)
+        self._visitor = Visitor(web.manners, web.reader, web.permits)
         self._examiner = Examiner(self._visitor, web.extractor, self._texts)
         self._loaded: asyncio.Task[None] | None = None
         self._crawl = Crawl(plan, self._state, self._visitor, self._examiner, self._texts)

@@ -12,19 +12,19 @@ from email.utils import parsedate_to_datetime
 from typing import Literal
 
 import httpx
-from protego import Protego
 
-from shared.domain.errors import Misconfigured, Unavailable
+from shared.confined.reading import Reader
+from shared.domain.errors import Misconfigured, Transient, Unavailable, Unreadable
 from shared.outside import addresses
 from shared.outside.requests import new_client, pinned
 from shared.process.network import problem_of
 from shared.sources.files import COMPONENT
 from shared.sources.pages.bodies import ENCODINGS, BadBody, BodyTooLarge, read_body
 from shared.sources.pages.reading.addresses import normal, origin_of
+from shared.sources.pages.reading.contents import RobotsRules, read_robots
+from shared.sources.pages.reading.robots import ROBOT
 
-ROBOT = "foreask"
 NOT_PERMITTED = "Its address is not below a root of this tenant: ask the operator to add it to FOREASK_SOURCE_ROOTS."
-_ROBOTS_BYTES = 500 * 1024  # the least that RFC 9309 demands; the rest is ignored
 _ROBOTS_AGE = timedelta(days=1)  # the longest that RFC 9309 allows
 _ROBOTS_REDIRECTS = 5
 _TRIES = 3
@@ -108,7 +108,7 @@ class _Host:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     due: float = 0.0
     pause: float = 0.0
-    robots: Protego | Unavailable | None = None
+    robots: RobotsRules | Unavailable | None = None
     robots_until: float = 0.0
 
 
@@ -117,10 +117,12 @@ class Visitor:
 
     Args:
         manners: behaviour towards servers.
+        reader: reads robots.txt.
         permits: whether the operator allows an address; checked by the callers.
     """
 
-    def __init__(self, manners: Manners, permits: Callable[[str], bool] = lambda _: True) -> None:
+    def __init__(self, manners: Manners, reader: Reader, permits: Callable[[str], bool] = lambda _: True) -> None:
+        self.reader = reader
         self.permits = permits
         self._manners = manners
         self._client = new_client(manners.timeout.total_seconds())
@@ -135,12 +137,11 @@ class Visitor:
         Raises:
             Unavailable: the server cannot answer, so it is unknown.
         """
-        return (await self._robots(address)).can_fetch(address, ROBOT)
+        return (await self._robots(address)).robots.allows(address)
 
     async def sitemaps(self, address: str) -> list[str]:
-        """Return the addresses of sitemaps in robots.txt of a host; raises as `allows`."""
-        links = (normal(link, address) for link in (await self._robots(address)).sitemaps)
-        return list(dict.fromkeys(filter(None, links)))
+        """Return the normal addresses of sitemaps in robots.txt of a host; raises as `allows`."""
+        return list((await self._robots(address)).sitemaps)
 
     async def get(
         self,
@@ -221,12 +222,12 @@ class Visitor:
     def _host(self, address: str) -> _Host:
         return self._hosts.setdefault(origin_of(address), _Host())
 
-    async def _robots(self, address: str) -> Protego:
+    async def _robots(self, address: str) -> RobotsRules:
         host = self._host(address)
         if host.robots is None or time.monotonic() > host.robots_until:
             try:
-                host.robots = Protego.parse(await self._robots_text(origin_of(address) + "/robots.txt"))
-                host.pause = min(host.robots.crawl_delay(ROBOT) or 0.0, self._manners.longest_pause.total_seconds())
+                host.robots = await self._robots_rules(f"{origin_of(address)}/robots.txt")
+                host.pause = min(host.robots.delay, self._manners.longest_pause.total_seconds())
                 host.robots_until = time.monotonic() + _ROBOTS_AGE.total_seconds()
             except Unavailable as error:  # the host's other pages must not wait for it again
                 host.robots = error
@@ -235,7 +236,16 @@ class Visitor:
             raise host.robots
         return host.robots
 
-    async def _robots_text(self, address: str) -> str:
+    async def _robots_rules(self, address: str) -> RobotsRules:
+        content = await self._robots_content(address)
+        try:
+            return await read_robots(self.reader, content, address)
+        except Unreadable as error:
+            raise Misconfigured(f"{error.message}.", component=COMPONENT) from error
+        except Transient as error:
+            raise Unavailable(error.message, component="parser") from error
+
+    async def _robots_content(self, address: str) -> bytes:
         """Return robots.txt, which is empty if there is none.
 
         Raises:
@@ -248,9 +258,9 @@ class Visitor:
                 break
             address = target
         if reply.status == _OK:
-            return reply.body[:_ROBOTS_BYTES].decode("utf-8-sig", "replace")
+            return reply.body
         if reply.status in _CLIENT_ERRORS or reply.status in _REDIRECTS:
-            return ""
+            return b""
         raise Unavailable(f"{address} answers with status {reply.status}.", component=COMPONENT)
 
     async def _robots_reply(self, address: str) -> WebReply:

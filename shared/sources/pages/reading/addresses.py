@@ -94,7 +94,7 @@ def is_trap(address: str) -> bool:
 
 def _path(path: str) -> str:
     segments = list[str]()
-    for segment in _SESSION.sub("", _encoded(path)).split("/")[1:]:
+    for segment in _SESSION.sub("", encoded(path)).split("/")[1:]:
         if segment == "..":
             segments[-1:] = []
         elif segment != ".":
@@ -104,12 +104,12 @@ def _path(path: str) -> str:
 
 
 def _query(query: str) -> str:
-    given = [(parameter.partition("=")[0], parameter) for parameter in _encoded(query).split("&") if parameter]
+    given = [(parameter.partition("=")[0], parameter) for parameter in encoded(query).split("&") if parameter]
     kept = [item for item in given if not _TRACKING.fullmatch(item[0])]
     return "&".join(parameter for _, parameter in sorted(kept, key=lambda item: item[0]))
 
 
-def _encoded(text: str) -> str:
+def encoded(text: str) -> str:
     """Return a text whose percent-encoding is uniform."""
     return quote(_PERCENT.sub(_escape, text), safe=_KEPT)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html import unescape
 
@@ -14,9 +12,9 @@ from shared.sources.pages.reading.addresses import normal
 
 MOST_CHARS = 5_000_000
 MOST_LINKS = 10_000
+MOST_LINK_BYTES = 1_500_000  # of all links, so that they fit into one message of the process that reads them
 _ROBOT = "foreask"
 _WITH_VALUES = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,]?\s*url\s*=\s*[\"']?([^\"'\s]+)", re.IGNORECASE)
 
 
@@ -46,26 +44,26 @@ class PageFacts:
     rules: Rules = field(default_factory=Rules)
 
 
-def facts_of(content: bytes, address: str, headers: Mapping[str, str]) -> PageFacts:
+def facts_of(page: str, address: str, robots: str = "") -> PageFacts:
     """Return the facts of a page, from its first five million characters.
 
     Args:
-        content: the page.
+        page: the page.
         address: its address, to which links are relative.
-        headers: headers of the reply, with names in lower case.
+        robots: its header `X-Robots-Tag`.
     """
     found = _Found(address)
-    for tag in tags(_decoded(content, headers.get("content-type", ""))[:MOST_CHARS]):
+    for tag in tags(page[:MOST_CHARS]):
         if not tag.closing and (read := _READERS.get(tag.name)):
             read(found, tag)
-    rules = found.rules & rules_of_header(headers)
+    rules = found.rules & rules_of_header(robots)
     return PageFacts(tuple(found.links) if rules.follow else (), found.canonical, rules)
 
 
-def rules_of_header(headers: Mapping[str, str]) -> Rules:
-    """Return the rules in `X-Robots-Tag`, of which parts may be for named robots."""
+def rules_of_header(value: str) -> Rules:
+    """Return the rules in an `X-Robots-Tag`, of which parts may be for named robots."""
     rules, robot = Rules(), _ROBOT
-    for part in headers.get("x-robots-tag", "").lower().split(","):
+    for part in value.lower().split(","):
         name, colon, directive = part.partition(":")
         if colon and name.strip() not in _WITH_VALUES:
             robot = name.strip()
@@ -88,6 +86,7 @@ class _Found:
         self.canonical: str | None = None
         self.rules = Rules()
         self._has_base = False
+        self._bytes_left = MOST_LINK_BYTES
 
     def link(self, tag: Tag) -> None:
         if "nofollow" not in _relations(tag):
@@ -110,8 +109,12 @@ class _Found:
             self._add(target[1])
 
     def _add(self, href: str | None) -> None:
-        if href and len(self.links) < MOST_LINKS and (address := normal(unescape(href), self.base)):
+        if not href or len(self.links) >= MOST_LINKS:
+            return
+        address = normal(unescape(href), self.base)
+        if address and address not in self.links and len(address) <= self._bytes_left:
             self.links[address] = None
+            self._bytes_left -= len(address)
 
 
 _READERS = {
@@ -125,13 +128,3 @@ _READERS = {
 
 def _relations(tag: Tag) -> list[str]:
     return tag.attributes.get("rel", "").lower().split()
-
-
-def _decoded(content: bytes, media_type: str) -> str:
-    """Return the text of a page, whose markup is ASCII in nearly every encoding."""
-    declared = _CHARSET.search(media_type) or _CHARSET.search(content[:2048].decode("latin-1"))
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return content.decode("utf-16", "replace")
-    with suppress(LookupError, ValueError):
-        return content.decode(declared[1] if declared else "utf-8", "replace")
-    return content.decode("utf-8", "replace")
