@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 from workers.watchdog import EXIT_CODE
 
@@ -19,6 +20,9 @@ threading.Thread(target=loop.run_forever, daemon=True).start()
 Watchdog(loop, timedelta(seconds=1)).start()
 if sys.argv[1] == "hang":
     loop.call_soon_threadsafe(lambda: time.sleep(30))
+if sys.argv[1] == "occupy":
+    for _ in range(100):
+        loop.call_soon_threadsafe(loop.run_in_executor, None, lambda: time.sleep(30))
 print("up", flush=True)
 time.sleep(float(sys.argv[2]))
 """
@@ -38,6 +42,20 @@ def test_hanging_loop_exits_process_and_logs_location():
 
     assert process.returncode == EXIT_CODE
     assert "line 10 in <lambda>" in output
+
+
+@guards(
+    "workers/watchdog.py",
+    '"executor": _Beat(self._ask_executor)',
+    '"executor": _Beat(self._ask_loop)',
+    means="a worker whose threads are all occupied parses no file until its restart",
+)
+def test_occupied_executor_exits_process_and_logs_location():
+    process = run("occupy", "30")
+    _, output = process.communicate(timeout=TIMEOUT_SECONDS)
+
+    assert process.returncode == EXIT_CODE
+    assert "line 13 in <lambda>" in output
 
 
 def test_stopped_process_continues_after_resume():
