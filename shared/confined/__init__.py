@@ -7,7 +7,7 @@ messages. The kernel limits its processor time and memory, and its parent, a wor
 Files are parsed by `shared.ingest.parse.sandbox`. Contents of sources are read by readers (`shared.confined.reading`).
 To add a reader:
 
-1. Write a generator of bytes, `def read(options, files)`. `options` are what the worker sends, from JSON; `files` are
+1. Write a generator of bytes, `def read(options, files)`. `options` come from the worker, as JSON; `files` are
    the opened files. Each yielded message has at most 2 MB, and reading continues only when the worker takes messages.
    Raise `Unreadable` with a sentence for the owner of the source.
 2. Name it in the `READERS` of its module. The module is imported by the process, so it imports no more than reading

@@ -1,8 +1,8 @@
 """The confined process.
 
 It is started as `python -m shared.confined.child MEMORY_BYTES CPU_SECONDS FOLDER KIND [ARGUMENTS]`. KIND is a module
-with a function `prepare(folder, *arguments)`, which imports what the process needs, and returns a function that loads
-data. That one is called after files can no longer be opened, and returns the function that answers requests.
+with a function `prepare(folder, *arguments)`, which imports libraries, and returns a function that loads their
+data. This function is called after files can no longer be opened, and returns the function that answers requests.
 
 It reads requests from the socket on descriptor 0 and replies there, one at a time, until the parent closes the socket.
 Each request passes open descriptors of its files, because this process opens none. Output of native libraries is

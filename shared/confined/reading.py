@@ -139,7 +139,7 @@ class Readers:
             raise _DiedError(await process.confined.end()) from error
 
     async def _used(self, tenant: str | None, module: str) -> _Process | None:
-        """Return an idle process of this tenant and module, without those that have died."""
+        """Return an idle process of this tenant and module; end idle processes that have died."""
         for dead in [process for process in self._idle if not process.confined.alive]:
             self._idle.remove(dead)
             await dead.confined.end()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
+from collections.abc import Iterator
 
 import httpx
 
+MOST_BYTES = 50 * 1024 * 1024  # of a sitemap, by its protocol
 ENCODINGS = "gzip, deflate"
 _GZIP = b"\x1f\x8b"
+_STEP_BYTES, _PIECE_BYTES = 1 << 16, 1 << 20
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 
 
@@ -36,7 +40,9 @@ async def read_body(reply: httpx.Response, max_bytes: int) -> bytes:
             raise BodyTooLarge
         parts.append(part)
     body = b"".join(parts)
-    return body if encoding in ("identity", "") else unpacked(body, max_bytes)
+    if encoding in ("identity", ""):
+        return body
+    return await _unpacked_in_steps(body, max_bytes)
 
 
 def unpacked(body: bytes, max_bytes: int) -> bytes:
@@ -46,10 +52,7 @@ def unpacked(body: bytes, max_bytes: int) -> bytes:
         BodyTooLarge: it has more than `max_bytes`.
         BadBody: it is damaged.
     """
-    try:
-        return _inflated(body, _ANY_HEADER, max_bytes)
-    except zlib.error:
-        return _raw_deflate(body, max_bytes)
+    return b"".join(_pieces(body, max_bytes))
 
 
 def is_packed(content: bytes) -> bool:
@@ -57,19 +60,46 @@ def is_packed(content: bytes) -> bool:
     return content.startswith(_GZIP)
 
 
-def _raw_deflate(body: bytes, max_bytes: int) -> bytes:
-    """Return the content of deflate data without a header, which some servers send."""
+async def _unpacked_in_steps(body: bytes, max_bytes: int) -> bytes:
+    """Unpack a body as `unpacked`; other tasks of the event loop run meanwhile."""
+    parts = list[bytes]()
+    for part in _pieces(body, max_bytes):
+        parts.append(part)
+        await asyncio.sleep(0)
+    return b"".join(parts)
+
+
+def _pieces(body: bytes, max_bytes: int) -> Iterator[bytes]:
+    """Yield the content; some servers send deflate data without a header."""
+    started = False
     try:
-        return _inflated(body, -zlib.MAX_WBITS, max_bytes)
+        for piece in _inflated(body, _ANY_HEADER, max_bytes):
+            started = started or bool(piece)
+            yield piece
+    except zlib.error as error:
+        if started:
+            raise BadBody("it cannot be unpacked") from error
+    else:
+        return
+    try:
+        yield from _inflated(body, -zlib.MAX_WBITS, max_bytes)
     except zlib.error as error:
         raise BadBody("it cannot be unpacked") from error
 
 
-def _inflated(body: bytes, window: int, max_bytes: int) -> bytes:
-    inflater = zlib.decompressobj(window)
-    content = inflater.decompress(body, max_bytes + 1)
-    if len(content) > max_bytes:
+def _inflated(body: bytes, window: int, max_bytes: int) -> Iterator[bytes]:
+    inflater, left = zlib.decompressobj(window), max_bytes
+    for at in range(0, len(body), _STEP_BYTES):
+        packed = body[at : at + _STEP_BYTES]
+        while packed and not inflater.eof:
+            piece = inflater.decompress(packed, _PIECE_BYTES)
+            packed, left = inflater.unconsumed_tail, left - len(piece)
+            if left < 0:
+                raise BodyTooLarge
+            yield piece
+    rest = inflater.flush()
+    if len(rest) > left:
         raise BodyTooLarge
     if not inflater.eof:
         raise BadBody("it ends too early")
-    return content
+    yield rest

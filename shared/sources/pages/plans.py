@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 
-from shared.domain.errors import InvalidInput, Misconfigured, Unavailable
+from shared.domain.errors import InvalidInput, Misconfigured, Transient, Unavailable, Unreadable
 from shared.sources.files import COMPONENT
-from shared.sources.pages.bodies import BadBody, BodyTooLarge, is_packed, unpacked
+from shared.sources.pages.bodies import MOST_BYTES
 from shared.sources.pages.options import CrawlOptions, PageOptions
-from shared.sources.pages.reading import lists
 from shared.sources.pages.reading.addresses import is_trap, normal, origin_of, path_of
+from shared.sources.pages.reading.contents import AddressesKind, read_addresses
 from shared.sources.pages.visitor import NOT_PERMITTED, PageError, Visitor
 
-T = TypeVar("T")
-
-_MOST_BYTES = 50 * 1024 * 1024  # of a sitemap, by its protocol
+_ADDRESSES_PER_PAGE = 10  # that are read, for each page that a run may visit
 _MOST_SITEMAPS = 50_000  # of an index, by its protocol
 _MOST_REDIRECTS = 5
 _OK = 200
@@ -45,6 +43,11 @@ class Plan(ABC):
     def __init__(self, start: str, options: PageOptions) -> None:
         self.start = start
         self.options = options
+        self._left = 0  # addresses that may still be read
+
+    @property
+    def _most_addresses(self) -> int:
+        return self.options.pages * _ADDRESSES_PER_PAGE
 
     @abstractmethod
     def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
@@ -55,6 +58,26 @@ class Plan(ABC):
             Misconfigured: they cannot be read until the source is changed.
         """
 
+    async def _addresses(
+        self, visitor: Visitor, kind: AddressesKind, address: str
+    ) -> AsyncIterator[tuple[list[str], list[str]]]:
+        """Yield batches of the addresses of pages and sitemaps in a file. The run reads ten times its pages at most.
+
+        Raises:
+            Unavailable: the file cannot be read now.
+            Misconfigured: it cannot be read until it is changed.
+        """
+        content, base = await read_file(visitor, address)
+        try:
+            async with aclosing(read_addresses(visitor.reader, kind, content, base, self._left)) as batches:
+                async for pages, sitemaps in batches:
+                    self._left -= len(pages) + len(sitemaps)
+                    yield pages, sitemaps
+        except Unreadable as error:
+            raise _misconfigured(f"{address} cannot be used: {error.message}.") from error
+        except Transient as error:
+            raise Unavailable(error.message, component="parser") from error
+
     def place(self, address: str) -> str | None:
         """Return the address under which a page is visited; None if the source does not contain it."""
         return address if self.options.selects(address) else None
@@ -64,9 +87,10 @@ class ListPlan(Plan):
     """Pages of a list; they may be on any host."""
 
     async def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
-        content, base = await read_file(visitor, self.start)
-        for address in _parsed(self.start, lambda: list(lists.read_list(content, base))):
-            yield address
+        self._left = self._most_addresses
+        async for pages, _ in self._addresses(visitor, "list", self.start):
+            for address in pages:
+                yield address
 
 
 class FeedPlan(Plan):
@@ -75,9 +99,10 @@ class FeedPlan(Plan):
     keeps_known = True
 
     async def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
-        content, base = await read_file(visitor, self.start)
-        for address in _parsed(self.start, lambda: lists.read_feed(content, base)):
-            yield address
+        self._left = self._most_addresses
+        async for pages, _ in self._addresses(visitor, "feed", self.start):
+            for address in pages:
+                yield address
 
 
 class SitemapPlan(Plan):
@@ -87,19 +112,19 @@ class SitemapPlan(Plan):
         return super().place(address) if _host(address) == _host(self.start) else None
 
     async def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
+        self._left = self._most_addresses
         waiting, seen = await self._first(visitor), set[str]()
-        while waiting:
+        while waiting and self._left:
             address = waiting.pop()
             if address in seen:
                 continue
             seen.add(address)
-            content, base = await read_file(visitor, address)
-            sitemap = _parsed(address, lambda: lists.read_sitemap(content, base))  # noqa: B023 - called at once
-            waiting += [found for found in sitemap.sitemaps if _host(found) == _host(self.start)]
-            if len(seen) + len(waiting) > _MOST_SITEMAPS:
-                raise _misconfigured(f"{self.start} has more than {_MOST_SITEMAPS:,} sitemaps: use one of them.")
-            for page in sitemap.pages:
-                yield page
+            async for pages, sitemaps in self._addresses(visitor, "sitemap", address):
+                waiting += [found for found in sitemaps if _host(found) == _host(self.start)]
+                if len(seen) + len(waiting) > _MOST_SITEMAPS:
+                    raise _misconfigured(f"{self.start} has more than {_MOST_SITEMAPS:,} sitemaps: use one of them.")
+                for page in pages:
+                    yield page
 
     async def _first(self, visitor: Visitor) -> list[str]:
         if path_of(self.start) != "/":
@@ -137,7 +162,7 @@ class CrawlPlan(Plan):
 
 
 async def read_file(visitor: Visitor, address: str) -> tuple[bytes, str]:
-    """Return the content of a list, sitemap or feed, and the address to which its redirects led.
+    """Return the content of a list, sitemap or feed, which may be packed, and the address to which its redirects led.
 
     Raises:
         Unavailable: it cannot be read now; an unread list would look like deletions.
@@ -149,14 +174,12 @@ async def read_file(visitor: Visitor, address: str) -> tuple[bytes, str]:
         if not await visitor.allows(address):
             raise _misconfigured(f"robots.txt of the host forbids reading {address}.")
         try:
-            reply = await visitor.get(address, max_bytes=_MOST_BYTES)
+            reply = await visitor.get(address, max_bytes=MOST_BYTES)
             if reply.status == _OK:
-                return (unpacked(reply.body, _MOST_BYTES) if is_packed(reply.body) else reply.body), address
+                return reply.body, address
         except PageError as error:
             kind = Unavailable if error.fault == "server" else Misconfigured
             raise kind(f"{address} cannot be read: {error}", component=COMPONENT) from error
-        except (BadBody, BodyTooLarge) as error:
-            raise _misconfigured(f"{address} cannot be unpacked, or has more than {_MOST_BYTES:,} bytes.") from error
         if (target := reply.redirect_from(address)) is None:
             raise Unavailable(f"{address} answers with status {reply.status}.", component=COMPONENT)
         address = target
@@ -173,13 +196,6 @@ def start_of(uri: str) -> str:
     if address is None:
         raise InvalidInput("The address must have the form https://example.org/docs/, without a password.", field="uri")
     return address
-
-
-def _parsed(address: str, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except lists.BadList as error:
-        raise _misconfigured(f"{address} cannot be used: {error}.") from error
 
 
 def _host(address: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from shared.sources.pages.reading.addresses import origin_of, path_of
 
 _SAME = 0.9
+_LONGEST_CHARS = 100_000  # no error page is longer, and comparing a longer text would block the event loop
 _WORD = re.compile(r"\w+")
 
 Words = Counter[str]
@@ -34,6 +35,8 @@ class SoftErrors:
         Words of the address are not compared, because error pages repeat it.
         """
         error = await self._error_of(address)
+        if len(text) > _LONGEST_CHARS:
+            return False
         words = _words(text, address)
         total = error.total() + words.total()
         return bool(error) and 2 * (error & words).total() >= _SAME * total
@@ -43,7 +46,8 @@ class SoftErrors:
         if host not in self._errors:
             folder = path_of(address).partition("?")[0].rpartition("/")[0]
             impossible = f"{host}{folder}/{secrets.token_hex(16)}"
-            self._errors[host] = _words(await self._read_text(impossible) or "", impossible)
+            found = await self._read_text(impossible) or ""
+            self._errors[host] = _words(found if len(found) <= _LONGEST_CHARS else "", impossible)
         return self._errors[host]
 
 

@@ -21,6 +21,10 @@ class NotXml(ValueError):
     """The file cannot be read; the message is a clause."""
 
 
+class Enough(Exception):
+    """Raised by a visit that needs no more elements."""
+
+
 def read(content: bytes, visit: Visit) -> None:
     """Visit the elements of a file. A name in the namespace of the root has no prefix, and another one has its URI.
 
@@ -36,6 +40,8 @@ def read(content: bytes, visit: Visit) -> None:
     parser.EntityDeclHandler = _refuse_entity
     try:
         parser.Parse(content, True)  # noqa: FBT003 - it has no names
+    except Enough:
+        return
     except expat.ExpatError as error:
         raise NotXml(f"it is not well-formed XML in line {error.lineno}") from error
     except LookupError as error:

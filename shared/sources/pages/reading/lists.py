@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from shared.sources.pages.reading import elements
 from shared.sources.pages.reading.addresses import normal
 
+MOST_ADDRESSES = 10_000_000  # more than 50 MB contain
 _ENTRIES = ("item", "entry")
+_MOST_LINKS = 1_000  # of an entry
 
 
 class BadList(ValueError):
@@ -61,8 +64,8 @@ def _of_json(text: str) -> Iterator[tuple[str, str]]:
         yield f"address {number:,}", link if isinstance(link, str) else ""
 
 
-def read_sitemap(content: bytes, base: str) -> Sitemap:
-    """Return the addresses in a sitemap, an index of sitemaps, or a sitemap that is a plain list.
+def read_sitemap(content: bytes, base: str, most: int = MOST_ADDRESSES) -> Sitemap:
+    """Return the first `most` addresses in a sitemap, an index of sitemaps, or a sitemap that is a plain list.
 
     `lastmod` is ignored, because many sites set it to the time of the request: the page itself is asked. Addresses of
     pictures and news have other namespaces, and are not read.
@@ -71,7 +74,7 @@ def read_sitemap(content: bytes, base: str) -> Sitemap:
         BadList: it is not a sitemap.
     """
     if not content.lstrip().startswith(b"<"):
-        return Sitemap(pages=list(read_list(content, base)))
+        return Sitemap(pages=list(islice(read_list(content, base), most)))
     found, roots = Sitemap(), set[str]()
 
     def visit(path: tuple[str, ...], _: Mapping[str, str], text: str) -> None:
@@ -81,6 +84,8 @@ def read_sitemap(content: bytes, base: str) -> Sitemap:
             found.pages.append(address)
         elif address and path[:-1] == ("sitemapindex", "sitemap"):
             found.sitemaps.append(address)
+        if len(found.pages) + len(found.sitemaps) >= most:
+            raise elements.Enough
 
     _read(content, visit)
     if not roots & {"urlset", "sitemapindex"}:
@@ -88,8 +93,8 @@ def read_sitemap(content: bytes, base: str) -> Sitemap:
     return found
 
 
-def read_feed(content: bytes, base: str) -> list[str]:
-    """Return the addresses of the entries of an RSS or Atom feed.
+def read_feed(content: bytes, base: str, most: int = MOST_ADDRESSES) -> list[str]:
+    """Return the addresses of the first `most` entries of an RSS or Atom feed.
 
     Raises:
         BadList: it is not a feed.
@@ -103,10 +108,12 @@ def read_feed(content: bytes, base: str) -> list[str]:
         roots.add(names[0].lower())
         name = names[-1]
         if names[-2] in _ENTRIES:
-            links.extend(_links(name, attributes, text))
+            links.extend(islice(_links(name, attributes, text), _MOST_LINKS - len(links)))
         elif name in _ENTRIES:
             found.append(normal(min(links)[1], base) if links else None)
             links.clear()
+        if len(found) >= most:
+            raise elements.Enough
 
     _read(content, visit)
     if not roots & {"rss", "feed", "rdf"}:
