@@ -193,7 +193,7 @@ async def test_missing_page_is_not_listed(small, web):
 
 @guards(
     "shared/sources/pages/examination.py",
-    "if await self._soft_errors.contains(address, page.text):",
+    "if await self._soft_errors.contains(address, text.text):",
     "if False:",
     means="an error page with status 200 becomes a document",
 )
@@ -727,8 +727,8 @@ async def test_unlisted_page_is_found_and_fetched_alone(small, web):
 
 @guards(
     "shared/sources/pages/bodies.py",
-    "    if len(content) > max_bytes:",
-    "    if False:",
+    "            if left < 0:",
+    "            if False:",
     means="a packed page is unpacked without a limit",
 )
 async def test_unpacked_page_is_bounded(small, extractor, reader, memory):

@@ -126,7 +126,8 @@ class Robots:
     """Decides which addresses a robot may request.
 
     Args:
-        rules: (allowed, pattern). The longest pattern that matches decides. If two are equally long, an allowing rule precedes.
+        rules: (allowed, pattern). The longest pattern that matches decides. If two are equally long, an allowing rule
+            precedes.
     """
 
     def __init__(self, rules: list[tuple[bool, str]]) -> None:
