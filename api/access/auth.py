@@ -167,14 +167,34 @@ Notifier = Annotated[str, Depends(Needs(Scope.WRITE, basic=True))]
 Operator = Depends(Needs(Scope.OPERATOR))
 
 
-async def _asking_caller(request: Request, _: Asker) -> Caller:
+async def _spending_caller(request: Request) -> Caller:
+    """Admit the caller of a route that calls models; the calls of the request are charged to the budgets of queries.
+
+    Raises:
+        TooManyRequests: a budget is used up.
+        Conflict: a budget in money cannot be kept, because a model has no price.
+    """
     caller: Caller = request.state.caller
     await _state(request).query_budgets.admit(caller.tenant, caller.key_id, caller.limits)
     return caller
 
 
+async def _asking_caller(request: Request, _: Asker) -> Caller:
+    return await _spending_caller(request)
+
+
+async def _trying_caller(request: Request, _: Writer) -> Caller:
+    return await _spending_caller(request)
+
+
+async def _spending_manager(request: Request, _: Manager) -> Caller:
+    return await _spending_caller(request)
+
+
 # The caller, because queries use the filter and the limits of the key; a used-up budget of queries rejects the request.
 AskingCaller = Annotated[Caller, Depends(_asking_caller)]
+TryingCaller = Annotated[Caller, Depends(_trying_caller)]
+SpendingManager = Annotated[Caller, Depends(_spending_manager)]
 
 
 async def _rating_caller(request: Request, _: Annotated[str, Depends(Needs(Scope.FEEDBACK))]) -> Caller:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Semaphore
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from math import ceil
 from uuid import UUID
 
@@ -23,6 +25,7 @@ from shared.ledger.documents.documents import Documents
 from shared.settings import Settings
 
 _BURST_SECONDS = 2.0
+_CALL_WAIT_SECONDS = 60.0
 # A body of 20 MiB is in memory up to four times: its pieces, the joined body, its text, and the text as bytes.
 _LARGE_AT_ONCE = 4
 
@@ -54,6 +57,24 @@ class Quotas:
         limits = self._settings.limits_of(tenant)
         headers = await self._take(f"{tenant}:{key_id}", "key", of_key.requests_per_second, None)
         return await self._take(tenant, "tenant", limits.requests_per_second, limits.burst) | headers
+
+    async def count_call(self, tenant: str, key_id: UUID | None, of_key: KeyLimits) -> None:
+        """Count a call of a model like a request, and wait for the rate for up to a minute.
+
+        Raises:
+            TooManyRequests: the rate was exceeded for a minute.
+        """
+        deadline = asyncio.get_running_loop().time() + _CALL_WAIT_SECONDS
+        while True:
+            try:
+                await self.count_request(tenant, key_id, of_key)
+            except TooManyRequests as full:
+                pause = (full.retry_after or timedelta()).total_seconds()
+                if asyncio.get_running_loop().time() + pause > deadline:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                return
 
     async def _take(self, owner: str, kind: str, rate: float | None, burst: int | None) -> dict[str, str]:
         if rate is None:

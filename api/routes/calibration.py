@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Manager
+from api.access.auth import Manager, SpendingManager
 from api.access.collection_cache import require_served
 from api.http.bodies import LABELLED_BODY
 from api.http.openapi import problems
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=S
 async def calibrate(
     body: Annotated[CalibrateBody, LABELLED_BODY],
     name: CollectionName,
-    tenant: Manager,
+    caller: SpendingManager,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
 ) -> Response:
@@ -40,8 +40,10 @@ async def calibrate(
 
     Equal weights are kept unless other weights are significantly better. Without labelled questions they are kept, too,
     and each channel is measured with the collection's own questions. Both ways measure the baseline similarity of the
-    embedding model, which puts scores on one scale. No language model is called.
+    embedding model, which puts scores on one scale. No language model is called. Embeddings are charged to
+    the budgets of queries.
     """
+    tenant = caller.tenant
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
     if body.questions is None:
         if collection.is_labelled:

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Caller, Manager, RatingCaller, Reader, Writer
+from api.access.auth import Caller, RatingCaller, Reader, SpendingManager, Writer
 from api.http import paging
 from api.http.openapi import problems
 from api.http.replies import JsonReply
@@ -61,11 +61,16 @@ async def give(
     response_model=FeedbackReply,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
-async def accept(body: AcceptBody, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
-    """Add a question to a chunk that answers it, without a query that returned the chunk."""
-    collection = await services.ledger.collections.get(tenant, name)
+async def accept(body: AcceptBody, name: CollectionName, caller: SpendingManager, services: ServicesDep) -> Response:
+    """Add a question to a chunk that answers it, without a query that returned the chunk.
+
+    Its embedding counts towards the budgets of queries.
+    """
+    collection = await services.ledger.collections.get(caller.tenant, name)
     most = services.settings.tuning.accepted_per_chunk
     result = await services.ledger.feedback.accept_any(collection, body.question, body.chunk_id, most=most)
+    if result.embedding is not None:
+        spend_embedding(result.embedding, [result.question])
     return _reply(services, body.chunk_id, result)
 
 

@@ -11,7 +11,9 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.access.auth import Writer
+from api.access.auth import Caller, TryingCaller
+from api.access.query_budgets import QueryBudgets
+from api.access.quotas import Quotas
 from api.http.bodies import DOCUMENT_BODY
 from api.http.event_stream import EventStream, end_with_error, event, event_stream
 from api.http.openapi import event_content, replies
@@ -28,10 +30,10 @@ from api.schemas.trials import (
     TrialQuestionResult,
     TrialScreenedEvent,
 )
-from api.state import ServicesDep
+from api.state import QueryBudgetsDep, QuotasDep, ServicesDep
 from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage
-from shared.ingest.trial import MOST_CHARS, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
+from shared.ingest.trial import MOST_CHARS, Admit, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
 from shared.services.api import ApiServices
 from shared.services.ingest import price
 
@@ -57,14 +59,20 @@ _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_c
     ),
 )
 async def run(
-    request: Request, body: Annotated[TrialBody, DOCUMENT_BODY], tenant: Writer, services: ServicesDep
+    *,
+    request: Request,
+    body: Annotated[TrialBody, DOCUMENT_BODY],
+    caller: TryingCaller,
+    services: ServicesDep,
+    query_budgets: QueryBudgetsDep,
+    quotas: QuotasDep,
 ) -> Response:
-    """Process a text without storing it: its chunks, the generated questions, and which of them pass.
+    """Process a text without storing it: its first 20 chunks, the generated questions, and which of them pass.
 
-    The calls respect the limits of the tenant, but are not charged to its budgets. If a budget of the tenant or
-    of the collection is exhausted, no call is made. Closing the connection cancels the calls.
+    The calls are charged to the budgets of queries, of the key and of the tenant, and each counts towards their rates.
+    If a budget of the ingest is exhausted, no call is made. Closing the connection cancels the calls.
     """
-    settings = services.settings
+    settings, tenant = services.settings, caller.tenant
     options, embedding = CollectionOptions(), settings.embedding_model or ""
     if body.collection is not None:
         collection = await services.ledger.collections.get(tenant, body.collection)
@@ -75,17 +83,29 @@ async def run(
     for budget in await services.ledger.budgets.of(tenant):
         if budget.is_exhausted and budget.covers(body.collection, None):
             raise TooManyRequests(f"{budget.name[0].upper()}{budget.name[1:]} is used up.")
-    events = _events(services, tenant, TriedText(body.text, body.title, options, embedding))
+    tried = TriedText(body.text, body.title, options, embedding)
+    events = _events(services, tenant, tried, _admit(caller, query_budgets, quotas))
     return event_stream(end_with_error(events, request.scope))
 
 
-async def _events(services: ApiServices, tenant: str, tried: TriedText) -> AsyncGenerator[bytes, None]:
+def _admit(caller: Caller, query_budgets: QueryBudgets, quotas: Quotas) -> Admit:
+    """Return the admission of each call: the budgets must not be used up, and the call counts as a request."""
+
+    async def admit() -> None:
+        await query_budgets.admit(caller.tenant, caller.key_id, caller.limits)
+        await quotas.count_call(caller.tenant, caller.key_id, caller.limits)
+
+    return admit
+
+
+async def _events(services: ApiServices, tenant: str, tried: TriedText, admit: Admit) -> AsyncGenerator[bytes, None]:
     """Yield the events of a trial. Closing the generator cancels the calls."""
     started, chunks, calls, usage, results = time.perf_counter(), 0, 0, Usage(), list[bool]()
-    async with aclosing(services.trial.run(tenant, tried)) as items:
+    characters = min(len(tried.text), MOST_CHARS)
+    async with aclosing(services.trial.run(tenant, tried, admit)) as items:
         async for item in items:
             if isinstance(item, TriedChunk):
-                chunks = item.of
+                chunks, characters = item.of, item.characters
                 yield event("chunk", _chunk(item))
             elif isinstance(item, WrittenQuestion):
                 yield event("question", TrialQuestionEvent(chunk=item.chunk, text=item.text))
@@ -97,8 +117,8 @@ async def _events(services: ApiServices, tenant: str, tried: TriedText) -> Async
         chunks=chunks,
         questions=len(results),
         passed=sum(results),
-        cut=len(tried.text) > MOST_CHARS,
-        characters=min(len(tried.text), MOST_CHARS),
+        cut=characters < len(tried.text),
+        characters=characters,
         usage=_usage(usage),
         calls=calls,
         cost=price(services.settings, "generate", usage),

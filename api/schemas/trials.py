@@ -19,7 +19,9 @@ class TrialBody(BodyModel):
     )
 
     text: str = Field(
-        min_length=1, pattern=r"\S", description="Plain text or Markdown; the first 20,000 characters are processed"
+        min_length=1,
+        pattern=r"\S",
+        description="Plain text or Markdown; its first 20,000 characters and 20 chunks are used",
     )
     title: str | None = Field(None, max_length=1000)
     collection: CollectionName | None = Field(
@@ -37,7 +39,7 @@ class TrialChunkEvent(ReplyModel):
     """`chunk`: a chunk of the text."""
 
     chunk: int = Field(description="Position in the text, from 0")
-    of: int = Field(description="Number of chunks of the text")
+    of: int = Field(description="Number of chunks, at most 20")
     text: str
     title: str | None
     heading_path: list[str]

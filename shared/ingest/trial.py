@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -25,16 +25,16 @@ from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ExtractedText
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of
-from shared.providers.chat import ChatModel
+from shared.providers.chat import ChatModel, ChatRequest, Completion
 from shared.providers.embedding import Embedders, embed_each
-from shared.providers.limiter.limiter import Limiter, MaxWait
-from shared.providers.limiter.models import LimitedChat
+from shared.providers.limiter.limiter import MaxWait
 from shared.providers.limiter.script import CallKind
 
 MOST_CHARS = 20_000
+MOST_CHUNKS = 20
 _AT_ONCE = 4
 # Interactive, so prioritised over the ingest; many calls, so the limiter is never bypassed.
-_MAX_WAIT = MaxWait(timedelta(minutes=1), kind=CallKind.QUERY)
+MAX_WAIT = MaxWait(timedelta(minutes=1), kind=CallKind.QUERY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,11 @@ class TriedText:
 
 @dataclass(frozen=True, slots=True)
 class TriedChunk:
-    """A chunk of the text, of `of` together."""
+    """A chunk of the text, of `of` together, which contain the first `characters` characters of the text."""
 
     chunk: int
     of: int
+    characters: int
     content: ChunkContent
 
 
@@ -87,6 +88,8 @@ class ScreenedChunk:
 
 
 TrialEvent = TriedChunk | WrittenQuestion | ScreenedChunk
+Admit = Callable[[], Awaitable[None]]
+"""Counts a call of the model before it starts; raises an error to refuse it."""
 
 
 class Trial:
@@ -95,8 +98,7 @@ class Trial:
     Args:
         defaults: default options of collections.
         floors: lowest similarity that passes the filter, by embedding; None: all pass.
-        chat: generates the questions.
-        limiter: limiter of its provider.
+        chat_for: returns the model that generates the questions, charged to a tenant.
         embedders: embedders for interactive requests.
     """
 
@@ -104,17 +106,15 @@ class Trial:
         self,
         defaults: IngestDefaults,
         floors: Mapping[str, float | None],
-        chat: ChatModel,
-        limiter: Limiter,
+        chat_for: Callable[[str], ChatModel],
         embedders: Embedders,
     ) -> None:
         self._defaults = defaults
         self._floors = floors
-        self._chat = chat
-        self._limiter = limiter
+        self._chat_for = chat_for
         self._embedders = embedders
 
-    async def run(self, tenant: str, tried: TriedText) -> AsyncGenerator[TrialEvent, None]:
+    async def run(self, tenant: str, tried: TriedText, admit: Admit) -> AsyncGenerator[TrialEvent, None]:
         """Yield the chunks in order, then the questions of each and their results as they arrive.
 
         Closing this cancels running calls. If a chunk's questions cannot be generated, the others continue.
@@ -122,12 +122,13 @@ class Trial:
         Args:
             tenant: tenant charged for the calls.
             tried: the text and its options.
+            admit: called before each call of the language model.
         """
-        contents = await asyncio.to_thread(_divided, self._defaults, tried)
+        contents, characters = await asyncio.to_thread(_divided, self._defaults, tried)
         for chunk, content in enumerate(contents):
-            yield TriedChunk(chunk, len(contents), content)
+            yield TriedChunk(chunk, len(contents), characters, content)
         events = asyncio.Queue[WrittenQuestion | ScreenedChunk | asyncio.Task[None]]()
-        model = LimitedChat(self._chat, self._limiter, tenant, _MAX_WAIT)
+        model = _AdmittedChat(self._chat_for(tenant), admit)
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def write(chunk: int, content: ChunkContent) -> None:
@@ -194,7 +195,32 @@ class Trial:
         return filter_by_similarity(filtered, rows[1:], rows[0], self._floors[embedding])
 
 
-def _divided(defaults: IngestDefaults, tried: TriedText) -> tuple[ChunkContent, ...]:
+@dataclass(frozen=True, slots=True)
+class _AdmittedChat:
+    """A `ChatModel` whose calls are admitted one by one."""
+
+    chat: ChatModel
+    admit: Admit
+
+    @property
+    def name(self) -> str:
+        return self.chat.name
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        await self.admit()
+        return await self.chat.complete(request)
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
+        await self.admit()
+        async for piece in self.chat.stream(request):
+            yield piece
+
+
+def _divided(defaults: IngestDefaults, tried: TriedText) -> tuple[Sequence[ChunkContent], int]:
+    """Return the first chunks of the text, and the number of characters that contain them."""
     text = clean(tried.text[:MOST_CHARS])
     title = tried.title or title_of(text, None)
-    return divide(ExtractedText(text, title, "text/markdown"), defaults.chunking_of(tried.options))
+    contents = divide(ExtractedText(text, title, "text/markdown"), defaults.chunking_of(tried.options))
+    if len(contents) <= MOST_CHUNKS:
+        return contents, min(len(tried.text), MOST_CHARS)
+    return contents[:MOST_CHUNKS], max(content.span[1] for content in contents[:MOST_CHUNKS])

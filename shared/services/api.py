@@ -26,7 +26,14 @@ from shared.query.retrieve import Retriever
 from shared.services.check import Finding, findings
 from shared.services.ingest import list_price, price, similarity_floor
 from shared.services.parts import Parts
-from shared.services.query import answerer_of, calibrator_of, condenser_of, query_embedders, retriever_of
+from shared.services.query import (
+    answerer_of,
+    calibrator_of,
+    chat_of_a_trial,
+    condenser_of,
+    query_embedders,
+    retriever_of,
+)
 from shared.services.sources import SourceAccess
 from shared.settings import Embedding, Settings
 from shared.storage.uploads import Uploads
@@ -133,7 +140,7 @@ def assemble(parts: Parts) -> ApiServices:
         tenant_use=parts.tenant_use,
         limiters=limiters,
         estimator=estimator,
-        trial=Trial(parts.ingest_defaults, floors, parts.chat, parts.llm_limiter, embedders),
+        trial=Trial(parts.ingest_defaults, floors, partial(chat_of_a_trial, parts), embedders),
         embedders=embedders,
         retriever=retriever,
         gap_finder=GapFinder(retriever, ledger.gaps),

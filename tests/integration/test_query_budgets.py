@@ -17,7 +17,7 @@ from shared.domain.usage import Usage
 from shared.query import metering
 from shared.settings import TenantLimits
 from tests.conftest import Library
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, events_of, with_keys, work
 from tests.support.clock import ManualClock
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
@@ -33,6 +33,7 @@ CHAT = {
         {"role": "user", "content": "How many are there?"},
     ],
 }
+TRIED = {"text": "# Leave\n\nThirty days of leave." + "\n\n# Pay\n\nSalaries are monthly." * 99, "chunk_max_chars": 200}
 COMPARED = {"questions": ["How much leave?"], "texts": [{"text": "Thirty days of leave."}]}
 
 
@@ -179,6 +180,71 @@ async def test_used_up_budget_rejects_only_positive_feedback(client):
     assert [reply.status_code for reply in replies] == [429, 200]
     assert replies[0].json()["detail"].startswith("The queries of this key may spend 5 tokens per day")
     assert replies[1].json()["outcome"] == "not_accepted"
+
+
+@guards(
+    "api/access/auth.py",
+    "async def _trying_caller(request: Request, _: Writer) -> Caller:\n    return await _spending_caller(request)",
+    "async def _trying_caller(request: Request, _: Writer) -> Caller:\n    caller: Caller = request.state.caller\n"
+    "    return caller",
+    means="a key with a used-up budget makes trials",
+)
+@guards(
+    "shared/services/query.py",
+    "return MeteredChat(LimitedChat(parts.chat, parts.llm_limiter, tenant, trial.MAX_WAIT))",
+    "return LimitedChat(parts.chat, parts.llm_limiter, tenant, trial.MAX_WAIT)",
+    means="the tokens of trials are not charged",
+)
+async def test_trial_is_charged_like_queries(client, provider):
+    writer = await key(client, scopes=("write",), tokens_per_day=1_000_000)
+    small = await key(client, "small", scopes=("write",), tokens_per_day=10)
+    events = dict([event async for event in events_of(await client.post("/v1/try", json=TRIED, headers=writer))])
+    await settled(client)
+    done = events["done"]
+    assert (done["chunks"], done["cut"]) == (20, True)
+    assert provider.stats()["calls"] == done["calls"] == 20
+    assert accounts_of(client)["key"] > sum(done["usage"].values()) > 0  # and the embeddings
+
+    first = [event async for event in events_of(await client.post("/v1/try", json=TRIED, headers=small))]
+    refused = await client.post("/v1/try", json=TRIED, headers=small)
+
+    errors = [data["error"] for name, data in first if name == "screened"]
+    assert len([each for each in errors if "may spend 10 tokens per day" in (each or "")]) >= 16  # four run at once
+    assert refused.status_code == 429
+
+
+@guards(
+    "api/routes/trials.py",
+    "        await quotas.count_call(caller.tenant, caller.key_id, caller.limits)\n",
+    "",
+    means="a trial makes any number of calls in one request",
+)
+async def test_calls_of_trial_count_towards_rate(client, settings):
+    slow = await key(client, "slow", scopes=("write",), requests_per_second=0.001)  # one request at once
+    paced = await key(client, "paced", scopes=("write",), requests_per_second=10)
+
+    async def errors(headers):
+        reply = await client.post("/v1/try", json=TRIED, headers=headers)
+        return [data["error"] async for name, data in events_of(reply) if name == "screened"]
+
+    of_slow = await errors(slow)
+    assert len(of_slow) == 20
+    assert {each.partition(",")[0] for each in of_slow} == {"This key may send 0.001 requests per second"}
+    assert await errors(paced) == [None] * 20
+
+
+async def test_question_of_editor_counts_as_embedding(services, settings, client):
+    limits = {"alice": TenantLimits(query_tokens_per_day=30)}
+    async with calling(with_keys(settings).model_copy(update={"tenant_limits": limits}), services) as limited:
+        chunk = (await retrieve(client, ALICE)).json()["chunks"][0]["chunk_id"]
+        replies = []
+        for number in range(5):
+            question = {"question": f"How long is the leave of group {number}?", "chunk_id": chunk}
+            replies.append(await limited.post("/v1/collections/default/accepted", json=question, headers=ALICE))
+            await settled(limited)
+        replies.append(await limited.post("/v1/collections/default/calibration", json={}, headers=ALICE))
+
+    assert [reply.status_code for reply in replies] == [200, 200, 200, 429, 429, 429]
 
 
 async def test_answer_counts_billed_tokens(client):
