@@ -14,7 +14,14 @@ from pydantic import SecretStr
 
 from shared.domain.errors import Unavailable
 from shared.vectors.addresses import Addresses
-from shared.vectors.errors import ABSENT, RETRY_AFTER, Refusal, index_errors, refusals_of_collection
+from shared.vectors.errors import (
+    ABSENT,
+    RETRY_AFTER,
+    Refusal,
+    SearchStopped,
+    index_errors,
+    refusals_of_collection,
+)
 from shared.vectors.filters import Filter
 from shared.vectors.notices import READS, WRITES, NoticeBoard, Refusals
 from shared.vectors.payload_indexes import ON_DEMAND
@@ -25,6 +32,7 @@ T = TypeVar("T")
 _TIMEOUT_SECONDS = 60
 _LONGEST_WAIT_SECONDS = 2.0  # of a person, if Qdrant asks for a pause
 SEARCH_SECONDS = 15.0  # a search of a large index on a busy machine takes two
+SEARCH_DEADLINE_SECONDS = 10  # after which Qdrant stops a search, so that it costs nothing more
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,7 @@ class QdrantConnection:
         self._refused_reads, self._refused_writes = Refusals(READS, notices), Refusals(WRITES, notices)
         self._most_points: dict[str, int] = {}  # of one write to a collection that refuses more
         self._searched_apart: set[str] = set()  # collections that refuse several searches in one request
+        self._own_deadline: set[str] = set()  # collections whose strict mode has a shorter deadline of its own
         self._last_searched: str | None = None  # collection of the last search
 
     async def aclose(self) -> None:
@@ -163,6 +172,9 @@ class QdrantConnection:
         try:
             with index_errors():
                 yield
+        except SearchStopped:
+            self._unavailable = False
+            raise
         except Unavailable:
             self._unavailable = True
             raise

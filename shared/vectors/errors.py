@@ -75,6 +75,11 @@ class Refusal(Exception):
         return self.status in _OF_POINT | _SLOW or (self.status == TOO_MANY and self.retry_after is None)
 
     @property
+    def is_slow(self) -> bool:
+        """Whether the request took longer than its deadline."""
+        return self.status in _SLOW
+
+    @property
     def may_concern_batch(self) -> bool:
         """Whether Qdrant may answer the parts of a batch, sent alone."""
         if self.status == TOO_MANY:
@@ -87,6 +92,18 @@ class Refusal(Exception):
         if self.status in _ABOUT_OTHERS or not 400 <= self.status < 500:  # noqa: PLR2004
             return None
         return strict_limit(self.words, named=self.status != _BAD)
+
+
+class SearchStopped(Unavailable):
+    """Qdrant stopped a search at its deadline; it answers other requests."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(
+            f"The search was stopped after {seconds} seconds. A filter on a field without an index is slow in a large"
+            " collection: declare the field with `filterable`. Without such a filter Qdrant is busy: try again",
+            component="qdrant",
+            retry_after=RETRY_AFTER,
+        )
 
 
 class CollectionRefused(Unavailable):

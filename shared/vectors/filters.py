@@ -19,9 +19,10 @@ A caller's filter is checked and becomes Qdrant's conditions:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 from uuid import UUID
 
@@ -33,11 +34,19 @@ from shared.vectors.groups import KINDS, PointKind, group
 
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date}, {text: '...'} or {exists: true}"
 _PLAIN = re.compile(r"[\w-]+(\[\d{0,9}\])*", re.ASCII)
+_WORD = re.compile(r"\w+")
 _MAX_CONDITIONS = 64  # of a whole filter
 _MAX_DEPTH = 8  # of filters within each other
+_METADATA = "metadata."
 _LISTS = {"all": "must", "any": "should"}
 _CLAUSES = frozenset({"must", "should", "must_not"})
 _MAX_VALUES = 1000
+# Qdrant reads a field without an index from each candidate, in about 6 us for each condition and point: 100,000
+# conditions times chunks take one or two seconds. A few conditions are always possible, so that no filter fails because
+# its collection has grown; a slow search is stopped.
+_MAX_WORK = 100_000
+_FREE_CONDITIONS = 4
+_SHOWN_FIELDS = 3
 
 Filter = Mapping[str, Any]
 """A filter as Qdrant's REST API takes it."""
@@ -107,6 +116,47 @@ def caller_conditions(
         ids = [str(document_id) for document_id in document_ids]
         conditions.append(_any_of("document_id", ids))
     return conditions
+
+
+def require_affordable(conditions: Sequence[Condition], chunks: int) -> None:
+    """Check that few enough fields without an index are read: conditions on them times chunks of the collection.
+
+    Each word of a `text` condition counts.
+
+    Raises:
+        InvalidInput: the filter is too expensive for the collection.
+    """
+    fields = [field for condition in conditions for field in _unindexed_fields(condition)]
+    most = max(_FREE_CONDITIONS, _MAX_WORK // max(1, chunks))
+    if len(fields) <= most:
+        return
+    names = list(dict.fromkeys(fields))
+    shown = ", ".join(f"'{name}'" for name in names[:_SHOWN_FIELDS])
+    more = f" and {len(names) - _SHOWN_FIELDS} more" if len(names) > _SHOWN_FIELDS else ""
+    raise InvalidInput(
+        f"The filter has {len(fields):,} conditions, or words of `text`, without an index, and a collection of"
+        f" {chunks:,} chunks allows {most:,}: send fewer, or declare the field with `filterable` when you create the"
+        f" collection, which gives it an index ({shown}{more}).",
+        field="filter",
+    )
+
+
+def costs_work(conditions: Sequence[Condition]) -> bool:
+    """Return whether the number of chunks decides if conditions are affordable."""
+    return sum(1 for condition in conditions for _ in _unindexed_fields(condition)) > _FREE_CONDITIONS
+
+
+def _unindexed_fields(condition: Condition) -> Iterator[str]:
+    """Yield the metadata field of each condition without an index, once for each word of a `text` condition."""
+    if condition.keys() <= _CLAUSES:
+        for nested in condition.values():
+            for each in nested if isinstance(nested, list) else [nested]:
+                yield from _unindexed_fields(each)
+        return
+    key = str(condition.get("key") or condition.get("is_empty", {}).get("key", ""))
+    if key.startswith(_METADATA):
+        words = _WORD.findall(str(condition.get("match", {}).get("text", "")))
+        yield from repeat(key.removeprefix(_METADATA), max(1, len(words)))
 
 
 def of_chunks(chunk_ids: Sequence[str]) -> Condition:
@@ -300,7 +350,7 @@ def _key(name: str) -> str:
     parts = name.split(".")
     if not all(parts) or any(c in name for c in '"\\'):
         raise InvalidInput("A filter's fields are names; dots join the names of nested fields.", field="filter")
-    return ".".join(("metadata", *(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)))
+    return _METADATA + ".".join(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)
 
 
 def _operator(name: str, key: str, value: Mapping[str, Any]) -> Condition:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -10,14 +11,16 @@ from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
-from shared.vectors.connection import SEARCH_SECONDS, QdrantConnection, all_of
-from shared.vectors.errors import Refusal
+from shared.vectors.connection import SEARCH_DEADLINE_SECONDS, SEARCH_SECONDS, QdrantConnection, all_of
+from shared.vectors.errors import Refusal, SearchStopped
 from shared.vectors.filters import Filter, VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
 from shared.vectors.points import PREPENDED
 from shared.vectors.searches import Search, chunk_search, section_search
 
+_SEARCH = "/query/batch"
+_SEARCH_WITHIN = f"{_SEARCH}?timeout={SEARCH_DEADLINE_SECONDS}"
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
 _DESCRIPTION = ["title", "metadata"]
 _OWNER = ["tenant", "group", "document_id"]
@@ -33,8 +36,11 @@ class Reads(QdrantConnection):
 
         Returns:
             The hits of each search, best first; None if the collection does not exist.
+
+        Raises:
+            SearchStopped: Qdrant needed longer than the deadline.
         """
-        with self._if_exists():
+        with self._if_exists(), _stopped_searches():
             if name in self._searched_apart:
                 result = await self._search_apart(name, searches)
             else:
@@ -45,7 +51,7 @@ class Reads(QdrantConnection):
 
     async def _search_together(self, name: str, searches: Sequence[Search]) -> list[Any]:
         try:
-            return list(await self._read(name, "/query/batch", {"searches": searches}, SEARCH_SECONDS))
+            return await self._send_searches(name, searches)
         except Refusal as error:
             if len(searches) < 2 or not error.may_concern_batch:  # noqa: PLR2004 - a batch
                 raise
@@ -55,8 +61,19 @@ class Reads(QdrantConnection):
 
     async def _search_apart(self, name: str, searches: Sequence[Search]) -> list[Any]:
         """Send each search alone, because Qdrant limits the searches of a request."""
-        apart = [self._read(name, "/query/batch", {"searches": [each]}, SEARCH_SECONDS) for each in searches]
-        return [one for (one,) in await all_of(apart)]
+        return [one for (one,) in await all_of(self._send_searches(name, [each]) for each in searches)]
+
+    async def _send_searches(self, name: str, searches: Sequence[Search]) -> list[Any]:
+        """Send searches with their deadline, unless the strict mode of the collection allows only shorter ones."""
+        body = {"searches": searches}
+        if name not in self._own_deadline:
+            try:
+                return list(await self._read(name, _SEARCH_WITHIN, body, SEARCH_SECONDS))
+            except Refusal as error:
+                if error.limit is None or not error.limit.is_timeout:
+                    raise
+            self._own_deadline.add(name)
+        return list(await self._read(name, _SEARCH, body, SEARCH_SECONDS))
 
     async def section_payloads(
         self, location: IndexLocation, sections: Sequence[SectionKey]
@@ -200,6 +217,17 @@ class Reads(QdrantConnection):
         with self._if_exists():
             return await self._count(name, selected, within)
         return 0
+
+
+@contextmanager
+def _stopped_searches() -> Iterator[None]:
+    """Convert Qdrant's answer that a search has reached its deadline."""
+    try:
+        yield
+    except Refusal as error:
+        if error.is_slow:
+            raise SearchStopped(SEARCH_DEADLINE_SECONDS) from error
+        raise
 
 
 def _hit(point: Mapping[str, Any]) -> Hit:

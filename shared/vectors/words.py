@@ -52,10 +52,12 @@ class StrictLimit:
     Args:
         sentence: the limit and its remedy.
         is_filter: whether the caller's filter is the cause.
+        is_timeout: whether the requested time is too long.
     """
 
     sentence: str
     is_filter: bool
+    is_timeout: bool = False
 
 
 def words_of(content: bytes) -> str:
@@ -109,6 +111,7 @@ def strict_limit(words: str, *, named: bool = False) -> StrictLimit | None:
             f'Qdrant allows at most {most} for "{name}", and this request needs {value}: {smaller}, or {raised} in the'
             " strict mode of the collection in Qdrant.",
             is_filter=is_filter,
+            is_timeout=parameter == "max_timeout",
         )
     if not named and _STRICT.search(words):
         return StrictLimit(

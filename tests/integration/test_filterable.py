@@ -20,6 +20,7 @@ from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of
 from tests.support.api import work
+from tests.support.planted import guards
 from tests.support.qdrant import qdrant_client
 from tests.support.waiting import until_blocked
 
@@ -325,6 +326,28 @@ async def test_documents_are_found_by_declared_fields(client, services, provider
         ("department=legal", "year=2026"),
     }
     assert {tuple(point.payload["number_0"]) for point in stored} == {(2025,), (2026,)}
+
+
+@guards(
+    "shared/query/retrieve/retriever.py",
+    "        await self._searcher.require_affordable(search.where, conditions)\n",
+    "",
+    means="queries are searched with a filter of any price",
+)
+async def test_filter_that_is_too_expensive_is_rejected(client, services, provider):
+    for number in range(8):
+        await upload(client, f"{number}.md", department="hr")
+    await work(services)
+    words = " ".join(["w"] * 200)
+    filter_ = {"any": [{"department": {"text": words}}] * 64}  # 12,800 words in 8 chunks
+
+    query = {"question": "Who?", "collection": "a"}
+    refused = await client.post("/v1/retrieve", json=query | {"filter": filter_})
+    few = await client.post("/v1/retrieve", json=query | {"filter": {"any": filter_["any"][:2]}})
+
+    assert (refused.status_code, refused.json()["field"]) == (422, "filter")
+    assert "declare the field with `filterable`" in refused.json()["detail"]
+    assert few.status_code == 200
 
 
 async def test_wrong_metadata_type_is_rejected_at_upload(client):

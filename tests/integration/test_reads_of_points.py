@@ -11,8 +11,10 @@ from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
 from shared.domain.errors import Permanent, Unavailable
+from shared.vectors.errors import SearchStopped
 from shared.vectors.index import Index
 from shared.vectors.requests import Requests
+from tests.support.planted import guards
 
 
 class Answers:
@@ -55,8 +57,39 @@ async def test_search_sends_key_to_prefixed_collection(index, answers):
     ((hit,),) = await index.search("a b/c", [{"query": vector}])
 
     assert (hit.id, hit.score, hit.payload, hit.vectors) == ("a", 0.5, {"chunk_id": "c"}, {})
-    path = "/prefix/collections/a%20b%2Fc/points/query/batch"
+    path = "/prefix/collections/a%20b%2Fc/points/query/batch?timeout=10"
     assert answers.requests == [(path, "secret", {"searches": [{"query": [0.1, 0.2]}]})]
+
+
+@guards(
+    "shared/vectors/errors.py",
+    "return self.status in _SLOW",
+    "return self.status in ()",
+    means="a search that Qdrant stopped counts as an outage of Qdrant",
+)
+@pytest.mark.parametrize("status", [408, 504])
+async def test_stopped_search_says_how_to_make_it_faster(index, answers, status):
+    answers.next = lambda: web.json_response({"status": {"error": "Operation timed out"}}, status=status)
+
+    with pytest.raises(SearchStopped, match=r"stopped after 10 seconds.*declare the field with `filterable`"):
+        await index.search("slow", [{"query": [0.1]}])
+
+    answers.next = web.Response  # Qdrant answers, so nothing is probed
+    await index.require()
+    assert len(answers.requests) == 1
+
+
+async def test_strict_mode_with_shorter_timeout_uses_its_own(index, answers):
+    def refused():
+        answers.next = lambda: found(id="a", score=0.5)
+        return web.json_response({"status": {"error": 'Limit exceeded 10 > 5 for "timeout"'}}, status=400)
+
+    answers.next = refused
+    for _ in range(2):
+        await index.search("strict", [{"query": [0.1]}])
+
+    paths = [path.rpartition("/")[2] for path, _, _ in answers.requests]
+    assert paths == ["batch?timeout=10", "batch", "batch"]
 
 
 async def test_search_in_missing_collection_returns_none(index, answers):

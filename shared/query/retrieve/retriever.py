@@ -227,7 +227,7 @@ class Retriever:
             budget.
 
         Raises:
-            InvalidInput: the filter is malformed.
+            InvalidInput: the filter is malformed, or too expensive for the collection.
             Conflict: no setting describes the collection's embedding.
             Transient: the embedding provider or Qdrant is not available.
         """
@@ -238,6 +238,7 @@ class Retriever:
             return retrieval
         retrieval.weights = query.weights or collection.weights
         search = _Search(collection, query, visible_points(collection.location, conditions), retrieval)
+        await self._searcher.require_affordable(search.where, conditions)
         for pause in _PAUSES_SECONDS:
             with suppress(_Changed):
                 return await self._attempt(search)

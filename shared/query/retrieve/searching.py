@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from shared.domain.collections import Weights
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, fold, full_bm25, limit_of, search_of
 from shared.query.retrieve.query import Channel, Query
-from shared.vectors.filters import VisiblePoints
+from shared.vectors.filters import Condition, VisiblePoints, costs_work, require_affordable
 from shared.vectors.index import Index
 from shared.vectors.sizes import Sizes
 
-_SIZE_SECONDS = 60.0  # a size may be old: the BM25 scale takes its logarithm
+_SIZE_SECONDS = 60.0  # a size may be old: the BM25 scale takes its logarithm, and the price of a filter is rough
 
 
 class Searcher:
@@ -20,6 +20,15 @@ class Searcher:
     def __init__(self, index: Index) -> None:
         self._index = index
         self._sizes = Sizes(index.count_chunks, seconds=_SIZE_SECONDS)
+
+    async def require_affordable(self, where: VisiblePoints, conditions: Sequence[Condition]) -> None:
+        """Check the conditions of a query before it is searched.
+
+        Raises:
+            InvalidInput: they are too expensive for a collection of this size.
+        """
+        if costs_work(conditions):
+            require_affordable(conditions, await self._sizes.about(where.location))
 
     async def search(
         self, channel_query: ChannelQuery, where: VisiblePoints, query: Query, weights: Weights
