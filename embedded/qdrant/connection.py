@@ -11,7 +11,7 @@ from typing import cast
 import orjson
 
 from embedded.qdrant.errors import ErrorReply
-from embedded.qdrant.messages import HEAD, REFUSED, RequestKind, taken_messages
+from embedded.qdrant.messages import HEAD, REFUSED, RequestKind, packed, taken_messages
 
 _NUMBERS = 2**32
 
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self._lost.add_done_callback(lambda _: None if self._closed else ended())
 
     async def ask(self, kind: RequestKind, body: bytes = b"") -> bytes:
-        """Send a request, before anything else runs, and return its reply.
+        """Send a request, before anything else runs, and return its reply; a cancelled read is not executed further.
 
         Raises:
             ErrorReply: the request was refused, or the process ended.
@@ -55,7 +55,12 @@ class Connection(asyncio.Protocol):
         self._waiting[number] = reply
         # In one write: two would wake the other end twice.
         self._transport.writelines((HEAD.pack(len(body), number, kind), body))
-        return await reply
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            if kind.is_read and self._waiting.pop(number, None) is not None and not self._closed:
+                self._transport.write(packed(number, RequestKind.CANCEL, b""))
+            raise
 
     async def answered(self) -> None:
         """Wait until every request has its reply."""
@@ -73,8 +78,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         for number, code, body in taken_messages(self._received):
-            reply = self._waiting.pop(number)
-            if not reply.done():  # cancelled if the caller has disconnected
+            reply = self._waiting.pop(number, None)
+            if reply is not None and not reply.done():  # else the caller has disconnected
                 _settle(reply, code, body)
 
     def connection_lost(self, _: Exception | None) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -38,6 +40,7 @@ _MATCHES: dict[str, Callable[[Any], Any]] = {
     "except": engine.MatchExcept,
 }
 _CLAUSES = frozenset({"must", "should", "must_not", "min_should"})
+_WORD = re.compile(r"\w+")
 _FIELD_TESTS = ("match", "range", "values_count", "is_empty", "is_null")
 
 
@@ -90,6 +93,26 @@ def parse_filter(value: object) -> engine.Filter:
         must_not=_conditions(value.get("must_not")),
         min_should=_min_should(value.get("min_should")),
     )
+
+
+def unindexed_conditions(value: Any, indexed: AbstractSet[str]) -> int:
+    """Return the number of conditions on fields without an index; each word of a `text` condition counts."""
+    if not isinstance(value, dict):
+        return 0
+    key = value.get("key") or (value.get("is_empty") or {}).get("key")
+    if isinstance(key, str):
+        match = value.get("match")
+        words = str(match.get("text") or "") if isinstance(match, dict) else ""
+        return 0 if key in indexed else max(1, len(_WORD.findall(words)))
+    clauses = [value[name] for name in _CLAUSES & value.keys()]
+    return sum(unindexed_conditions(each, indexed) for clause in clauses for each in _listed(clause))
+
+
+def _listed(clause: Any) -> list[Any]:
+    """Return the conditions of a clause, which may be a single one, or have a minimum that must hold."""
+    if isinstance(clause, dict) and "conditions" in clause:
+        clause = clause["conditions"]
+    return clause if isinstance(clause, list) else [clause]
 
 
 def _min_should(value: Any) -> engine.MinShould | None:

@@ -30,6 +30,7 @@ class RequestKind(IntEnum):
     SCROLL = 2
     COUNT = 3
     INFO = 4
+    CANCEL = 9  # of the read with this number, if it has not been answered; there is no reply
     UPSERT = 10
     DELETE = 11
     SET_PAYLOAD = 12

@@ -15,13 +15,16 @@ DEFAULT_LIMIT = 10
 _CANDIDATES = engine.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
 
 
-def query_request(request: Json, *, quantized: bool = False) -> engine.QueryRequest:
+def query_request(
+    request: Json, *, quantized: bool = False, selected: engine.Filter | None = None
+) -> engine.QueryRequest:
     """Return the engine's request for one search, an element of `points/query/batch`.
 
     Args:
         request: the search.
         quantized: whether the collection was created with quantized vectors. If not, the vectors of a byte per number
             that the engine has anyway (`schema.BYTES`) select candidates, and never a score.
+        selected: filter instead of the one of the search.
     """
     for name in ("lookup_from", "shard_key", "prefetch"):
         if request.get(name):
@@ -31,7 +34,7 @@ def query_request(request: Json, *, quantized: bool = False) -> engine.QueryRequ
         offset=request.get("offset"),
         query=_query(request.get("query"), request.get("using") or ""),
         prefetches=None,
-        filter=optional_filter(request.get("filter")),
+        filter=optional_filter(request.get("filter")) if selected is None else selected,
         score_threshold=request.get("score_threshold"),
         params=_params(request.get("params") or {}, quantized=quantized),
         with_vector=with_vector(request),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from embedded.qdrant.schema import Json
 from embedded.qdrant.shard import parse
 from embedded.qdrant.store import Store
 
+_LONGEST_SECONDS = 2**31
 VERSION = "1.20.0"  # the version of the REST API
 Handler = Callable[["Api", Request], Awaitable[Any]]
 
@@ -138,7 +140,18 @@ class Api:
         return await self._read(request, RequestKind.COUNT)
 
     async def query_batch(self, request: Request) -> bytes:
-        return await self._read(request, RequestKind.QUERY)
+        """Search until the deadline that the request names; a search whose client disconnects is cancelled."""
+        body, seconds = await request.body(), _deadline(request)
+        searching = asyncio.ensure_future(self._collection(request).read(RequestKind.QUERY, body))
+        leaving = asyncio.ensure_future(_disconnected(request))
+        try:
+            done, _ = await asyncio.wait({searching, leaving}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if searching in done:
+                return searching.result()
+        finally:
+            searching.cancel()
+            leaving.cancel()
+        raise ErrorReply(408, f"Timeout error: Operation 'Query' timed out after {seconds} seconds")
 
     async def _update(self, request: Request, kind: RequestKind) -> Json:
         await self._collection(request).write(kind, await request.body())
@@ -149,6 +162,22 @@ class Api:
 
     def _collection(self, request: Request) -> ServedCollection:
         return self._store.collection(request.path_params["name"])
+
+
+def _deadline(request: Request) -> int | None:
+    """Return the `timeout` of a request in seconds; None without one."""
+    value = request.query_params.get("timeout")
+    if value is None:
+        return None
+    if not value.isdecimal() or not 1 <= int(value) <= _LONGEST_SECONDS:
+        raise ErrorReply(400, "Format error in query string: timeout must be a positive number of seconds")
+    return int(value)
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client disconnects; the body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _done(request: Request) -> Json:

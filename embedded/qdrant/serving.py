@@ -1,6 +1,7 @@
 """The process of a collection: `python -m embedded.qdrant.serving SOCKET DIRECTORY CONFIGURATION`.
 
-Queries overtake writes: between two operations of a write, the queries that have arrived are answered.
+Queries overtake writes: between two operations of a write, the queries that have arrived are answered. Tenants take
+turns.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import orjson
 from embedded.qdrant import queries
 from embedded.qdrant.errors import ErrorReply
 from embedded.qdrant.messages import DONE, REFUSED, Inbox, Message, RequestKind, refusal
-from embedded.qdrant.shard import Shard
+from embedded.qdrant.shard import Shard, parse
+from embedded.qdrant.turns import Reading, Turns, tenant_of
 
 READS_AN_OPERATION = 8  # the most that overtake one, so that writes end
 
@@ -32,7 +34,7 @@ class Serving:
     def __init__(self, inbox: Inbox, shard: Shard) -> None:
         self._inbox = inbox
         self._shard = shard
-        self._reads: deque[Message] = deque()
+        self._reads = Turns()
         self._writes: deque[Message] = deque()
         self._writing: tuple[int, Generator[None, None, Any]] | None = None
         self._closed = False
@@ -46,22 +48,44 @@ class Serving:
             if arrived is None:
                 return
             for message in arrived:
-                (self._reads if RequestKind(message[1]).is_read else self._writes).append(message)
+                self._arrive(*message)
             is_writing = self._writes or self._writing
-            if self._reads and (overtaken < READS_AN_OPERATION or not is_writing):
-                self._read(*self._reads.popleft())
-                overtaken += 1
+            started = self._reads.started
+            # A search in several steps must not see a part of a write.
+            reading = self._reads.next(may_start=overtaken < READS_AN_OPERATION or not is_writing)
+            if reading is not None:
+                overtaken += self._reads.started - started
+                self._read(reading)
             elif is_writing:
                 self._write()
                 overtaken = 0
             if not self._reads:
                 wait = self._shard.tend()
 
-    def _read(self, number: int, kind: int, body: bytes) -> None:
+    def _arrive(self, number: int, code: int, body: bytes) -> None:
+        kind = RequestKind(code)
+        if kind is RequestKind.CANCEL:
+            self._reads.remove(number)
+        elif kind.is_read:
+            try:
+                request = parse(body)
+            except ErrorReply as error:
+                self._refuse(number, error)
+            else:
+                self._reads.add(tenant_of(request), Reading(number, self._shard.read(kind, request)))
+        else:
+            self._writes.append((number, code, body))
+
+    def _read(self, reading: Reading) -> None:
+        """Execute the next step of a read."""
         try:
-            self._reply(number, self._shard.read(RequestKind(kind), body))
+            next(reading.steps)
+        except StopIteration as end:
+            self._reads.remove(reading.number)
+            self._reply(reading.number, end.value)
         except BaseException as error:  # noqa: BLE001  a panic of the engine is not an `Exception`
-            self._refuse(number, error)
+            self._reads.remove(reading.number)
+            self._refuse(reading.number, error)
 
     def _write(self) -> None:
         """Apply the next operation of the first write."""

@@ -24,6 +24,7 @@ from embedded.qdrant import operations, queries, schema
 from embedded.qdrant.errors import ErrorReply, engine_errors
 from embedded.qdrant.filters import point_ids
 from embedded.qdrant.messages import HEAD, RequestKind
+from embedded.qdrant.narrowing import is_costly, is_slow, narrowed
 from embedded.qdrant.schema import Json
 
 SYNC_EVERY_SECONDS = 5.0
@@ -58,8 +59,8 @@ class Shard:
         self._last_sync = time.monotonic()
         self._syncing: threading.Thread | None = None
         self._held = False
+        self._indexed = frozenset(self._engine.info().payload_schema)
         self._reads: dict[RequestKind, Callable[[Json], Any]] = {
-            RequestKind.QUERY: self._query,
             RequestKind.RETRIEVE: self._retrieve,
             RequestKind.SCROLL: self._scroll,
             RequestKind.COUNT: lambda body: {"count": self._engine.count(queries.count_request(body))},
@@ -73,10 +74,12 @@ class Shard:
             RequestKind.CREATE_INDEX: lambda body: [operations.create_index(body)],
         }
 
-    def read(self, kind: RequestKind, body: bytes) -> Any:
-        """Return the result of a read, for JSON with `queries.encode`."""
+    def read(self, kind: RequestKind, body: Json) -> Generator[None, None, Any]:
+        """Execute a read, a step at a time; return its result, for JSON with `queries.encode`."""
         with engine_errors():
-            return self._reads[kind](parse(body))
+            if kind is RequestKind.QUERY:
+                return (yield from self._query(body))
+            return self._reads[kind](body)
 
     def write(self, kind: RequestKind, body: bytes) -> Writing:
         """Apply the operations of a request; after the last step they survive the death of this process."""
@@ -87,6 +90,8 @@ class Shard:
             for operation, points in chain.from_iterable(requests):
                 self._apply(operation, points)
                 yield
+            if kind is RequestKind.CREATE_INDEX:
+                self._indexed = frozenset(self._engine.info().payload_schema)
         return len(requests)
 
     def replay(self, path: Path, start: int, end: int) -> Generator[None, None, None]:
@@ -140,9 +145,31 @@ class Shard:
             self._flush()
             self._engine.close()
 
-    def _query(self, body: Json) -> list[Json]:
+    def _query(self, body: Json) -> Generator[None, None, list[Json]]:
         self._last_query = time.monotonic()
-        requests = [queries.query_request(search, quantized=self._is_quantized) for search in body["searches"]]
+        searches = body["searches"]
+        if any(is_slow(search.get("filter"), self._indexed) for search in searches):
+            return (yield from self._query_apart(searches))
+        return self._found([queries.query_request(search, quantized=self._is_quantized) for search in searches])
+
+    def _query_apart(self, searches: list[Json]) -> Generator[None, None, list[Json]]:
+        """Search one by one; searches with the same costly filter share its evaluation."""
+        results = list[Json]()
+        selections: dict[bytes, engine.Filter] = {}
+        for search in searches:
+            selected = None
+            if is_costly(search.get("filter"), self._indexed):
+                name = orjson.dumps(search["filter"])
+                if name not in selections:
+                    selections[name] = yield from narrowed(self._engine, search["filter"], self._indexed)
+                selected = selections[name]
+            request = queries.query_request(search, quantized=self._is_quantized, selected=selected)
+            results += self._found([request])
+            self._last_query = time.monotonic()
+            yield
+        return results
+
+    def _found(self, requests: list[engine.QueryRequest]) -> list[Json]:
         found = self._engine.query_batch(engine.QueryBatchRequest(requests))
         return [{"points": queries.scored(points)} for points in found]
 

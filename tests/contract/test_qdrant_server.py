@@ -784,7 +784,18 @@ def write_all(shard, batch):
 
 
 def query(shard):
-    shard.read(RequestKind.QUERY, orjson.dumps(SEARCH))
+    return read(shard, SEARCH)
+
+
+def read(shard, body):
+    """Return the result of a search, and the number of its steps."""
+    steps, count = shard.read(RequestKind.QUERY, body), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
 
 
 SEARCH = {"searches": [{"query": [1.0] * DIMENSIONS, "using": "v", "limit": 1}]}
@@ -857,8 +868,8 @@ def test_large_upsert_is_read_and_written_in_parts(shard, monkeypatch, queried, 
 
 @guards(
     "embedded/qdrant/serving.py",
-    "(overtaken < READS_AN_OPERATION or not is_writing)",
-    "True",
+    "may_start=overtaken < READS_AN_OPERATION or not is_writing",
+    "may_start=True",
     means="writes wait until no query is left",
 )
 @guards(
@@ -888,6 +899,110 @@ def test_queries_overtake_writes_which_end_nevertheless(shard):
     assert sorted(replies.numbers) == list(range(1, 201))
     overtook = replies.numbers.index(1)
     assert 0 < READS_AN_OPERATION <= overtook <= 16 * READS_AN_OPERATION
+
+
+def searched(tenant, conditions, limit=1000):
+    """Return a search of a tenant's points by conditions on fields without an index."""
+    must = [{"key": "tenant", "match": {"value": tenant}}, *conditions]
+    return {"searches": [{"query": [1.0] * DIMENSIONS, "using": "v", "limit": limit, "filter": {"must": must}}]}
+
+
+def costly(values):
+    """Return a condition that the engine would evaluate many times for each point."""
+    return {"should": [{"key": "n", "match": {"value": value}} for value in values]}
+
+
+async def of_tenants(shard, count):
+    """Store so many points of each tenant."""
+    for tenant in ("acme", "beta"):
+        stored = [
+            {"id": number, "vector": {"v": vector(number)}, "payload": {"tenant": tenant, "n": number % count}}
+            for number in range(1 + (tenant == "beta") * count, 1 + count + (tenant == "beta") * count)
+        ]
+        write_all(shard, stored)
+    list(shard.write(RequestKind.CREATE_INDEX, orjson.dumps({"field_name": "tenant", "field_schema": "keyword"})))
+
+
+@pytest.mark.parametrize("values", [[], [3], range(40), range(299), range(300)])
+async def test_costly_filter_finds_the_same_points_in_steps(shard, values):
+    await of_tenants(shard, 300)
+    unknown = range(1000, 1010)
+
+    (one,), few_steps = read(shard, searched("acme", [{"key": "n", "match": {"any": list(values) or [-1]}}]))
+    (found,), steps = read(shard, searched("acme", [costly([*values, *unknown])]))
+
+    assert sorted(point["id"] for point in found["points"]) == sorted(point["id"] for point in one["points"])
+    assert len(found["points"]) == len(values)
+    assert [point["score"] for point in found["points"]] == sorted((p["score"] for p in found["points"]), reverse=True)
+    assert (few_steps, steps > 3) == (0, True)
+
+
+def replies_to(shard, messages, count):
+    """Return the numbers of the first replies in their order."""
+    server, its = socket.socketpair()
+    with server, its:
+        server.sendall(b"".join(messages))
+        replies = ReplyReader(server)
+        reading = threading.Thread(target=replies.read, args=(count,))
+        reading.start()
+        Serving(Inbox(its), shard).run()
+        reading.join()
+    assert replies.codes == {DONE}
+    return replies.numbers
+
+
+@guards(
+    "embedded/qdrant/turns.py",
+    "self._waiting.move_to_end(tenant)",
+    "self._waiting.move_to_end(tenant, last=False)",
+    means="the expensive searches of a tenant delay the searches of other tenants",
+)
+@guards(
+    "embedded/qdrant/shard.py",
+    "if any(is_slow(search.get(",
+    "if not any(is_slow(search.get(",
+    means="an expensive search of a tenant cannot be interrupted",
+)
+async def test_costly_searches_of_tenant_delay_another_by_steps(shard):
+    await of_tenants(shard, 300)
+    slow, fast = orjson.dumps(searched("acme", [costly(range(60))])), orjson.dumps(searched("beta", []))
+    messages = [packed(number, RequestKind.QUERY, slow) for number in range(1, 7)]
+    messages += [packed(number, RequestKind.QUERY, fast) for number in range(7, 10)]
+
+    numbers = replies_to(shard, messages, 9)
+
+    assert numbers == [7, 8, 9, 1, 2, 3, 4, 5, 6]
+
+
+async def test_cancelled_searches_are_not_executed(shard):
+    await of_tenants(shard, 300)
+    slow = orjson.dumps(searched("acme", [costly(range(60))]))
+    messages = [packed(number, RequestKind.QUERY, slow) for number in range(1, 5)]
+    messages += [packed(number, RequestKind.CANCEL, b"") for number in (1, 3, 9)]
+
+    assert replies_to(shard, messages, 2) == [2, 4]
+
+
+@guards(
+    "embedded/qdrant/server.py",
+    "timeout=seconds, return_when",
+    "timeout=None, return_when",
+    means="a search does not end at its deadline",
+)
+async def test_search_ends_at_its_deadline(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http)
+        payloads = [{**point, "payload": {"tenant": "acme", "n": 1}} for point in points(1, 2000)]
+        await upsert(http, payloads)
+        slow = searched("acme", [costly(range(10_000, 14_000))], limit=1)
+        address = "/collections/c/points/query/batch"
+
+        stopped = await http.post(f"{address}?timeout=1", json=slow)
+        answered = await http.post(address, json=searched("beta", []))
+        malformed = await http.post(f"{address}?timeout=0", json=slow)
+
+    assert (stopped.status_code, answered.status_code, malformed.status_code) == (408, 200, 400)
+    assert "timed out after 1 seconds" in stopped.json()["status"]["error"]
 
 
 class ReplyReader:
