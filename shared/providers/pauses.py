@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from typing import Any
 
 from shared.domain.retry import MOST_REQUESTED
+from shared.domain.retry_after import date_of, retry_after
 from shared.providers.error_bodies import error_of
 
 _DEPTH = 5
@@ -55,7 +55,7 @@ def pause_in(headers: Mapping[str, str], body: Any, words: str, status: int | No
     Returns:
         At most an hour; None if the answer requests no pause that can be read.
     """
-    found = _of_headers(headers)
+    found = retry_after(headers)
     if found is None:
         found = _in_body(body)
     if found is None:
@@ -63,22 +63,6 @@ def pause_in(headers: Mapping[str, str], body: Any, words: str, status: int | No
     if found is None and status == _TOO_MANY:
         found = _until_refilled(headers, body)
     return None if found is None else min(found, MOST_REQUESTED)
-
-
-def _of_headers(headers: Mapping[str, str]) -> timedelta | None:
-    """Return the pause of `retry-after-ms`, or of `retry-after` in seconds or as a date (RFC 9110, 10.2.3).
-
-    A date is relative to the reply's own `date`, because this machine's clock may be wrong.
-    """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return timedelta(milliseconds=milliseconds)
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is not None:
-        return timedelta(seconds=seconds)
-    then, sent = _date(value), _date(headers.get("date"))
-    return None if then is None or sent is None else max(then - sent, timedelta())
 
 
 def _in_body(body: Any) -> timedelta | None:
@@ -137,7 +121,7 @@ def _reset(value: str | None, date: str | None) -> timedelta | None:
     number = _number(value, most=_FIRST_TIME * 10 * _THOUSAND)
     if number is None or number < _FIRST_TIME:
         return None if number is None else timedelta(seconds=number)
-    sent = _date(date)
+    sent = date_of(date)
     seconds = number if number < _FIRST_TIME * _THOUSAND else number / _THOUSAND
     return None if sent is None else max(timedelta(seconds=seconds - sent.timestamp()), timedelta())
 
@@ -156,19 +140,11 @@ def _lower(fields: Any) -> dict[str, str]:
     return {str(name).lower(): str(value) for name, value in fields.items()} if isinstance(fields, Mapping) else {}
 
 
-def _date(value: str | None) -> datetime | None:
-    try:
-        date = parsedate_to_datetime(value or "")
-    except ValueError:
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)  # the zone `-0000` is read as none
-
-
 def _number(value: object, most: float = 1e7) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
         number = float(value or "nan")
-    except ValueError:
+    except (ValueError, OverflowError):  # an integer may have any number of digits
         return None
     return number if 0 <= number < most else None  # also refuses inf and nan

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 from urllib.parse import SplitResult, quote
 
 import aiohttp
 import orjson
 
+from shared.domain.retry_after import retry_after
 from shared.process import network
 from shared.process.metrics import QDRANT_SECONDS
 from shared.vectors.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
@@ -84,7 +84,7 @@ class Requests:
         finally:
             taken.observe(time.perf_counter() - started)
         if reply.status != _OK:
-            raise Refusal(reply.status, content, _pause(reply))
+            raise Refusal(reply.status, content, retry_after(reply.headers))
         try:
             result = orjson.loads(content)["result"]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
@@ -156,8 +156,3 @@ def _proxy_of(address: str) -> str | None:
 def of_collection(name: str) -> str:
     """Return the path of a collection."""
     return f"/collections/{quote(name, safe='')}"
-
-
-def _pause(reply: aiohttp.ClientResponse) -> timedelta | None:
-    after = reply.headers.get("retry-after", "")
-    return timedelta(seconds=int(after)) if after.isdecimal() else None

@@ -6,39 +6,9 @@ import pytest
 
 from shared.domain.errors import RateLimited, Unavailable
 from shared.providers.answers import ErrorAnswer, refusal
-from shared.providers.pauses import pause_in
 from tests.support.planted import guards
 
 SENT = "Thu, 01 Jan 2026 00:00:00 GMT"  # time of the reply by the provider's clock
-
-
-@guards(
-    "shared/providers/pauses.py",
-    "min(found, MOST_REQUESTED)",
-    "found",
-    means="clients and chunks wait for months because a provider asks for it",
-)
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"retry-after-ms": "250", "retry-after": "9"}, timedelta(milliseconds=250)),
-        ({"retry-after": "9"}, timedelta(seconds=9)),
-        ({"retry-after": "1.5"}, timedelta(seconds=1.5)),
-        ({"date": SENT, "retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, timedelta(seconds=30)),
-        ({"date": SENT, "retry-after": "Thu, 01 Jan 2026 00:00:30 -0000"}, timedelta(seconds=30)),
-        ({"date": SENT, "retry-after": "Wed, 31 Dec 2025 00:00:00 GMT"}, timedelta()),
-        ({"retry-after": "9000000"}, timedelta(hours=1)),
-        ({"date": SENT, "retry-after": "Fri, 01 Jan 2027 00:00:00 GMT"}, timedelta(hours=1)),
-        ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, None),
-        ({"date": "now", "retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "-3"}, None),
-        ({}, None),
-    ],
-)
-def test_retry_after_is_parsed_in_every_form(headers, expected):
-    assert pause_in(headers, None, "", 503) == expected
 
 
 def seconds(number):
@@ -56,6 +26,7 @@ BODIES = [
     ("any", {"error": {"message": "x", "retry_after": True}}, None),
     ("any", {"error": {"message": "x", "retry_after": "soon"}}, None),
     ("any", {"error": {"message": "x", "retry_after": 1e300}}, None),
+    ("any", {"error": {"message": "x", "retry_after": 10**400}}, None),
     ("any", {"error": {"message": "x", "details": {"retryDelay": "9999999s"}}}, timedelta(hours=1)),
 ]
 WORDS = [
@@ -80,6 +51,12 @@ WORDS = [
 ]
 
 
+@guards(
+    "shared/providers/pauses.py",
+    "min(found, MOST_REQUESTED)",
+    "found",
+    means="clients and chunks wait for months because a provider asks for it",
+)
 @pytest.mark.parametrize(("body", "expected"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
 def test_pause_in_body_is_read(body, expected):
     error = refusal(ErrorAnswer.of(429, {}, body), "llm", "a-key")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import httpx
+
+_MOST_SECONDS = 7 * 86_400.0  # callers compute with it, and a proxy may send any number
 
 
 class ApiError(Exception):
@@ -77,6 +80,7 @@ def error_of_problem(
 
 def _seconds(header: str | None) -> float | None:
     try:
-        return float(header) if header else None
+        seconds = float(header or "")
     except ValueError:
         return None  # a date, which the API never sends
+    return min(seconds, _MOST_SECONDS) if seconds >= 0 and math.isfinite(seconds) else None
