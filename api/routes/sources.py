@@ -38,7 +38,7 @@ from shared.outside.requests import new_client
 from shared.services.api import ApiServices
 from shared.sources.hints import keys_within, read_hint
 from shared.sources.opening import kind_of
-from shared.sources.subscriptions import CONFIRM_SECONDS, confirm, is_of_amazon
+from shared.sources.subscriptions import CONFIRM_SECONDS, confirm, is_of_amazon, shown
 
 router = APIRouter(prefix="/v1/sources", tags=["sources"], route_class=StrictRoute)
 
@@ -190,19 +190,19 @@ async def hint(request: Request, name: SourceName, tenant: Notifier, services: S
 
 
 async def _confirm(name: str, url: str) -> None:
-    """Confirm a subscription of SNS; the log has its address if a person has to open it.
+    """Confirm a subscription of SNS; the log has its address without the token if that is impossible.
 
     Raises:
         Unavailable: it cannot be confirmed now. SNS sends its message again.
     """
     if not is_of_amazon(url):
-        log.warning("subscription.unconfirmed", source=name, url=url, reason="the address is not Amazon's")
+        log.warning("subscription.unconfirmed", source=name, url=shown(url), reason="the address is not Amazon's")
         return
     try:
         async with new_client(CONFIRM_SECONDS) as client:
             await confirm(url, client)
     except Unavailable as error:
-        log.warning("subscription.unconfirmed", source=name, url=url, reason=error.message)
+        log.warning("subscription.unconfirmed", source=name, url=shown(url), reason=error.message)
         raise
     log.info("subscription.confirmed", source=name)
 

@@ -6,11 +6,12 @@ ignored: each object is looked up in the source itself.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
+
+import orjson
 
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.sources.addresses import BUCKETS, Address
@@ -94,7 +95,7 @@ def _unwrapped(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if body.get("Type") != "Notification":
         return body
     try:
-        event = json.loads(_text(body, "Message"))
+        event = orjson.loads(_text(body, "Message"))  # it refuses deep nesting
     except ValueError:
         event = None
     if not isinstance(event, Mapping):

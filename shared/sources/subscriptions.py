@@ -21,6 +21,8 @@ from shared.sources.files import unavailable
 
 CONFIRM_SECONDS = 10.0  # SNS waits 15 s for the reply to its message
 _HOST = re.compile(r"sns\.[a-z0-9-]{1,40}\.amazonaws\.com(?:\.cn)?")
+_USER = re.compile(r"//[^/]*@")
+_SHOWN_CHARS = 200
 _PURPOSE = addresses.Purpose(
     name="a subscription",
     example="https://sns.REGION.amazonaws.com/?Action=ConfirmSubscription",
@@ -43,6 +45,11 @@ def is_of_amazon(url: str) -> bool:
         and parts.path in ("", "/")
         and actions == ["ConfirmSubscription"]
     )
+
+
+def shown(url: str) -> str:
+    """Return an address for the log: short, and without its query, which has the token of the subscription."""
+    return _USER.sub("//", re.split(r"[?#]", url, maxsplit=1)[0][:_SHOWN_CHARS])
 
 
 async def confirm(url: str, client: httpx.AsyncClient) -> None:

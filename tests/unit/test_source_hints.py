@@ -88,6 +88,8 @@ def test_only_start_of_subscription_is_confirmed(kind, url):
         {"message": {"data": "e30="}},
         {"Type": "Notification", "Message": "not JSON"},
         {"Type": "Notification", "Message": "[]"},
+        {"Type": "Notification", "Message": "[" * 100_000},
+        {"Type": "Notification", "Message": '{"keys":' * 100_000},
         {"Type": "Notification"},
         {"Type": "SubscriptionConfirmation"},
     ],
