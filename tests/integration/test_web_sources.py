@@ -537,6 +537,42 @@ async def test_redirect_to_private_address_sends_no_request(small, extractor, re
 
 @guards(
     "shared/sources/pages/visitor.py",
+    "not self.permits(target) or",
+    "",
+    means="robots.txt of a site leads to addresses that the operator does not allow",
+)
+async def test_robots_redirected_outside_roots_is_absent(small, extractor, memory):
+    add_pages(small, {"/docs/": ["a"], "/docs/a": []})
+    permitted = Web(extractor, memory, FAST, lambda address: address.startswith(small.url))
+    async with serving_site(Site(robots="User-agent: *\nDisallow: /\n"), "127.0.0.2") as private:
+        small.replies["/robots.txt"] = redirect(f"{private.url}/admin?delete=everything")
+
+        assert await paths_of(small, crawl(small, permitted)) == {"/docs/", "/docs/a"}
+
+        assert private.requests == []
+
+
+async def test_robots_redirected_to_metadata_is_absent(small, web):
+    add_pages(small, {"/docs/": []})
+    small.replies["/robots.txt"] = redirect("http://169.254.169.254/latest/meta-data/")
+
+    assert await paths_of(small, crawl(small, web)) == {"/docs/"}
+
+
+@pytest.mark.parametrize(
+    ("requested", "seconds"), [("9" * 300, 300), ("9" * 500, 0), ("\u00b2", 0), ("-7", 0), ("7", 7)]
+)
+async def test_pause_requested_by_robots_is_limited(small, web, requested, seconds):
+    small.replies["/robots.txt"] = Response(status=429, headers={"retry-after": requested})
+
+    with pytest.raises(Unavailable, match="answers with status 429") as caught:
+        await listed(crawl(small, web))
+
+    assert caught.value.retry_after == timedelta(seconds=seconds)
+
+
+@guards(
+    "shared/sources/pages/visitor.py",
     "        async with host.lock:",
     "        if True:",
     means="requests to a host overlap",
@@ -723,6 +759,34 @@ async def test_unlisted_page_is_found_and_fetched_alone(small, web):
         del small.replies["/docs/a"]
         with pytest.raises(NotFound):
             await source.fetch(Entry(key, "other"), max_bytes=MOST)
+
+
+@guards(
+    "shared/sources/pages/source.py",
+    "key not in await self._named_pages()",
+    "False",
+    means="a hint adds a page that the list does not have",
+    case="list",
+)
+@pytest.mark.parametrize(
+    ("options", "content"),
+    [
+        pytest.param(ListOptions(), "{url}/docs/a\n", id="list"),
+        pytest.param(SitemapOptions(), "<urlset><url><loc>{url}/docs/a</loc></url></urlset>", id="sitemap"),
+        pytest.param(FeedOptions(), "<rss><channel><item><link>{url}/docs/a</link></item></channel></rss>", id="feed"),
+    ],
+)
+async def test_page_outside_list_is_not_found(small, web, options, content):
+    add_pages(small, {"/docs/a": [], "/docs/b": []})
+    small.replies["/list"] = Response(text=content.format(url=small.url))
+    source = open_pages(f"{small.url}/list", options, web)
+
+    async with closing(source):
+        assert await source.find(f"{small.url}/docs/b") is None
+        assert await source.find(f"{small.url}/docs/a")
+        assert await source.find(f"{small.url}/docs/b") is None
+    assert small.requests.count("/list") == 1
+    assert "/docs/b" not in small.requests
 
 
 @guards(

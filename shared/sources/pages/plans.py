@@ -40,6 +40,9 @@ class Plan(ABC):
     reports_unsupported = True
     """Whether a page of an unsupported type is refused; a crawl ignores it, because links lead to pictures, too."""
 
+    names_all_pages = True
+    """Whether its first addresses are all its pages; a crawl also has the pages to which links lead."""
+
     def __init__(self, start: str, options: PageOptions) -> None:
         self.start = start
         self.options = options
@@ -138,6 +141,7 @@ class CrawlPlan(Plan):
 
     starts_with_page = True
     reports_unsupported = False
+    names_all_pages = False
 
     def __init__(self, start: str, options: CrawlOptions) -> None:
         super().__init__(start, options)

@@ -61,6 +61,7 @@ class PageSource(Source):
         self._crawl = Crawl(plan, self._state, self._visitor, self._examiner, self._texts)
         self._run: asyncio.Task[None] | None = None
         self._found: dict[str, Visit] = {}
+        self._named: set[str] | None = None
         self._listing = ""
 
     def name_listing(self, listing: str) -> None:
@@ -99,7 +100,10 @@ class PageSource(Source):
         if address != key or self._plan.place(key) != key:
             return None
         await self._load()
-        visit = await self._examiner.examine(key, self._state.known_note(key))
+        note = self._state.known_note(key)
+        if note is None and self._plan.names_all_pages and key not in await self._named_pages():
+            return None
+        visit = await self._examiner.examine(key, note)
         if visit.outcome is Outcome.REFUSED:
             return Entry(key, visit.text_hash or "", refused=visit.reason)
         if visit.outcome is not Outcome.LISTED or self._state.has_earlier(key, visit.text_hash or ""):
@@ -108,6 +112,13 @@ class PageSource(Source):
         if visit.content is not None and visit.text_hash:
             self._texts.store(visit.text_hash, visit.content)
         return Entry(key, visit.text_hash or "", visit.size_bytes)
+
+    async def _named_pages(self) -> set[str]:
+        """Return the pages of the list, sitemap or feed, which is read once: a hint may name any other address."""
+        if self._named is None:
+            placed = {self._plan.place(address) async for address in self._plan.seeds(self._visitor)}
+            self._named = {address for address in placed if address is not None}
+        return self._named
 
     async def _load(self) -> None:
         """Load the notes, once."""
