@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
 from shared.domain.errors import InvalidInput
@@ -54,8 +56,31 @@ _SPECIAL_IPV6 = {
     "2620:4f:8000::/48": "AS112",
     "3fff::/20": "documentation",
 }
+# Networks that are never visited, whatever the operator allows: a request to them can return the credentials of this
+# machine. No site, repository or database has such an address.
+_NEVER_VISITED = {
+    "169.254.0.0/16": "link-local; metadata of most clouds",
+    "100.100.100.200/32": "metadata of Alibaba Cloud",
+    "168.63.129.16/32": "host of virtual machines in Azure",
+    "192.0.0.192/32": "metadata of Oracle Cloud",
+    "fe80::/10": "link-local",
+    "fd00:ec2::/32": "metadata and time of Amazon Web Services",
+    "fd20:ce::254/128": "metadata of Google Cloud",
+}
+# IPv6 networks whose addresses contain an IPv4 address, which the network may deliver to. Each tuple has the positions
+# of its bytes; the prefix of the last network may have any of these lengths (RFC 6052, 2.2; RFC 8215).
+_WITH_IPV4 = {
+    "::/96": [(12, 13, 14, 15)],  # IPv4-compatible
+    "::ffff:0:0/96": [(12, 13, 14, 15)],  # IPv4-mapped
+    "::ffff:0:0:0/96": [(12, 13, 14, 15)],  # IPv4-translated
+    "64:ff9b::/96": [(12, 13, 14, 15)],  # NAT64
+    "2002::/16": [(2, 3, 4, 5)],  # 6to4
+    "64:ff9b:1::/48": [(6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15)],  # NAT64 of an own network
+}
 _IPV4_NETWORKS = tuple(map(IPv4Network, _SPECIAL_IPV4))
 _IPV6_NETWORKS = tuple(map(IPv6Network, _SPECIAL_IPV6))
+_NEVER_NETWORKS = tuple(map(ip_network, _NEVER_VISITED))
+_IPV4_POSITIONS = tuple((IPv6Network(network), positions) for network, positions in _WITH_IPV4.items())
 
 
 class ForbiddenAddress(Exception):
@@ -106,42 +131,72 @@ def parse(url: str, purpose: Purpose) -> SplitResult:
 
 
 async def resolve(parts: SplitResult, purpose: Purpose, *, private: bool) -> str:
-    """Return an address of the host that may be connected to.
+    """Return an address of the host that may be connected to; raises as `resolve_host`."""
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    return (await resolve_host(host, port, private=private, setting=purpose.setting))[0]
 
-    Every address of the host must be public. The caller must connect to the returned address, not to the host's name,
-    which may resolve differently.
+
+async def resolve_host(host: str, port: int, *, private: bool, setting: str) -> list[str]:
+    """Return the addresses of a host, in the order of preference. There is at least one.
+
+    The caller must connect to a returned address, not to the host's name, which may resolve differently.
+
+    Args:
+        host: name or address of the host.
+        port: port of the host.
+        private: whether private addresses are allowed. Addresses that can return credentials of this machine never are.
+        setting: variable that allows private addresses.
 
     Raises:
         UnknownHost: there is none.
-        ForbiddenAddress: one of them is private, and private ones are not allowed.
+        ForbiddenAddress: one of them may not be visited.
     """
-    try:
+    with _lookup_errors():
         async with asyncio.timeout(_RESOLVE_SECONDS):
             # A caller that does not wait any longer must not cancel the lookup of the others.
-            addresses = await asyncio.shield(asyncio.wrap_future(_lookup(parts)))
+            found = await asyncio.shield(asyncio.wrap_future(_lookup(host, port)))
+    return _permitted(found, private=private, setting=setting)
+
+
+def resolve_host_in_thread(host: str, port: int, *, private: bool, setting: str) -> list[str]:
+    """Return the same as `resolve_host`, for a thread without an event loop."""
+    with _lookup_errors():
+        found = _lookup(host, port).result(_RESOLVE_SECONDS)
+    return _permitted(found, private=private, setting=setting)
+
+
+@contextmanager
+def _lookup_errors() -> Iterator[None]:
+    try:
+        yield
     except TimeoutError as error:
         raise UnknownHost(f"the host's name was not resolved within {_RESOLVE_SECONDS} s") from error
     except (OSError, UnicodeError) as error:
         raise UnknownHost("the host's name has no address") from error
-    if not addresses:
+
+
+def _permitted(found: list[str], *, private: bool, setting: str) -> list[str]:
+    if not found:
         raise UnknownHost("the host's name has no address")
-    if not private and not all(map(is_public, addresses)):
-        raise ForbiddenAddress(f"the host has a private address, which {purpose.setting} does not allow")
-    return addresses[0]
+    if not private and not all(map(is_public, found)):
+        raise ForbiddenAddress(f"the host has a private address, which {setting} does not allow")
+    if any(map(is_never_visited, found)):
+        raise ForbiddenAddress("the host has a link-local address or one of a cloud's metadata, which is never visited")
+    return found
 
 
-def _lookup(parts: SplitResult) -> Future[list[str]]:
+def _lookup(host: str, port: int) -> Future[list[str]]:
     """Return the running lookup of a host, or start one."""
-    key = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-    running = _RUNNING.get(key)
+    running = _RUNNING.get((host, port))
     if running is None:
-        running = _RUNNING[key] = _RESOLVERS.submit(_addresses, *key)
-        running.add_done_callback(lambda _: _RUNNING.pop(key, None))
+        running = _RUNNING[host, port] = _RESOLVERS.submit(_addresses, host, port)
+        running.add_done_callback(lambda _: _RUNNING.pop((host, port), None))
     return running
 
 
 def _addresses(host: str, port: int) -> list[str]:
-    return [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_public(address: str) -> bool:
@@ -152,3 +207,16 @@ def is_public(address: str) -> bool:
             return not any(parsed in network for network in _IPV6_NETWORKS)
         parsed = parsed.ipv4_mapped
     return parsed is not None and not any(parsed in network for network in _IPV4_NETWORKS)
+
+
+def is_never_visited(address: str) -> bool:
+    """Return whether an address can return credentials of this machine, in any form that leads to it."""
+    parsed = ip_address(address.partition("%")[0])
+    return any(each in network for each in (parsed, *_translated(parsed)) for network in _NEVER_NETWORKS)
+
+
+def _translated(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address]:
+    """Yield the IPv4 addresses to which a network may translate an IPv6 address."""
+    for network, each in _IPV4_POSITIONS:
+        if address in network:
+            yield from (IPv4Address(bytes(address.packed[at] for at in positions)) for positions in each)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from importlib.metadata import version
 from uuid import UUID
 
 from shared.confined.reading import Readers
-from shared.domain.errors import InvalidInput
 from shared.domain.sources import SourceDefinition
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.web_pages import SandboxExtractor
 from shared.ledger.sources.notes import Notes
 from shared.settings import Settings
-from shared.sources.addresses import Address
 from shared.sources.pages.memory import Memory
 from shared.sources.pages.reading.robots import ROBOT
 from shared.sources.pages.source import Web
@@ -42,7 +40,7 @@ def web_of(
     roots = Roots(settings.roots_of(source.tenant))
     extractor = SandboxExtractor(sandbox, source.tenant)
     reader = readers.of(source.tenant)
-    return Web(extractor, reader, LedgerMemory(notes, source.id), manners_of(settings), _permits(roots))
+    return Web(extractor, reader, LedgerMemory(notes, source.id), manners_of(settings), roots.permits)
 
 
 def manners_of(settings: Settings) -> Manners:
@@ -53,14 +51,3 @@ def manners_of(settings: Settings) -> Manners:
         private=settings.sources_private,
         pause=settings.tuning.crawl_pause,
     )
-
-
-def _permits(roots: Roots) -> Callable[[str], bool]:
-    def permits(address: str) -> bool:
-        try:
-            roots.require(Address.parse(address))
-        except InvalidInput:
-            return False
-        return True
-
-    return permits

@@ -62,6 +62,7 @@ class SourceAccess:
             secret=None if name is None else self.settings.source_secret(name),
             web=None if self.web is None else partial(self.web, definition),
             reader=None if self.readers is None else self.readers.of(definition.tenant),
+            private=self.settings.sources_private,
         )
 
     def _roots_of(self, tenant: str) -> Roots:

@@ -228,7 +228,8 @@ class Settings(BaseSettings):
 
     # Sources
     sources_private: bool = Field(
-        default=False, description="whether pages may be read from private networks and from this machine"
+        default=False,
+        description="whether pages, repositories and databases may be read from private networks and from this machine",
     )
     crawl_contact: str | None = Field(
         None, description="address of a page about your crawls, for the owners of sites; part of the user agent"

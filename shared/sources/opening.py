@@ -19,6 +19,7 @@ from shared.sources.files import COMPONENT, FileSource
 from shared.sources.folder import FolderSource
 from shared.sources.git.options import FOLDER_PREFIX as OF_GIT
 from shared.sources.git.options import GitOptions
+from shared.sources.hosts import Hosts
 from shared.sources.options import FileOptions, ObjectOptions, Options, read_options
 from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, PageOptions, SitemapOptions
 from shared.sources.pages.texts import FOLDER_PREFIX as OF_PAGES
@@ -45,11 +46,13 @@ class Access:
         secret: fields of its secret.
         web: returns the dependencies of sources of pages; None if the process reads no pages.
         reader: reads contents in a confined process; None if the process opens no sources of contents that are read.
+        hosts: hosts of other sources that may be reached.
     """
 
     secret: Mapping[str, str]
     web: Callable[[], Web] | None
     reader: Reader | None
+    hosts: Hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +101,13 @@ def _open_repository(address: Address, options: GitOptions, access: Access) -> S
 
     is_folder = address.scheme in OF_FOLDERS  # its links were resolved after the address was written
     uri = f"{address.scheme}:///{quote(address.path)}" if is_folder else address.uri
-    return GitSource(uri, options, access.secret)
+    return GitSource(uri, options, access.secret, access.hosts)
 
 
 def _open_database(address: Address, options: PostgresOptions, access: Access) -> Source:
     from shared.sources.postgres.rows import PostgresSource
 
-    return PostgresSource(address.uri, options, access.secret)
+    return PostgresSource(address.uri, options, access.secret, access.hosts)
 
 
 def _open_pages(address: Address, options: PageOptions, access: Access) -> Source:
@@ -212,6 +215,7 @@ def open_source(
     secret: Mapping[str, str] | None = None,
     web: Callable[[], Web] | None = None,
     reader: Reader | None = None,
+    private: bool = False,
 ) -> Source:
     """Open a source; nothing is read yet.
 
@@ -223,13 +227,17 @@ def open_source(
         secret: fields of its secret; None if it has none.
         web: returns the dependencies of sources of pages; None if the process reads no pages.
         reader: reads its contents in a confined process.
+        private: whether repositories and databases may have private addresses; `web` says it for pages.
 
     Raises:
         Misconfigured: `check` refuses it now, or the secret cannot be used.
     """
     try:
         address, read = _checked(kind, uri, options, roots)
-        source: Source = KINDS[kind].open(address, read, Access(_fields_of(secret, address), web, reader))
+        fields = _fields_of(secret, address)
+        of_secret = roots if secret is None else Roots([secret[_URI]])
+        hosts = Hosts(private, lambda uri: roots.permits(uri) and of_secret.permits(uri))
+        source: Source = KINDS[kind].open(address, read, Access(fields, web, reader, hosts))
     except InvalidInput as error:
         raise Misconfigured(error.message, component=COMPONENT) from error
     return source

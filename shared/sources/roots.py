@@ -37,6 +37,14 @@ class Roots:
             problem = f"{address.uri} is not below a root of this tenant"
             raise InvalidInput(f"{problem}: ask the operator to add it to FOREASK_SOURCE_ROOTS.", field="uri")
 
+    def permits(self, uri: str) -> bool:
+        """Return whether the address of a server, such as the target of a redirect, is allowed."""
+        try:
+            self.require(Address.parse(uri))
+        except InvalidInput:
+            return False
+        return True
+
 
 def without_links(address: Address) -> Address:
     """Return an address whose path has no links, so that a link below a root cannot lead out of it.

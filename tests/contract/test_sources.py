@@ -41,7 +41,9 @@ class Corpus:
         self.write(self.texts)
 
     def source(self, **options):
-        self.opened.append(open_source(kind_of(self.uri), self.uri, options, roots=Roots(["*"]), secret=self.secret))
+        self.opened.append(
+            open_source(kind_of(self.uri), self.uri, options, roots=Roots(["*"]), secret=self.secret, private=True)
+        )
         return self.opened[-1]
 
     async def entries(self, after=""):

@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,8 +13,9 @@ from shared.sources.git.repositories import GitSource
 from shared.sources.opening import kind_of, open_source
 from shared.sources.roots import Roots
 from shared.sources.source import Entry
-from tests.support.corpora import GitCorpus, listed
+from tests.support.corpora import PRIVATE, GitCorpus, listed
 from tests.support.git_server import GitFolder, GitServer
+from tests.support.names import resolving
 from tests.support.planted import guards
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d7a2146" * 8 + b"\nsize 12345\n"
@@ -332,11 +334,88 @@ async def test_redirect_within_server_is_followed(folder, server):
     folder.commit()
     tail = "info/refs?service=git-upload-pack"
     server.answers["/renamed.git/info/refs"] = (301, {"Location": f"{server.url}/corpus.git/{tail}"})
-    source = GitSource(f"git+{server.url}/renamed.git", GitOptions(), {})
+    source = GitSource(f"git+{server.url}/renamed.git", GitOptions(), {}, PRIVATE)
 
     (entry,) = await listed(source)
     assert (await source.fetch(entry, max_bytes=10_000)).content == LARGE
     await source.aclose()
+
+
+@pytest.fixture
+def limited(folder, protected):
+    """Return a function that opens the repository with a secret, as a source of a tenant with these roots."""
+
+    def open_limited(*roots, uri=None, allowed="", private=True):
+        secret = {"uri": f"git+{protected.url}/{allowed}", "username": LOGIN[0], "password": LOGIN[1]}
+        address = uri or f"git+{protected.url}/corpus.git"
+        addresses = Roots([f"git+{protected.url}/{root}" for root in roots])
+        return open_source("git", address, {}, roots=addresses, secret=secret, private=private)
+
+    return open_limited
+
+
+@guards(
+    "shared/sources/git/server.py",
+    "if not self._permits(url):",
+    "if False:",
+    means="a server's redirect leads to a repository of another tenant, with the token",
+)
+@pytest.mark.parametrize(
+    "target", ["/beta/other.git", "/corpus.git/../beta/other.git", "/corpus.git/%2e%2e/beta/other.git"]
+)
+@pytest.mark.parametrize(("root", "allowed"), [("corpus.git", ""), ("", "corpus.git")])
+async def test_redirect_outside_roots_receives_no_token(protected, limited, target, root, allowed):
+    protected.answers["/corpus.git/info/refs"] = (302, {"Location": f"{protected.url}{target}/info/refs"})
+    source = limited(root, allowed=allowed)
+
+    with pytest.raises(Misconfigured, match="not below a root of this tenant"):
+        await listed(source)
+
+    assert {path.partition("?")[0] for path, _ in protected.requests} == {"/corpus.git/info/refs"}
+    await source.aclose()
+
+
+async def test_server_may_add_ending_of_repository(folder, protected, limited):
+    folder.write("a", LARGE)
+    folder.commit()
+    tail = "info/refs?service=git-upload-pack"
+    protected.answers["/corpus/info/refs"] = (301, {"Location": f"{protected.url}/corpus.git/{tail}"})
+    source = limited("corpus", allowed="corpus", uri=f"git+{protected.url}/corpus")
+
+    assert [entry.key for entry in await listed(source)] == ["a"]
+    await source.aclose()
+
+
+@guards(
+    "shared/sources/git/server.py",
+    "self.hosts.addresses_in_thread(self.host, self.port)",
+    "[self.host]",
+    means="the name of an allowed server leads to a private address",
+)
+async def test_repository_at_private_address_needs_setting(protected, limited):
+    source = limited("", private=False)
+
+    with pytest.raises(Misconfigured, match="private address, which FOREASK_SOURCES_PRIVATE does not allow"):
+        await listed(source)
+
+    await source.aclose()
+    assert protected.requests == []
+
+
+async def test_repository_is_reached_at_checked_address(folder, server, monkeypatch):
+    folder.write("a", LARGE)
+    folder.commit()
+    port = urlsplit(server.url).port
+    looked_up = resolving(monkeypatch, {"git.test": ["127.0.0.1"], "metadata.test": ["169.254.169.254"]})
+    source = GitSource(f"git+http://git.test:{port}/corpus.git", GitOptions(), {}, PRIVATE)
+    elsewhere = GitSource(f"git+http://metadata.test:{port}/corpus.git", GitOptions(), {}, PRIVATE)
+
+    assert [entry.key for entry in await listed(source)] == ["a"]
+    assert set(looked_up) == {"git.test"}
+    with pytest.raises(Misconfigured, match="which is never visited"):
+        await listed(elsewhere)
+    for each in (source, elsewhere):
+        await each.aclose()
 
 
 async def test_endless_redirects_are_an_error(folder, server):
@@ -400,7 +479,7 @@ async def test_other_content_than_git_is_error(folder, server):
 
 
 async def test_unreachable_server_is_error(folder, server):
-    source = GitSource("git+http://127.0.0.1:9/corpus.git", GitOptions(), {})
+    source = GitSource("git+http://127.0.0.1:9/corpus.git", GitOptions(), {}, PRIVATE)
 
     with pytest.raises(Unavailable, match="cannot be read"):
         await listed(source)
@@ -565,7 +644,7 @@ async def test_folder_that_reads_another_repository_is_refused(folder, tmp_path)
     folder._git("worktree", "add", "--quiet", str(worktree), "main")
 
     for each in (shared, worktree):
-        source = GitSource(f"git+file://{each}", GitOptions(), {})
+        source = GitSource(f"git+file://{each}", GitOptions(), {}, PRIVATE)
         with pytest.raises(Misconfigured, match="reads objects of another folder"):
             await listed(source)
         await source.aclose()
@@ -621,4 +700,4 @@ async def test_listing_and_closing_can_overlap(folder, server, temporary):
 @pytest.mark.parametrize("secret", [{"password": "x"}, {"username": "x"}, {"tokn": "x"}, {"token": "x", "other": "y"}])
 def test_unusable_secret_is_rejected(secret):
     with pytest.raises(InvalidInput, match="the field token, or the fields username and password"):
-        GitSource("git+https://example.org/a.git", GitOptions(), secret)
+        GitSource("git+https://example.org/a.git", GitOptions(), secret, PRIVATE)

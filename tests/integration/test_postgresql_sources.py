@@ -13,14 +13,14 @@ from cryptography.x509.oid import NameOID
 from pydantic import ValidationError
 
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
+from shared.sources.hosts import Hosts
 from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
 from shared.sources.source import Entry
-from tests.support.corpora import PASSWORD, READER, TableCorpus, database, listed, renew
+from tests.support.corpora import LOGIN, PASSWORD, PRIVATE, READER, TableCorpus, database, listed, renew
+from tests.support.names import resolving
 from tests.support.planted import guards
 from tests.support.waiting import eventually
-
-LOGIN = {"username": READER, "password": PASSWORD}
 
 
 @pytest.fixture(scope="module")
@@ -398,7 +398,10 @@ async def test_slow_query_is_cancelled(corpus, open_source):
 
 @pytest.mark.parametrize(
     ("secret", "problem"),
-    [({"username": READER, "password": "wrong"}, "rejects the login"), ({"username": READER}, "rejects the login")],
+    [
+        (LOGIN | {"password": "wrong"}, "rejects the login"),
+        ({"username": READER, "sslmode": "disable"}, "rejects the login"),
+    ],
 )
 async def test_refused_login_is_reported_not_shown(open_source, secret, problem, caplog):
     caplog.set_level(0)
@@ -408,6 +411,7 @@ async def test_refused_login_is_reported_not_shown(open_source, secret, problem,
         await listed(source)
 
     assert "wrong" not in f"{caught.value!r} {caplog.text}"
+    assert READER not in caught.value.message
 
 
 async def test_missing_database_is_reported(corpus, open_source):
@@ -420,8 +424,10 @@ async def test_missing_database_is_reported(corpus, open_source):
 async def test_missing_right_is_reported(corpus, open_source):
     await corpus.owner.execute(f"REVOKE SELECT ON article FROM {READER}")
 
-    with pytest.raises(Misconfigured, match="needs the right SELECT: permission denied for table article"):
+    with pytest.raises(Misconfigured, match="needs the right SELECT: permission denied for table article") as caught:
         await listed(open_source())
+
+    assert READER not in caught.value.message
 
 
 @guards(
@@ -446,7 +452,7 @@ async def test_environment_and_files_of_user_are_not_read(corpus, open_source, m
 
     assert [entry.key for entry in await listed(open_source())] == ["a"]
     with pytest.raises(Misconfigured, match="rejects the login"):
-        await listed(open_source({"username": READER}))
+        await listed(open_source({"username": READER, "sslmode": "disable"}))
 
 
 @guards(
@@ -517,6 +523,32 @@ async def test_unencrypted_server_is_refused_by_default(open_source):
     assert PostgresOptions(table="t", id="i", text="t").sslmode == "verify-full"
 
 
+@guards(
+    "shared/sources/postgres/connection.py",
+    "if _MODES.index(mode) < _MODES.index(least):",
+    "if False:",
+    means="a tenant sends the operator's password without encryption",
+)
+@pytest.mark.parametrize(
+    ("mode", "least"),
+    [("disable", None), ("require", None), ("verify-ca", None), ("disable", "require"), ("require", "verify-ca")],
+)
+def test_secret_is_sent_only_as_safely_as_allowed(mode, least):
+    secret = {"username": READER, "password": PASSWORD} | ({"sslmode": least} if least else {})
+    options = PostgresOptions(table="t", id="i", text="t", sslmode=mode)
+
+    with pytest.raises(InvalidInput, match=f'the field "sslmode": "{mode}" to the secret') as caught:
+        PostgresSource("postgresql://host/a", options, secret, PRIVATE)
+    assert caught.value.field == "options.sslmode"
+    assert PostgresSource("postgresql://host/a", options, secret | {"sslmode": mode}, PRIVATE)
+
+
+def test_mode_is_free_without_password():
+    options = PostgresOptions(table="t", id="i", text="t", user="me", sslmode="disable")
+
+    assert PostgresSource("postgresql://host/a", options, {}, PRIVATE)
+
+
 def certificate(host):
     """Return a self-signed certificate and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -584,7 +616,10 @@ async def tls_server(tmp_path):
 async def test_certificate_is_checked_as_mode_says(tls_server, mode, host, known, accepted):
     uri, public = await tls_server(host)
     source = PostgresSource(
-        uri, PostgresOptions(table="t", id="i", text="t", sslmode=mode), LOGIN | ({"ca": public} if known else {})
+        uri,
+        PostgresOptions(table="t", id="i", text="t", sslmode=mode),
+        LOGIN | ({"ca": public} if known else {}),
+        PRIVATE,
     )
 
     with pytest.raises(Unavailable) as caught:
@@ -597,6 +632,44 @@ async def test_certificate_is_checked_as_mode_says(tls_server, mode, host, known
     await source.aclose()
 
 
+@guards(
+    "shared/sources/postgres/connection.py",
+    "await self._hosts.addresses(self._address.host, self._address.port)",
+    "[self._address.host]",
+    means="the name of an allowed database leads to a private address",
+)
+@pytest.mark.parametrize(
+    ("address", "hosts", "problem"),
+    [
+        ("127.0.0.1", Hosts(), "private address, which FOREASK_SOURCES_PRIVATE does not allow"),
+        ("169.254.169.254", PRIVATE, "which is never visited"),
+    ],
+)
+async def test_database_at_forbidden_address_is_not_connected(monkeypatch, address, hosts, problem):
+    resolving(monkeypatch, {"db.test": [address]})
+    options = PostgresOptions(table="t", id="i", text="t", sslmode="disable")
+    source = PostgresSource("postgresql://db.test:9/a", options, LOGIN, hosts)
+
+    with pytest.raises(Misconfigured, match=problem):
+        await listed(source)
+
+
+async def test_certificate_is_checked_at_checked_address(monkeypatch, tls_server):
+    uri, public = await tls_server("db.test")
+    resolving(monkeypatch, {"db.test": ["127.0.0.1"], "other.test": ["127.0.0.1"]})
+    options = PostgresOptions(table="t", id="i", text="t")
+    secret = LOGIN | {"ca": public}
+    named, other = (
+        PostgresSource(uri.replace("localhost", host), options, secret, PRIVATE) for host in ("db.test", "other.test")
+    )
+
+    with pytest.raises(Unavailable) as ended:  # the server ends each encrypted connection
+        await listed(named)
+    with pytest.raises(Misconfigured, match=r"certificate of other\.test is not valid"):
+        await listed(other)
+    assert not isinstance(ended.value, Misconfigured)
+
+
 @pytest.mark.parametrize(
     "uri",
     [
@@ -607,12 +680,12 @@ async def test_certificate_is_checked_as_mode_says(tls_server, mode, host, known
 )  # fmt: skip
 def test_address_must_name_one_database(uri):
     with pytest.raises(InvalidInput, match="must have the form"):
-        PostgresSource(uri, PostgresOptions(table="t", id="i", text="t"), LOGIN)
+        PostgresSource(uri, PostgresOptions(table="t", id="i", text="t"), LOGIN, PRIVATE)
 
 
 def test_password_in_address_is_rejected_not_shown():
     with pytest.raises(InvalidInput, match="store them as the secret") as caught:
-        PostgresSource("postgresql://me:hidden@host/a", PostgresOptions(table="t", id="i", text="t"), LOGIN)
+        PostgresSource("postgresql://me:hidden@host/a", PostgresOptions(table="t", id="i", text="t"), LOGIN, PRIVATE)
 
     assert "hidden" not in str(caught.value)
 
@@ -620,11 +693,13 @@ def test_password_in_address_is_rejected_not_shown():
 @pytest.mark.parametrize("secret", [{}, {"username": "x", "pasword": "y"}, {"password": "y"}])
 def test_unusable_secret_is_rejected(secret):
     with pytest.raises(InvalidInput, match="username and password"):
-        PostgresSource("postgresql://host/a", PostgresOptions(table="t", id="i", text="t"), secret)
+        PostgresSource("postgresql://host/a", PostgresOptions(table="t", id="i", text="t"), secret, PRIVATE)
 
 
 def test_user_may_be_an_option():
-    PostgresSource("postgresql://host/a", PostgresOptions(table="t", id="i", text="t", user="me"), {"password": "x"})
+    PostgresSource(
+        "postgresql://host/a", PostgresOptions(table="t", id="i", text="t", user="me"), {"password": "x"}, PRIVATE
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"table": "t", "query": "SELECT 1"}])

@@ -13,7 +13,7 @@ from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.services.pages import web_of
 from tests.integration.test_api_sources import ParseWorker, names
 from tests.support.api import calling
-from tests.support.corpora import PASSWORD, READER, TableCorpus, database
+from tests.support.corpora import LOGIN, TableCorpus, database
 from tests.support.git_server import GitFolder, GitServer
 from tests.support.site import Site, serving_site
 
@@ -28,7 +28,7 @@ def server(settings):
 @pytest.fixture
 def allowed(settings, server):
     """Return settings that allow sources on this machine."""
-    secret = {"uri": server, "username": READER, "password": PASSWORD}
+    secret = {"uri": server} | LOGIN
     tuning = settings.tuning.model_copy(update={"crawl_pause": timedelta()})
     return settings.model_copy(
         update={

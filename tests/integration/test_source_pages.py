@@ -14,7 +14,7 @@ from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.services.pages import web_of
 from tests.integration.test_api_sources import ParseWorker, write
 from tests.support.api import serving
-from tests.support.corpora import PASSWORD, READER, database
+from tests.support.corpora import LOGIN, READER, database
 from tests.support.git_server import GitFolder, GitServer
 from tests.support.pages import HOW_TO, foreask_with_background
 from tests.support.site import Site, html, serving_site
@@ -62,7 +62,7 @@ async def table(settings, **_):
         """)
         parts = urlsplit(url)
         uri = f"postgresql://{parts.hostname}:{parts.port}{parts.path}"
-        yield f"{uri} --option sslmode=disable", {"uri": uri, "username": READER, "password": PASSWORD}
+        yield f"{uri} --option sslmode=disable", {"uri": uri} | LOGIN
 
 
 @asynccontextmanager

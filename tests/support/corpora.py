@@ -14,12 +14,15 @@ import asyncpg
 
 from shared.sources.git.options import GitOptions
 from shared.sources.git.repositories import GitSource
+from shared.sources.hosts import Hosts
 from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
 from shared.sources.source import Entry, Source
 from tests.support.git_server import GitFolder, GitServer
 
 READER, PASSWORD = "reader", "a password: of/the?reader"
+LOGIN = {"username": READER, "password": PASSWORD, "sslmode": "disable"}  # the server of tests has no TLS
+PRIVATE = Hosts(private=True)
 
 
 async def listed(source: Source, after: str = "") -> list[Entry]:
@@ -71,7 +74,7 @@ class GitCorpus(Corpus):
     def source(self, secret: dict[str, str] | None = None, **options: Any) -> GitSource:
         path: Path = self.folder.folder
         uri = f"git+{self.server.url}/{path.name}" if self.server else f"git+file://{path}"
-        return GitSource(uri, GitOptions(**options), secret or {})
+        return GitSource(uri, GitOptions(**options), secret or {}, PRIVATE)
 
 
 class TableCorpus(Corpus):
@@ -107,9 +110,9 @@ class TableCorpus(Corpus):
     def source(self, secret: dict[str, str] | None = None, **options: Any) -> PostgresSource:
         parts = urlsplit(self.url)
         uri = f"postgresql://{parts.hostname}:{parts.port}{parts.path}"
-        login = {"username": READER, "password": PASSWORD} if secret is None else secret
+        login = LOGIN if secret is None else secret
         given = {name: value for name, value in (self.options | options).items() if value is not None}
-        return PostgresSource(uri, PostgresOptions(**given), login)
+        return PostgresSource(uri, PostgresOptions(**given), login, PRIVATE)
 
 
 @asynccontextmanager

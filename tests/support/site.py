@@ -128,7 +128,7 @@ class Site:
 
     def _reply(self, request: web.Request) -> web.Response:
         path = request.path
-        if path == "/robots.txt":
+        if path == "/robots.txt" and path not in self.replies:
             return web.Response(status=self.robots_status, text=self.robots)
         if self.busy[path]:
             self.busy[path] -= 1

@@ -23,6 +23,7 @@ from shared.sources.git.options import FOLDER_PREFIX
 from shared.sources.git.packs import TooLargePack, require_bounded
 from shared.sources.git.repository import SMALL_BYTES, Refs, Repository, chosen, commit_of, unknown
 from shared.sources.git.server import ServerPool
+from shared.sources.hosts import Hosts
 
 if TYPE_CHECKING:
     from dulwich.client import DetermineWantsFunc  # defined for type checkers only
@@ -46,15 +47,16 @@ class RemoteRepository(Repository):
     Args:
         url: its address, without credentials.
         login: the credentials; None for a public repository.
+        hosts: hosts that may be reached.
     """
 
-    def __init__(self, url: str, login: Login | None) -> None:
+    def __init__(self, url: str, login: Login | None, hosts: Hosts) -> None:
         super().__init__(url)
         self._client = Urllib3HttpGitClient(
             f"{url.rstrip('/')}/",
             username=None if login is None else login.username,
             password=None if login is None else login.password,
-            pool_manager=ServerPool(url),
+            pool_manager=ServerPool(url, hosts),
             thin_packs=False,
         )
         self._trees: _Reply | None = None

@@ -21,6 +21,7 @@ from shared.sources.git.options import GitOptions
 from shared.sources.git.remote import RemoteRepository
 from shared.sources.git.repository import SMALL_BYTES, Repository
 from shared.sources.git.tree import Node, TreeWalk
+from shared.sources.hosts import Hosts
 from shared.sources.source import Entry, Item, Source
 
 _PAGE = 1_000  # entries that one call in a thread lists
@@ -41,6 +42,7 @@ class GitSource(Source):
         uri: `git+https://host/path.git`, `git+http://…`, or `git+file:///folder`, without a user name or password.
         options: the ref, and the selected files.
         secret: `token`, or `username` and `password`.
+        hosts: hosts that may be reached.
 
     Raises:
         InvalidInput: the address or the secret cannot be used.
@@ -48,12 +50,20 @@ class GitSource(Source):
 
     is_snapshot = True
 
-    def __init__(self, uri: str, options: GitOptions, secret: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        uri: str,
+        options: GitOptions,
+        secret: Mapping[str, str],
+        hosts: Hosts,
+    ) -> None:
         address = GitAddress.parse(uri)
         self._options = options
         self._link = options.link or address.link
         self._repository: Repository = (
-            LocalRepository(address.folder) if address.folder else RemoteRepository(address.url, Login.of(secret))
+            LocalRepository(address.folder)
+            if address.folder
+            else RemoteRepository(address.url, Login.of(secret), hosts)
         )
         self._opened: TreeWalk | None = None
         self._thread = threading.Lock()  # dulwich reads and writes its files without locks

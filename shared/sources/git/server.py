@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import socket
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+from urllib3.util.connection import create_connection
 
 from shared.domain.errors import Misconfigured, Unavailable
+from shared.domain.retry_after import retry_after
 from shared.process.network import ssl_context
 from shared.sources.files import COMPONENT
+from shared.sources.hosts import Hosts
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=60)  # seconds; a server reports progress while it prepares a large pack
 # A server could order a pause of any length, or read the request again; syncs have their own attempts.
@@ -20,28 +26,56 @@ _NO_ACCESS = (401, 403)
 _MISSING = (404, 410)
 
 
+class _CheckedAddress(HTTPConnection):
+    """A connection to a checked address of its host. The name in requests and certificates remains the host's."""
+
+    hosts = Hosts()
+
+    def _new_conn(self) -> socket.socket:
+        problem: Exception | None = None
+        for address in self.hosts.addresses_in_thread(self.host, self.port):
+            try:
+                return create_connection((address, self.port), self.timeout, socket_options=self.socket_options)
+            except TimeoutError as error:
+                problem = ConnectTimeoutError(self, f"{address} did not answer in time")
+                problem.__cause__ = error
+            except OSError as error:
+                problem = NewConnectionError(self, f"{address} cannot be reached: {error}")
+                problem.__cause__ = error
+        assert problem is not None
+        raise problem
+
+
+class _CheckedTlsAddress(_CheckedAddress, HTTPSConnection):
+    """An encrypted connection to a checked address."""
+
+
 class ServerPool(urllib3.PoolManager):
     """Connections to one server.
 
-    Requests to another host are refused: a redirect could otherwise lead to a server that the operator did not allow,
-    and would carry the credentials there. No proxy and no setting of Git is read.
+    Requests to another host are refused, as are those to addresses that the operator does not allow: a redirect would
+    carry the credentials there. The host's addresses are checked. No proxy and no setting of Git is read.
 
     Args:
         url: address of the repository.
+        hosts: hosts that may be reached.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, hosts: Hosts) -> None:
         super().__init__(
             headers={"User-Agent": "git/foreask"}, timeout=_TIMEOUT, retries=_RETRIES, ssl_context=ssl_context()
         )
+        self._url = url.rstrip("/")
         self._server = _server(url)
         self._host = urlsplit(url).hostname
+        self._hosts = hosts
 
     def urlopen(self, method: str, url: str, redirect: bool = True, **options: Any) -> Any:  # type: ignore[override]
         """Send a request, and follow redirects within the server.
 
         Raises:
-            Misconfigured: the server redirects to another one, has no such repository, or gives no access to it.
+            Misconfigured: the host may not be reached, the server redirects to another one or to an address that is not
+                allowed, has no such repository, or gives no access to it.
             Unavailable: the server answers with another status than 200.
         """
         if _server(url) != self._server:
@@ -50,11 +84,28 @@ class ServerPool(urllib3.PoolManager):
                 " address of the repository there.",
                 component=COMPONENT,
             )
+        if not self._permits(url):
+            raise Misconfigured(
+                f"The server {self._host} redirects to an address that is not below a root of this tenant, or that the"
+                " secret of the source does not name: use the address of the repository there.",
+                component=COMPONENT,
+            )
         reply = super().urlopen(method, url, redirect=redirect, **options)
         if reply.status != 200:  # noqa: PLR2004
             reply.release_conn()
             raise self._error(reply)
         return reply
+
+    def _permits(self, url: str) -> bool:
+        """Return whether an address is allowed. Servers may add .git to the name for which the operator allowed it."""
+        without_ending = url.replace(f"{self._url}.git/", f"{self._url}/", 1)
+        return self._hosts.permits(f"git+{url}") or self._hosts.permits(f"git+{without_ending}")
+
+    def _new_pool(self, *arguments: Any, **options: Any) -> HTTPConnectionPool:
+        pool = super()._new_pool(*arguments, **options)
+        checked = _CheckedTlsAddress if pool.scheme == "https" else _CheckedAddress
+        pool.ConnectionCls = type(checked.__name__, (checked,), {"hosts": self._hosts})
+        return pool
 
     def _error(self, reply: urllib3.BaseHTTPResponse) -> Unavailable:
         if reply.status in _NO_ACCESS:
@@ -69,11 +120,10 @@ class ServerPool(urllib3.PoolManager):
                 " address and the secret of the source.",
                 component=COMPONENT,
             )
-        seconds = reply.headers.get("Retry-After", "")
         return Unavailable(
             f"The server {self._host} answered with the status {reply.status}.",
             component=COMPONENT,
-            retry_after=timedelta(seconds=min(int(seconds), 86_400)) if seconds.isdecimal() else None,
+            retry_after=retry_after(reply.headers),
             answered=True,
         )
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from typing import Literal
 
 import httpx
 
 from shared.confined.reading import Reader
 from shared.domain.errors import Misconfigured, Transient, Unavailable, Unreadable
+from shared.domain.retry_after import retry_after
 from shared.outside import addresses
 from shared.outside.requests import new_client, pinned
 from shared.process.network import problem_of
 from shared.sources.files import COMPONENT
+from shared.sources.hosts import PRIVATE_SETTING
 from shared.sources.pages.bodies import ENCODINGS, BadBody, BodyTooLarge, read_body
 from shared.sources.pages.reading.addresses import normal, origin_of
 from shared.sources.pages.reading.contents import RobotsRules, read_robots
@@ -34,7 +35,7 @@ _PURPOSE = addresses.Purpose(
     name="a page",
     example="https://example.org/page",
     credentials="write it without them",
-    setting="FOREASK_SOURCES_PRIVATE",
+    setting=PRIVATE_SETTING,
     field="uri",
 )
 
@@ -118,7 +119,8 @@ class Visitor:
     Args:
         manners: behaviour towards servers.
         reader: reads robots.txt.
-        permits: whether the operator allows an address; checked by the callers.
+        permits: whether the operator allows an address; the callers check it for pages, and the visitor for redirects
+            of robots.txt.
     """
 
     def __init__(self, manners: Manners, reader: Reader, permits: Callable[[str], bool] = lambda _: True) -> None:
@@ -165,10 +167,9 @@ class Visitor:
         limit = max_bytes or self._manners.max_bytes
         for tries_left in reversed(range(_TRIES)):
             reply = await self._once(address, headers or {}, wants, limit)
-            retry_after = _seconds(reply.headers.get("retry-after"))
             if reply.status not in _BUSY or not tries_left:
                 return reply
-            self._host(address).due = time.monotonic() + min(retry_after, self._manners.longest_pause.total_seconds())
+            self._host(address).due = time.monotonic() + self._requested_pause(reply).total_seconds()
         raise AssertionError
 
     async def _once(
@@ -251,17 +252,25 @@ class Visitor:
         Raises:
             Unavailable: the server answers 429 or 5xx, or not at all. RFC 9309 forbids all requests then.
         """
-        reply = WebReply(0)
-        for _ in range(_ROBOTS_REDIRECTS + 1):
-            reply = await self._robots_reply(address)
+        reply = await self._robots_reply(address)
+        for _ in range(_ROBOTS_REDIRECTS):
             if (target := reply.redirect_from(address)) is None:
                 break
-            address = target
+            if not self.permits(target) or (found := await self._redirected_robots(target)) is None:
+                return b""
+            address, reply = target, found
         if reply.status == _OK:
             return reply.body
         if reply.status in _CLIENT_ERRORS or reply.status in _REDIRECTS:
             return b""
         raise Unavailable(f"{address} answers with status {reply.status}.", component=COMPONENT)
+
+    async def _redirected_robots(self, address: str) -> WebReply | None:
+        """Return the reply of an address to which robots.txt redirects; None if it may not be visited."""
+        try:
+            return await self._robots_reply(address)
+        except Misconfigured:
+            return None
 
     async def _robots_reply(self, address: str) -> WebReply:
         try:
@@ -270,16 +279,9 @@ class Visitor:
             kind = Misconfigured if error.fault == "address" else Unavailable
             raise kind(f"{address} cannot be read: {error}", component=COMPONENT) from error
         if reply.status == _BUSY[0]:
-            pause = timedelta(seconds=_seconds(reply.headers.get("retry-after")))
+            pause = self._requested_pause(reply)
             raise Unavailable(f"{address} answers with status 429.", component=COMPONENT, retry_after=pause)
         return reply
 
-
-def _seconds(retry_after: str | None) -> float:
-    """Return the seconds of a `Retry-After`, which is a number or a date; 0 if it is neither."""
-    if retry_after and retry_after.strip().isdigit():
-        return float(retry_after)
-    with suppress(TypeError, ValueError):
-        until = parsedate_to_datetime(retry_after or "")
-        return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
-    return 0.0
+    def _requested_pause(self, reply: WebReply) -> timedelta:
+        return retry_after(reply.headers, most=self._manners.longest_pause) or timedelta()

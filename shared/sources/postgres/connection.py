@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import asyncpg
 
@@ -14,6 +15,7 @@ from shared.domain.errors import InvalidInput, Misconfigured, Unavailable
 from shared.process.network import problem_of
 from shared.process.network.certificates import new_ssl_context
 from shared.sources.files import COMPONENT
+from shared.sources.hosts import Hosts
 from shared.sources.postgres.options import DatabaseAddress, PostgresOptions, TlsMode
 
 _CONNECT_SECONDS = 10
@@ -24,10 +26,10 @@ _NO_TLS = "rejected SSL upgrade"  # words of asyncpg, whose error has no class o
 _PROBLEMS = (
     (
         asyncpg.InvalidAuthorizationSpecificationError,
-        "The server {host} rejects the login of {user}: check the secret of the source.",
+        "The server {host} rejects the login: check the secret of the source, or its option user.",
     ),
     (asyncpg.InvalidCatalogNameError, "The server {host} has no database {database}."),
-    (asyncpg.InsufficientPrivilegeError, "The user {user} needs the right SELECT: {sentence}."),
+    (asyncpg.InsufficientPrivilegeError, "The user of the source needs the right SELECT: {sentence}."),
     (
         asyncpg.UndefinedTableError,
         "In the database {database} {sentence}. The option schema names the schema of a table.",
@@ -37,7 +39,8 @@ _PROBLEMS = (
     (asyncpg.SyntaxOrAccessError, "The database {database} rejects the statement: {sentence}."),
     (asyncpg.DataError, "The database {database} cannot compute a value of a row: {kind}."),
 )
-_FIELDS = {"username", "password", "ca"}
+_FIELDS = {"username", "password", "ca", "sslmode"}
+_MODES: tuple[TlsMode, ...] = get_args(TlsMode)  # each is safer than the one before
 
 
 class DatabaseConnection:
@@ -48,22 +51,28 @@ class DatabaseConnection:
     Args:
         uri: `postgresql://host:port/database`.
         options: user, TLS and timeout.
-        secret: `password`, and optionally `username` and `ca`, the certificates of the authority as PEM.
+        secret: `password`, and optionally `username`, `ca`, the certificates of the authority as PEM, and `sslmode`,
+            the least safe mode in which the password may be sent.
+        hosts: hosts that may be reached.
 
     Raises:
         InvalidInput: the address or the secret cannot be used.
     """
 
-    def __init__(self, uri: str, options: PostgresOptions, secret: Mapping[str, str]) -> None:
+    def __init__(self, uri: str, options: PostgresOptions, secret: Mapping[str, str], hosts: Hosts) -> None:
+        self._hosts = hosts
         self._address = DatabaseAddress.parse(uri)
         self._timeout_seconds = options.timeout_seconds
         self._user, self._password = secret.get("username", options.user), secret.get("password", "")
         if self._user is None or secret.keys() - _FIELDS:
             raise InvalidInput(
-                "The secret of a table has the fields username and password, and optionally ca (certificates as PEM).",
+                "The secret of a table has the fields username and password, and optionally ca (certificates as PEM)"
+                " and sslmode.",
                 field="secret",
             )
-        self._tls = _tls(options.sslmode, secret.get("ca"))
+        if secret:
+            _require_safe(options.sslmode, secret.get("sslmode", _MODES[-1]))
+        self._tls = _tls(options.sslmode, secret.get("ca"), self._address.host)
         self._connection: Any = None
 
     @asynccontextmanager
@@ -92,9 +101,10 @@ class DatabaseConnection:
     async def _connected(self) -> Any:
         if self._connection is None or self._connection.is_closed():
             # Every argument is given, because asyncpg takes missing ones from PG* variables and files of the user.
+            hosts = await self._hosts.addresses(self._address.host, self._address.port)
             self._connection = await asyncpg.connect(
-                host=self._address.host,
-                port=self._address.port,
+                host=hosts,
+                port=[self._address.port] * len(hosts),
                 database=self._address.database,
                 user=self._user,
                 password=self._password,
@@ -118,8 +128,8 @@ class DatabaseConnection:
         except ssl.SSLCertVerificationError as error:
             raise _wrong(
                 f"The certificate of {self._address.host} is not valid: {error.verify_message}. Add its authority to"
-                " the secret as ca or to FOREASK_CA_FILE, or set sslmode=require to encrypt without checking the"
-                " server."
+                " the secret as ca or to FOREASK_CA_FILE, or set sslmode=require in the options and the secret to"
+                " encrypt without checking the server."
             ) from error
         except asyncpg.QueryCanceledError as error:
             raise self._unavailable(
@@ -132,7 +142,8 @@ class DatabaseConnection:
         except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
             if _NO_TLS in str(error):
                 raise _wrong(
-                    f"The server {self._address.host} offers no TLS: set sslmode=disable if you trust its network."
+                    f"The server {self._address.host} offers no TLS: set sslmode=disable in the options and the secret"
+                    " if you trust its network."
                 ) from error
             raise self._unavailable(f"cannot be reached: {problem_of(error) or type(error).__name__}") from error
 
@@ -142,7 +153,6 @@ class DatabaseConnection:
         return problem and problem.format(
             host=self._address.host,
             database=self._address.database,
-            user=self._user,
             sentence=error.args[0],
             kind=type(error).__name__,
         )
@@ -155,7 +165,23 @@ def _wrong(message: str) -> Misconfigured:
     return Misconfigured(message, component=COMPONENT)
 
 
-def _tls(mode: TlsMode, ca: str | None) -> ssl.SSLContext | bool:
+def _require_safe(mode: TlsMode, least: str) -> None:
+    """Check that a source sends the operator's password only as safely as the secret demands.
+
+    Raises:
+        InvalidInput: the mode is less safe, or the secret names no mode.
+    """
+    if least not in _MODES:
+        raise InvalidInput(f"The field sslmode of the secret is one of {', '.join(_MODES)}.", field="secret")
+    if _MODES.index(mode) < _MODES.index(least):
+        raise InvalidInput(
+            f"The secret may be used with sslmode={least} or a safer mode, and not with sslmode={mode}: ask the"
+            f' operator to add the field "sslmode": "{mode}" to the secret.',
+            field="options.sslmode",
+        )
+
+
+def _tls(mode: TlsMode, ca: str | None, host: str) -> ssl.SSLContext | bool:
     """Return the settings of TLS; False: none. There is no mode that falls back to an unencrypted connection."""
     if mode == "disable":
         return False
@@ -166,4 +192,10 @@ def _tls(mode: TlsMode, ca: str | None) -> ssl.SSLContext | bool:
     context.check_hostname = mode == "verify-full"
     if mode == "require":
         context.verify_mode = ssl.CERT_NONE
+    context.wrap_bio = partial(_wrap_named, context.wrap_bio, host)  # type: ignore[method-assign]
     return context
+
+
+def _wrap_named(wrap: Callable[..., ssl.SSLObject], host: str, *arguments: Any, **options: Any) -> ssl.SSLObject:
+    """Encrypt a connection to a host's address: its certificate has the name, and asyncpg knows the address only."""
+    return wrap(*arguments, **options | {"server_hostname": host})

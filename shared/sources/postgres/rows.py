@@ -14,6 +14,7 @@ import orjson
 
 from shared.domain.errors import Misconfigured, Unreadable
 from shared.sources.files import not_found, too_large
+from shared.sources.hosts import Hosts
 from shared.sources.keys import problem_of, stand_in
 from shared.sources.postgres.connection import DatabaseConnection
 from shared.sources.postgres.options import MEDIA_TYPES, PostgresOptions
@@ -48,15 +49,22 @@ class PostgresSource(Source):
     Args:
         uri: `postgresql://host:port/database`, without a user name or password.
         options: the table or query and its columns.
-        secret: `password`, and optionally `username` and `ca`.
+        secret: `password`, and optionally `username`, `ca` and `sslmode`.
+        hosts: hosts that may be reached.
 
     Raises:
         InvalidInput: the address or the secret cannot be used.
     """
 
-    def __init__(self, uri: str, options: PostgresOptions, secret: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        uri: str,
+        options: PostgresOptions,
+        secret: Mapping[str, str],
+        hosts: Hosts,
+    ) -> None:
         self._options = options
-        self._connection = DatabaseConnection(uri, options, secret)
+        self._connection = DatabaseConnection(uri, options, secret, hosts)
         self._statements: PostgresStatements | None = None
         self._alone = asyncio.Lock()  # a connection executes one statement at a time
 
