@@ -85,6 +85,7 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
     """
     syncing = syncing_of(parts, open_source)
     works = {RunKind.SYNC: syncing.work, RunKind.LOOK: Looking(parts.ledger.hints, syncing).work}
+    parts.stack.push_async_callback(syncing.parked.aclose)
     runner = Runner(parts.ledger.runs, works)
     parts.stack.push_async_callback(runner.aclose)
     return runner

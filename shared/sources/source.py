@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,12 @@ class Source(ABC):
     is_snapshot = False
     """Whether it shows the content at the time of its first use, until it is opened again."""
 
+    is_resumable = False
+    """Whether it continues after `rest` without repeating its work, although its listing was cancelled."""
+
+    progressed: Callable[[], None] = staticmethod(lambda: None)
+    """Called when it makes progress before its next entry, as a crawl does with each page."""
+
     @abstractmethod
     def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         """Yield the entries whose keys follow `after`, in the order of the keys' UTF-8 bytes.
@@ -81,6 +87,17 @@ class Source(ABC):
     @abstractmethod
     async def find(self, key: str) -> Entry | None:
         """Return the current entry of a key, or None if the source has none now; raises as `entries`."""
+
+    @property
+    def waiting_seconds(self) -> float:
+        """The time for which it does nothing but wait, because its server demands it."""
+        return 0.0
+
+    async def rest(self) -> None:  # noqa: B027 - most sources do nothing between two calls
+        """Send no further request until `resume`, and store what another process needs to continue."""
+
+    def resume(self) -> None:  # noqa: B027 - as `rest`
+        """Continue after `rest`."""
 
     def name_listing(self, listing: str) -> None:  # noqa: B027 - most listings continue after a key
         """Name the next listing, so that it can continue an interrupted one of the same name, in another process."""

@@ -1,6 +1,7 @@
 """Syncs bring the documents of a source up to date, and delete only documents that two complete listings lacked."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,10 +17,17 @@ from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.merge import shown as shown_key
 from shared.maintenance.syncing.quota import UploadLimits
+from shared.sources.pages.extraction import WebPageText
+from shared.sources.pages.options import CrawlOptions
+from shared.sources.pages.source import Web, open_pages
+from shared.sources.pages.visitor import Manners
 from tests.support.api import work
 from tests.support.planted import guards
+from tests.support.site import Site, html, serving_site
 from tests.support.sources import LIMITS, Corpus, SyncedCorpus, make_older
 from tests.support.waiting import eventually
+
+PATIENT = Manners(private=True, pause=timedelta())
 
 
 @pytest.fixture
@@ -88,6 +96,79 @@ async def test_long_listing_gives_way_to_another_tenant(services):
     assert (alice.phase, eve.phase, alice.error, eve.error) == (RunPhase.DONE, RunPhase.DONE, None, None)
     assert (alice.waiting, eve.waiting) == (None, None)
     assert corpora["alice"].fetched == corpora["eve"].fetched == list("abcdefghijkl")
+
+
+@guards(
+    "shared/sources/pages/visitor.py",
+    "return max(0.0, min(self._sleeping.values()) - time.monotonic())",
+    "return 0.0",
+    means="two tenants with slow sites stop the syncs of all tenants",
+)
+async def test_waiting_crawls_give_way_to_third_tenant(services, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.runs.progress._NEXT_OFFER_SECONDS", 0.05)
+    corpus = Corpus()
+    corpus.put("a", "b")
+    carol = SyncedCorpus(services, corpus, tenant="carol")
+    await carol.add()
+    slow = Site(robots="User-agent: *\nCrawl-delay: 300\n", missing_status=404)
+    slow.replies = {f"/docs/{name}": html(f'<a href="{name}more">{name}</a>') for name in "abcd"}
+    async with serving_site(slow) as site:
+
+        def open_source(source):
+            if source.tenant == "carol":
+                return corpus.open(source)
+            return open_pages(f"{site.url}/docs/{source.name}", CrawlOptions(), Web(PlainText(), manners=PATIENT))
+
+        syncing = replace(carol.syncing(), open_source=open_source)
+        runner = Runner(services.ledger.runs, {RunKind.SYNC: syncing.work})
+        waiting = []
+        for tenant, name in (("alice", "a"), ("alice", "b"), ("bob", "c"), ("bob", "d")):
+            await SyncedCorpus(services, Corpus(), tenant=tenant, name=name).add()
+            waiting.append((tenant, await services.ledger.syncs.start(tenant, name)))
+        await runner.take()
+        await eventually(lambda: {f"/docs/{name}" for name in "abcd"} <= set(site.requests))
+        assert runner.claimed == 4
+
+        third = await services.ledger.syncs.start("carol", "docs")
+        await eventually(lambda: is_done(services, "carol", third))
+
+        phases = Counter([(await services.ledger.syncs.get(tenant, each.id)).phase for tenant, each in waiting])
+        assert phases == {RunPhase.RUNNING: 3, RunPhase.QUEUED: 1}
+        assert Counter(site.requests) == {"/robots.txt": 4, **{f"/docs/{name}": 1 for name in "abcd"}}
+        await runner.aclose()
+        await syncing.parked.aclose()
+
+
+async def is_done(services, tenant, sync):
+    return (await services.ledger.syncs.get(tenant, sync.id)).phase is RunPhase.DONE
+
+
+@guards(
+    "shared/sources/pages/crawl.py",
+    "            self._progressed()\n            await",
+    "            await",
+    means="a crawl fails when it takes longer than a source may hang",
+)
+async def test_long_crawl_with_progress_is_not_hung(services, synced):
+    async with serving_site(Site(robots_status=404, missing_status=404, delay_seconds=0.1)) as site:
+        site.replies = {f"/docs/{n}": html(f'<a href="{n + 1}">next</a><p>{n}</p>') for n in range(15)}
+        synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
+        syncing = replace(
+            synced.syncing(),
+            open_source=lambda _: open_pages(f"{site.url}/docs/0", CrawlOptions(), Web(PlainText(), manners=PATIENT)),
+        )
+        sync = await services.ledger.syncs.start("default", "docs")
+        await syncing.work(await services.ledger.runs.claim([RunKind.SYNC]))
+
+    found = await services.ledger.syncs.get("default", sync.id)
+    assert (found.phase, found.error, found.counts.created) == (RunPhase.DONE, None, 15)
+
+
+class PlainText:
+    """Reads the bytes of pages as their texts."""
+
+    async def __call__(self, path, *, filename, media_type):
+        return WebPageText(path.read_text(), None, "text/html")
 
 
 @guards(

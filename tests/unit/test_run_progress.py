@@ -18,8 +18,9 @@ class Claims:
     def __init__(self):
         self.released = 0
 
-    async def give_way(self, _):
+    async def give_way(self, _, *, pause):
         self.released += 1
+        self.pause = pause
         return True
 
 
@@ -41,6 +42,66 @@ async def test_turn_is_longer_than_first_part(first_part, ends):
     assert claims.released == 0
     with pytest.raises(GaveWay):
         await turn.offer()
+
+
+def turn_of(claims):
+    return RunTurn(claims, None, timedelta(minutes=1), asyncio.get_running_loop().time)
+
+
+@guards(
+    "shared/maintenance/runs/progress.py",
+    "if pause >= _WAITING_SECONDS:",
+    "if False:",
+    means="a run that waits for a slow server keeps its place until its turn is over",
+)
+@in_virtual_time
+async def test_run_that_only_waits_gives_way_at_once():
+    claims = Claims()
+    turn, ended = turn_of(claims), asyncio.Event()
+
+    async def part():
+        try:
+            await asyncio.sleep(300)
+        finally:
+            ended.set()
+
+    with pytest.raises(GaveWay):
+        await turn.during(part(), waiting_seconds=lambda: 290.0, is_resumable=False)
+
+    assert asyncio.get_running_loop().time() <= 5
+    assert claims.pause == timedelta(seconds=290)
+    assert ended.is_set()
+
+
+@guards(
+    "shared/maintenance/runs/progress.py",
+    "self._now() + _LONGEST_PART * self._seconds",
+    "self._started + self._seconds",
+    means="a part that must be repeated never ends while other runs wait",
+)
+@pytest.mark.parametrize(("is_resumable", "seconds"), [(True, 60), (False, 300)])
+@in_virtual_time
+async def test_long_part_gives_way_by_its_kind(is_resumable, seconds):
+    turn = turn_of(Claims())
+
+    assert await turn.during(asyncio.sleep(seconds - 5, 7), waiting_seconds=float, is_resumable=is_resumable) == 7
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(GaveWay):
+        await turn.during(asyncio.sleep(600), waiting_seconds=float, is_resumable=is_resumable)
+    assert asyncio.get_running_loop().time() - started <= (seconds + 5 if not is_resumable else 10)
+
+
+@in_virtual_time
+async def test_failing_run_gives_way_for_requested_pause():
+    claims = Claims()
+
+    async def fail():
+        raise Unavailable("The server asks for a pause.", component="source", retry_after=timedelta(seconds=90))
+
+    turn = turn_of(claims)
+    with pytest.raises(GaveWay):
+        await retried_while(lambda: 0.0, timedelta(minutes=2), turn.sleep)(fail)
+    assert claims.pause >= timedelta(seconds=90)
 
 
 @in_virtual_time

@@ -156,12 +156,12 @@ class RunClaims:
         async with self._database.begin() as connection:
             await connection.execute(phases.release, of(claim) | {"pause": pause})
 
-    async def give_way(self, claim: RunClaim) -> bool:
+    async def give_way(self, claim: RunClaim, *, pause: timedelta = timedelta()) -> bool:
         """Release a claim if another run waits for it, which this worker could do; return whether it was released.
 
-        The released run then waits longer than no other run of its kind.
+        The released run then waits longer than no other run of its kind, and at least for the pause.
         """
-        parameters, phases = of(claim) | {"embeddings": self._embeddings}, _PHASES_OF[claim.kind]
+        parameters, phases = of(claim) | {"embeddings": self._embeddings, "pause": pause}, _PHASES_OF[claim.kind]
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.RUNS)  # otherwise several runs would give way to the same one
             released = (await connection.execute(SQL.give_way, parameters)).all()

@@ -65,9 +65,10 @@ RETURNING id, kind, tenant, collection, token, lost_leases
 UPDATE runs SET leased_until = now() + CAST(:lease AS interval) WHERE id = :id AND token = :token RETURNING id
 
 -- name: give_way
--- Release a claimed run `m` if a waiting run would be claimed instead of it, and cannot be claimed otherwise.
+-- Release a claimed run `m` if a waiting run would be claimed instead of it, and cannot be claimed otherwise. It is not
+-- claimed again before a pause is over.
 WITH {held}, {live}
-UPDATE runs m SET token = NULL, leased_by = NULL, leased_until = now()
+UPDATE runs m SET token = NULL, leased_by = NULL, leased_until = now() + CAST(:pause AS interval)
 WHERE m.id = :id AND m.token = :token AND EXISTS (
     SELECT 1 {waiting}
       AND r.kind = m.kind AND r.embeddings <@ CAST(:embeddings AS text[])

@@ -1,12 +1,13 @@
-"""The progress of runs: a run without progress fails, and a long one gives way to waiting runs between two parts."""
+"""The progress of runs: a run without progress fails, and a long or waiting one gives way to other runs."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import structlog
 
@@ -18,6 +19,10 @@ STALLED = timedelta(hours=1)
 TURN = timedelta(minutes=2)
 _NEXT_OFFER_SECONDS = 5.0
 _SHORT_SECONDS = 5.0  # a first part that took less can be repeated
+_WAITING_SECONDS = 5.0  # a run that waits longer for a server gives way at once
+_LONGEST_PART = 5  # turns, after which a part is given up although it must be repeated
+
+R = TypeVar("R")
 
 log = structlog.get_logger()
 
@@ -48,7 +53,7 @@ async def watched(stalled: timedelta = STALLED) -> AsyncIterator[Callable[[], No
 
 
 class RunTurn:
-    """The turn of a claimed run. When it is over, the run gives way to a waiting run between two parts.
+    """The turn of a claimed run. When it is over, the run gives way to a waiting run, usually between two parts.
 
     The turn lasts at least as long as the first part took, because the run may have to open its source again: fetching
     the names of a large repository takes many minutes.
@@ -83,8 +88,53 @@ class RunTurn:
         if now < self._next_offer:
             return
         self._next_offer = now + _NEXT_OFFER_SECONDS
+        await self._give_way()
+
+    async def during(
+        self, part: Coroutine[Any, Any, R], *, waiting_seconds: Callable[[], float], is_resumable: bool
+    ) -> R:
+        """Return the result of a part, and release the claim meanwhile if another run needs it.
+
+        The claim is released when the part does nothing but wait for a server, when the turn is over, or after five
+        turns if the part must be repeated.
+
+        Args:
+            part: the part, which is cancelled when the claim is released.
+            waiting_seconds: returns the time for which the part waits for a server.
+            is_resumable: whether the next turn continues the part.
+
+        Raises:
+            GaveWay: the claim is released.
+        """
+        task = asyncio.create_task(part)
+        ends = self._started + self._seconds if is_resumable else self._now() + _LONGEST_PART * self._seconds
         try:
-            gave_way = await self._claims.give_way(self._claim)
+            while not (await asyncio.wait({task}, timeout=_NEXT_OFFER_SECONDS))[0]:
+                pause = waiting_seconds()
+                if pause >= _WAITING_SECONDS:
+                    await self._give_way(pause)
+                elif self._now() >= ends:
+                    await self._give_way()
+            return await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep before another attempt, and release the claim meanwhile if another run needs it.
+
+        Raises:
+            GaveWay: the claim is released.
+        """
+        ends = self._now() + seconds
+        while (left := ends - self._now()) > 0:
+            if left >= _WAITING_SECONDS:
+                await self._give_way(left)
+            await asyncio.sleep(min(left, _NEXT_OFFER_SECONDS))
+
+    async def _give_way(self, pause_seconds: float = 0.0) -> None:
+        try:
+            gave_way = await self._claims.give_way(self._claim, pause=timedelta(seconds=pause_seconds))
         except Transient as error:  # if it was released anyway, the next part cannot be saved
             log.warning("run.kept", reason=error.message)
             return

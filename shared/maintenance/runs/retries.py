@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import ParamSpec, TypeVar
 
@@ -27,8 +28,10 @@ def _pause(state: tenacity.RetryCallState) -> float:
     return max(requested, _PAUSE(state))
 
 
-def retried_while(idle_seconds: Callable[[], float], timeout: timedelta) -> tenacity.AsyncRetrying:
-    """Return retries for work whose progress renews its time.
+def retried_while(
+    idle_seconds: Callable[[], float], timeout: timedelta, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> tenacity.AsyncRetrying:
+    """Return retries for work whose progress renews its time, with a `sleep` between two attempts.
 
     They end when the time without progress would be longer than the timeout after the next pause, whose length a server
     may choose.
@@ -37,6 +40,7 @@ def retried_while(idle_seconds: Callable[[], float], timeout: timedelta) -> tena
         retry=tenacity.retry_if_exception(is_retried),
         stop=lambda state: idle_seconds() + state.upcoming_sleep > timeout.total_seconds(),
         wait=_pause,
+        sleep=sleep,
         reraise=True,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,24 +11,31 @@ from shared.domain.sources import SourceDefinition
 from shared.ledger.sources.hints import Hints, StoredHint
 from shared.maintenance.runs.progress import RunTurn, watched
 from shared.maintenance.runs.retries import retried, retried_for
-from shared.maintenance.syncing.fetching import Fetcher
+from shared.maintenance.syncing.fetching import Fetched
 from shared.maintenance.syncing.merge import refusal
-from shared.maintenance.syncing.watched_source import WatchedSource, close
+from shared.maintenance.syncing.watched_source import WatchedSource
 from shared.maintenance.syncing.work import Syncing
 from shared.sources.source import Entry
 
 Find = Callable[[str], Awaitable[Entry | None]]
+
+_RUN = "look"
+_PART_SECONDS = 10.0  # the hints of a slow source are saved this often
 
 
 @dataclass(slots=True)
 class _Looked:
     """The result of looking up some hints: entries to fetch, and items that exist although a listing lacked them."""
 
+    hints: list[StoredHint] = field(default_factory=list)
     fetched: list[Entry] = field(default_factory=list)
     new: set[str] = field(default_factory=set)
     present: list[str] = field(default_factory=list)
 
-    def add(self, hint: StoredHint, entry: Entry) -> None:
+    def add(self, hint: StoredHint, entry: Entry | None) -> None:
+        self.hints.append(hint)
+        if entry is None:
+            return
         if hint.item is not None and hint.item.is_marked:
             self.present.append(hint.key)
         if refusal(entry) is not None or (hint.item is not None and hint.item.version == entry.version):
@@ -62,36 +70,47 @@ class Looking:
         services = self.syncing
         definition = await retried(self.hints.source_of)(claim)
         collection = await retried(services.collections.get)(claim.tenant, claim.collection)
-        source = services.open_source(definition)
-        try:
-            async with watched(services.limits.stalled) as progressed:
-                watched_source = WatchedSource(source, progressed)
-                fetcher = services.fetcher_of(definition, collection, watched_source)
-                find = retried_for(services.limits.timeout)(watched_source.find)
-                turn = RunTurn(services.claims, claim, services.limits.turn)
-                while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
-                    if reason := await retried(services.intake.closed)(claim.tenant):
-                        await retried(self.hints.wait)(claim, reason)
-                        await retried(services.claims.release)(claim, pause=services.limits.pause)
-                        return
-                    await self._look(claim, definition, hints, find, fetcher)
-                    progressed()
-                    await turn.offer()
-        finally:
-            await close(source)
+        async with services.opened(_RUN, definition) as source, watched(services.limits.stalled) as progressed:
+            watched_source = WatchedSource(source, progressed)
+            fetcher = services.fetcher_of(definition, collection, watched_source)
+            find = retried_for(services.limits.timeout)(watched_source.find)
+            turn = RunTurn(services.claims, claim, services.limits.turn)
+
+            async def look(hints: Sequence[StoredHint]) -> tuple[_Looked, Fetched]:
+                looked = await _look(hints, find)
+                return looked, await fetcher.fetch(looked.fetched, looked.new)
+
+            while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
+                if reason := await retried(services.intake.closed)(claim.tenant):
+                    await retried(self.hints.wait)(claim, reason)
+                    await retried(services.claims.release)(claim, pause=services.limits.pause)
+                    return
+                looked, fetched = await turn.during(
+                    look(hints), waiting_seconds=lambda: watched_source.waiting_seconds, is_resumable=False
+                )
+                await self._save(claim, definition, looked, fetched)
+                progressed()
+                await turn.offer()
         await retried(self.hints.finish)(claim)
 
-    async def _look(
-        self, claim: RunClaim, definition: SourceDefinition, hints: Sequence[StoredHint], find: Find, fetcher: Fetcher
-    ) -> None:
-        looked = _Looked()
-        for hint in hints:
-            entry = await find(hint.key)
-            if entry is not None:
-                looked.add(hint, entry)
-        fetched = await fetcher.fetch(looked.fetched, looked.new)
+    async def _save(self, claim: RunClaim, definition: SourceDefinition, looked: _Looked, fetched: Fetched) -> None:
         submissions = await retried(self.hints.save)(
-            claim, definition, hints, documents=fetched.documents, present=looked.present
+            claim, definition, looked.hints, documents=fetched.documents, present=looked.present
         )
         if any(submission.accepted for submission in submissions):
             self.syncing.wake_parsers()
+
+
+async def _look(hints: Sequence[StoredHint], find: Find) -> _Looked:
+    """Look up the first hint, and the following ones until some seconds have passed."""
+    looked, until = _Looked(), asyncio.get_running_loop().time() + _PART_SECONDS
+    for hint in hints:
+        timeout = asyncio.timeout_at(until if looked.hints else None)
+        try:
+            async with timeout:
+                looked.add(hint, await find(hint.key))
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            break
+    return looked

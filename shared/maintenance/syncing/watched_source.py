@@ -20,8 +20,13 @@ class WatchedSource(Source):
     """
 
     def __init__(self, source: Source, progressed: Callable[[], None]) -> None:
-        self.progressed = progressed
+        self.progressed = source.progressed = progressed
+        self.is_resumable = source.is_resumable
         self._source = source
+
+    @property
+    def waiting_seconds(self) -> float:
+        return self._source.waiting_seconds
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         async with aclosing(self._source.entries(after)) as entries:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -14,11 +14,12 @@ from shared.domain.sources import SourceDefinition
 from shared.ledger.model.collections import Collections
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.listings import ClaimedSync, JobPaused, Listings, StoredItem, SyncedPart
-from shared.maintenance.runs.progress import STALLED, TURN, RunTurn, watched
+from shared.maintenance.runs.progress import STALLED, TURN, GaveWay, RunTurn, watched
 from shared.maintenance.runs.retries import retried, retried_for, retried_while
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import ListedPage, Part, PartLimits, is_storable, merged, require_ascending
+from shared.maintenance.syncing.parked_sources import ParkedSources
 from shared.maintenance.syncing.watched_source import WatchedSource, close
 from shared.sources.opening import keeps_bytes
 from shared.sources.source import Entry, Source
@@ -60,6 +61,7 @@ class Syncing:
     Args:
         open_source: opens a source; the sync closes it.
         wake_parsers: wakes the workers that parse submitted documents.
+        parked: sources of runs that gave way.
     """
 
     listings: Listings
@@ -70,12 +72,13 @@ class Syncing:
     open_source: OpenSource
     wake_parsers: Callable[[], None]
     limits: SyncLimits
+    parked: ParkedSources = field(default_factory=ParkedSources)
 
     async def work(self, claim: RunClaim) -> None:
         """List the source from the saved position on, then delete the documents that may be deleted.
 
         Nothing is deleted unless the listing is complete. The claim is released while the job is paused, while the
-        intake is closed, and when the turn is over and other syncs wait.
+        intake is closed, and if other syncs wait when the turn is over or this one only waits for a server.
 
         Raises:
             NotFound: the collection was deleted.
@@ -99,16 +102,29 @@ class Syncing:
 
     async def _list(self, claim: RunClaim, sync: ClaimedSync) -> None:
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
-        source = self.open_source(sync.source)
-        source.name_listing(sync.listing)
-        try:
+        async with self.opened(sync.listing, sync.source) as source:
+            source.name_listing(sync.listing)
             async with watched(self.limits.stalled) as progressed:
                 watched_source = WatchedSource(source, progressed)
                 fetcher = self.fetcher_of(sync.source, collection, watched_source)
-                listing = _Listing(self, claim, sync, watched_source, fetcher)
-                await retried_while(lambda: listing.idle_seconds, self.limits.timeout)(listing.read)
-        finally:
+                turn = RunTurn(self.claims, claim, self.limits.turn)
+                listing = _Listing(self, claim, sync, watched_source, fetcher=fetcher, turn=turn)
+                await retried_while(lambda: listing.idle_seconds, self.limits.timeout, turn.sleep)(listing.read)
+
+    @asynccontextmanager
+    async def opened(self, run: str, definition: SourceDefinition) -> AsyncIterator[Source]:
+        """Yield an opened source. It stays open for a while if its run gives way, and is the same in the next turn."""
+        name = run, definition.id, definition.uri, str(definition.options)
+        source = self.parked.resume(name) or self.open_source(definition)
+        try:
+            yield source
+        except GaveWay:
+            await self.parked.park(name, source)
+            raise
+        except BaseException:
             await close(source)
+            raise
+        await close(source)
 
     def fetcher_of(self, definition: SourceDefinition, collection: Collection, source: Source) -> Fetcher:
         """Return a fetcher of an opened source, which retries while the source is unavailable."""
@@ -136,10 +152,17 @@ class _Listing:
     """The listing of one claimed sync."""
 
     def __init__(
-        self, services: Syncing, claim: RunClaim, sync: ClaimedSync, source: WatchedSource, fetcher: Fetcher
+        self,
+        services: Syncing,
+        claim: RunClaim,
+        sync: ClaimedSync,
+        source: WatchedSource,
+        *,
+        fetcher: Fetcher,
+        turn: RunTurn,
     ) -> None:
         self._services = services
-        self._turn = RunTurn(services.claims, claim, services.limits.turn)
+        self._turn = turn
         self._claim = claim
         self._definition = sync.source
         self._source = source
@@ -153,13 +176,20 @@ class _Listing:
         """The time since a part was saved, in seconds."""
         return time.monotonic() - self._saved_at
 
+    def _waiting_seconds(self) -> float:
+        return self._source.waiting_seconds
+
     async def read(self) -> None:
         """Read and save the listing from the saved position to its end."""
         async with aclosing(_Entries(self._source.entries(self._after), self._after)) as entries:
             is_last = False
             while not is_last:
                 items = await self._items()
-                page = await entries.page(self._services.limits.page, self._last_key_of(items))
+                page = await self._turn.during(
+                    entries.page(self._services.limits.page, self._last_key_of(items)),
+                    waiting_seconds=self._waiting_seconds,
+                    is_resumable=self._source.is_resumable,
+                )
                 for part in merged(page, items, self._after, self._services.limits.part):
                     await self._save(part)
                 is_last = page.end is None
@@ -187,7 +217,9 @@ class _Listing:
             await self._turn.offer()
         if part.fetched and (reason := await self._services.intake.closed(self._claim.tenant)):
             raise _IntakeClosed(reason)
-        fetched = await self._fetcher.fetch(part.fetched, part.new)
+        fetched = await self._turn.during(
+            self._fetcher.fetch(part.fetched, part.new), waiting_seconds=self._waiting_seconds, is_resumable=False
+        )
         done = SyncedPart(
             after=part.after,
             seen=part.seen,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -33,14 +33,25 @@ class Crawl:
         visitor: sends requests.
         examiner: reads pages.
         texts: stores documents until they are fetched.
+        progressed: called after each page.
     """
 
-    def __init__(self, plan: Plan, state: CrawlState, visitor: Visitor, examiner: Examiner, texts: Texts) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        state: CrawlState,
+        visitor: Visitor,
+        examiner: Examiner,
+        texts: Texts,
+        *,
+        progressed: Callable[[], None],
+    ) -> None:
         self._plan = plan
         self._state = state
         self._visitor = visitor
         self._examiner = examiner
         self._texts = texts
+        self._progressed = progressed
         self._visited = 0
         self._faults: Counter[str] = Counter()
         self._by_pattern: Counter[str] = Counter()
@@ -71,6 +82,7 @@ class Crawl:
         places = _Places()
         async for address in self._plan.seeds(self._visitor):
             self._add_seed(address, places)
+            self._progressed()
         for address in self._state.known_addresses() if self._plan.keeps_known else ():
             self._add_seed(address, places)
 
@@ -98,6 +110,7 @@ class Crawl:
             self._by_pattern[page.pattern] += 1
             self._visited += 1
             self._settle(page, await self._visit(page))
+            self._progressed()
             await self._state.store_pages(memory)
 
     async def _visit(self, page: PageToVisit) -> Visit:

@@ -133,12 +133,13 @@ class CrawlState:
         }
         self._database.execute(_SQL["restore"], row)
 
-    async def store_pages(self, memory: Memory, *, is_last: bool = False) -> None:
+    async def store_pages(self, memory: Memory, *, is_last: bool = False, at_once: bool = False) -> None:
         """Store the pages that changed, if many were visited or a long time has passed since they were stored.
 
-        A run that ends before this stores nothing.
+        A run that ends before this stores nothing, unless it rests (`at_once`).
         """
         is_due = self._visits >= _STORED_VISITS or time.monotonic() - self._stored_at > _STORED_SECONDS
+        is_due |= at_once and self._visits > 0
         if not self._listing or not (is_due or (is_last and self._has_stored)):
             return
         pages = [RunPage(*row) for row in self._database.execute(_SQL["to_store"])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from shared.confined.reading import Reader
 from shared.domain.errors import ForeaskError, NotFound, TooLarge, Unavailable, Unreadable
@@ -50,6 +50,8 @@ class PageSource(Source):
     downloaded during the run are fetched from a temporary folder.
     """
 
+    is_resumable = True
+
     def __init__(self, plan: Plan, web: Web) -> None:
         self._plan = plan
         self._web = web
@@ -58,14 +60,27 @@ class PageSource(Source):
         self._visitor = Visitor(web.manners, web.reader, web.permits)
         self._examiner = Examiner(self._visitor, web.extractor, self._texts)
         self._loaded: asyncio.Task[None] | None = None
-        self._crawl = Crawl(plan, self._state, self._visitor, self._examiner, self._texts)
+        self._crawl = Crawl(
+            plan, self._state, self._visitor, self._examiner, self._texts, progressed=self._has_progressed
+        )
         self._run: asyncio.Task[None] | None = None
-        self._found: dict[str, Visit] = {}
+        self._found: dict[str, tuple[str | None, str | None]] = {}  # media type and title of pages that were read alone
         self._named: set[str] | None = None
         self._listing = ""
 
     def name_listing(self, listing: str) -> None:
         self._listing = listing
+
+    @property
+    def waiting_seconds(self) -> float:
+        return self._visitor.waiting_seconds
+
+    async def rest(self) -> None:
+        self._visitor.rest()
+        await self._state.store_pages(self._web.memory, at_once=True)
+
+    def resume(self) -> None:
+        self._visitor.resume()
 
     async def aclose(self) -> None:
         tasks = [task for task in (self._loaded, self._run) if task]
@@ -108,9 +123,7 @@ class PageSource(Source):
             return Entry(key, visit.text_hash or "", refused=visit.reason)
         if visit.outcome is not Outcome.LISTED or self._state.has_earlier(key, visit.text_hash or ""):
             return None
-        self._found[key] = replace(visit, content=None)
-        if visit.content is not None and visit.text_hash:
-            self._texts.store(visit.text_hash, visit.content)
+        self._keep(key, visit)
         return Entry(key, visit.text_hash or "", visit.size_bytes)
 
     async def _named_pages(self) -> set[str]:
@@ -120,6 +133,9 @@ class PageSource(Source):
             self._named = {address for address in placed if address is not None}
         return self._named
 
+    def _has_progressed(self) -> None:
+        self.progressed()  # the function of the current run, which may follow one that gave way
+
     async def _load(self) -> None:
         """Load the notes, once."""
         if self._loaded is None or _has_failed(self._loaded):
@@ -127,16 +143,21 @@ class PageSource(Source):
         await asyncio.shield(self._loaded)
 
     def _downloaded(self, key: str, version: str) -> Item | None:
-        found = self._found.get(key)
-        document = (found.media_type, found.title) if found else self._state.document(key)
+        document = self._found.get(key) or self._state.document(key)
         content = self._texts.read(version)
         return None if content is None or document is None else _item(key, version, content, *document)
 
     async def _download(self, key: str) -> Item:
         visit = await self._examiner.examine(key, None)
         if visit.content is not None and visit.text_hash:
+            self._keep(key, visit)  # the sync may give way before it has read the other pages
             return _item(key, visit.text_hash, visit.content, visit.media_type, visit.title)
         raise _error(key, visit)
+
+    def _keep(self, key: str, visit: Visit) -> None:
+        self._found[key] = visit.media_type, visit.title
+        if visit.content is not None and visit.text_hash:
+            self._texts.store(visit.text_hash, visit.content)
 
 
 def open_pages(uri: str, options: PageOptions, web: Web) -> Source:

@@ -129,9 +129,27 @@ class Visitor:
         self._manners = manners
         self._client = new_client(manners.timeout.total_seconds())
         self._hosts: dict[str, _Host] = {}
+        self._going = asyncio.Event()
+        self._going.set()
+        self._sending = 0
+        self._sleeping: dict[object, float] = {}  # the time of the next request, by each waiting call
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+    @property
+    def waiting_seconds(self) -> float:
+        """The time until a request may be sent; 0 if one is being sent, or none is wanted."""
+        if self._sending or not self._sleeping:
+            return 0.0
+        return max(0.0, min(self._sleeping.values()) - time.monotonic())
+
+    def rest(self) -> None:
+        """Send no further request until `resume`."""
+        self._going.clear()
+
+    def resume(self) -> None:
+        self._going.set()
 
     async def allows(self, address: str) -> bool:
         """Return whether robots.txt of the address's host allows to read it.
@@ -198,11 +216,22 @@ class Visitor:
         """Wait until the next request to a host may be sent; the pause starts at the end of the request."""
         host = self._host(address)
         async with host.lock:
-            await asyncio.sleep(host.due - time.monotonic())
+            await self._sleep(host.due)
+            self._sending += 1
             try:
                 yield
             finally:
+                self._sending -= 1
                 host.due = time.monotonic() + (host.pause or self._manners.pause.total_seconds())
+
+    async def _sleep(self, until: float) -> None:
+        call = object()
+        self._sleeping[call] = until
+        try:
+            await asyncio.sleep(until - time.monotonic())
+            await self._going.wait()
+        finally:
+            del self._sleeping[call]
 
     async def _exchange(
         self, address: str, headers: Mapping[str, str], wants: Callable[[WebReply], bool], limit: int
