@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+FULL = (
+    "this machine's folder for temporary files is full: make /tmp (TMPDIR) of the parse and read workers larger, or"
+    " sync fewer or smaller sources at a time"
+)
+_SQLITE_FULL = 13  # sqlite3.SQLITE_FULL, whose module most processes do not need
+_RESERVED_BYTES = 128 << 20  # for the files of other work
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether an error says that a file system, or the user's part of it, is full."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "sqlite_errorcode", None) == _SQLITE_FULL
+
+
+def has_room(folder: Path, size_bytes: int) -> bool:
+    """Return whether a file may be stored that can be read again: other work needs a part of a small file system."""
+    usage = shutil.disk_usage(folder)
+    return usage.free - size_bytes >= min(_RESERVED_BYTES, usage.total // 4)
 
 
 class TemporaryFolder:

@@ -44,6 +44,7 @@ from tests.support.pods import arguments, rendered_pods
 
 MODELS = {"FOREASK_LLM_MODEL": "scripted", "FOREASK_EMBEDDING_MODEL": "scripted-embedding"}
 QDRANT = {"FOREASK_QDRANT_URL": "http://qdrant:6333"}
+PEERS = {"enginePeers": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}
 URLS = {
     "FOREASK_OWNER_DATABASE_URL": "postgresql://foreask:owner@postgres:5432/foreask",
     "FOREASK_APP_DATABASE_URL": "postgresql://foreask_app:app@postgres:5432/foreask",
@@ -104,7 +105,7 @@ SWITCHES = {
         },
     },
     "network": {
-        "default": {},
+        "default": {"networkPolicy": PEERS},
         "off": {"networkPolicy": {"enabled": False}},
         "named": {
             "networkPolicy": {
@@ -202,6 +203,7 @@ VALID = {
     "settings": {**MODELS, **QDRANT},
     "secrets": {"existingSecret": "foreask-secrets"},
     "store": {"claim": {"existing": "shared-uploads"}},
+    "networkPolicy": PEERS,
 }
 # Wrong values, and the name that the message must contain.
 WRONG = {
@@ -239,6 +241,7 @@ WRONG = {
     "two locations of uploads": ({"store": {"claim": {"create": True}}}, "store.claim.create"),
     "several nodes with one volume": ({"store": {"claim": {"accessMode": "ReadWriteOnce"}}}, "store.claim.accessMode"),
     "unreachable bucket": ({"store": {"url": "s3://b", "claim": {"existing": ""}}}, "networkPolicy.storeCIDRs"),
+    "engines of any pod": ({"networkPolicy": {"enginePeers": []}}, "networkPolicy.enginePeers"),
     "too many connections": ({"generate": {"replicas": 40}}, "postgres.maxConnections"),
     "autoscaler without its API": (
         {"autoscaling": {"mode": "keda"}, "postgres": {"maxConnections": 500}},
@@ -503,6 +506,16 @@ def test_memory_limits_are_limits_of_compose(default):
         service = SERVICES.get(name) or SERVICES[f"worker-{name}"]
         limit = re.search(r"(\d+)g", service["mem_limit"])[1]
         assert process_of(default, name)["resources"]["limits"] == {"memory": f"{limit}Gi"}
+
+
+@pytest.mark.parametrize("name", ["parse", "read"])
+def test_temporary_folders_have_sizes_of_compose(default, name):
+    (mount,) = SERVICES[f"worker-{name}"]["tmpfs"]
+    (pod,) = [pod for pod in pods_of(default).values() if component(pod) == name]
+    (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == "tmp"]
+    gigabytes = re.search(r"(\d+)g", mount)[1]
+
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": f"{gigabytes}Gi"}
 
 
 def policies_of(objects, pod):

@@ -186,6 +186,7 @@ class Cluster(Fleet):
             },
             "secrets": {"create": True, "values": secrets},
             "store": {"claim": {"existing": "uploads"}},
+            "networkPolicy": {"enginePeers": [{"podSelector": {}}]},
             "postgres": {"maxConnections": 500},
         }
 

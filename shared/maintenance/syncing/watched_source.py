@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 
+from shared.domain.errors import Unavailable
+from shared.process.temporary_folders import FULL, is_full
+from shared.sources.files import COMPONENT
 from shared.sources.source import Entry, Item, Source
 
 _CLOSE_SECONDS = 30.0
@@ -29,18 +33,21 @@ class WatchedSource(Source):
         return self._source.waiting_seconds
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
-        async with aclosing(self._source.entries(after)) as entries:
-            async for entry in entries:
-                self.progressed()
-                yield entry
+        with room():
+            async with aclosing(self._source.entries(after)) as entries:
+                async for entry in entries:
+                    self.progressed()
+                    yield entry
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
-        item = await self._source.fetch(entry, max_bytes=max_bytes)
+        with room():
+            item = await self._source.fetch(entry, max_bytes=max_bytes)
         self.progressed()
         return item
 
     async def find(self, key: str) -> Entry | None:
-        entry = await self._source.find(key)
+        with room():
+            entry = await self._source.find(key)
         self.progressed()
         return entry
 
@@ -50,3 +57,18 @@ async def close(source: Source) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await source.aclose()
+
+
+@contextmanager
+def room() -> Iterator[None]:
+    """Say what to do if the source needs more temporary files than this machine has room for.
+
+    Raises:
+        Unavailable: the folder for temporary files is full. Other work may need less of it soon.
+    """
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        if not is_full(error):
+            raise
+        raise Unavailable(f"The source cannot be read: {FULL}.", component=COMPONENT) from error

@@ -20,7 +20,7 @@ from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import ListedPage, Part, PartLimits, is_storable, merged, require_ascending
 from shared.maintenance.syncing.parked_sources import ParkedSources
-from shared.maintenance.syncing.watched_source import WatchedSource, close
+from shared.maintenance.syncing.watched_source import WatchedSource, close, room
 from shared.sources.opening import keeps_bytes
 from shared.sources.source import Entry, Source
 from shared.storage.uploads import Uploads
@@ -115,7 +115,8 @@ class Syncing:
     async def opened(self, run: str, definition: SourceDefinition) -> AsyncIterator[Source]:
         """Yield an opened source. It stays open for a while if its run gives way, and is the same in the next turn."""
         name = run, definition.id, definition.uri, str(definition.options)
-        source = self.parked.resume(name) or self.open_source(definition)
+        with room():
+            source = self.parked.resume(name) or self.open_source(definition)
         try:
             yield source
         except GaveWay:

@@ -11,6 +11,8 @@ import socket
 import ssl
 from collections.abc import Iterator
 
+from shared.process.temporary_folders import FULL, is_full
+
 NOT_TRUSTED = "its certificate is not trusted: set FOREASK_CA_FILE to the file of your company's certificate authority"
 EXPIRED = "its certificate has expired"
 OTHER_HOST = "its certificate is for another host than the one in its address"
@@ -95,6 +97,7 @@ def _of_system(error: BaseException) -> str | None:
         return _CLOSED
     if isinstance(error, TimeoutError):
         return SILENT
-    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
-        return _NO_ROUTE
-    return None
+    if is_full(error):  # while a reply was stored
+        return FULL
+    is_unreachable = isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH)
+    return _NO_ROUTE if is_unreachable else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shared.process.temporary_folders import TemporaryFolder
+from shared.process.temporary_folders import TemporaryFolder, has_room
 
 FOLDER_PREFIX = "foreask-pages-"
 MOST_BYTES = 1024 * 1024 * 1024
@@ -17,7 +17,7 @@ class Texts:
     """Files of a run, named by the hashes of their texts. It may forget files: they are then downloaded again.
 
     Args:
-        most_bytes: size of all files together; later ones are not stored.
+        most_bytes: size of all files together; later ones are not stored, nor are any if the disk is nearly full.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -28,7 +28,7 @@ class Texts:
     def store(self, text_hash: str, content: bytes) -> None:
         """Store the content of a document, if there is space."""
         path = self._path(text_hash)
-        if len(content) <= self._left and not path.exists():
+        if len(content) <= self._left and not path.exists() and has_room(self.folder, len(content)):
             path.write_bytes(content)
             self._left -= len(content)
 

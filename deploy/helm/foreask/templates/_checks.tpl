@@ -5,6 +5,14 @@
 {{- include "foreask.checkStore" . -}}
 {{- include "foreask.checkScaling" . -}}
 {{- include "foreask.checkApis" . -}}
+{{- include "foreask.checkNetwork" . -}}
+{{- end }}
+
+{{- define "foreask.checkNetwork" -}}
+{{- $policy := .Values.networkPolicy -}}
+{{- if and $policy.enabled (not $policy.enginePeers) (not .Values.try.enabled) -}}
+{{- fail "networkPolicy.enginePeers: name PostgreSQL and Valkey, because pods that process untrusted files may reach nothing else; or set networkPolicy.enabled to false" -}}
+{{- end -}}
 {{- end }}
 
 {{- define "foreask.checkModels" -}}
