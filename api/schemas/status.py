@@ -20,8 +20,8 @@ _TIER = "Service tier in which the provider served the calls"
 _CACHED = "Part of the prompt tokens that was read from the provider's prompt cache"
 _WITHHELD = "Syncs whose deletions need approval: see `POST /v1/sources/{name}/approve`"
 _ESTIMATED = (
-    "calls of attempts in which a reply broke off or never arrived: the provider may have charged for it, so the"
-    " highest possible number of tokens is counted"
+    "calls of attempts in which the provider reported no tokens: they are estimated by the texts, and with the highest"
+    " possible number if a reply broke off or never arrived, because the provider may have charged for it"
 )
 _WRITTEN = "Part of the prompt tokens that was written to this cache"
 

@@ -196,13 +196,22 @@ class BadReply(Permanent):
 class Refused(Permanent):
     """The provider rejects this text on every attempt (refusal, content filter), and answers others.
 
-    `usage` has the tokens billed for the rejection, in this `tier`; None if not reported.
+    `usage` has the tokens billed for the rejection, in this `tier`; None if nothing is billed. `is_estimated` is set if
+    the provider has not reported them.
     """
 
-    def __init__(self, message: str, *, usage: Usage | None = None, tier: Tier = Tier.STANDARD) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        usage: Usage | None = None,
+        tier: Tier = Tier.STANDARD,
+        is_estimated: bool = False,
+    ) -> None:
         super().__init__(message)
         self.usage = usage
         self.tier = tier
+        self.is_estimated = is_estimated
 
 
 class FailsOnText(Refused):

@@ -33,7 +33,8 @@ class GenerateOutcome:
     """The generated questions of a chunk; the ledger stores them under the chunk's content key.
 
     `usage` and `calls` are the costs of the chunk, including failed attempts; `tier` is the tier of this attempt.
-    `text` is the description of a picture; None for a text.
+    `text` is the description of a picture; None for a text. `is_estimated` is set if tokens of this attempt are
+    estimated.
     """
 
     chunk: ChunkToGenerate | SentLine
@@ -43,10 +44,11 @@ class GenerateOutcome:
     calls: int
     tier: Tier = Tier.STANDARD
     text: str | None = None
+    is_estimated: bool = False
 
     @property
     def cost(self) -> Cost | None:
-        return generate_cost(self.chunk, self.model, self.usage, self.calls, self.tier)
+        return generate_cost(self.chunk, self.model, self.usage, self.calls, self.tier, is_estimated=self.is_estimated)
 
     @property
     def by_tier(self) -> UsageByTier:

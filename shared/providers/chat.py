@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.tiers import Tier
+from shared.providers.estimates import tokens_in
 from shared.providers.event_stream import DONE
 from shared.providers.prompt_cache import cache_fields
 from shared.providers.reading import reading
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatModel", "ChatRequest", "Completion", "Message", "OpenAIChat", "Picture"]
 
+_TOKENS_A_MESSAGE = 4  # overhead of the chat format
+_TOKENS_A_PICTURE = 1_000  # of 1,024 pixels, for most models
 _FLEX_TIMEOUT = timedelta(minutes=15)  # recommended by OpenAI
 
 
@@ -61,6 +64,12 @@ class ChatRequest:
     temperature: float | None = None
     fixed_chars: int = 0
     picture: Picture | None = None
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Estimated tokens of the prompt."""
+        overhead = len(self.messages) * _TOKENS_A_MESSAGE + (_TOKENS_A_PICTURE if self.picture else 0)
+        return overhead + tokens_in(message.content for message in self.messages)
 
     def body(self, model: str) -> dict[str, Any]:
         """Return the JSON of the chat completions API; the provider bills for the texts in it.
@@ -159,7 +168,7 @@ class OpenAIChat:
 
     async def complete(self, request: ChatRequest) -> Completion:
         body = self._body(request)
-        reader = ReplyReader(has_schema=request.schema is not None)
+        reader = ReplyReader(has_schema=request.schema is not None, prompt_tokens=request.prompt_tokens)
         events, is_done = await self._provider.post_events("/chat/completions", body, self._timeout)
         with reading("llm", lambda: reader.usage):
             completion = reader.complete(events, is_done=is_done)
@@ -169,7 +178,8 @@ class OpenAIChat:
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
         may_start_inside = self._provider.habits_of(self._model).may_start_inside
         body, is_done = self._body(request), False
-        reader = ReplyReader(has_schema=request.schema is not None, may_start_inside=may_start_inside)
+        has_schema, prompt_tokens = request.schema is not None, request.prompt_tokens
+        reader = ReplyReader(has_schema=has_schema, may_start_inside=may_start_inside, prompt_tokens=prompt_tokens)
         async with aclosing(self._provider.stream_chat(body)) as events:
             async for event in events:
                 if event is DONE:
@@ -190,7 +200,7 @@ class OpenAIChat:
         """Learn how this model thinks from a complete text, and whether it obeys the limit of tokens."""
         habits = self._provider.habits_of(self._model)
         if request.max_tokens is not None:
-            tokens = completion.usage.completion_tokens
+            tokens = reader.usage.completion_tokens
             habits.note_length(self._model, request.max_tokens, tokens, fingerprint=reader.fingerprint)
         if request.schema is None and completion.finish_reason == "stop" and completion.text:
             habits.note_start(is_inside=reader.thinking.started_inside)

@@ -13,6 +13,7 @@ from shared.domain.errors import Conflict, Misconfigured, Permanent, Refused, Ti
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.metrics import EMBEDDED_INPUTS
+from shared.providers.estimates import tokens_in
 from shared.providers.reading import reading
 from shared.providers.replies import usage_of
 
@@ -29,7 +30,7 @@ class Billing(Protocol):
     """Receives the billed tokens of each request."""
 
     def __call__(self, usage: Usage, /, *, is_estimated: bool = False) -> None:
-        """Count a request; `is_estimated` if the provider may charge for it, but has not reported its tokens."""
+        """Count a request; `is_estimated` if the provider has not reported its tokens."""
         ...
 
 
@@ -219,9 +220,10 @@ class OpenAIEmbedder:
                 vectors = vectors_in(reply, len(texts))
         except (TimedOut, UnusableReply) as error:
             reported = error.usage if isinstance(error, UnusableReply) else None
-            billed(reported or Usage(sum(map(estimated_tokens, texts))), is_estimated=reported is None)
+            billed(reported or Usage(tokens_in(texts)), is_estimated=reported is None)
             raise
-        billed(usage)
+        is_estimated = usage == Usage()
+        billed(Usage(tokens_in(texts)) if is_estimated else usage, is_estimated=is_estimated)
         if self._shortened not in {None, vectors.shape[1]}:
             raise Misconfigured(
                 f"the model {self._model} returns vectors of {vectors.shape[1]} dimensions although"

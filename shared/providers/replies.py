@@ -14,6 +14,7 @@ from typing import Any, Literal
 from shared.domain.errors import Refused, UnusableReply
 from shared.domain.tiers import Tier, tier_of_reply
 from shared.domain.usage import Usage
+from shared.providers.estimates import tokens_in
 from shared.providers.thinking import ThinkingFilter, without_thinking
 
 FinishReason = Literal["stop", "length", "content_filter", "interrupted", "tool_calls"]
@@ -47,6 +48,7 @@ class Completion:
         usage: billed tokens.
         tier: service tier of the reply.
         has_thought: whether the model has also sent thinking.
+        is_estimated: whether the billed tokens are estimated, because the provider has reported none.
     """
 
     text: str
@@ -54,6 +56,7 @@ class Completion:
     usage: Usage
     tier: Tier = Tier.STANDARD
     has_thought: bool = False
+    is_estimated: bool = False
 
 
 class ReplyReader:
@@ -62,28 +65,40 @@ class ReplyReader:
     Args:
         has_schema: whether the request demands JSON; the arguments of a tool call are then the reply.
         may_start_inside: as of `ThinkingFilter`.
+        prompt_tokens: estimated tokens of the prompt, which are billed if the reply reports no tokens.
 
     Attributes:
         thinking: the filter of the text.
         fingerprint: name of the server's version, as the reply has it.
     """
 
-    def __init__(self, *, has_schema: bool, may_start_inside: bool = True) -> None:
+    def __init__(self, *, has_schema: bool, may_start_inside: bool = True, prompt_tokens: int = 0) -> None:
         self._has_schema = has_schema
         self._may_start_inside = may_start_inside
+        self._prompt_tokens = prompt_tokens
         self.thinking = ThinkingFilter(may_start_inside=may_start_inside)
         self.fingerprint: object = None
         self._raw: list[str] = []
+        self._thoughts: list[str] = []
         self._shown: list[str] = []
         self._arguments: dict[object, str] = {}
         self._refusal = self._half = ""
         self._finish: FinishReason | None = None
-        self._has_choices = self._has_thought = False
+        self._has_choices = False
         self._usage, self._tier = Usage(), Tier.STANDARD
 
     @property
     def usage(self) -> Usage:
+        """The tokens that the reply reports."""
         return self._usage
+
+    @property
+    def _bill(self) -> tuple[Usage, bool]:
+        """The billed tokens, and whether they are estimated by the texts of the request and the reply."""
+        if self._usage != Usage():
+            return self._usage, False
+        written = [*self._raw, *self._thoughts, *self._arguments.values(), self._refusal]
+        return Usage(self._prompt_tokens, tokens_in(written)), True
 
     def feed(self, event: object) -> str:
         """Read an event; return the text that can be shown now.
@@ -134,8 +149,9 @@ class ReplyReader:
         if not text:
             self._require_answer(finish_reason)
             finish_reason = "tool_calls" if finish_reason == "stop" and self._arguments else finish_reason
-        has_thought = self._has_thought or self.thinking.has_removed or self.thinking.started_inside
-        return rest, Completion(text, finish_reason, self._usage, self._tier, has_thought)
+        has_thought = bool(self._thoughts) or self.thinking.has_removed or self.thinking.started_inside
+        usage, is_estimated = self._bill
+        return rest, Completion(text, finish_reason, usage, self._tier, has_thought, is_estimated)
 
     def complete(self, events: Iterable[object], *, is_done: bool) -> Completion:
         """Read all events of a reply that was not shown in pieces.
@@ -168,11 +184,15 @@ class ReplyReader:
         if not self._has_choices:
             raise unreadable("llm", "sent a reply without choices")
         if self._refusal:
-            raise Refused("the model refuses to write about this text", usage=self._usage, tier=self._tier)
+            raise self._refused("the model refuses to write about this text")
         if finish_reason == "content_filter":
-            raise Refused("the provider's content filter stopped the reply", usage=self._usage, tier=self._tier)
+            raise self._refused("the provider's content filter stopped the reply")
         if finish_reason == "interrupted":
             raise unreadable("llm", "interrupted its reply")
+
+    def _refused(self, message: str) -> Refused:
+        usage, is_estimated = self._bill
+        return Refused(message, usage=usage, tier=self._tier, is_estimated=is_estimated)
 
     def _note_bill(self, event: Mapping[str, Any], choice: Mapping[str, Any] | None) -> None:
         billed = [event.get("usage"), (choice or {}).get("usage")]  # Kimi sends it with the choice
@@ -189,14 +209,14 @@ class ReplyReader:
         parts = message if isinstance(message, list) else [message]
         for part in parts:
             if isinstance(part, Mapping) and _word(part.get("type")) in _THINKING_PARTS:
-                self._has_thought = True
+                self._thoughts.append(_json_text(part))
             elif isinstance(part, Mapping) and isinstance(part.get("refusal"), str):
                 self._refusal += part["refusal"]
             else:
                 yield _text(part)
 
     def _note_others(self, message: Mapping[str, Any]) -> None:
-        self._has_thought |= any(message.get(name) for name in _THOUGHTS)
+        self._thoughts += [_json_text(message[name]) for name in _THOUGHTS if message.get(name)]
         if isinstance(refusal := message.get("refusal"), str):
             self._refusal += refusal
         calls = message.get("tool_calls") or message.get("function_call")
@@ -224,13 +244,15 @@ def usage_of(billed: object) -> Usage:
     """Return the tokens in the field `usage` of a reply; a provider may omit any of them, or send another type."""
     if not isinstance(billed, Mapping):
         return Usage()
-    prompt = _tokens(billed, "prompt_tokens")
+    prompt, completion = _tokens(billed, "prompt_tokens"), _tokens(billed, "completion_tokens")
+    if not prompt and not completion:  # Voyage and Jina report only the sum
+        return Usage(_tokens(billed, "total_tokens"))
     details = billed.get("prompt_tokens_details")
     if not isinstance(details, Mapping):
-        return Usage(prompt, _tokens(billed, "completion_tokens"))
+        return Usage(prompt, completion)
     cached = min(prompt, _tokens(details, "cached_tokens"))
     written = min(prompt - cached, _tokens(details, "cache_write_tokens"))
-    return Usage(prompt, _tokens(billed, "completion_tokens"), cached, written)
+    return Usage(prompt, completion, cached, written)
 
 
 def _tokens(billed: Mapping[str, Any], name: str) -> int:

@@ -68,7 +68,7 @@ class MeteredChat:
             async with aclosing(self.chat.stream(request)) as events:  # type: ignore[type-var]
                 async for event in events:
                     if isinstance(event, Completion):
-                        billed = event.usage if event.usage != Usage() else None
+                        billed = event.usage
                     else:
                         pieces += 1  # about a token each
                     yield event
@@ -99,4 +99,4 @@ class MeteredEmbedder:
 
 
 def _prompt(request: ChatRequest) -> Usage:
-    return Usage(sum(estimated_tokens(message.content) for message in request.messages))
+    return Usage(request.prompt_tokens)

@@ -19,6 +19,7 @@ from shared.domain.usage import Usage
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lane import BatchTerms
 from shared.ingest.generate.stage import generate
+from shared.ledger.model.estimated import marked
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.work import Work
 from shared.maintenance.erasure_check import ErasureScope
@@ -175,8 +176,8 @@ async def test_live_workers_ignore_batch_lane(services, loaded):
 
 @guards(
     "shared/ingest/batches/lines.py",
-    "completion.usage, () if reply is None else (reply,))",
-    "completion.usage, ())",
+    "replies = () if reply is None else (reply,)",
+    "replies = ()",
     means="a useless reply in a batch is paid for again",
     case="share_malformed",
 )
@@ -193,6 +194,25 @@ async def test_useless_reply_is_repaired_without_second_payment(services, provid
     assert await states(services) == {DocumentState.READY}
     assert await chunks(services, "calls") == [(2,)] * 3
     assert await spent(services) == billed(provider)
+
+
+@guards(
+    "shared/ingest/batches/lines.py",
+    "replace(result, usage=result.usage + prompt)",
+    "result",
+    means="the prompts of a batch whose replies report no tokens are free of charge",
+)
+@pytest.mark.parametrize("fault", ["", "share_malformed"])
+async def test_batch_without_usage_is_booked_by_estimate(services, provider, loaded, fault):
+    provider.batch_script(without_usage=True, **({fault: 1} if fault else {}))
+    await until(services, loaded)
+
+    models = await rows(services, "SELECT DISTINCT model FROM spent WHERE kind = 'generate'")
+    assert models == [(marked(loaded.lines.model, is_estimated=True),)]
+    (prompt, completion, calls), (real_prompt, real_completion, lines) = await spent(services), billed(provider)
+    assert calls == lines == 3
+    assert real_prompt <= prompt <= 3 * real_prompt
+    assert 0 < completion <= 3 * real_completion
 
 
 async def test_refused_line_is_dead_letter_with_text(services, provider, loaded):

@@ -1,6 +1,7 @@
 """Each call for which a provider may charge is an attempt, and is booked; no other call is."""
 
 import io
+from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -20,15 +21,18 @@ from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.question_list import request as first_request
 from shared.ingest.generate.stage import _reserve_of, generate
 from shared.ingest.index.stage import index_batch
-from shared.providers.chat import Completion, OpenAIChat
+from shared.providers.chat import ChatRequest, Completion, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
+from shared.providers.estimates import tokens_in
 from shared.providers.provider import Provider
+from shared.query.metering import MeteredChat, report_to
 from tests.support.api import searchable, work
 from tests.support.planted import guards
 from tests.support.raw import raw_server, reply
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
 MESSAGE = {"content": '{"questions": ["Who lives on the cliff?"]}', "role": "assistant"}
+VECTOR = {"embedding": [0.6, 0.8]}
 CHAT = {"choices": [{"message": MESSAGE}], "usage": {"prompt_tokens": 90, "completion_tokens": 10}}
 UNUSABLE = {**CHAT, "choices": []}
 BLOCKED = {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}
@@ -225,6 +229,62 @@ class Faulty:
         return Completion("no list", "stop", Usage(90, 10))
 
 
+WITHOUT_USAGE = {"choices": [{"message": MESSAGE, "finish_reason": "stop"}]}
+REFUSING = {"choices": [{"message": {"content": None, "refusal": "I cannot help with that."}}]}
+
+
+@guards(
+    "shared/providers/replies.py",
+    "if self._usage != Usage():",
+    "if self._usage is not None:",
+    means="calls of a server that reports no tokens are free of charge, and no budget is ever used up",
+)
+@pytest.mark.parametrize(
+    ("answer", "written"),
+    [
+        pytest.param(WITHOUT_USAGE, MESSAGE["content"], id="no usage"),
+        pytest.param(WITHOUT_USAGE | {"usage": {"prompt_tokens": 0, "total_tokens": 0}}, MESSAGE["content"], id="zero"),
+        pytest.param(REFUSING, "I cannot help with that.", id="refusal"),
+    ],
+)
+async def test_reply_without_usage_is_booked_by_estimate(services, client, model, answer, written):
+    async with raw_server(lambda _: reply(answer)) as server:
+        chunk, _ = await attempt(services, await model(server.url))
+
+    sent = first_request(chunk.content, services.generator.defaults.generation_of(chunk.options))
+    assert await usage(client) == (1, 1, sent.prompt_tokens + tokens_in([written]))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_query_without_usage_is_reported_by_estimate(streams):
+    total = Counter()
+    request = ChatRequest((Message("user", "Who lives on the cliff?"),))
+    thought = {"choices": [{"message": {"content": "A keeper.", "reasoning_content": "Hm. " * 30}}]}
+
+    async with raw_server(lambda _: reply(thought)) as server, connected(server.url, "llm") as provider:
+        report_to(lambda *spent: total.update({spent[:2]: spent[2].prompt_tokens + spent[2].completion_tokens}))
+        chat = MeteredChat(OpenAIChat(provider, "model"))
+        if streams:
+            pieces = [event async for event in chat.stream(request)]
+            assert pieces[0] == "A keeper."
+        else:
+            await chat.complete(request)
+        report_to(None)
+
+    assert total["generate", "model"] == request.prompt_tokens + tokens_in(["A keeper.", "Hm. " * 30])
+
+
+async def test_embedding_without_usage_is_billed_by_estimate():
+    bills = []
+    vectors = reply({"data": [{"index": 0, **VECTOR}]})
+
+    async with raw_server(lambda _: vectors) as server, connected(server.url) as provider:
+        embedder = OpenAIEmbedder(provider, "model")
+        await embedder.embed([KEEPER], lambda billed, *, is_estimated: bills.append((billed, is_estimated)))
+
+    assert bills == [(Usage(tokens_in([KEEPER])), True)]
+
+
 @guards(
     "shared/ingest/generate/stage.py",
     "except Exception as raised:",
@@ -264,9 +324,6 @@ async def test_embedding_without_vectors_is_booked_attempt(services, client, lib
     assert outcomes[0].decision.burns_attempt is booked
     calls, _, tokens = await usage(client, "embed")
     assert (calls, tokens > 0) == (int(booked), booked)
-
-
-VECTOR = {"embedding": [0.6, 0.8]}
 
 
 @pytest.mark.parametrize(

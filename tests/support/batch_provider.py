@@ -60,6 +60,7 @@ class BatchScript:
     share_refused: float = 0.0  # lines with status 400 of their own
     share_overloaded: float = 0.0  # lines with status 503
     share_zero: float = 0.0  # lines with status 0
+    without_usage: bool = False  # replies report no tokens
     refused_containing: str = ""  # lines with this text get status 400
     malformed_containing: str = ""
     done_share: float = 1.0  # part of the lines that is done when a batch expires or is cancelled
@@ -487,6 +488,8 @@ class BatchEndpoints:
         self.stats.completion_tokens[prompt] += usage["completion_tokens"]
         batch.prompt_tokens += usage["prompt_tokens"]
         batch.completion_tokens += usage["completion_tokens"]
+        if self.script.without_usage:
+            del body["usage"]
         return _line(request, {"status_code": 200, "request_id": uuid4().hex, "body": body})
 
     def _shown(self, batch: _Batch) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from shared.query.metering import MeteredChat, report_to
 from tests.support.planted import guards
 
 REQUEST = ChatRequest((Message("user", "How many days of leave are there?"),), max_tokens=100)
-ESTIMATE = 12  # tokens of the prompt, at three characters each
+ESTIMATE = REQUEST.prompt_tokens
 BILLED = Usage(20, 5)
 
 

@@ -34,6 +34,8 @@ PLAIN = {"prompt_tokens": 2_000, "completion_tokens": 10}
         ({"prompt_tokens": "2000", "completion_tokens": 10.5}, Usage()),
         # more than any model reads or writes
         ({"prompt_tokens": 3_000_000_000, "completion_tokens": 10**30}, Usage(10_000_000, 10_000_000)),
+        ({"total_tokens": 20}, Usage(20)),  # Voyage and Jina
+        ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, Usage()),
         ({}, Usage()),
         (None, Usage()),
         ("none", Usage()),

@@ -80,7 +80,7 @@ class ResultCollector:
             if reply is None or token is None:
                 unreadable += bool(line.content.strip())
             elif not isinstance(results.get(token), Completion):  # the first good line of a request counts
-                results[token] = reply.result
+                results[token] = of_lines.with_prompt(reply.result, self._batch)
         sent = await self._batches.sent(self._batch, results.keys())
         if unreadable or len(sent) < len(results):
             log.warning("batch.odd_lines", unreadable=unreadable, unknown=len(results) - len(sent))

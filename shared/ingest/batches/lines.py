@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import orjson
 
-from shared.domain.batches import LineContent, PlannedLine, SentLine
+from shared.domain.batches import Batch, LineContent, PlannedLine, SentLine
 from shared.domain.budgets import Reserve
 from shared.domain.errors import ForeaskError, Misconfigured, Refused, Transient, UnusableReply
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
@@ -23,6 +23,7 @@ from shared.ingest.generate.replies import storable
 from shared.ingest.options import IngestDefaults
 from shared.providers.batches import BatchReply, NotDone, request_line
 from shared.providers.chat import ChatRequest, Completion
+from shared.providers.estimates import BYTES_PER_TOKEN
 from shared.providers.json_replies import MalformedReply
 from shared.providers.limiter.judge import is_doubtful
 
@@ -94,6 +95,17 @@ def token_of(reply: BatchReply) -> int | None:
     return int(reply.custom_id) if reply.custom_id.isascii() and reply.custom_id.isdecimal() else None
 
 
+def with_prompt(result: Completion | ForeaskError, batch: Batch) -> Completion | ForeaskError:
+    """Return the result of a line; an estimate of its tokens gets the share of the batch's prompts."""
+    if not isinstance(result, Completion | Refused) or not result.is_estimated:
+        return result
+    prompt = Usage(batch.bytes // max(1, batch.lines) // BYTES_PER_TOKEN)
+    if isinstance(result, Completion):
+        return replace(result, usage=result.usage + prompt)
+    result.usage = (result.usage or Usage()) + prompt
+    return result
+
+
 def questions_in(completion: Completion, line: SentLine) -> tuple[str, ...] | MalformedReply:
     """Return the questions of a reply, or the reason why it has none."""
     try:
@@ -106,7 +118,8 @@ def questions_in(completion: Completion, line: SentLine) -> tuple[str, ...] | Ma
 
 def generated(line: SentLine, model: str, questions: tuple[str, ...], completion: Completion) -> GenerateOutcome:
     """Return the outcome of a good reply."""
-    return GenerateOutcome(line, model, questions, line.usage + completion.usage, line.calls + 1, Tier.BATCH)
+    usage, is_estimated = line.usage + completion.usage, completion.is_estimated
+    return GenerateOutcome(line, model, questions, usage, line.calls + 1, Tier.BATCH, is_estimated=is_estimated)
 
 
 def malformed(
@@ -114,7 +127,8 @@ def malformed(
 ) -> FailedAttempt:
     """Return the outcome of a reply without questions: a live call repairs it, and the reply is not paid for again."""
     decision = Retry(timedelta(), f"the reply in the batch was malformed: {fault}", burns_attempt=False)
-    return _failed(line, model, decision, completion.usage, () if reply is None else (reply,))
+    replies = () if reply is None else (reply,)
+    return _failed(line, model, decision, completion.usage, replies, is_estimated=completion.is_estimated)
 
 
 def failed(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
@@ -122,8 +136,10 @@ def failed(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
     if isinstance(error, Transient):
         usage = error.usage if isinstance(error, UnusableReply) else None
         return _failed(line, model, Retry(timedelta(), error.message, burns_attempt=True), usage)
-    usage = error.usage if isinstance(error, Refused) else None
-    return _failed(line, model, Dead(error.message, type(error).__name__), usage)
+    dead = Dead(error.message, type(error).__name__)
+    if isinstance(error, Refused):
+        return _failed(line, model, dead, error.usage, is_estimated=error.is_estimated)
+    return _failed(line, model, dead)
 
 
 def is_refusal_of_any(error: ForeaskError) -> bool:
@@ -159,11 +175,13 @@ def _failed(
     decision: Decision,
     usage: Usage | None = None,
     replies: tuple[PaidReply, ...] = (),
+    *,
+    is_estimated: bool = False,
 ) -> FailedAttempt:
     """Return a failed attempt; `usage` is the bill of the line, None if nothing was billed."""
     billed = line.usage + (usage or Usage())
     calls = line.calls + (usage is not None)
-    cost = generate_cost(line, model, billed, calls, Tier.BATCH)
+    cost = generate_cost(line, model, billed, calls, Tier.BATCH, is_estimated=is_estimated)
     return FailedAttempt(
         line.lease,
         decision,

@@ -9,9 +9,9 @@ from shared.domain.errors import Refused, TimedOut, UnusableReply
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.providers.chat import ChatModel, ChatRequest, Completion
+from shared.providers.estimates import tokens_in
 from shared.providers.limiter.endings import USABLE
 
-_BYTES_PER_TOKEN = 3  # of UTF-8: three letters of English, one or two of other alphabets, one ideograph
 _MARGIN = 1.2
 _TOKENS_BESIDE = 100  # the schema, and the overhead of the chat format
 _TOKENS_A_PICTURE = 4_000  # 765 to 3,800 for 1,024 pixels, by model; gpt-4o-mini counts up to 26,000
@@ -19,7 +19,7 @@ _TOKENS_A_PICTURE = 4_000  # 765 to 3,800 for 1,024 pixels, by model; gpt-4o-min
 
 def highest_usage(request: ChatRequest) -> Usage:
     """Return the tokens that a provider may bill for a call: a high estimate of the prompt, and the longest reply."""
-    prompt = sum(len(message.content.encode()) for message in request.messages) / _BYTES_PER_TOKEN
+    prompt = tokens_in(message.content for message in request.messages)
     picture = _TOKENS_A_PICTURE if request.picture else 0
     return Usage(ceil(prompt * _MARGIN) + _TOKENS_BESIDE + picture, request.max_tokens or 0)
 
@@ -38,7 +38,7 @@ class ChunkBill:
         self.endings: list[str] = []
         """The endings of this attempt's calls, as of `Endings`; a call that timed out has none."""
         self.is_estimated = False
-        """Whether `usage` contains a call of this attempt whose tokens the provider has not reported."""
+        """Whether `usage` contains a call of this attempt whose tokens are estimated."""
         self._tier: Tier | None = None
 
     @property
@@ -46,16 +46,16 @@ class ChunkBill:
         """The tier of this attempt's replies; standard if they differ, so that the costs are never booked too low."""
         return self._tier or Tier.STANDARD
 
-    def add(self, usage: Usage, tier: Tier) -> None:
-        """Add a call."""
+    def add(self, usage: Usage, tier: Tier, *, is_estimated: bool = False) -> None:
+        """Add a call; `is_estimated` if the provider has not reported its tokens."""
         self.usage += usage
         self.calls += 1
+        self.is_estimated |= is_estimated
         self._tier = tier if self._tier in (None, tier) else Tier.STANDARD
 
     def add_failed(self, reported: Usage | None, highest: Usage) -> None:
         """Add a call without a usable reply: with the highest possible tokens, if the provider reported none."""
-        self.is_estimated |= reported is None
-        self.add(highest if reported is None else reported, Tier.STANDARD)
+        self.add(reported or highest, Tier.STANDARD, is_estimated=reported is None)
 
 
 class BilledChat:
@@ -78,7 +78,7 @@ class BilledChat:
             completion = await self._chat.complete(request)
         except Refused as refusal:
             if refusal.usage is not None:
-                self._bill.add(refusal.usage, refusal.tier)
+                self._bill.add(refusal.usage, refusal.tier, is_estimated=refusal.is_estimated)
                 self._bill.endings.append(refusal.message)
             raise
         except UnusableReply as error:
@@ -88,7 +88,7 @@ class BilledChat:
         except TimedOut:
             self._bill.add_failed(None, highest_usage(request))
             raise
-        self._bill.add(completion.usage, completion.tier)
+        self._bill.add(completion.usage, completion.tier, is_estimated=completion.is_estimated)
         self._bill.endings.append(USABLE)
         return completion
 

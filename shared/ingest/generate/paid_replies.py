@@ -21,7 +21,14 @@ class Keep(Protocol):
     """Commits a chunk's replies, its costs and the tier of this attempt's replies, and reserves the next call."""
 
     async def __call__(
-        self, replies: Sequence[PaidReply], usage: Usage, calls: int, following: Reserve, *, tier: Tier
+        self,
+        replies: Sequence[PaidReply],
+        usage: Usage,
+        calls: int,
+        following: Reserve,
+        *,
+        tier: Tier,
+        is_estimated: bool,
     ) -> None: ...
 
 
@@ -68,7 +75,9 @@ class PaidReplies:
         following = Reserve(self.name, highest_usage(request))
         if self._kept < len(self.replies) or self._exceeds(following):
             bill = self._bill
-            await self._keep(self.replies, bill.usage, bill.calls, following, tier=bill.tier)
+            await self._keep(
+                self.replies, bill.usage, bill.calls, following, tier=bill.tier, is_estimated=bill.is_estimated
+            )
             self._kept = len(self.replies)
             self._reserve = following
         completion = await self._model.complete(request)

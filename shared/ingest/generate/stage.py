@@ -164,7 +164,14 @@ async def generate(
     of_calls = [*generated.faults, USABLE]
     await endings.record(chunk.tenant, chunk.lease.token, of_calls[len(of_calls) - len(bill.endings) :])
     return GenerateOutcome(
-        chunk, generator.model.name, generated.questions, bill.usage, bill.calls, bill.tier, generated.text
+        chunk,
+        generator.model.name,
+        generated.questions,
+        bill.usage,
+        bill.calls,
+        bill.tier,
+        generated.text,
+        is_estimated=bill.is_estimated,
     )
 
 

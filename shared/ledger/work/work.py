@@ -253,6 +253,7 @@ class Work:
         following: Reserve,
         *,
         tier: Tier = Tier.STANDARD,
+        is_estimated: bool = False,
     ) -> None:
         """Commit the replies of a chunk that needs more calls, with its costs until now, and reserve the next call.
 
@@ -263,6 +264,7 @@ class Work:
             calls: number of calls billed for the chunk until now.
             following: highest use of the next call to the same model.
             tier: tier of this attempt's replies.
+            is_estimated: whether the tokens of a call of this attempt are estimated.
 
         Raises:
             LeaseLost: another worker has the chunk, or it is deleted. The replies and their costs are committed anyway.
@@ -270,7 +272,7 @@ class Work:
         """
         fits = True
         async with self._database.begin() as connection:
-            cost = generate_cost(chunk, following.model, usage, calls, tier)
+            cost = generate_cost(chunk, following.model, usage, calls, tier, is_estimated=is_estimated)
             row = rows.reply_rows(chunk, replies, usage, calls, with_cost(chunk.by_tier, cost))
             held = (await connection.execute(SQL.keep_replies, row)).scalars().all()
             await costs.record(connection, [cost])

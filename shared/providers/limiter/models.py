@@ -26,8 +26,6 @@ _REPEATS_SECONDS = (0.2, 1.0)  # pauses before a text on which the provider fail
 _SIZE_PAUSE = timedelta(seconds=30)
 _FILLER = "The quick brown fox jumps over the lazy dog. "  # makes a neutral call as long as another call
 _USUAL_SIZE, _SIZE_STEP = 5_000, 1_000  # bytes of a request for a chunk, and steps in which neutral calls grow
-_TOKENS_A_MESSAGE = 4  # overhead of the chat format
-_TOKENS_A_PICTURE = 1_000  # of 1,024 pixels, for most models
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class LimitedChat:
 
     def _call(self, request: ChatRequest) -> AbstractAsyncContextManager[Call]:
         neutral = self._neutral(request)
-        return self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.max_wait, neutral)
+        return self.limiter.call(self.tenant, request.prompt_tokens, request.max_tokens, self.max_wait, neutral)
 
     def _neutral(self, request: ChatRequest) -> Neutral:
         """Return the call with the same options, but without the texts and the picture.
@@ -105,7 +103,7 @@ class LimitedChat:
         )
         is_plain = not fill and call.schema is None and call.max_tokens is None and call.temperature is None
         make = partial((self.neutral or self.chat).complete, call)
-        return Neutral(form, make, self.max_wait.kind, _tokens(call), call.max_tokens, is_plain=is_plain)
+        return Neutral(form, make, self.max_wait.kind, call.prompt_tokens, call.max_tokens, is_plain=is_plain)
 
 
 @dataclass(slots=True)
@@ -168,8 +166,3 @@ class LimitedEmbedder:
 def _failure_of(error: FailsOnText) -> BaseException:
     """Return the failure, which counts as an attempt that is repeated later."""
     return error.__cause__ or error
-
-
-def _tokens(request: ChatRequest) -> int:
-    picture = _TOKENS_A_PICTURE if request.picture else 0
-    return picture + sum(estimated_tokens(message.content) + _TOKENS_A_MESSAGE for message in request.messages)
