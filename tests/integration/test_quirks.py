@@ -36,6 +36,7 @@ from shared.services import build
 from shared.services.providers import chat_of, embedder_of, embedding_limiter_of, llm_limiter_of
 from tests.conftest import Library
 from tests.support.api import calling, work
+from tests.support.planted import guards
 from tests.support.quirks import QuirkServer, marked
 from tests.support.quirks.vectors import DIMENSIONS, vector_of
 from tests.support.quirks.wire import ANSWER
@@ -411,6 +412,32 @@ async def test_quirk_has_its_outcome_for_questions(row, server, stack, exits):
         return "good"
 
     await check(row, server, questions, "The keeper lights the lamp at dusk, and leaves at dawn.")
+
+
+@guards(
+    "shared/providers/limiter/models.py",
+    "if failures > len(_PAUSES_OF_TEXT):",
+    "if False:",
+    means="a text on which a model always fails is sent eight times, and its neutral call as often",
+    case="openai-500",
+)
+@pytest.mark.parametrize("quirk", ["openai-500", "nginx-502", "half"])
+async def test_third_failure_on_text_is_final(quirk, server, stack, exits):
+    model, other = Models(attempt(quirk, ""), server, stack, exits).chat(INGEST)
+    content = ChunkContent.whole(marked(quirk, "The keeper leaves at dawn."))
+    errors = []
+    while not errors or isinstance(errors[-1], Transient):
+        with pytest.raises(ForeaskError) as caught:
+            await generate_questions(model, content, GenerationOptions(questions_per_chunk=2))
+        errors.append(caught.value)
+
+    assert server.count(f"quirk({quirk})") == len(errors) == 3
+    assert "it fails on this text, and answers others" in errors[-1].message
+    assert [error.retry_after for error in errors[:-1]] >= [timedelta(seconds=5), timedelta(seconds=20)]
+    assert all(error.burns_attempt for error in errors[:-1])
+    assert server.count() <= 6  # with the neutral calls
+    good = ChunkContent.whole(GOOD_TEXT)
+    assert (await generate_questions(other, good, GenerationOptions(questions_per_chunk=2))).questions
 
 
 @rows(ANSWERS)

@@ -14,6 +14,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from shared.domain.errors import (
     ForeaskError,
@@ -34,6 +35,7 @@ from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
 from shared.process.network.brokers import read_broker_url
+from shared.process.network.problems import problem_of
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
 from shared.providers.limiter.endings import Endings
@@ -52,6 +54,7 @@ from shared.providers.limiter.script import (
 _CACHE_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5
 _PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
+_FAILURES_KEPT = timedelta(hours=1)
 _PLAIN_TOKENS = 20  # of the prompt and of the reply of the plain neutral call
 _CAPACITY_SECONDS = 5.0  # time at the declared rate for which work is claimed in advance
 
@@ -269,6 +272,21 @@ class Limiter:
         uses = await usage.read(self._redis, self._script, limits.component, limits.rates, (tenant, limits.of(tenant)))
         pause = (await self.endings.pauses()).get(tenant)
         return uses if pause is None or pause.is_over else [*uses, usage.of_pause(pause, limits.component, tenant)]
+
+    async def count_failure(self, text: str) -> int:
+        """Count a failure on a text, named by a digest, and return their number within the last hour.
+
+        Only the first one is known without the broker.
+        """
+        key = self._script.key(f"failed:{text}")
+        try:
+            async with self._redis.pipeline() as pipeline:
+                pipeline.incr(key).expire(key, _FAILURES_KEPT)
+                count, _ = await pipeline.execute()
+        except (RedisError, OSError) as error:
+            log.warning("failure.uncounted", component=self._limits.component, reason=problem_of(error))
+            return 1
+        return int(count)
 
     def stop(self) -> None:
         """Start no more calls: every waiting or later call fails with `Stopping`."""

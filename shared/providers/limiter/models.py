@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from functools import partial
 
 import orjson
 
-from shared.domain.errors import FailsOnText, Misconfigured
+from shared.domain.errors import FailsOnText, Misconfigured, Transient
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.embedding import Billing, Embedder, Input, Prefixes, estimated_tokens, free
@@ -23,6 +24,8 @@ PING = Input("ping")
 NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
 
 _REPEATS_SECONDS = (0.2, 1.0)  # pauses before a text on which the provider fails is sent again
+# Shortest pauses after the first failures of a chat model on a text, if it answers others; the next one is final.
+_PAUSES_OF_TEXT = (timedelta(seconds=5), timedelta(seconds=20))
 _SIZE_PAUSE = timedelta(seconds=30)
 _FILLER = "The quick brown fox jumps over the lazy dog. "  # makes a neutral call as long as another call
 _USUAL_SIZE, _SIZE_STEP = 5_000, 1_000  # bytes of a request for a chunk, and steps in which neutral calls grow
@@ -57,7 +60,7 @@ class LimitedChat:
             return await self._completed(request)
         except FailsOnText as failure:
             if self.max_wait.kind is not CallKind.QUERY:
-                raise _failure_of(failure) from None
+                raise await self._cause(failure, request) from None
         return await self._completed(request)  # a question is not stored, so it has no later attempt
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Completion]:
@@ -72,6 +75,22 @@ class LimitedChat:
                     yield event
         except FailsOnText as failure:
             raise _failure_of(failure) from None
+
+    async def _cause(self, failure: FailsOnText, request: ChatRequest) -> BaseException:
+        """Return the failure on a text for another attempt, or the third one as a refusal of the text.
+
+        A provider whose servers fail now and then answers the neutral call and may still fail on a good text, so the
+        attempts are some time apart.
+        """
+        digest = hashlib.sha256(orjson.dumps([self.tenant, request.body(self.name)])).hexdigest()
+        failures = await self.limiter.count_failure(digest)
+        if failures > len(_PAUSES_OF_TEXT):
+            return failure
+        cause = _failure_of(failure)
+        if isinstance(cause, Transient):
+            pause = _PAUSES_OF_TEXT[failures - 1]
+            cause.retry_after = max(cause.retry_after or pause, pause)
+        return cause
 
     async def _completed(self, request: ChatRequest) -> Completion:
         async with self._call(request) as call:
