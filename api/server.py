@@ -22,6 +22,8 @@ from shared.services import build
 from shared.services.start import check_start
 from shared.settings import Settings, load
 
+CHECKED = "--checked"
+
 
 class _ApiServer(uvicorn.Server):
     """A server that stops in three steps: it reports that it is not ready, refuses connections, and waits for requests.
@@ -51,12 +53,12 @@ class _ApiServer(uvicorn.Server):
 
 
 def main() -> None:
-    """Serve until a signal stops the process."""
+    """Serve until a signal stops the process; with `--checked` its starter uses each engine and model once."""
     hardening.close_memory()
     settings = load()
     logging.configure("api", level=settings.log_level, line_format=settings.log_format)
     shutdown = Shutdown()
-    app = create(settings, shutdown=shutdown, checks=True)
+    app = create(settings, shutdown=shutdown, checks=CHECKED not in sys.argv[1:])
     uvloop.run(_require_complete(settings))
     config = uvicorn.Config(
         app,

@@ -96,7 +96,7 @@ def children(
             stop_timeout=grace + timedelta(seconds=5),
         )
 
-    yield child("api", "api")
+    yield child("api", "api", "--checked")
     for queue, count in (
         ("parse", crew.parse),
         ("read", crew.read),

@@ -20,8 +20,8 @@ from shared.domain.errors import ForeaskError, Transient, Unavailable
 from shared.ingest.generate import requests
 from shared.ledger.postgres.revision import require_schema
 from shared.process.network import hosts_of
-from shared.providers.chat import ChatRequest, Picture
-from shared.providers.limiter.models import NEUTRAL, PING
+from shared.providers.chat import Picture
+from shared.providers.limiter.models import NEUTRAL, PING, neutral_request
 from shared.query.answer import prompts
 from shared.query.answer.answer import Passage
 from shared.services.parts import Parts
@@ -32,6 +32,7 @@ from shared.settings import EMBEDDED_LLM
 _WITHIN = timedelta(seconds=10)
 _REPEATS, _PAUSE_SECONDS = 3, 0.5  # of a check of an engine
 _TEXT = "The harbour opens at six."
+_USUAL_TEXT = " ".join([_TEXT] * 100)  # a chunk: the calls are as long as the neutral calls of the ingest
 _QUESTION = "When does the harbour open?"
 _UNSET = "not set, so `foreask up` starts an embedded one"
 _SLOW = "is embedded, and not asked: a call of it may take minutes"
@@ -204,18 +205,14 @@ async def _store(parts: Parts) -> None:
     await parts.uploads.remove([upload.name])
 
 
-def _neutral(request: ChatRequest) -> ChatRequest:
-    """Return a request with the same options, but without documents."""
-    return replace(request, messages=NEUTRAL.messages, fixed_chars=0, picture=None)
-
-
 async def _questions(parts: Parts) -> None:
-    request, *_ = requests(ChunkContent.whole(_TEXT), parts.ingest_defaults.generation)
-    await parts.chat.complete(_neutral(request))
+    request, *_ = requests(ChunkContent.whole(_USUAL_TEXT), parts.ingest_defaults.generation)
+    await parts.chat.complete(neutral_request(request))
 
 
 async def _answer(parts: Parts) -> None:
-    async with aclosing(parts.chat.stream(_neutral(prompts.request(_QUESTION, [Passage(1, _TEXT)])))) as events:  # type: ignore[type-var]
+    request = neutral_request(prompts.request(_QUESTION, [Passage(1, _USUAL_TEXT)]))
+    async with aclosing(parts.chat.stream(request)) as events:  # type: ignore[type-var]
         async for _ in events:
             pass
 

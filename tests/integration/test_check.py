@@ -96,6 +96,21 @@ async def test_refusing_model_fails_check_in_one_line(check, provider, status, s
 
 @guards(
     "shared/services/check.py",
+    "await parts.chat.complete(neutral_request(request))",
+    "await parts.chat.complete(NEUTRAL)",
+    means="a model whose context is too short for a chunk passes the check",
+)
+async def test_short_context_fails_check(settings):
+    async with QuirkServer.serving() as server, AsyncExitStack() as stack:
+        server.everywhere = "vllm-2048"
+        short = settings.model_copy(update={"llm_base_url": server.url()})
+        found = {finding.part: finding async for finding in findings(Parts(short, stack))}
+
+    assert "maximum context length is 2048 tokens" in (found["Questions"].problem or "")
+
+
+@guards(
+    "shared/services/check.py",
     "await parts.index.require_dimensions(parts.index_names.of(name), dimensions)",
     "pass",
     means="a model with vectors of another size passes the check",

@@ -104,23 +104,12 @@ class LimitedChat:
         return self.limiter.call(self.tenant, request.prompt_tokens, request.max_tokens, self.max_wait, neutral)
 
     def _neutral(self, request: ChatRequest) -> Neutral:
-        """Return the call with the same options, but without the texts and the picture.
-
-        It is about as long, because a model whose context is too short for usual chunks refuses each of them. A text
-        that is longer than usual may be too long by itself.
-        """
-        size = sum(len(message.content.encode()) for message in request.messages)
-        fill = min(size // _SIZE_STEP * _SIZE_STEP, _USUAL_SIZE) // len(_FILLER) * _FILLER
-        (asked,) = NEUTRAL.messages
-        messages = (Message(asked.role, f"{asked.content} {fill}".rstrip()),)
-        call = replace(request, messages=messages, fixed_chars=0, picture=None)
+        """Return the call without the texts and the picture."""
+        call = neutral_request(request)
+        options = [call.schema, call.max_tokens, call.temperature]
         # The calls of a limiter are of one model, in one of two tiers.
-        form = (
-            self.max_wait.kind is CallKind.FLEX,
-            len(fill),
-            orjson.dumps([call.schema, call.max_tokens, call.temperature]),
-        )
-        is_plain = not fill and call.schema is None and call.max_tokens is None and call.temperature is None
+        form = (self.max_wait.kind is CallKind.FLEX, len(call.messages[0].content), orjson.dumps(options))
+        is_plain = call.messages == NEUTRAL.messages and options == [None, None, None]
         make = partial((self.neutral or self.chat).complete, call)
         return Neutral(form, make, self.max_wait.kind, call.prompt_tokens, call.max_tokens, is_plain=is_plain)
 
@@ -180,6 +169,19 @@ class LimitedEmbedder:
             )
         self.seen = size
         return vectors
+
+
+def neutral_request(request: ChatRequest) -> ChatRequest:
+    """Return a request with the same options, but without the texts and the picture.
+
+    It is about as long, because a model whose context is too short for usual chunks refuses each of them. A text that
+    is longer than usual may be too long by itself.
+    """
+    size = sum(len(message.content.encode()) for message in request.messages)
+    fill = min(size // _SIZE_STEP * _SIZE_STEP, _USUAL_SIZE) // len(_FILLER) * _FILLER
+    (asked,) = NEUTRAL.messages
+    messages = (Message(asked.role, f"{asked.content} {fill}".rstrip()),)
+    return replace(request, messages=messages, fixed_chars=0, picture=None)
 
 
 def _failure_of(error: FailsOnText) -> BaseException:

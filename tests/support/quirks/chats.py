@@ -287,6 +287,13 @@ _ENDS: dict[str, Reply] = {
     "deepseek-drip": Reply(ends="dripping"),
 }
 
+
+def _context_of_2048(call: Call) -> Reply:
+    tokens = sum(len(str(message["content"])) for message in call.body["messages"]) // 4
+    is_too_long = tokens + call.body.get("max_completion_tokens", 0) > 2048
+    return _REFUSALS["vllm-context"] if is_too_long else said(call, call.answer)
+
+
 # Forms of the HTTP reply.
 _FORMS: dict[str, Quirk] = {
     "half": lambda call: Reply(body=completion(call.answer), ends="half"),
@@ -305,6 +312,7 @@ _FORMS: dict[str, Quirk] = {
 
 # Optional fields of a request that some servers refuse.
 _FIELDS: dict[str, Quirk] = {
+    "vllm-2048": _context_of_2048,
     "deepseek-no-schema": _without("response_format", error(400, "This response_format type is unavailable now")),
     "lmstudio-no-schema": _without(
         "response_format", Reply(400, {"error": "'response_format.type' must be 'json_schema' or 'text'"})
