@@ -100,7 +100,7 @@ def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
         Unavailable: no document could be ingested.
     """
     batch = UploadBatch(len(files))
-    with Meter(show.console, why=lambda stalled: why_it_waits(show.client, batch, stalled=stalled)) as meter:
+    with Meter(show.console, why=lambda seconds: why_it_waits(show.client, batch, stalled_seconds=seconds)) as meter:
         for lane, some in _in_order(files):
             for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
@@ -119,7 +119,7 @@ def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
 def _follow(show: Show, batch: UploadBatch) -> None:
     """Show progress until the urgent documents are ready, or a timeout, and all documents are searchable."""
     started = time.monotonic()
-    with Meter(show.console, why=lambda stalled: why_it_waits(show.client, batch, stalled=stalled)) as meter:
+    with Meter(show.console, why=lambda seconds: why_it_waits(show.client, batch, stalled_seconds=seconds)) as meter:
         for _ in follow(show.client, batch, sleep=show.sleep):
             meter.show(_some(batch, URGENT).count())
             enough = _is_reached(batch, URGENT, "ready") or time.monotonic() - started > GENERATION_SECONDS

@@ -31,6 +31,9 @@ _ROUND_SHARE = 5  # requests take at most a fifth of the time, which limits the 
 _UNAVAILABLE_ROUNDS = 10
 _FAILURES = frozenset({"breaker", "cooldown", "part_down"})  # causes of `pace`
 _WORKING = frozenset({"working", "idle", "limit"})
+_NO_WORKER = "no_worker"
+_STALLED_SECONDS = 3.0
+_START_SECONDS = 20.0  # of a worker on a slow machine, with the first heartbeat
 _NO_CHUNKS = dict.fromkeys(("total", "searchable", "generated", "indexed", "dead", "discarded"), 0)
 
 Until = Literal["searchable", "ready"]
@@ -199,19 +202,22 @@ def job_of(client: CliClient, job: str) -> Job | None:
         return None
 
 
-def why_it_waits(client: CliClient, batch: UploadBatch | None = None, *, stalled: bool = True) -> str | None:
+def why_it_waits(client: CliClient, batch: UploadBatch | None = None, *, stalled_seconds: float) -> str | None:
     """Return a sentence about the reason why work waits; None without any, or if the server does not answer this key.
 
     Args:
         client: the client.
         batch: documents, whose errors are the reason if the server has none.
-        stalled: whether nothing has changed for some seconds; otherwise only failures are reasons.
+        stalled_seconds: time in which nothing has changed. Until some seconds have passed, only failures are reasons,
+            and a missing worker is a reason later, because it may be starting.
     """
+    stalled = stalled_seconds >= _STALLED_SECONDS
     try:
         pace = client.status()["pace"]
     except (ForeaskError, KeyError):
         return None
-    if pace["cause"] in _FAILURES or (stalled and pace["cause"] not in _WORKING):
+    is_starting = pace["cause"] == _NO_WORKER and stalled_seconds < _START_SECONDS
+    if pace["cause"] in _FAILURES or (stalled and not is_starting and pace["cause"] not in _WORKING):
         return str(pace["sentence"])
     waiting = batch.documents.values() if batch is not None and stalled else ()
     return next((document.error for document in waiting if document.error and document.state not in _FINAL), None)

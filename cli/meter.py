@@ -74,15 +74,15 @@ class Meter:
     Args:
         console: the terminal.
         clock: clock in monotonic seconds.
-        why: returns a sentence about the reason why work waits; None without any. Its argument is whether nothing has
-            changed for some seconds.
+        why: returns a sentence about the reason why work waits; None without any. Its argument is the time in seconds in
+            which nothing has changed.
     """
 
     def __init__(
         self,
         console: Console,
         clock: Callable[[], float] = time.monotonic,
-        why: Callable[[bool], str | None] = lambda _: None,
+        why: Callable[[float], str | None] = lambda _: None,
     ) -> None:
         self._console = console
         self._clock = clock
@@ -152,7 +152,7 @@ class Meter:
         if now < self._ask_at or count.documents_done == count.documents:
             return
         self._ask_at = now + _ASK_SECONDS
-        reason = self._why(now - self._changed_at >= _ASK_SECONDS)
+        reason = self._why(now - self._changed_at)
         if reason is not None and (kind := _DIGITS.sub("", reason)) not in self._shown:
             self._shown.add(kind)
             self._console.print(f"waiting: {reason}", markup=False, highlight=False, soft_wrap=True)

@@ -189,7 +189,7 @@ def _upload(
 
     followed = None
     until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
-    with Meter(console, why=lambda stalled: why_it_waits(client, batch, stalled=stalled)) as meter:
+    with Meter(console, why=lambda seconds: why_it_waits(client, batch, stalled_seconds=seconds)) as meter:
         for _ in upload(client, selection.files, collection, lane.value if lane else None, batch, job=job):
             meter.show(batch.count(until))
         client.close_job(job)
@@ -267,7 +267,7 @@ def _follow_corpus(
     from cli.meter import IngestCounts, Meter
 
     followed = None
-    with Meter(console, why=lambda stalled: why_it_waits(client, stalled=stalled)) as meter:
+    with Meter(console, why=lambda seconds: why_it_waits(client, stalled_seconds=seconds)) as meter:
         chosen: Literal["batch"] | None = "batch" if lane is LaneOption.BATCH else None
         for _ in upload_rows(client, corpus, collection, load, lane=chosen, job=job):
             meter.show(IngestCounts(load.total, uploaded=load.done))
