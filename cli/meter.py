@@ -74,8 +74,8 @@ class Meter:
     Args:
         console: the terminal.
         clock: clock in monotonic seconds.
-        why: returns a sentence about the reason why work waits; None without any. Its argument is the time in seconds in
-            which nothing has changed.
+        why: returns a sentence about the reason why work waits; None without any. Its argument is the time in seconds
+            in which nothing has changed.
     """
 
     def __init__(
