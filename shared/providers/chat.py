@@ -166,6 +166,10 @@ class OpenAIChat:
     def name(self) -> str:
         return self._model
 
+    def adapted(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a request without the optional fields that the model has refused."""
+        return self._provider.habits_of(self._model).adapted(body)
+
     async def complete(self, request: ChatRequest) -> Completion:
         body = self._body(request)
         reader = ReplyReader(has_schema=request.schema is not None, prompt_tokens=request.prompt_tokens)

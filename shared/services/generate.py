@@ -29,7 +29,8 @@ def batch_lane_of(parts: Parts) -> BatchLane:
         provider=batch_provider_name(settings),
         api=parts.batch_api,
         batches=parts.ledger.batches,
-        lines=Lines(parts.chat.name, parts.ingest_defaults),
+        lines=Lines(parts.chat.name, parts.ingest_defaults, parts.chat.adapted),
+        endings=parts.llm_limiter.endings,
         terms=BatchTerms(
             enabled=settings.llm_batches,
             min_lines=tuning.batch_min_chunks,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from redis.asyncio import Redis
 from sqlalchemy import text
 
 from shared.domain.budgets import Reserve
@@ -28,6 +29,7 @@ from shared.services.parts import Parts
 from tests.conftest import Library
 from tests.integration.test_erasure import finished, make_all_due
 from tests.support.api import calling, work
+from tests.support.elapsed import age_limits
 from tests.support.planted import guards
 from tests.support.scenario import section, text_of
 from tests.support.waiting import eventually
@@ -213,6 +215,41 @@ async def test_batch_without_usage_is_booked_by_estimate(services, provider, loa
     assert calls == lines == 3
     assert real_prompt <= prompt <= 3 * real_prompt
     assert 0 < completion <= 3 * real_completion
+
+
+@guards(
+    "shared/ingest/batches/lane.py",
+    "if (bound := await self._bound(batch)) is not None:",
+    "if (bound := await self._bound(batch)) is None and False:",
+    means="batches are paid for although most of their replies cannot be used",
+)
+async def test_unusable_lines_pause_load_until_live_trial(services, provider, lane, library):
+    provider.batch_script(share_malformed=1)
+    await prepared(services, library, count=26)
+    await until(services, lane)
+    batches = provider.batch_stats("number")["lines"]
+    assert await lane.endings.bounds() == {"default": 0}
+
+    provider.batch_script(share_malformed=0)
+    await prepared(services, library, words="ship")
+    await work_on(lane)
+    assert provider.batch_stats("ship")["lines"] == 0
+
+    async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
+        await age_limits(redis, timedelta(minutes=1))
+    await rows(services, "UPDATE chunks SET due_at = now() WHERE state = 'generating' AND lane >= 2")
+    await eventually(lambda: _pay_trial(services, lane))
+
+    assert sum(provider.batch_stats(words)["lines"] for words in ("number", "ship")) == batches
+
+
+async def _pay_trial(services, lane):
+    """Work until the load has recovered, whose trials are live calls."""
+    lane.endings._read_at = float("-inf")
+    await work_on(lane)
+    await work(services, "generate")
+    bounds = await lane.endings.bounds()
+    return bounds.get("default", 99) > 1
 
 
 async def test_refused_line_is_dead_letter_with_text(services, provider, loaded):

@@ -24,9 +24,12 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from shared.domain.batches import LineContent
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Permanent, Transient
-from shared.ingest.generate import GenerationOptions, generate_questions
+from shared.ingest.batches.lines import Lines
+from shared.ingest.generate import GenerationOptions, content_key, generate_questions
 from shared.providers.embedding import Input, embed_each
 from shared.providers.limiter.limiter import INGEST, QUERY, MaxWait
 from shared.providers.limiter.models import LimitedChat, LimitedEmbedder
@@ -412,6 +415,23 @@ async def test_quirk_has_its_outcome_for_questions(row, server, stack, exits):
         return "good"
 
     await check(row, server, questions, "The keeper lights the lamp at dusk, and leaves at dawn.")
+
+
+async def test_batch_lines_omit_fields_that_live_call_refused(services, server, stack, exits):
+    (model, _) = Models(good("mistral-no-max"), server, stack, exits).chat(INGEST)
+    server.everywhere = "mistral-no-max"
+    content, defaults = ChunkContent.whole(GOOD_TEXT), services.generator.defaults
+    lines = Lines(model.name, defaults, model.chat.adapted)
+    options = CollectionOptions()
+    key = content_key("acme", model.name, content, defaults.generation_of(options))
+    line = LineContent(1, key, content, options)
+    assert b"max_completion_tokens" in lines.rendered("acme", line)
+
+    await generate_questions(model, content, defaults.generation_of(options))
+
+    rendered = lines.rendered("acme", line)
+    assert b"max_completion_tokens" not in rendered
+    assert b"max_tokens" in rendered
 
 
 @guards(

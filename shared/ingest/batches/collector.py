@@ -21,7 +21,9 @@ from shared.process import metrics
 from shared.providers.batches import BatchProvider, NotDone, ResultLine
 from shared.providers.chat import Completion
 from shared.providers.json_replies import MalformedReply
+from shared.providers.limiter.endings import USABLE, WINDOW, Endings
 
+_NO_TRIAL = 0  # no lease has this token
 _SLICE = 500  # lines settled in one transaction
 
 log = structlog.get_logger()
@@ -36,6 +38,7 @@ class ResultCollector:
         lines: conversion of lines.
         wakeups: wakes the workers of the next stage.
         batch: the batch.
+        endings: receives the endings of the lines.
         later: pause before a batch that may succeed unchanged.
     """
 
@@ -47,6 +50,7 @@ class ResultCollector:
         wakeups: Wakeups,
         batch: Batch,
         *,
+        endings: Endings,
         later: timedelta,
     ) -> None:
         self._api = api
@@ -54,6 +58,7 @@ class ResultCollector:
         self._lines = lines
         self._wakeups = wakeups
         self._batch = batch
+        self._endings = endings
         self._later = later
         self._output_bytes = batch.output_bytes
         self._error_bytes = batch.error_bytes
@@ -94,6 +99,7 @@ class ResultCollector:
         """Settle lines in the same way as a worker's outcomes."""
         model = self._batch.model
         outcomes: list[GenerateOutcome | FailedAttempt] = []
+        endings: list[str] = []
         useless: list[tuple[SentLine, Completion, MalformedReply]] = []
         live: set[int] = set()
         for line, result in results:
@@ -107,11 +113,14 @@ class ResultCollector:
                 continue
             if not isinstance(result, Completion):
                 outcomes.append(of_lines.failed(line, model, result))
+                endings += of_lines.ending_of(result)
                 continue
             questions = of_lines.questions_in(result, line)
             if isinstance(questions, MalformedReply):
                 useless.append((line, result, questions))
+                endings.append(str(questions))
             else:
+                endings.append(USABLE)
                 outcomes.append(of_lines.generated(line, model, questions, result))
         repaired = {line.lease.token for line, _, _ in useless}
         contents = await self._batches.contents_of(repaired) if repaired else {}
@@ -120,6 +129,8 @@ class ResultCollector:
             reply = self._lines.paid_reply(line.tenant, content, completion)
             outcomes.append(of_lines.malformed(line, model, fault, completion, reply))
         await self._commit(outcomes, live=repaired | live)
+        if self._batch.tenant is not None:
+            await self._endings.record(self._batch.tenant, _NO_TRIAL, endings[-WINDOW:])
 
     async def settle_unanswered(self, *, is_bill_incomplete: bool) -> None:
         """Settle the lines that are in no file.

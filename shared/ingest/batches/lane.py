@@ -39,6 +39,7 @@ from shared.process import metrics
 from shared.process.clock import elapsed_seconds
 from shared.providers.answers import said
 from shared.providers.batches import BatchError, BatchProvider, NotThere, ProviderBatch, found
+from shared.providers.limiter.endings import Endings
 
 _FIRST_LINE_BYTES = 8_192  # assumed until lines were planned
 _BYTES_PER_TOKEN = 4  # of a file, estimated
@@ -93,6 +94,7 @@ class BatchLane:
         lines: conversion of lines.
         terms: limits and times.
         wakeups: wakes the workers of the next stage.
+        endings: endings of the model's calls, by which a tenant's load pauses.
     """
 
     provider: str
@@ -101,6 +103,7 @@ class BatchLane:
     lines: Lines
     terms: BatchTerms
     wakeups: Wakeups
+    endings: Endings
 
     async def work(self, stopping: asyncio.Event) -> None:
         """Plan batches, and continue batches until none is due.
@@ -208,6 +211,9 @@ class BatchLane:
         if batch.cancelled:
             await self.batches.ended(batch, unanswered=batch.after_cancellation)
             return
+        if (bound := await self._bound(batch)) is not None:
+            await self._fill_paused(batch, bound)
+            return
         enqueued = await self.batches.enqueued(self.provider)
         most_bytes = self.terms.max_bytes
         limits = [limit for limit in (enqueued.token_limit, self.terms.queue_tokens) if limit is not None]
@@ -231,8 +237,25 @@ class BatchLane:
         else:
             await self.batches.seal(batch)
 
-    async def _add_chunks(self, batch: Batch, most_bytes: int) -> tuple[int, bool]:
-        """Add due chunks; return the number of lines, and whether the batch is full."""
+    async def _bound(self, batch: Batch) -> int | None:
+        """Return the number of chunks that the tenant may hold, if its load is paused or recovers."""
+        return None if batch.tenant is None else (await self.endings.bounds()).get(batch.tenant)
+
+    async def _fill_paused(self, batch: Batch, bound: int) -> None:
+        """Plan no batch while the load is paused: trials are live calls, because a batch ends hours later."""
+        if batch.lines:
+            await self.batches.ended(batch, unanswered=Unanswered.LATER)
+            return
+        lines = 0
+        if bound:
+            lines, _ = await self._add_chunks(batch, self.terms.max_bytes, most=bound)
+        if lines:
+            await self.batches.ended(batch, unanswered=Unanswered.LIVE)
+        else:
+            await self.batches.postpone(batch, self.terms.poll)
+
+    async def _add_chunks(self, batch: Batch, most_bytes: int, most: int | None = None) -> tuple[int, bool]:
+        """Add due chunks, at most `most`; return the number of lines, and whether the batch is full."""
         lines, size = batch.lines, batch.bytes
         planned: list[int] = []
 
@@ -241,10 +264,11 @@ class BatchLane:
             planned.append(line.bytes)
             return line
 
-        while lines < self.terms.max_lines and size < most_bytes:
+        most_lines = self.terms.max_lines if most is None else most
+        while lines < most_lines and size < most_bytes:
             planned.clear()
             line_bytes = size // lines if lines else _FIRST_LINE_BYTES
-            room = min(self.terms.max_lines - lines, max(1, (most_bytes - size) // line_bytes))
+            room = min(most_lines - lines, max(1, (most_bytes - size) // line_bytes))
             claimed = await self.batches.fill(
                 batch, room, key_of=self.lines.key_of, line_of=line_of, reserve_of=self.lines.reserve_of
             )
@@ -262,6 +286,9 @@ class BatchLane:
         """Upload the input file, which is a function of the rows; lines that need no call any more are dropped."""
         if batch.cancelled:
             await self.batches.ended(batch, unanswered=batch.after_cancellation)
+            return
+        if await self._bound(batch) is not None:
+            await self.batches.ended(batch, unanswered=Unanswered.LATER)
             return
         content = await self._content(batch)
         if not content.getbuffer().nbytes:
@@ -469,7 +496,9 @@ class BatchLane:
         """Settle all lines; return an error if a result file is lost."""
         if not await self.batches.unanswered(batch, 1):
             return None  # a process that ended after it had settled all lines may have deleted the files
-        collection = ResultCollector(self.api, self.batches, self.lines, self.wakeups, batch, later=self.terms.poll)
+        collection = ResultCollector(
+            self.api, self.batches, self.lines, self.wakeups, batch, endings=self.endings, later=self.terms.poll
+        )
         error = _FOREIGN if batch.foreign else None
         files = () if batch.foreign else ((True, batch.output_file_id), (False, batch.error_file_id))
         for is_output, file_id in files:

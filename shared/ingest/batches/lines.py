@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import orjson
 
@@ -38,10 +40,12 @@ class Lines:
     Args:
         model: the model of all lines.
         defaults: default options of collections.
+        adapted: returns a request without the optional fields that the model has refused in live calls.
     """
 
     model: str
     defaults: IngestDefaults
+    adapted: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
     def key_of(self, chunk: ChunkToGenerate) -> bytes:
         """Return the content key of a chunk's current request."""
@@ -68,7 +72,7 @@ class Lines:
     def rendered(self, tenant: str, line: LineContent) -> bytes | None:
         """Return a line of the input file; None if the chunk, its prompt or its lease has changed."""
         call = self._request(tenant, line)
-        return None if call is None else request_line(str(line.token), call.body(self.model))
+        return None if call is None else request_line(str(line.token), self.adapted(call.body(self.model)))
 
     def _request(self, tenant: str, line: LineContent) -> ChatRequest | None:
         """Return the request that was planned, if it is still the request for this content."""
@@ -140,6 +144,12 @@ def failed(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
     if isinstance(error, Refused):
         return _failed(line, model, dead, error.usage, is_estimated=error.is_estimated)
     return _failed(line, model, dead)
+
+
+def ending_of(error: ForeaskError) -> list[str]:
+    """Return the ending of a line with an error, as of `Endings`, if the line was paid for."""
+    is_paid = isinstance(error, UnusableReply) or (isinstance(error, Refused) and error.usage is not None)
+    return [error.message] if is_paid else []
 
 
 def is_refusal_of_any(error: ForeaskError) -> bool:

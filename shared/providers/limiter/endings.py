@@ -31,7 +31,7 @@ USABLE = ""
 
 _CACHE_SECONDS = 1.0
 _TRIAL = 1  # chunks that a paused tenant may hold when a trial is due
-_WINDOW = 50  # as in endings.lua
+WINDOW = 50  # last calls that count, as in endings.lua
 _AGAIN = timedelta(seconds=1)
 
 log = structlog.get_logger()
@@ -60,7 +60,7 @@ class TenantPause:
     def sentence(self) -> str:
         """The reason of the pause as a sentence that starts in lower case, without an end."""
         return (
-            f"more than half of the last {_WINDOW} replies of the language model could not be used, and each was paid"
+            f"more than half of the last {WINDOW} replies of the language model could not be used, and each was paid"
             f" for: {self.reason}"
         )
 

@@ -281,7 +281,8 @@ class Limiter:
         key = self._script.key(f"failed:{text}")
         try:
             async with self._redis.pipeline() as pipeline:
-                pipeline.incr(key).expire(key, _FAILURES_KEPT)
+                pipeline.incr(key)
+                pipeline.expire(key, _FAILURES_KEPT)
                 count, _ = await pipeline.execute()
         except (RedisError, OSError) as error:
             log.warning("failure.uncounted", component=self._limits.component, reason=problem_of(error))
