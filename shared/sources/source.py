@@ -94,7 +94,7 @@ class Source(ABC):
         return 0.0
 
     async def rest(self) -> None:  # noqa: B027 - most sources do nothing between two calls
-        """Send no further request until `resume`, and store what another process needs to continue."""
+        """Send no further request until `resume`, and store everything that another process needs to continue."""
 
     def resume(self) -> None:  # noqa: B027 - as `rest`
         """Continue after `rest`."""

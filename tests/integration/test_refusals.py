@@ -200,8 +200,8 @@ UNSUPPORTED = {
 
 @guards(
     "shared/providers/limiter/models.py",
-    "call = replace(request, messages=messages, fixed_chars=0, picture=None)",
-    "call = NEUTRAL",
+    "return replace(request, messages=messages, fixed_chars=0, picture=None)",
+    "return NEUTRAL",
     means="an unsupported option makes dead letters, because the neutral call does not have it",
 )
 @pytest.mark.parametrize("name", UNSUPPORTED)

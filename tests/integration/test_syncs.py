@@ -192,8 +192,8 @@ async def test_hung_listing_fails_with_reason(services, synced, corpus):
 
 @guards(
     "shared/maintenance/syncing/looking.py",
-    "async with watched(services.limits.stalled)",
-    "async with watched(services.limits.stalled * 1_000_000)",
+    "as source, watched(services.limits.stalled) as progressed",
+    "as source, watched(services.limits.stalled * 1_000_000) as progressed",
     means="a hint whose entry is never found keeps its slot for ever",
 )
 async def test_hung_look_fails_with_reason(services, synced, corpus):

@@ -606,8 +606,8 @@ async def test_crawl_delay_separates_requests(small, web):
 
 @guards(
     "shared/sources/pages/visitor.py",
-    "= time.monotonic() + min(retry_after",
-    "= 0 * min(retry_after",
+    ".due = time.monotonic() + self._requested_pause(reply)",
+    ".due = 0.0 * self._requested_pause(reply)",
     means="a busy server is asked again at once",
 )
 async def test_busy_server_is_asked_again_later(small, web):

@@ -20,7 +20,7 @@ TURN = timedelta(minutes=2)
 _NEXT_OFFER_SECONDS = 5.0
 _SHORT_SECONDS = 5.0  # a first part that took less can be repeated
 _WAITING_SECONDS = 5.0  # a run that waits longer for a server gives way at once
-_LONGEST_PART = 5  # turns, after which a part is given up although it must be repeated
+_LONGEST_PART = 5  # turns, after which a part is abandoned although it must be repeated
 
 R = TypeVar("R")
 

@@ -34,11 +34,11 @@ class ParkedSources:
         self._parked: dict[Hashable, _Parked] = {}
 
     async def park(self, name: Hashable, source: Source) -> None:
-        """Take over an opened source; one that does not continue where it rested is closed."""
+        """Take over an opened source; a source that cannot continue is closed."""
         if not source.is_resumable:
             await close(source)
             return
-        with suppress(Transient):  # what could not be stored is read again, if another process continues
+        with suppress(Transient):  # an entry that could not be stored is read again, if another process continues
             await source.rest()
         await self._remove(name)
         self._parked[name] = _Parked(source, asyncio.create_task(self._close_later(name)))

@@ -61,7 +61,7 @@ async def close(source: Source) -> None:
 
 @contextmanager
 def room() -> Iterator[None]:
-    """Say what to do if the source needs more temporary files than this machine has room for.
+    """Name the remedy if the source needs more temporary files than this machine has room for.
 
     Raises:
         Unavailable: the folder for temporary files is full. Other work may need less of it soon.

@@ -134,7 +134,7 @@ class PageSource(Source):
         return self._named
 
     def _has_progressed(self) -> None:
-        self.progressed()  # the function of the current run, which may follow one that gave way
+        self.progressed()  # the function of the current run, which may follow a run that gave way
 
     async def _load(self) -> None:
         """Load the notes, once."""
