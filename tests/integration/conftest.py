@@ -1,10 +1,14 @@
 """Fixtures of the API's tests."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import httpx
 import pytest
 
+from shared.confined.reading import Reader, Readers
+from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.web_pages import SandboxExtractor
 from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import Settings
@@ -19,6 +23,20 @@ async def client(
     """Yield a client of an API with an empty ledger and a provider without faults."""
     async with calling(settings, services) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+async def extractor() -> AsyncIterator[SandboxExtractor]:
+    """Yield an extractor of the texts of a tenant's pages."""
+    async with ParsingSandbox() as sandbox:
+        yield SandboxExtractor(sandbox, "alice")
+
+
+@pytest.fixture(scope="module")
+async def reader() -> AsyncIterator[Reader]:
+    """Yield a reader of the contents of a tenant's sources."""
+    async with aclosing(Readers()) as readers:
+        yield readers.of("alice")
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.merge import shown as shown_key
 from shared.maintenance.syncing.quota import UploadLimits
-from shared.sources.pages.extraction import WebPageText
 from shared.sources.pages.options import CrawlOptions
 from shared.sources.pages.source import Web, open_pages
 from shared.sources.pages.visitor import Manners
@@ -104,7 +103,7 @@ async def test_long_listing_gives_way_to_another_tenant(services):
     "return 0.0",
     means="two tenants with slow sites stop the syncs of all tenants",
 )
-async def test_waiting_crawls_give_way_to_third_tenant(services, monkeypatch):
+async def test_waiting_crawls_give_way_to_third_tenant(services, extractor, reader, monkeypatch):
     monkeypatch.setattr("shared.maintenance.runs.progress._NEXT_OFFER_SECONDS", 0.05)
     corpus = Corpus()
     corpus.put("a", "b")
@@ -117,7 +116,7 @@ async def test_waiting_crawls_give_way_to_third_tenant(services, monkeypatch):
         def open_source(source):
             if source.tenant == "carol":
                 return corpus.open(source)
-            return open_pages(f"{site.url}/docs/{source.name}", CrawlOptions(), Web(PlainText(), manners=PATIENT))
+            return open_pages(f"{site.url}/docs/{source.name}", CrawlOptions(), Web(extractor, reader, manners=PATIENT))
 
         syncing = replace(carol.syncing(), open_source=open_source)
         runner = Runner(services.ledger.runs, {RunKind.SYNC: syncing.work})
@@ -149,26 +148,21 @@ async def is_done(services, tenant, sync):
     "            await",
     means="a crawl fails when it takes longer than a source may hang",
 )
-async def test_long_crawl_with_progress_is_not_hung(services, synced):
+async def test_long_crawl_with_progress_is_not_hung(services, synced, extractor, reader):
     async with serving_site(Site(robots_status=404, missing_status=404, delay_seconds=0.1)) as site:
         site.replies = {f"/docs/{n}": html(f'<a href="{n + 1}">next</a><p>{n}</p>') for n in range(15)}
         synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
         syncing = replace(
             synced.syncing(),
-            open_source=lambda _: open_pages(f"{site.url}/docs/0", CrawlOptions(), Web(PlainText(), manners=PATIENT)),
+            open_source=lambda _: open_pages(
+                f"{site.url}/docs/0", CrawlOptions(), Web(extractor, reader, manners=PATIENT)
+            ),
         )
         sync = await services.ledger.syncs.start("default", "docs")
         await syncing.work(await services.ledger.runs.claim([RunKind.SYNC]))
 
     found = await services.ledger.syncs.get("default", sync.id)
     assert (found.phase, found.error, found.counts.created) == (RunPhase.DONE, None, 15)
-
-
-class PlainText:
-    """Reads the bytes of pages as their texts."""
-
-    async def __call__(self, path, *, filename, media_type):
-        return WebPageText(path.read_text(), None, "text/html")
 
 
 @guards(

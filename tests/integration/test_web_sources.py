@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp.web import Response
 
-from shared.confined.reading import Readers
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, TooLarge, Unavailable
-from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ingest.parse.web_pages import SandboxExtractor
 from shared.outside import addresses
 from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
 from shared.sources.pages.source import Web, open_pages
@@ -27,18 +24,6 @@ FILES = Path(__file__).parents[1] / "files"
 FAST = Manners(user_agent="foreask/test (+https://host.invalid/robot)", private=True, pause=timedelta(0))
 MOST = 1_000_000
 PAGES = {"short": 500, "full": 5_000, "soak": 5_000}  # of a large site
-
-
-@pytest.fixture(scope="module")
-async def extractor():
-    async with ParsingSandbox() as sandbox:
-        yield SandboxExtractor(sandbox, "alice")
-
-
-@pytest.fixture(scope="module")
-async def reader():
-    async with aclosing(Readers()) as readers:
-        yield readers.of("alice")
 
 
 @pytest.fixture
@@ -541,9 +526,9 @@ async def test_redirect_to_private_address_sends_no_request(small, extractor, re
     "",
     means="robots.txt of a site leads to addresses that the operator does not allow",
 )
-async def test_robots_redirected_outside_roots_is_absent(small, extractor, memory):
+async def test_robots_redirected_outside_roots_is_absent(small, extractor, reader, memory):
     add_pages(small, {"/docs/": ["a"], "/docs/a": []})
-    permitted = Web(extractor, memory, FAST, lambda address: address.startswith(small.url))
+    permitted = Web(extractor, reader, memory, FAST, lambda address: address.startswith(small.url))
     async with serving_site(Site(robots="User-agent: *\nDisallow: /\n"), "127.0.0.2") as private:
         small.replies["/robots.txt"] = redirect(f"{private.url}/admin?delete=everything")
 
