@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from _pytest.unraisableexception import gc_collect_iterations_key
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from embedded.stack import Stack
+from shared.confined.reading import Readers
 from shared.domain.collections import Collection
 from shared.domain.documents import Document, NewDocument, ReadyQuestion
 from shared.services import build
@@ -137,6 +139,13 @@ def provider(provider_process: ScriptedProvider) -> Iterator[ScriptedProvider]:
     yield provider_process
     if provider_process.is_scripted:
         provider_process.restore()
+
+
+@pytest.fixture(scope="session")
+async def readers() -> AsyncIterator[Readers]:
+    """Processes that read contents of sources: starting one takes 0.2 s."""
+    async with aclosing(Readers()) as readers:
+        yield readers
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from math import ceil
 from typing import IO, Annotated, Any, Literal
 
 import orjson
+import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.confined.fair_semaphore import FairSemaphore
@@ -32,6 +33,7 @@ from shared.domain.errors import Transient, Unreadable
 
 MOST_MESSAGE_BYTES = 2_000_000
 
+log = structlog.get_logger()
 _KIND = "shared.confined.records"
 _SLOTS = 4  # as many syncs run at once
 _LIFETIMES = 20  # of a message's processor time, after which a process is replaced
@@ -296,6 +298,7 @@ def _require_done(end: _End, request: _Request, limits: ReadLimits) -> None:
         case "memory":
             raise Unreadable(needed_too_much(limits.memory_bytes, request.subject))
         case _:
+            log.warning("reader.failed", reader=request.name, detail=end.detail)
             message = f"{request.subject} could not be read; the log of the parse worker says why"
             raise Unreadable(message, detail=end.detail)
 

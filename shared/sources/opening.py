@@ -101,7 +101,13 @@ def _open_repository(address: Address, options: GitOptions, access: Access) -> S
 
     is_folder = address.scheme in OF_FOLDERS  # its links were resolved after the address was written
     uri = f"{address.scheme}:///{quote(address.path)}" if is_folder else address.uri
-    return GitSource(uri, options, access.secret, access.hosts)
+    return GitSource(uri, options, access.secret, access.hosts, _reader(access))
+
+
+def _reader(access: Access) -> Reader:
+    if access.reader is None:
+        raise Misconfigured("Only parse workers and read workers read sources.", component=COMPONENT)
+    return access.reader
 
 
 def _open_database(address: Address, options: PostgresOptions, access: Access) -> Source:

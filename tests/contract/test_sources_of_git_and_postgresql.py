@@ -48,11 +48,11 @@ def is_git(kind):
     return kind == "folder" or "clone" in kind
 
 
-async def made(kind, host, name):
+async def made(kind, host, name, readers):
     """Return an empty corpus: a repository or a table with this name."""
     if is_git(kind):
         folder = GitFolder(host.folder / f"{name}-{uuid4().hex}.git", partial=kind == "partial clone")
-        return GitCorpus(folder, None if kind == "folder" else host)
+        return GitCorpus(folder, None if kind == "folder" else host, readers)
     url, owner = host
     options = {"query": f"SELECT key, body FROM {name}; "} if kind == "query" else {"table": name}
     corpus = TableCorpus(url, owner, name, **options | ({"version": "body"} if kind == "version column" else {}))
@@ -61,8 +61,8 @@ async def made(kind, host, name):
 
 
 @pytest.fixture
-async def corpus(kind, host):
-    return await made(kind, host, "article")
+async def corpus(kind, host, readers):
+    return await made(kind, host, "article", readers)
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ async def open_source(corpus):
 
 
 @pytest.fixture(scope="module")
-async def library(kind, host):
+async def library(kind, host, readers):
     """A source of all `KEYS`, which tests only read: a clone costs more than most of them."""
-    corpus = await made(kind, host, "library")
+    corpus = await made(kind, host, "library", readers)
     await corpus.write({key: text_of(key) for key in reversed(KEYS)})
     source = corpus.source()
     yield source

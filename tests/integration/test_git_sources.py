@@ -9,6 +9,7 @@ import pytest
 
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
 from shared.sources.git.options import GitOptions
+from shared.sources.git.packs import ENTRY_BYTES
 from shared.sources.git.repositories import GitSource
 from shared.sources.opening import kind_of, open_source
 from shared.sources.roots import Roots
@@ -56,10 +57,10 @@ TREES = pytest.mark.parametrize("corpus", ["folder"], indirect=True)
 
 
 @pytest.fixture(params=["folder", "partial clone", "complete clone"])
-def corpus(request, folder):
+def corpus(request, folder, readers):
     if request.param == "complete clone":
         folder._git("config", "uploadpack.allowFilter", "false")
-    return GitCorpus(folder, None if request.param == "folder" else request.getfixturevalue("server"))
+    return GitCorpus(folder, None if request.param == "folder" else request.getfixturevalue("server"), readers)
 
 
 @pytest.fixture
@@ -146,9 +147,9 @@ async def test_path_and_patterns_select_files(corpus, folder, keys_of):
 
 
 @guards(
-    "shared/sources/git/repositories.py",
-    " or not self._selects(key) else node",
-    " else node",
+    "shared/sources/git/readers.py",
+    "not node.is_folder and selects(node.key)",
+    "not node.is_folder",
     means="a file that the options exclude is found",
     case="folder",
 )
@@ -183,7 +184,7 @@ async def test_links_and_submodules_are_left_out(corpus, folder, keys_of):
 
 
 @guards(
-    "shared/sources/git/repositories.py",
+    "shared/sources/git/readers.py",
     "return len(content) < SMALL_BYTES and LFSPointer.from_bytes(content) is not None",
     "return False",
     means="a pointer of Git LFS becomes a document",
@@ -236,10 +237,10 @@ async def test_unusable_names_are_refused_in_order(corpus, folder):
     await source.aclose()
 
 
-async def test_item_has_commit_path_and_link(folder, server):
+async def test_item_has_commit_path_and_link(folder, server, readers):
     folder.write("docs/a b.md", LARGE)
     commit = folder.commit()
-    source = GitCorpus(folder, server).source(link="https://example.org/{commit}/{path}")
+    source = GitCorpus(folder, server, readers).source(link="https://example.org/{commit}/{path}")
 
     (entry,) = await listed(source)
     item = await source.fetch(entry, max_bytes=10_000)
@@ -255,7 +256,7 @@ async def test_item_has_commit_path_and_link(folder, server):
 
 @guards(
     "shared/sources/git/repositories.py",
-    "if self._opened is None:",
+    "if self._opening is None or _has_failed(self._opening):",
     "if True:",
     means="a source moves to a newer commit while it is listed",
     case="folder",
@@ -276,10 +277,10 @@ async def test_source_stays_at_its_first_commit(corpus, folder):
 @pytest.mark.parametrize(
     "secret", [{"token": LOGIN[1], "username": LOGIN[0]}, {"username": LOGIN[0], "password": LOGIN[1]}]
 )
-async def test_protected_repository_is_read_with_secret(folder, protected, secret):
+async def test_protected_repository_is_read_with_secret(folder, protected, secret, readers):
     folder.write("a", LARGE)
     folder.commit()
-    source = GitCorpus(folder, protected).source(secret)
+    source = GitCorpus(folder, protected, readers).source(secret)
 
     (entry,) = await listed(source)
     assert (await source.fetch(entry, max_bytes=10_000)).content == LARGE
@@ -294,11 +295,11 @@ async def test_protected_repository_is_read_with_secret(folder, protected, secre
     case="secret1",
 )
 @pytest.mark.parametrize("secret", [{}, {"token": "another-secret"}])
-async def test_refused_secret_is_reported_not_shown(folder, protected, secret, caplog):
+async def test_refused_secret_is_reported_not_shown(folder, protected, secret, caplog, readers):
     caplog.set_level(0)
     folder.write("a", LARGE)
     folder.commit()
-    source = GitCorpus(folder, protected).source(secret)
+    source = GitCorpus(folder, protected, readers).source(secret)
 
     with pytest.raises(
         Misconfigured, match=r"gives no access to the repository \(status 401\): check the secret"
@@ -315,11 +316,11 @@ async def test_refused_secret_is_reported_not_shown(folder, protected, secret, c
     "if False:",
     means="a redirect carries the login to another server",
 )
-async def test_redirect_to_other_server_carries_no_credentials(folder, server, protected):
+async def test_redirect_to_other_server_carries_no_credentials(folder, server, protected, readers):
     folder.write("a", LARGE)
     folder.commit()
     protected.answers["/corpus.git/info/refs"] = (302, {"Location": f"{server.url}/corpus.git/info/refs"})
-    source = GitCorpus(folder, protected).source({"token": LOGIN[1]})
+    source = GitCorpus(folder, protected, readers).source({"token": LOGIN[1]})
 
     with pytest.raises(Misconfigured, match=r"redirects to http://127\.0\.0\.1"):
         await listed(source)
@@ -329,12 +330,12 @@ async def test_redirect_to_other_server_carries_no_credentials(folder, server, p
     await source.aclose()
 
 
-async def test_redirect_within_server_is_followed(folder, server):
+async def test_redirect_within_server_is_followed(folder, server, readers):
     folder.write("a", LARGE)
     folder.commit()
     tail = "info/refs?service=git-upload-pack"
     server.answers["/renamed.git/info/refs"] = (301, {"Location": f"{server.url}/corpus.git/{tail}"})
-    source = GitSource(f"git+{server.url}/renamed.git", GitOptions(), {}, PRIVATE)
+    source = GitSource(f"git+{server.url}/renamed.git", GitOptions(), {}, PRIVATE, readers.of("alice"))
 
     (entry,) = await listed(source)
     assert (await source.fetch(entry, max_bytes=10_000)).content == LARGE
@@ -342,14 +343,14 @@ async def test_redirect_within_server_is_followed(folder, server):
 
 
 @pytest.fixture
-def limited(folder, protected):
+def limited(folder, protected, readers):
     """Return a function that opens the repository with a secret, as a source of a tenant with these roots."""
 
     def open_limited(*roots, uri=None, allowed="", private=True):
         secret = {"uri": f"git+{protected.url}/{allowed}", "username": LOGIN[0], "password": LOGIN[1]}
         address = uri or f"git+{protected.url}/corpus.git"
         addresses = Roots([f"git+{protected.url}/{root}" for root in roots])
-        return open_source("git", address, {}, roots=addresses, secret=secret, private=private)
+        return open_source("git", address, {}, roots=addresses, secret=secret, private=private, reader=readers.of("alice"))
 
     return open_limited
 
@@ -402,13 +403,13 @@ async def test_repository_at_private_address_needs_setting(protected, limited):
     assert protected.requests == []
 
 
-async def test_repository_is_reached_at_checked_address(folder, server, monkeypatch):
+async def test_repository_is_reached_at_checked_address(folder, server, monkeypatch, readers):
     folder.write("a", LARGE)
     folder.commit()
     port = urlsplit(server.url).port
     looked_up = resolving(monkeypatch, {"git.test": ["127.0.0.1"], "metadata.test": ["169.254.169.254"]})
-    source = GitSource(f"git+http://git.test:{port}/corpus.git", GitOptions(), {}, PRIVATE)
-    elsewhere = GitSource(f"git+http://metadata.test:{port}/corpus.git", GitOptions(), {}, PRIVATE)
+    source = GitSource(f"git+http://git.test:{port}/corpus.git", GitOptions(), {}, PRIVATE, readers.of("alice"))
+    elsewhere = GitSource(f"git+http://metadata.test:{port}/corpus.git", GitOptions(), {}, PRIVATE, readers.of("alice"))
 
     assert [entry.key for entry in await listed(source)] == ["a"]
     assert set(looked_up) == {"git.test"}
@@ -418,9 +419,9 @@ async def test_repository_is_reached_at_checked_address(folder, server, monkeypa
         await each.aclose()
 
 
-async def test_endless_redirects_are_an_error(folder, server):
+async def test_endless_redirects_are_an_error(folder, server, readers):
     server.answers["/corpus.git/info/refs"] = (302, {"Location": f"{server.url}/corpus.git/info/refs"})
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
 
     with pytest.raises(Unavailable, match="cannot be read"):
         await listed(source)
@@ -433,11 +434,11 @@ async def test_endless_redirects_are_an_error(folder, server):
     "if False:",
     means="a repository that a server does not have is treated as unavailable",
 )
-async def test_status_of_server_decides_error(folder, server, subtests):
+async def test_status_of_server_decides_error(folder, server, subtests, readers):
     for status, kind in ((403, Misconfigured), (404, Misconfigured), (429, Unavailable), (503, Unavailable)):
         with subtests.test(status=status):
             server.answers["/corpus.git/info/refs"] = (status, {"Retry-After": "7"})
-            source = GitCorpus(folder, server).source()
+            source = GitCorpus(folder, server, readers).source()
 
             with pytest.raises(Unavailable) as caught:
                 await listed(source)
@@ -453,14 +454,14 @@ async def test_status_of_server_decides_error(folder, server, subtests):
     "pass",
     means="the files of a failed download remain",
 )
-async def test_cut_connection_is_error_without_leftovers(folder, server, temporary, subtests):
+async def test_cut_connection_is_error_without_leftovers(folder, server, temporary, subtests, readers):
     for number in range(300):
         folder.write(f"{number}", b"%d" % number)
     folder.commit()
     for size in (0, 10, 100, 1_000, 3_000):
         with subtests.test(size=size):
             server.cut_after = size
-            source = GitCorpus(folder, server).source()
+            source = GitCorpus(folder, server, readers).source()
 
             with pytest.raises(Unavailable):
                 await listed(source)
@@ -469,27 +470,27 @@ async def test_cut_connection_is_error_without_leftovers(folder, server, tempora
             await source.aclose()
 
 
-async def test_other_content_than_git_is_error(folder, server):
+async def test_other_content_than_git_is_error(folder, server, readers):
     server.answers["/corpus.git/info/refs"] = (200, {"Content-Type": "text/html"})
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
 
     with pytest.raises(Unavailable):
         await listed(source)
     await source.aclose()
 
 
-async def test_unreachable_server_is_error(folder, server):
-    source = GitSource("git+http://127.0.0.1:9/corpus.git", GitOptions(), {}, PRIVATE)
+async def test_unreachable_server_is_error(folder, server, readers):
+    source = GitSource("git+http://127.0.0.1:9/corpus.git", GitOptions(), {}, PRIVATE, readers.of("alice"))
 
     with pytest.raises(Unavailable, match="cannot be read"):
         await listed(source)
     await source.aclose()
 
 
-async def test_lost_repository_is_not_a_missing_file(folder, server):
+async def test_lost_repository_is_not_a_missing_file(folder, server, readers):
     folder.write("a", LARGE)
     folder.commit()
-    corpus = GitCorpus(folder, server)
+    corpus = GitCorpus(folder, server, readers)
     source = corpus.source()
     (entry,) = await listed(source)
 
@@ -502,15 +503,15 @@ async def test_lost_repository_is_not_a_missing_file(folder, server):
 
 @guards(
     "shared/sources/git/remote.py",
-    "min(2 * self.count, _MOST_FILES)",
+    "min(2 * self.aim, MOST_FILES)",
     "1",
     means="each file of a first sync is requested alone",
 )
-async def test_first_sync_needs_few_requests(folder, server):
+async def test_first_sync_needs_few_requests(folder, server, readers):
     for number in range(600):
         folder.write(f"{number:04}", LARGE + b"%d" % number)
     folder.commit()
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
 
     for entry in await listed(source):
         item = await source.fetch(entry, max_bytes=10_000)
@@ -526,11 +527,11 @@ async def test_first_sync_needs_few_requests(folder, server):
     "",
     means="a changed file is fetched together with unchanged ones",
 )
-async def test_single_changes_are_fetched_alone(folder, server):
+async def test_single_changes_are_fetched_alone(folder, server, readers):
     for number in range(60):
         folder.write(f"{number:04}", LARGE + b"%d" % number)
     folder.commit()
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
 
     changed = (await listed(source))[::10]
     for entry in changed:
@@ -546,25 +547,26 @@ async def test_single_changes_are_fetched_alone(folder, server):
     "",
     means="the whole history of a repository is fetched",
 )
-async def test_history_is_not_fetched(folder, server):
+async def test_history_is_not_fetched(folder, server, readers):
     folder.write("a", b"old")
     first = folder.commit()
     folder.write("a", b"new")
     folder.commit()
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
 
     await listed(source)
 
-    assert first.encode() not in source._repository._trees.store
-    assert len(list(source._repository._trees.store)) == 3
+    (stored,) = source._repository.stores
+    assert await source._git.commit([stored], first) == "missing"
+    assert Path(stored.index.name).stat().st_size == 3 * ENTRY_BYTES
     await source.aclose()
 
 
-async def test_temporary_files_are_deleted_when_closed(folder, server, temporary):
+async def test_temporary_files_are_deleted_when_closed(folder, server, temporary, readers):
     for number in range(20):
         folder.write(f"{number:04}", LARGE + b"%d" % number)
     folder.commit()
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
     for entry in await listed(source):
         await source.fetch(entry, max_bytes=10_000)
     assert 1 <= len(list(temporary.iterdir())) <= 3
@@ -576,15 +578,15 @@ async def test_temporary_files_are_deleted_when_closed(folder, server, temporary
 
 @guards(
     "shared/sources/git/remote.py",
-    "if self.written > _MAX_PACK_BYTES:",
+    "if self._written > _MAX_PACK_BYTES:",
     "if False:",
     means="a reply of any size is stored",
 )
-async def test_large_reply_is_an_error(folder, server, monkeypatch):
+async def test_large_reply_is_an_error(folder, server, monkeypatch, readers):
     monkeypatch.setattr("shared.sources.git.remote._MAX_PACK_BYTES", 100)
     folder.write("a", LARGE)
     folder.commit()
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
 
     with pytest.raises(Misconfigured, match="does not support partial clones"):
         await listed(source)
@@ -592,17 +594,17 @@ async def test_large_reply_is_an_error(folder, server, monkeypatch):
 
 
 @guards(
-    "shared/sources/git/remote.py",
-    "max_bytes=_MAX_OBJECT_BYTES",
-    "max_bytes=1 << 60",
+    "shared/sources/git/objects.py",
+    '"max_bytes": MOST_OBJECT_BYTES',
+    '"max_bytes": 1 << 60',
     means="a file of any size is unpacked in memory",
 )
-async def test_file_beyond_memory_is_too_large_alone(folder, server, monkeypatch):
+async def test_file_beyond_memory_is_too_large_alone(folder, server, monkeypatch, readers):
     for name, size in (("a", 2_000), ("b", 2_000), ("c", 200_000), ("d", 2_000)):
         folder.write(name, name.encode() * size)
     folder.commit()
-    monkeypatch.setattr("shared.sources.git.remote._MAX_OBJECT_BYTES", 100_000)
-    source = GitCorpus(folder, server).source()
+    monkeypatch.setattr("shared.sources.git.objects.MOST_OBJECT_BYTES", 100_000)
+    source = GitCorpus(folder, server, readers).source()
 
     outcomes = []
     for entry in await listed(source):
@@ -615,13 +617,11 @@ async def test_file_beyond_memory_is_too_large_alone(folder, server, monkeypatch
     await source.aclose()
 
 
-@guards(
-    "shared/sources/git/remote.py", "self._stopped.is_set() or ", "", means="a closed source continues its download"
-)
-async def test_closed_source_stops_its_download(folder, server):
+@guards("shared/sources/git/remote.py", "self.stopped.is_set() or ", "", means="a closed source continues its download")
+async def test_closed_source_stops_its_download(folder, server, readers):
     folder.write("a", LARGE)
     folder.commit()
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
     source._repository.stop()
 
     with pytest.raises(Unavailable):
@@ -631,11 +631,11 @@ async def test_closed_source_stops_its_download(folder, server):
 
 @guards(
     "shared/sources/git/local.py",
-    "any((folder / name).exists() for name in _LEADS_ELSEWHERE)",
+    "any((git / name).exists() for name in _LEADS_ELSEWHERE)",
     "False",
     means="a folder of the roots leads to objects outside of them",
 )
-async def test_folder_that_reads_another_repository_is_refused(folder, tmp_path):
+async def test_folder_that_reads_another_repository_is_refused(folder, tmp_path, readers):
     folder.write("a", LARGE)
     folder.commit()
     shared = tmp_path / "shared"
@@ -644,49 +644,43 @@ async def test_folder_that_reads_another_repository_is_refused(folder, tmp_path)
     folder._git("worktree", "add", "--quiet", str(worktree), "main")
 
     for each in (shared, worktree):
-        source = GitSource(f"git+file://{each}", GitOptions(), {}, PRIVATE)
+        source = GitSource(f"git+file://{each}", GitOptions(), {}, PRIVATE, readers.of("alice"))
         with pytest.raises(Misconfigured, match="reads objects of another folder"):
             await listed(source)
         await source.aclose()
 
 
-async def test_folder_with_checkout_is_read(folder, tmp_path):
+async def test_folder_with_checkout_is_read(folder, tmp_path, readers):
     folder.write("a", LARGE)
     folder.commit()
     clone = tmp_path / "a clone"
     folder._git("clone", "--quiet", "--no-local", str(folder.folder), str(clone))
     (tmp_path / "link").symlink_to(clone)
     uri = f"git+file://{tmp_path}/link"
-    source = open_source(kind_of(uri), uri, {}, roots=Roots([f"git+file://{tmp_path}"]))
+    source = open_source(kind_of(uri), uri, {}, roots=Roots([f"git+file://{tmp_path}"]), reader=readers.of("alice"))
 
     assert [entry.key for entry in await listed(source)] == ["a"]
     await source.aclose()
 
 
-async def test_damaged_repository_is_an_error(folder):
+async def test_damaged_repository_is_an_error(folder, readers):
     folder.write("a", LARGE)
     folder.commit()
     for path in Path(folder.folder).glob("objects/**/*"):
         if path.is_file():
             path.chmod(0o600)
             path.write_bytes(path.read_bytes()[:-30])
-    source = GitCorpus(folder, None).source()
+    source = GitCorpus(folder, None, readers).source()
 
     with pytest.raises(Unavailable):
         await listed(source)
     await source.aclose()
 
 
-@guards(
-    "shared/sources/git/repositories.py",
-    "with self._thread, self._repository.reading():",
-    "with self._repository.reading():",
-    means="two threads use a repository at the same time",
-)
-async def test_listing_and_closing_can_overlap(folder, server, temporary):
+async def test_listing_and_closing_can_overlap(folder, server, temporary, readers):
     folder.write("a", LARGE)
     folder.commit()
-    source = GitCorpus(folder, server).source()
+    source = GitCorpus(folder, server, readers).source()
     listing = asyncio.create_task(listed(source))
     await asyncio.sleep(0)
 
@@ -698,6 +692,6 @@ async def test_listing_and_closing_can_overlap(folder, server, temporary):
 
 
 @pytest.mark.parametrize("secret", [{"password": "x"}, {"username": "x"}, {"tokn": "x"}, {"token": "x", "other": "y"}])
-def test_unusable_secret_is_rejected(secret):
+def test_unusable_secret_is_rejected(secret, readers):
     with pytest.raises(InvalidInput, match="the field token, or the fields username and password"):
-        GitSource("git+https://example.org/a.git", GitOptions(), secret, PRIVATE)
+        GitSource("git+https://example.org/a.git", GitOptions(), secret, PRIVATE, readers.of("alice"))

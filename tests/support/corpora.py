@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import asyncpg
 
+from shared.confined.reading import Readers
 from shared.sources.git.options import GitOptions
 from shared.sources.git.repositories import GitSource
 from shared.sources.hosts import Hosts
@@ -53,11 +54,13 @@ class GitCorpus(Corpus):
     Args:
         folder: its repository.
         server: its server; None if the folder is read.
+        readers: read its objects.
     """
 
-    def __init__(self, folder: GitFolder, server: GitServer | None) -> None:
+    def __init__(self, folder: GitFolder, server: GitServer | None, readers: Readers) -> None:
         self.folder = folder
         self.server = server
+        self.readers = readers
 
     async def write(self, texts: dict[str, str]) -> None:
         for key, text in texts.items():
@@ -74,7 +77,7 @@ class GitCorpus(Corpus):
     def source(self, secret: dict[str, str] | None = None, **options: Any) -> GitSource:
         path: Path = self.folder.folder
         uri = f"git+{self.server.url}/{path.name}" if self.server else f"git+file://{path}"
-        return GitSource(uri, GitOptions(**options), secret or {}, PRIVATE)
+        return GitSource(uri, GitOptions(**options), secret or {}, PRIVATE, self.readers.of("alice"))
 
 
 class TableCorpus(Corpus):

@@ -5,23 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dulwich.client import Urllib3HttpGitClient
 from dulwich.errors import GitProtocolError
-from dulwich.object_store import DiskObjectStore, ObjectStoreGraphWalker
-from dulwich.objects import ObjectID, Tree
+from dulwich.object_store import ObjectStoreGraphWalker
+from dulwich.objects import ObjectID
 
-from shared.domain.errors import Misconfigured, TooLarge, Unavailable
+from shared.domain.errors import Misconfigured, Unavailable
 from shared.process.temporary_folders import TemporaryFolder
 from shared.sources.files import COMPONENT
 from shared.sources.git.address import Login
+from shared.sources.git.objects import GitReader, Stored, too_large_object
 from shared.sources.git.options import FOLDER_PREFIX
-from shared.sources.git.packs import TooLargePack, require_bounded
-from shared.sources.git.repository import SMALL_BYTES, Refs, Repository, chosen, commit_of, unknown
+from shared.sources.git.packs import TooLargePack
+from shared.sources.git.readers import SMALL_BYTES
+from shared.sources.git.repository import Refs, Repository, chosen, unknown
 from shared.sources.git.server import ServerPool
 from shared.sources.hosts import Hosts
 
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from dulwich.client import DetermineWantsFunc  # defined for type checkers only
 
 _MAX_PACK_BYTES = 2 << 30  # of a reply; twice as many are on disk for a moment
-_MAX_OBJECT_BYTES = 512 << 20  # dulwich unpacks an object in memory
+_MAX_REFS_BYTES = 64 << 20
 _MAX_SECONDS = 1_800.0  # of a reply
-_MOST_FILES = 256  # of a request for contents
+MOST_FILES = 256  # of a request for contents
 _LARGE_PACK_BYTES = 16 << 20  # after a larger reply, the next one gets fewer files
 _PREFIXES = (b"HEAD", b"refs/heads/", b"refs/tags/")
 
@@ -48,23 +50,29 @@ class RemoteRepository(Repository):
         url: its address, without credentials.
         login: the credentials; None for a public repository.
         hosts: hosts that may be reached.
+        reader: reads objects.
     """
 
-    def __init__(self, url: str, login: Login | None, hosts: Hosts) -> None:
-        super().__init__(url)
+    def __init__(self, url: str, login: Login | None, hosts: Hosts, reader: GitReader) -> None:
+        super().__init__(url, reader)
+        self._receiving = _Receiving()
         self._client = Urllib3HttpGitClient(
             f"{url.rstrip('/')}/",
             username=None if login is None else login.username,
             password=None if login is None else login.password,
-            pool_manager=ServerPool(url, hosts),
+            pool_manager=_BoundedPool(url, hosts, self._receiving),
             thin_packs=False,
         )
         self._trees: _Reply | None = None
         self._contents = deque[_Reply](maxlen=2)
-        self._stopped = threading.Event()
 
-    def open(self, ref: str) -> ObjectID:
+    @property
+    def stores(self) -> list[Stored]:
+        return [reply.stored for reply in (self._trees, *self._contents) if reply is not None]
+
+    async def _refs(self, ref: str) -> Refs:
         existing: Refs = {}
+        self._remove_files()  # of an attempt that failed
 
         def wants(refs: Refs, depth: int | None = None) -> list[ObjectID]:  # noqa: ARG001
             nonlocal existing
@@ -72,7 +80,7 @@ class RemoteRepository(Repository):
             return [chosen(refs, ref)]
 
         try:
-            self._trees = self._fetch(
+            self._trees = await self._fetched(
                 wants,
                 count=1,
                 depth=1,
@@ -85,88 +93,101 @@ class RemoteRepository(Repository):
                 " for a complete one: clone it into a folder, and use that folder as the source.",
                 component=COMPONENT,
             ) from None
-        except GitProtocolError as error:
+        except _EndedError:
             # A server ends its reply if it has no such commit. An error of the network has a cause.
-            if error.__cause__ is None and existing and chosen(existing, ref) not in existing.values():
+            if existing and chosen(existing, ref) not in existing.values():
                 raise unknown(existing, ref) from None
             raise
-        commit = commit_of(self._trees.store, existing, ref)
-        self.commit = commit.id
-        return ObjectID(commit.tree)
+        return existing
 
-    def tree(self, tree_id: ObjectID) -> Tree:
-        assert self._trees is not None
-        tree = self._trees.store[tree_id]
-        assert isinstance(tree, Tree)
-        return tree
+    async def fetch(self, object_id: str, following: Sequence[str]) -> list[Stored]:
+        """Fetch a content, and the next ones if the last reply was useful."""
+        count = self._contents[-1].next_count() if self._contents else 1
+        wanted = list(dict.fromkeys([object_id, *following]))[:count]
+        while len(self._contents) > 1:
+            self._contents.popleft().delete()
+        try:
+            reply = await self._fetched_contents(wanted)
+        except TooLargePack:
+            reply = await self._fetched_contents([object_id])
+        reply.aim = count
+        self._contents.append(reply)
+        return [reply.stored]
 
-    def present(self, content_id: ObjectID) -> bytes | None:
-        reply = self._reply_with(content_id)
-        return None if reply is None else reply.store.get_raw(content_id)[1]
-
-    def content(self, content_id: ObjectID, following: Callable[[], Iterable[ObjectID]]) -> bytes:
-        reply = self._reply_with(content_id) or self._ask(content_id, following)
-        reply.used.add(content_id)
-        return reply.store.get_raw(content_id)[1]
+    def use(self, object_id: str) -> None:
+        for reply in self._contents:
+            if object_id in reply.wanted:
+                reply.used.add(object_id)
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._receiving.stopped.set()
 
-    def close(self) -> None:
+    def _close_connections(self) -> None:
         self._client.close()
+
+    def _remove_files(self) -> None:
         for reply in (self._trees, *self._contents):
             if reply is not None:
                 reply.delete()
         self._trees = None
         self._contents.clear()
 
-    def _reply_with(self, content_id: ObjectID) -> _Reply | None:
-        replies = (self._trees, *self._contents)
-        return next((reply for reply in replies if reply is not None and content_id in reply.store), None)
-
-    def _ask(self, content_id: ObjectID, following: Callable[[], Iterable[ObjectID]]) -> _Reply:
-        """Fetch a content, and the next ones if the last reply was useful."""
-        count = self._contents[-1].next_count() if self._contents else 1
-        missing = (each for each in following() if each != content_id and self._reply_with(each) is None)
-        wanted = [content_id, *islice(dict.fromkeys(missing), count - 1)] if count > 1 else [content_id]
-        while len(self._contents) > 1:
-            self._contents.popleft().delete()
+    async def _fetched_contents(self, wanted: list[str]) -> _Reply:
+        ids = [ObjectID(each.encode()) for each in wanted]
         try:
-            reply = self._fetch_contents(wanted)
-        except TooLargePack:
-            reply = self._fetch_contents([content_id])
-        self._contents.append(reply)
-        return reply
-
-    def _fetch_contents(self, wanted: list[ObjectID]) -> _Reply:
-        try:
-            return self._fetch(lambda refs, depth=None: list(wanted), len(wanted), ref_prefix=_PREFIXES[:1])  # noqa: ARG005
+            return await self._fetched(lambda refs, depth=None: ids, len(ids), wanted, ref_prefix=_PREFIXES[:1])  # noqa: ARG005
         except TooLargePack:
             if len(wanted) > 1:
                 raise
-            raise TooLarge(f"The file has more than {_MAX_OBJECT_BYTES >> 20} MB.") from None
+            raise too_large_object() from None
 
-    def _fetch(self, wants: DetermineWantsFunc, count: int, **options: Any) -> _Reply:
-        """Fetch objects into a new folder.
+    async def _fetched(
+        self, wants: DetermineWantsFunc, count: int, wanted: Sequence[str] = (), **options: Any
+    ) -> _Reply:
+        """Fetch objects into a new folder, and index them.
 
         Raises:
             TooLargePack: the objects have too many bytes.
         """
         folder = TemporaryFolder(FOLDER_PREFIX)
         try:
-            store = DiskObjectStore.init(folder.path / "objects")
-            file, index, _ = store.add_pack()
-            with file:
-                writer = _Writer(file, self._stopped)
-                walker = ObjectStoreGraphWalker([], lambda _: [])
-                self._client.fetch_pack("", wants, walker, writer.write, **options)
-                file.flush()
-                require_bounded(file, max_bytes=_MAX_OBJECT_BYTES, hash_bytes=store.object_format.oid_length)
-                index()
+            size = await self.in_thread(lambda: self._receive(folder.path / "pack", wants, options))
+            pack = (folder.path / "pack").open("rb")
+            try:
+                index = await self.reader.write_index(pack, folder.path / "index")
+            except BaseException:
+                pack.close()
+                raise
         except BaseException:
             folder.remove()
             raise
-        return _Reply(folder, store, count, writer.written)
+        return _Reply(folder, Stored("pack", pack, index), count, size, frozenset(wanted))
+
+    def _receive(self, path: Path, wants: DetermineWantsFunc, options: Mapping[str, Any]) -> int:
+        """Write the server's reply into a file, and return its size."""
+        self._receiving.start()
+        with path.open("wb") as file:
+
+            def write(data: bytes) -> int:
+                self._receiving.write(len(data))
+                return file.write(data)
+
+            walker = ObjectStoreGraphWalker([], lambda _: [])
+            try:
+                self._client.fetch_pack("", wants, walker, write, **options)
+            except GitProtocolError as error:
+                if error.__cause__ is None:
+                    raise _EndedError(self.label) from error
+                raise
+            return file.tell()
+
+
+class _EndedError(Unavailable):
+    """The server ended its reply without a reason."""
+
+    def __init__(self, label: str) -> None:
+        message = f"The repository at {label} cannot be read: GitProtocolError."
+        super().__init__(message, component=COMPONENT)
 
 
 @dataclass(slots=True)
@@ -175,53 +196,93 @@ class _Reply:
 
     Args:
         folder: temporary folder of the objects.
-        store: the objects.
+        stored: the objects.
         count: number of requested objects.
         size_bytes: size of the pack.
+        wanted: ids of the requested contents.
+        aim: number of contents that the request should have had.
         used: requested contents that were read.
     """
 
     folder: TemporaryFolder
-    store: DiskObjectStore
+    stored: Stored
     count: int
     size_bytes: int
-    used: set[ObjectID] = field(default_factory=set)
+    wanted: frozenset[str]
+    aim: int = 1
+    used: set[str] = field(default_factory=set)
 
     def next_count(self) -> int:
         """Return the number of contents to request next: more while half of them are read, and one otherwise."""
         if self.size_bytes > _LARGE_PACK_BYTES:
             return max(1, self.count // 2)
-        return min(2 * self.count, _MOST_FILES) if 2 * len(self.used) >= self.count else 1
+        return min(2 * self.aim, MOST_FILES) if 2 * len(self.used) >= self.count else 1
 
     def delete(self) -> None:
-        self.store.close()
+        self.stored.close()
         self.folder.remove()
 
 
-class _Writer:
-    """Writes a pack, within limits.
+class _Receiving:
+    """The limits of a reply, which is received in the repository's thread."""
 
-    Args:
-        file: the file of the pack.
-        stopped: set when the source is closed.
-    """
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._received = self._written = 0
+        self._until = 0.0
 
-    def __init__(self, file: BinaryIO, stopped: threading.Event) -> None:
-        self.written = 0
-        self._file = file
-        self._stopped = stopped
+    def start(self) -> None:
+        """Start a request; it may have several replies, of which the last one has objects."""
+        self._received = self._written = 0
         self._until = time.monotonic() + _MAX_SECONDS
 
-    def write(self, data: bytes) -> int:
-        """Write a piece.
+    def receive(self, size: int) -> None:
+        """Count bytes of a reply.
 
         Raises:
-            TooLargePack: the pack has too many bytes.
-            Unavailable: the source was closed, or the server sends too slowly.
+            Unavailable: the source was closed, the server sends too slowly, or too much before the objects.
         """
-        self.written += len(data)
-        if self.written > _MAX_PACK_BYTES:
-            raise TooLargePack
-        if self._stopped.is_set() or time.monotonic() > self._until:
+        self._received += size
+        if self.stopped.is_set() or time.monotonic() > self._until:
             raise Unavailable("The repository was not received in time.", component=COMPONENT)
-        return self._file.write(data)
+        if not self._written and self._received > _MAX_REFS_BYTES:
+            raise Unavailable("The server names too many refs.", component=COMPONENT)
+
+    def write(self, size: int) -> None:
+        """Count bytes of objects.
+
+        Raises:
+            TooLargePack: there are too many.
+        """
+        self._written += size
+        if self._written > _MAX_PACK_BYTES:
+            raise TooLargePack
+        self.receive(0)
+
+
+class _BoundedPool(ServerPool):
+    """Connections whose replies are counted.
+
+    Args:
+        url: address of the repository.
+        hosts: hosts that may be reached.
+        receiving: the limits of replies.
+    """
+
+    def __init__(self, url: str, hosts: Hosts, receiving: _Receiving) -> None:
+        super().__init__(url, hosts)
+        self._receiving = receiving
+
+    def urlopen(self, method: str, url: str, redirect: bool = True, **options: Any) -> Any:  # type: ignore[override]
+        """Send a request as `ServerPool`; the body of its reply is counted while it is read."""
+        self._receiving.receive(0)
+        reply = super().urlopen(method, url, redirect=redirect, **options)
+        read = reply.read
+
+        def counted(*arguments: Any, **named: Any) -> bytes:
+            data: bytes = read(*arguments, **named)
+            self._receiving.receive(len(data))
+            return data
+
+        reply.read = counted
+        return reply

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
-from contextlib import suppress
-from itertools import islice
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from itertools import dropwhile, islice
 from posixpath import basename
-from typing import TypeVar
 
-from dulwich.lfs import LFSPointer
-from dulwich.objects import ObjectID
-
-from shared.domain.errors import Misconfigured, Unreadable
+from shared.confined.reading import Reader
+from shared.domain.errors import Misconfigured, Unavailable, Unreadable
 from shared.sources.files import COMPONENT, not_found, too_large
 from shared.sources.git.address import GitAddress, Login
 from shared.sources.git.local import LocalRepository
+from shared.sources.git.objects import GitReader, Row, Tree, too_large_object
 from shared.sources.git.options import GitOptions
-from shared.sources.git.remote import RemoteRepository
-from shared.sources.git.repository import SMALL_BYTES, Repository
-from shared.sources.git.tree import Node, TreeWalk
+from shared.sources.git.remote import MOST_FILES, RemoteRepository
+from shared.sources.git.repository import Repository
 from shared.sources.hosts import Hosts
+from shared.sources.keys import problem_of
 from shared.sources.source import Entry, Item, Source
 
-_PAGE = 1_000  # entries that one call in a thread lists
-_READ_AHEAD = 256  # following files that a request may include
-_NAMED = 10  # folders that an error names
-_LFS = "Git LFS stores its content, and the repository has only a pointer: add the file itself to Git, or exclude it."
-
-T = TypeVar("T")
+_MOST_CONTENTS = 500  # that one request may read
+_PAGE = 1_000  # entries of a page
+_MOST_AHEAD = 1_000  # files whose rows are read at once while files are read in order
+_AHEAD_FACTOR = 4
 
 
 class GitSource(Source):
@@ -43,6 +37,7 @@ class GitSource(Source):
         options: the ref, and the selected files.
         secret: `token`, or `username` and `password`.
         hosts: hosts that may be reached.
+        reader: reads objects in a confined process.
 
     Raises:
         InvalidInput: the address or the secret cannot be used.
@@ -50,111 +45,128 @@ class GitSource(Source):
 
     is_snapshot = True
 
-    def __init__(
-        self,
-        uri: str,
-        options: GitOptions,
-        secret: Mapping[str, str],
-        hosts: Hosts,
+    def __init__(  # noqa: PLR0917 - as the options of a kind are opened
+        self, uri: str, options: GitOptions, secret: Mapping[str, str], hosts: Hosts, reader: Reader
     ) -> None:
         address = GitAddress.parse(uri)
         self._options = options
         self._link = options.link or address.link
+        self._git = GitReader(reader, str(address.folder or address.url))
         self._repository: Repository = (
-            LocalRepository(address.folder)
+            LocalRepository(address.folder, self._git)
             if address.folder
-            else RemoteRepository(address.url, Login.of(secret), hosts)
+            else RemoteRepository(address.url, Login.of(secret), hosts, self._git)
         )
-        self._opened: TreeWalk | None = None
-        self._thread = threading.Lock()  # dulwich reads and writes its files without locks
+        self._opening: asyncio.Task[Tree] | None = None
+        self._turn = asyncio.Lock()
+        self._ahead: dict[str, Row] = {}
+        self._ahead_count = 1
+        self._read_ahead = 0
+        self._contents: dict[str, bytes] = {}
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
-        files = self._files(after)
-        try:
-            while page := await self._in_thread(lambda: [self._entry(node) for node in islice(files, _PAGE)]):
-                for entry in page:
-                    yield entry
-        finally:
-            with suppress(ValueError):  # the thread of a cancelled listing still uses it
-                files.close()
-
-    async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
-        return await self._in_thread(lambda: self._read(entry.key, max_bytes))
+        last = after
+        while True:
+            async with self._turn:
+                tree = await self._opened()
+                rows = await self._git.rows(self._repository.stores, tree, after=last, most=_PAGE)
+            for row in rows:
+                yield _entry(row)
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1].key
 
     async def find(self, key: str) -> Entry | None:
-        def found() -> Entry | None:
-            node = self._find(key)
-            return None if node is None else self._entry(node)
+        if problem_of(key):
+            return None
+        async with self._turn:
+            tree = await self._opened()
+            row = await self._git.row(self._repository.stores, tree, key)
+        return None if row is None else _entry(row)
 
-        return await self._in_thread(found)
+    async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
+        async with self._turn:
+            row = await self._row(entry.key)
+            content = await self._content(row, max_bytes)
+        metadata = {"commit": self._repository.commit, "path": row.key}
+        if self._link:
+            metadata["url"] = GitAddress.link_of(self._link, self._repository.commit, row.key)
+        return Item(content, row.id, filename=basename(row.key), metadata=metadata)
 
     async def aclose(self) -> None:
         self._repository.stop()
-        await self._in_thread(self._repository.close)
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        async with self._turn:
+            await self._repository.aclose()
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        """Call in a thread, after the calls of cancelled tasks have returned."""
-
-        def alone() -> T:
-            with self._thread, self._repository.reading():
-                return call()
-
-        return await asyncio.to_thread(alone)
-
-    def _files(self, after: str = "") -> Generator[Node]:
-        for node in self._tree().files(after):
-            if self._selects(node.key):
-                yield node
-
-    def _selects(self, key: str) -> bool:
-        return self._options.selects(key.removeprefix(self._options.path).removeprefix("/"))
-
-    def _find(self, key: str) -> Node | None:
-        node = self._tree().find(key)
-        return None if node is None or node.is_folder or not self._selects(key) else node
-
-    def _entry(self, node: Node) -> Entry:
-        content = None if node.refused else self._repository.present(node.id)
-        refused = node.refused or (_LFS if content is not None and _is_pointer(content) else None)
-        return Entry(node.key, node.id.decode(), None if content is None else len(content), refused)
-
-    def _read(self, key: str, max_bytes: int) -> Item:
-        node = self._find(key)
-        if node is None:
+    async def _row(self, key: str) -> Row:
+        """Return the row of a key. While files are read in order, the rows of the next ones are read with it."""
+        if problem_of(key):
             raise not_found(key)
-        content = self._repository.content(node.id, lambda: self._following(key))
-        if len(content) > max_bytes:
+        if key not in self._ahead:
+            used = 2 * self._read_ahead >= len(self._ahead)
+            self._ahead_count = min(self._ahead_count * _AHEAD_FACTOR, _MOST_AHEAD) if used and self._ahead else 1
+            tree = await self._opened()
+            rows = await self._git.rows(self._repository.stores, tree, start=key, most=self._ahead_count)
+            self._ahead, self._read_ahead = {row.key: row for row in rows}, 0
+        self._read_ahead += 1
+        row = self._ahead.get(key)
+        if row is None:
+            raise not_found(key)
+        if row.refused:
+            raise Unreadable(row.refused)
+        return row
+
+    async def _content(self, row: Row, max_bytes: int) -> bytes:
+        """Return the content of a file. Small contents of the next ones are read with it."""
+        if row.id not in self._contents:
+            wanted = [row.id, *(each.id for each in self._following(row))]
+            found = await self._git.contents(self._repository.stores, wanted[:_MOST_CONTENTS], max_bytes=max_bytes)
+            if not found.has(row.id):
+                missing = [each.id for each in self._following(row) if each.size is None and not found.has(each.id)]
+                stores = await self._repository.fetch(row.id, missing)
+                found = await self._git.contents(stores, [row.id, *missing[: MOST_FILES - 1]], max_bytes=max_bytes)
+            if row.id in found.too_large:
+                size = found.too_large[row.id]
+                raise too_large(size, max_bytes) if size else too_large_object()
+            if row.id not in found.of:
+                raise Unavailable(f"The server did not send the content of {row.key}.", component=COMPONENT)
+            self._contents = found.of
+        self._repository.use(row.id)
+        content = self._contents[row.id]
+        if len(content) > max_bytes:  # it was read ahead within another limit
             raise too_large(len(content), max_bytes)
-        if _is_pointer(content):
-            raise Unreadable(_LFS)
-        commit = self._repository.commit.decode()
-        metadata = {"commit": commit, "path": key}
-        if self._link:
-            metadata["url"] = GitAddress.link_of(self._link, commit, key)
-        return Item(content, node.id.decode(), filename=basename(key), metadata=metadata)
+        return content
 
-    def _following(self, key: str) -> Iterator[ObjectID]:
-        """Yield the ids of the contents that are probably read next."""
-        return (node.id for node in islice(self._files(key), _READ_AHEAD) if not node.refused)
+    def _following(self, row: Row) -> Iterator[Row]:
+        """Yield the files that are probably read next."""
+        rows = iter(self._ahead.values())
+        after = dropwhile(lambda each: each.key != row.key, rows)
+        return (each for each in islice(after, 1, None) if each.refused is None)
 
-    def _tree(self) -> TreeWalk:
+    async def _opened(self) -> Tree:
         """Return the folder whose files are listed; the first call opens the repository."""
-        if self._opened is None:
-            root = self._repository.open(self._options.ref)
-            self._opened = self._walk_of_path(root) if self._options.path else TreeWalk(self._repository.tree, root)
-        return self._opened
+        if self._opening is None or _has_failed(self._opening):
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)  # a cancelled listing leaves it to the next one
 
-    def _walk_of_path(self, root: ObjectID) -> TreeWalk:
-        top = TreeWalk(self._repository.tree, root)
-        folder = top.find(self._options.path)
-        if folder is None or not folder.is_folder:
-            raise Misconfigured(
-                f"The repository has no folder {self._options.path!r} at {self._options.ref!r}. At the top it has:"
-                f" {', '.join(top.folders()[:_NAMED]) or 'no folder'}.",
-                component=COMPONENT,
-            )
-        return TreeWalk(self._repository.tree, folder.id, self._options.path)
+    async def _open(self) -> Tree:
+        root = await self._repository.open(self._options.ref)
+        found = await self._git.folder(self._repository.stores, root, self._options.path)
+        if isinstance(found, str):
+            return Tree(found, self._options.path, self._options)
+        raise Misconfigured(
+            f"The repository has no folder {self._options.path!r} at {self._options.ref!r}. At the top it has:"
+            f" {', '.join(found) or 'no folder'}.",
+            component=COMPONENT,
+        )
 
 
-def _is_pointer(content: bytes) -> bool:
-    return len(content) < SMALL_BYTES and LFSPointer.from_bytes(content) is not None
+def _has_failed(task: asyncio.Task[Tree]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def _entry(row: Row) -> Entry:
+    return Entry(row.key, row.id, row.size, row.refused)

@@ -1,14 +1,17 @@
-"""A Git repository at one commit, wherever it is stored. All calls block."""
+"""A Git repository at one commit, wherever it is stored."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
+from typing import TypeVar
 
 from dulwich.errors import (
     ApplyDeltaError,
@@ -19,20 +22,19 @@ from dulwich.errors import (
     ObjectMissing,
     WrongObjectException,
 )
-from dulwich.object_store import BaseObjectStore
-from dulwich.objects import Commit, ObjectID, Tag, Tree
+from dulwich.objects import ObjectID
 from dulwich.refs import Ref
 from urllib3.exceptions import HTTPError
 
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.process.network import problem_of
 from shared.sources.files import COMPONENT
+from shared.sources.git.objects import GitReader, Stored
+from shared.sources.git.packs import TooLargePack
 
-SMALL_BYTES = 1_024  # a pointer of Git LFS has fewer bytes, by its specification
-
+T = TypeVar("T")
 _NAMED = 10  # refs that an error names
 _NAMEABLE = (b"refs/heads/", b"refs/tags/")
-_MOST_TAGS = 10  # tags may point to tags
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _SHORT_ID = re.compile(r"[0-9a-f]{4,63}")
 # dulwich reports files and replies that it cannot parse by these.
@@ -58,49 +60,91 @@ Refs = Mapping[Ref, ObjectID]
 class Repository(ABC):
     """The objects that a commit consists of.
 
+    The worker only receives and stores files. Objects in them are read in a confined process. Calls that block have a
+    thread of their own, because a server decides how long they take.
+
     Args:
         label: name of the repository in errors.
+        reader: reads objects.
     """
 
-    commit: ObjectID = ObjectID(b"")
-
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, reader: GitReader) -> None:
         self.label = label
+        self.reader = reader
+        self.commit = ""
+        self._thread: ThreadPoolExecutor | None = None
+
+    @property
+    @abstractmethod
+    def stores(self) -> list[Stored]:
+        """The objects that are on this machine."""
 
     @abstractmethod
-    def open(self, ref: str) -> ObjectID:
+    async def _refs(self, ref: str) -> Refs:
+        """Open the repository, and return its refs."""
+
+    async def open(self, ref: str) -> str:
         """Find the commit of a ref, and return the id of its tree.
 
         Raises:
             Misconfigured: there is no repository, no access to it, or no such ref.
+            Unavailable: it cannot be read.
         """
+        refs = await self._refs(ref)
+        found = await self.reader.commit(self.stores, chosen(refs, ref).decode())
+        if found == "missing":
+            raise unknown(refs, ref)
+        if found == "other":
+            raise Misconfigured(f"{ref!r} is not a commit: choose another branch or tag.", component=COMPONENT)
+        self.commit, tree = found
+        return tree
 
-    @abstractmethod
-    def tree(self, tree_id: ObjectID) -> Tree:
-        """Return a tree of the commit."""
-
-    @abstractmethod
-    def present(self, content_id: ObjectID) -> bytes | None:
-        """Return the content of a file if it is on this machine, and None otherwise. A small one always is."""
-
-    @abstractmethod
-    def content(self, content_id: ObjectID, following: Callable[[], Iterable[ObjectID]]) -> bytes:
-        """Return the content of a file.
+    async def fetch(self, object_id: str, following: Sequence[str]) -> list[Stored]:
+        """Fetch a content that is not on this machine, and return where it is stored.
 
         Args:
-            content_id: its id.
-            following: returns the contents that are probably read next.
+            object_id: its id.
+            following: ids of the contents that are probably read next.
 
         Raises:
             TooLarge: it has more bytes than this machine unpacks.
         """
+        del following
+        raise Unavailable(f"The repository at {self.label} lacks the object {object_id}.", component=COMPONENT)
+
+    def use(self, object_id: str) -> None:  # noqa: B027 - only fetched contents are counted
+        """Note that a content was used."""
 
     def stop(self) -> None:  # noqa: B027 - a local repository answers at once
-        """Abort a running call of another thread, which then fails."""
+        """Abort a running call of the thread, which then fails."""
+
+    async def aclose(self) -> None:
+        """Stop the thread, and delete temporary files."""
+        self.stop()
+        if self._thread is not None:
+            await self.in_thread(self._close_connections)
+            self._thread.shutdown(wait=False)
+        for stored in self.stores:
+            stored.close()
+        self._remove_files()
+
+    def _close_connections(self) -> None:  # noqa: B027 - a local repository has none
+        """Close connections, in the thread."""
 
     @abstractmethod
-    def close(self) -> None:
+    def _remove_files(self) -> None:
         """Delete temporary files."""
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Call in the thread of this repository, after the calls of cancelled tasks have returned."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "git")
+
+        def reading() -> T:
+            with self.reading():
+                return call()
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, reading)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -114,6 +158,8 @@ class Repository(ABC):
         """
         try:
             yield
+        except TooLargePack:
+            raise
         except NotGitRepository as error:
             raise Misconfigured(f"There is no repository at {self.label}.", component=COMPONENT) from error
         except OSError as error:
@@ -158,22 +204,3 @@ def unknown(refs: Refs, ref: str) -> Misconfigured:
         f" It has {f'the refs: {listed}' if listed else 'no commits'}.",
         component=COMPONENT,
     )
-
-
-def commit_of(store: BaseObjectStore, refs: Refs, ref: str) -> Commit:
-    """Return the commit that a ref names, or to which its tag points.
-
-    Raises:
-        Misconfigured: there is no such ref, or it is not a commit.
-    """
-    object_id = chosen(refs, ref)
-    if object_id not in store:
-        raise unknown(refs, ref)
-    found = store[object_id]
-    for _ in range(_MOST_TAGS):
-        if not isinstance(found, Tag):
-            break
-        found = store[found.object[1]]
-    if not isinstance(found, Commit):
-        raise Misconfigured(f"{ref!r} is not a commit: choose another branch or tag.", component=COMPONENT)
-    return found

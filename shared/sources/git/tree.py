@@ -9,10 +9,11 @@ from functools import lru_cache
 
 from dulwich.objects import ObjectID, Tree
 
-from shared.domain.errors import Unavailable
-from shared.sources.files import COMPONENT
+from shared.domain.errors import Unreadable
 from shared.sources.keys import problem_of, stand_in
 
+MOST_NAMES = 5_000_000
+MOST_DEPTH = 100
 _CACHED = 64  # folders
 
 
@@ -45,21 +46,31 @@ class TreeWalk:
         read_tree: returns the tree of an id.
         root: id of the folder's tree.
         path: the folder's path, empty or without slashes at its ends.
+        skips: whether a folder, such as `drafts/`, is not listed; its name has the folder's path.
     """
 
-    def __init__(self, read_tree: Callable[[ObjectID], Tree], root: ObjectID, path: str = "") -> None:
+    def __init__(
+        self,
+        read_tree: Callable[[ObjectID], Tree],
+        root: ObjectID,
+        path: str = "",
+        skips: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._read_tree = read_tree
+        self._skips = skips
         self._nodes = lru_cache(_CACHED)(lambda tree, prefix: _nodes(read_tree(tree), prefix))
         self._root = root
         self._prefix = f"{path}/" if path else ""
 
-    def files(self, after: str = "") -> Iterator[Node]:
-        """Yield the files that follow a key, in the order of the keys' UTF-8 bytes."""
-        last = after.encode()
+    def files(self, after: str = "", start: str = "") -> Iterator[Node]:
+        """Yield the files that follow a key, or start with a key, in the order of the keys' UTF-8 bytes."""
+        last, is_next = (start or after).encode(), bool(start)
         for node in self._below(self._root, self._prefix, last):
             # In a folder with a path of almost the maximum size, several replaced keys may be the same.
-            if node.key.encode() > last:
+            key = node.key.encode()
+            if key > last or (is_next and key == last):
                 yield node
-                last = node.key.encode()
+                last, is_next = key, False
 
     def find(self, key: str) -> Node | None:
         """Return the file or folder with a key."""
@@ -77,11 +88,33 @@ class TreeWalk:
         """Return the names of the folders at the top."""
         return [node.key for node in self._nodes(self._root, self._prefix).values() if node.is_folder]
 
+    def require_bounded(self) -> None:
+        """Check the number of names and the depth of folders. A tree is read once, also if many folders share it.
+
+        Raises:
+            Unreadable: there are too many.
+        """
+        names = self._names_below(self._root, dict[ObjectID, int](), 0)
+        if names > MOST_NAMES:
+            raise Unreadable(f"it has {names:,} names, more than {MOST_NAMES:,}: choose a folder with the option path")
+
+    def _names_below(self, tree: ObjectID, counted: dict[ObjectID, int], depth: int) -> int:
+        if depth > MOST_DEPTH:
+            raise Unreadable(f"its folders are nested more than {MOST_DEPTH} deep")
+        names = 0
+        for _, mode, content_id in self._read_tree(tree).iteritems():
+            names += 1
+            if stat.S_ISDIR(mode):
+                if content_id not in counted:
+                    counted[content_id] = self._names_below(content_id, counted, depth + 1)
+                names += counted[content_id]
+        return names
+
     def _below(self, tree: ObjectID, prefix: str, after: bytes) -> Iterator[Node]:
         for order, node in self._nodes(tree, prefix).items():
             if not node.is_folder:
                 yield node
-            elif order > after or after.startswith(order):
+            elif (order > after or after.startswith(order)) and not self._skips(f"{node.key}/"):
                 yield from self._below(node.id, f"{node.key}/", after)
 
 
@@ -92,12 +125,12 @@ def _nodes(tree: Tree, prefix: str) -> dict[bytes, Node]:
     It is sorted again, because replaced keys have other ranks.
 
     Raises:
-        Unavailable: a name contains a slash or is empty, which Git never writes.
+        Unreadable: a name contains a slash or is empty, which Git never writes.
     """
     nodes = dict[bytes, Node]()
     for name, mode, content_id in tree.iteritems():
         if b"/" in name or not name:
-            raise Unavailable("The repository has an invalid tree: run git fsck in it.", component=COMPONENT)
+            raise Unreadable("it has an invalid tree: run git fsck in it")
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
             node = _node(name.decode(errors="surrogateescape"), prefix, content_id, is_folder=stat.S_ISDIR(mode))
             nodes[node.order] = node
