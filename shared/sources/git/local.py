@@ -29,7 +29,7 @@ _MOST_LOOSE_BYTES = 2 << 30
 class LocalRepository(Repository):
     """A bare repository, or a folder with `.git`.
 
-    Its packs are read where they are. Its loose objects are joined in a temporary file.
+    Its packs are read in place. Its loose objects are joined in a temporary file.
 
     Args:
         folder: the folder.

@@ -69,7 +69,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A file of a tree; the size is None if its content is not stored yet."""
+    """A file of a tree; without its content it has no size."""
 
     key: str
     id: str
@@ -141,7 +141,7 @@ class GitReader:
         return path.open("rb")
 
     async def commit(self, stores: Sequence[Stored], object_id: str) -> tuple[str, str] | Literal["missing", "other"]:
-        """Return the ids of a commit and its tree; or why an id is not that of a commit or its tag."""
+        """Return the ids of a commit and its tree; or why the id names no commit."""
         found = await self._value(_COMMIT, "commit", {"id": object_id}, stores)
         if "commit" in found and "tree" in found:
             return found["commit"], found["tree"]

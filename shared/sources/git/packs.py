@@ -111,14 +111,14 @@ def _unpacked(pack: Contents, offset: int, max_bytes: int) -> tuple[UnpackedObje
     unpacked, end = unpack_object_at(pack, offset, DEFAULT_OBJECT_FORMAT.hash_func)
     if kind in (_OFFSET_DELTA, _REFERENCE_DELTA):
         head = b"".join(unpacked.decomp_chunks)[:_DELTA_HEAD_BYTES]
-        size = max(size, _length(head, _length(head, 0)[1])[0])  # the length of the result follows that of its base
+        size = max(size, _length(head, _length(head, 0)[1])[0])  # its base has the first length, the result the second
     if size > max_bytes:
         raise TooLargePack
     return unpacked, end, size
 
 
 def _head(pack: Contents, offset: int) -> tuple[int, int]:
-    """Return the kind of the object at an offset, and its size or that of its delta."""
+    """Return the kind of the object at an offset, and the size of it or its delta."""
     first = pack[offset : offset + 1]
     if not first:
         raise ValueError("the pack ends too early")

@@ -100,7 +100,7 @@ class Repository(ABC):
         return tree
 
     async def fetch(self, object_id: str, following: Sequence[str]) -> list[Stored]:
-        """Fetch a content that is not on this machine, and return where it is stored.
+        """Fetch a content that is not on this machine, and return its stores.
 
         Args:
             object_id: its id.

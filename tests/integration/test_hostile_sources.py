@@ -1,0 +1,208 @@
+"""Hostile contents of sources end their own reading with a sentence, and cost the worker that reads them little."""
+
+import gzip
+import stat
+from contextlib import aclosing
+from datetime import timedelta
+
+import pytest
+from aiohttp.web import Response
+from dulwich.object_store import DiskObjectStore
+from dulwich.objects import Blob, Commit, Tree
+
+from shared.confined.reading import Readers, ReadLimits
+from shared.domain.errors import Misconfigured, Unavailable
+from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.web_pages import SandboxExtractor
+from shared.sources.git.options import GitOptions
+from shared.sources.git.repositories import GitSource
+from shared.sources.pages.memory import NoMemory
+from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
+from shared.sources.pages.source import Web, open_pages
+from shared.sources.pages.visitor import Manners
+from tests.support.planted import guards
+from tests.support.processor_time import processor_time_limit
+from tests.support.site import Site, html, serving_site
+
+WORKER_SECONDS = 5  # of processor time, for contents that took the worker more than that
+LIMIT = timedelta(seconds=1)
+NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+GOOD = "<main><p>The harbour opens at six, and the ferry leaves at seven.</p></main>"
+
+
+@pytest.fixture(scope="module")
+async def web():
+    async with ParsingSandbox(timeout=LIMIT) as sandbox, aclosing(Readers(ReadLimits(LIMIT))) as readers:
+        manners = Manners(private=True, pause=timedelta(0))
+        yield Web(SandboxExtractor(sandbox, "alice"), readers.of("alice"), NoMemory(), manners)
+
+
+@pytest.fixture
+async def site():
+    async with serving_site(Site(missing_status=404, robots_status=404)) as site:
+        site.replies["/docs/good"] = html(GOOD)
+        yield site
+
+
+async def listed(source):
+    """Return the paths of listed pages, the reasons for refusals, and the number of addresses that were stored."""
+    async with aclosing(source):
+        with processor_time_limit(WORKER_SECONDS):
+            entries = [entry async for entry in source.entries()]
+        stored = source._state._database.execute("SELECT count(*) FROM pages").fetchone()[0]
+    found = {entry.key.partition("/docs/")[2] for entry in entries if not entry.refused}
+    return found, {entry.refused for entry in entries if entry.refused}, stored
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        (b"<meta charset=punycode>" + b"9a" * 400_000, None),
+        (b"<meta charset=idna>" + GOOD.encode() + b"<p>\xff" + b"a." * 400_000, None),
+        (("<a href=http://a" + "\u0660" * 1_900 + "/>").encode() * 1_300, "the page took longer than 1 s to read"),
+        (b"<a href=/" + b"%" * 3_900 + b">" * 2 + b"<p>" * 400_000 + b"x", "the page took longer than 1 s to read"),
+    ],
+    ids=["punycode", "idna", "foreign digits", "nesting"],
+)
+async def test_hostile_page_is_refused_alone(site, web, page, reason):
+    site.replies["/docs/"] = html("<a href=hostile>1</a><a href=good>2</a>")
+    site.replies["/docs/hostile"] = Response(body=page, content_type="text/html")
+
+    found, reasons, _ = await listed(open_pages(site.start, CrawlOptions(), web))
+
+    assert "good" in found
+    assert {each for each in reasons if reason and reason in each} == (reasons if reason else set())
+
+
+@pytest.mark.parametrize(
+    "robots",
+    [
+        "useragent a1\n" * 2_500 + "Allow:/\n" * 4_000,
+        "User-agent: *\n" + "Disallow: /*a*b*c*d*e*f*g*h*i*j*k*l*m\n" * 10_000,
+        "User-agent: foreask\n" + "Disallow: /" + "*x" * 240_000 + "\n",
+    ],
+    ids=["product of names and rules", "stars", "long pattern"],
+)
+async def test_hostile_robots_txt_costs_worker_little(site, web, robots):
+    site.robots, site.robots_status = robots, 200
+    site.replies["/docs/"] = html("<a href=good>1</a>")
+
+    found, _, _ = await listed(open_pages(site.start, CrawlOptions(), web))
+
+    assert "good" in found
+
+
+@guards(
+    "shared/sources/pages/plans.py",
+    "return self.options.pages * _ADDRESSES_PER_PAGE",
+    "return 1 << 30",
+    means="a sitemap fills the disk and the time of the worker",
+)
+@pytest.mark.parametrize("kind", ["sitemap", "index", "list", "feed"])
+async def test_long_file_of_addresses_is_read_in_part(site, web, kind):
+    places = [f"{site.url}/docs/{number}" for number in range(100_000)]
+    locations = f"<urlset {NAMESPACE}>" + "".join(f"<url><loc>{place}</loc></url>" for place in places) + "</urlset>"
+    site.replies["/part.xml"] = Response(body=gzip.compress(locations.encode()), content_type="application/gzip")
+    parts = f"<sitemap><loc>{site.url}/part.xml</loc></sitemap>" * 40_000
+    texts = {
+        "sitemap": locations,
+        "index": f"<sitemapindex {NAMESPACE}>{parts}</sitemapindex>",
+        "list": "\n".join(places),
+        "feed": "<rss>" + "".join(f"<item><link>{place}</link></item>" for place in places) + "</rss>",
+    }
+    site.replies["/all.xml"] = Response(text=texts[kind], content_type="application/xml")
+    options = {"list": ListOptions, "feed": FeedOptions}.get(kind, SitemapOptions)(pages=3)
+
+    _, reasons, stored = await listed(open_pages(f"{site.url}/all.xml", options, web))
+
+    assert stored <= 30
+    assert len(reasons) <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "problem"),
+    [
+        (SitemapOptions, gzip.compress(bytes(60_000_000)), "cannot be unpacked, or has more than 52,428,800 bytes"),
+        (SitemapOptions, b"<urlset>" + b"<a>" * 1_000_000, "nested more than 100 deep"),
+        (SitemapOptions, b"<urlset " + b"a='b' " * 1_000_000, "not well-formed"),
+        (ListOptions, b"[" * 5_000_000, "not valid JSON"),
+        (ListOptions, b"[" + b"[]," * 2_000_000 + b"[]]", "address 1 is not an address"),
+        (ListOptions, b"http://a" + "\u0660".encode() * 1_900 + b"/\n" * 2_000_000, "is not an address|took longer"),
+        (FeedOptions, b"<rss><item>" + b"<link>/a</link>" * 1_000_000, "not well-formed|took longer"),
+        (FeedOptions, b"<rss>" + b"<item/>" * 90_000 + b"</rss", "not well-formed"),
+        (FeedOptions, b"<!DOCTYPE a [<!ENTITY b 'c'>]><rss>&b;</rss>", "declares entities"),
+    ],
+    ids=[
+        *("packed zeros", "deep sitemap", "attributes", "deep list", "lists in a list", "foreign digits"),
+        *("links without an end", "empty entries", "entities"),
+    ],
+)
+async def test_hostile_file_of_addresses_names_its_problem(site, web, options, content, problem):
+    site.replies["/all"] = Response(body=content)
+
+    with pytest.raises(Misconfigured, match=problem):
+        await listed(open_pages(f"{site.url}/all", options(), web))
+
+
+def repository(folder, levels, width, name=b"d"):
+    """Make a repository of folders in folders, in which each level is one object."""
+    for each in ("objects/pack", "objects/info", "refs/heads"):
+        (folder / each).mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "config").write_text("[core]\n\tbare = true\n\trepositoryformatversion = 0\n")
+    store = DiskObjectStore(str(folder / "objects"))
+    below, mode = Blob.from_string(b"A file."), stat.S_IFREG | 0o644
+    for _ in range(levels):
+        store.add_object(below)
+        tree = Tree()
+        for number in range(width):
+            tree.add(name + b"%d" % number, mode, below.id)
+        below, mode = tree, stat.S_IFDIR
+    commit = Commit()
+    commit.tree, commit.author, commit.committer, commit.message = below.id, b"a <a@b>", b"a <a@b>", b"x"
+    commit.commit_time = commit.author_time = commit.commit_timezone = commit.author_timezone = 0
+    store.add_object(below)
+    store.add_object(commit)
+    store.close()
+    (folder / "refs/heads/main").write_bytes(commit.id + b"\n")
+    return f"git+file://{folder}"
+
+
+@guards(
+    "shared/sources/git/tree.py",
+    "if names > MOST_NAMES:",
+    "if False:",
+    means="a repository of a kilobyte is listed without an end",
+    case="visible",
+)
+@pytest.mark.parametrize(
+    ("shape", "problem"),
+    [
+        ((10, 10, b".d"), "it has 11,111,111,110 names, more than 5,000,000: choose a folder with the option path"),
+        ((10, 10, b"d"), "it has 11,111,111,110 names, more than 5,000,000: choose a folder with the option path"),
+        ((300, 1, b"d"), "its folders are nested more than 100 deep"),
+    ],
+    ids=["hidden", "visible", "deep"],
+)
+async def test_hostile_repository_names_its_problem(tmp_path, readers, shape, problem):
+    uri = repository(tmp_path / "hostile.git", *shape)
+
+    async with aclosing(GitSource(uri, GitOptions(), {}, readers.of("alice"))) as source:
+        with processor_time_limit(WORKER_SECONDS), pytest.raises(Unavailable, match=problem):
+            [entry async for entry in source.entries()]
+
+
+@guards(
+    "shared/sources/git/tree.py",
+    "and not self._skips(f",
+    "and not bool(f",
+    means="hidden folders are walked although none of their files is selected",
+)
+async def test_hidden_folders_are_not_walked(tmp_path):
+    uri = repository(tmp_path / "hidden.git", 6, 12, b".d")  # three million names
+
+    async with (
+        aclosing(Readers(ReadLimits(LIMIT))) as quick,
+        aclosing(GitSource(uri, GitOptions(), {}, quick.of("alice"))) as source,
+    ):
+        assert [entry async for entry in source.entries()] == []
