@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import stat
@@ -15,6 +14,7 @@ from posixpath import basename
 from typing import NamedTuple, TypeVar
 
 from shared.domain.errors import Unreadable
+from shared.process.threads import OwnThreads
 from shared.sources.files import FileSource, OpenFile, not_found, too_large, unavailable
 from shared.sources.keys import problem_of, stand_in
 from shared.sources.options import FileOptions
@@ -28,6 +28,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW  # O_PATH needs no right to list the folder
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a pipe would wait for its writer
 _GONE = (errno.ENOENT, errno.ENOTDIR)
+_READS_AT_ONCE = 2
 _READS = 3  # of a file that changes while it is read
 _PIECE = 1 << 20
 _TICK_NS = 10_000_000  # longest step of the usual file systems' clocks
@@ -69,11 +70,15 @@ class FolderSource(FileSource):
     def __init__(self, folder: Path, options: FileOptions) -> None:
         self._folder = folder
         self._options = options
+        self._threads = OwnThreads("folder", _READS_AT_ONCE)
+
+    async def aclose(self) -> None:
+        self._threads.close()
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         walk = self._walk(after)
         try:
-            while batch := await _in_thread(self._folder, lambda: list(islice(walk, _BATCH))):
+            while batch := await self._in_thread(lambda: list(islice(walk, _BATCH))):
                 for entry in batch:
                     yield entry
         finally:
@@ -83,15 +88,15 @@ class FolderSource(FileSource):
     async def find(self, key: str) -> Entry | None:
         if problem_of(key) or not _is_path(key) or not self._options.selects(key):
             return None
-        return await _in_thread(self._folder, lambda: self._find(key))
+        return await self._in_thread(lambda: self._find(key))
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
-        content, version = await _in_thread(self._folder, lambda: self._read(entry.key, max_bytes))
+        content, version = await self._in_thread(lambda: self._read(entry.key, max_bytes))
         return Item(content, version, filename=basename(entry.key))
 
     @asynccontextmanager
     async def opened(self, entry: Entry) -> AsyncIterator[OpenFile]:
-        descriptor = await _in_thread(self._folder, lambda: self._open_file(entry.key))
+        descriptor = await self._in_thread(lambda: self._open_file(entry.key))
         with os.fdopen(descriptor, "rb") as file:
             before = _version(os.fstat(descriptor))
             yield OpenFile(file, before)
@@ -241,6 +246,34 @@ class FolderSource(FileSource):
                 raise not_found(key) from None
             raise
 
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """Call a function in a thread of the source's own.
+
+        A network file system that never answers keeps the thread of each call, even if the call is cancelled. Further
+        calls of its folder fail, so that it does not take more and more threads.
+
+        Raises:
+            Unavailable: the file system refused, or does not answer; a folder that cannot be read must not look like an
+                empty one.
+        """
+        folder, now = self._folder, time.monotonic()
+        if any(now - started > _HANGS_SECONDS for root, started in list(_calls.values()) if root == folder):
+            raise unavailable(f"The folder {folder} does not answer: an earlier call has waited for ten minutes.")
+
+        def counted() -> T:
+            name = object()
+            _calls[name] = folder, time.monotonic()
+            try:
+                return call()
+            finally:
+                del _calls[name]
+
+        try:
+            return await self._threads.run(counted)
+        except OSError as error:
+            name = f"{error.filename}: " if isinstance(error.filename, str) else ""
+            raise unavailable(f"The folder cannot be read: {name}{error.strerror}.") from error
+
     @contextmanager
     def _opened_folder(self) -> Iterator[int]:
         """Open the source's folder, without following a link that replaced it."""
@@ -255,35 +288,6 @@ class FolderSource(FileSource):
             yield descriptor
         finally:
             os.close(descriptor)
-
-
-async def _in_thread(folder: Path, call: Callable[[], T]) -> T:
-    """Call a function in a thread.
-
-    A network file system that never answers keeps the thread of each call, even if the call is cancelled. Further calls
-    of its folder fail, so that it does not take all threads of the process.
-
-    Raises:
-        Unavailable: the file system refused, or does not answer; a folder that cannot be read must not look like an
-            empty one.
-    """
-    now = time.monotonic()
-    if any(now - started > _HANGS_SECONDS for root, started in list(_calls.values()) if root == folder):
-        raise unavailable(f"The folder {folder} does not answer: an earlier call has waited for ten minutes.")
-
-    def counted() -> T:
-        name = object()
-        _calls[name] = folder, time.monotonic()
-        try:
-            return call()
-        finally:
-            del _calls[name]
-
-    try:
-        return await asyncio.to_thread(counted)
-    except OSError as error:
-        name = f"{error.filename}: " if isinstance(error.filename, str) else ""
-        raise unavailable(f"The folder cannot be read: {name}{error.strerror}.") from error
 
 
 def _open(path: str, flags: int, folder: int) -> int:

@@ -325,7 +325,7 @@ async def test_hanging_folder_takes_no_further_thread(root, monkeypatch):
     monkeypatch.setattr(module, "_HANGS_SECONDS", 0.0)
     (root / "a.md").write_text("The harbour opens at six.")
     source, answers = FolderSource(root, FileOptions()), threading.Event()
-    hanging = asyncio.create_task(module._in_thread(root, answers.wait))
+    hanging = asyncio.create_task(source._in_thread(answers.wait))
     await eventually(lambda: module._calls)
     hanging.cancel()
 

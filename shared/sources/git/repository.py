@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
@@ -28,6 +26,7 @@ from urllib3.exceptions import HTTPError
 
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.process.network import problem_of
+from shared.process.threads import OwnThreads
 from shared.sources.files import COMPONENT
 from shared.sources.git.objects import GitReader, Stored
 from shared.sources.git.packs import TooLargePack
@@ -72,7 +71,7 @@ class Repository(ABC):
         self.label = label
         self.reader = reader
         self.commit = ""
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread = OwnThreads("git")
 
     @property
     @abstractmethod
@@ -121,9 +120,9 @@ class Repository(ABC):
     async def aclose(self) -> None:
         """Stop the thread, and delete temporary files."""
         self.stop()
-        if self._thread is not None:
+        if self._thread.started:
             await self.in_thread(self._close_connections)
-            self._thread.shutdown(wait=False)
+            self._thread.close()
         for stored in self.stores:
             stored.close()
         self._remove_files()
@@ -137,14 +136,12 @@ class Repository(ABC):
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Call in the thread of this repository, after the calls of cancelled tasks have returned."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "git")
 
         def reading() -> T:
             with self.reading():
                 return call()
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, reading)
+        return await self._thread.run(reading)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

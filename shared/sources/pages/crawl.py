@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
 import structlog
 
 from shared.domain.errors import Misconfigured, Unavailable
+from shared.process.threads import OwnThreads
 from shared.sources.files import COMPONENT
 from shared.sources.pages.crawl_state import CrawlState, PageToVisit, Visit
 from shared.sources.pages.examination import Examiner, refusal
@@ -56,6 +56,7 @@ class Crawl:
         self._faults: Counter[str] = Counter()
         self._by_pattern: Counter[str] = Counter()
         self._unchanged = False
+        self._thread = OwnThreads("crawl")
 
     async def run(self, memory: Memory) -> None:
         """Visit all pages, compare them, and replace the notes. The state must have the notes of the previous run.
@@ -73,7 +74,8 @@ class Crawl:
         await self._add_seeds()
         await self._visit_all(memory)
         await self._state.store_pages(memory, is_last=True)
-        await asyncio.to_thread(self._state.compare)
+        await self._thread.run(self._state.compare)
+        self._thread.close()
         await self._state.save(memory)
         log.info("crawl.finished", start=self._plan.start, **self._state.counts())
 
