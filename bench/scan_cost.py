@@ -62,7 +62,7 @@ def _request(*, scans: bool) -> ParseRequest:
         max_text_chars=20_000_000,
         max_chunks=50_000,
         cpu_seconds=30,
-        web_page=False,
+        web_page=None,
         questions=[],
         read_pages=[] if scans else None,
     )

@@ -8,7 +8,11 @@ from datetime import timedelta
 import pytest
 
 from shared.confined.reading import MOST_MESSAGE_BYTES, Readers, ReadLimits, as_file
-from shared.domain.errors import Transient, Unreadable
+from shared.domain.errors import Transient, Unavailable, Unreadable
+from shared.sources.git import objects
+from shared.sources.git.options import GitOptions
+from shared.sources.pages.reading import contents
+from tests.support import forged_readers
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
@@ -126,3 +130,45 @@ def test_content_of_any_size_becomes_a_file():
     for size in (0, 1, 5_000_000):
         with as_file(bytes(size)) as file:
             assert os.fstat(file).st_size == size
+
+
+FORGED = "tests.support.forged_readers"
+
+
+async def read_forged(reader, kind, case):
+    """Read a forged reply as the worker reads every reply."""
+    git = objects.GitReader(reader, "https://example.org/a.git")
+    match kind:
+        case "robots":
+            return await contents.read_robots(reader, b"User-agent: *", case)
+        case "addresses":
+            return [batch async for batch in contents.read_addresses(reader, "list", b"x", case, 5)]
+        case "entries":
+            return await git.rows([], objects.Tree(forged_readers.ID, case, GitOptions()), after="a", most=10)
+    return await git.contents([], [forged_readers.ID], max_bytes=case)
+
+
+@guards(
+    "shared/sources/pages/reading/contents.py",
+    "if left < 0:",
+    "if False:",
+    means="a sitemap that has taken over its process sends addresses without an end",
+    case="addresses",
+)
+@pytest.mark.parametrize(
+    ("kind", "case"),
+    [
+        *(("robots", case) for case in forged_readers.ROBOTS),
+        *(("addresses", case) for case in forged_readers.ADDRESSES),
+        *(("entries", case) for case in forged_readers.ROWS),
+        *(("contents", case) for case in forged_readers.CONTENTS),
+    ],
+)
+async def test_forged_message_fails_only_its_reading(readers, monkeypatch, kind, case):
+    monkeypatch.setattr(contents, "_MODULE", FORGED)
+    monkeypatch.setattr(objects, "_MODULE", FORGED)
+
+    with pytest.raises((Unreadable, Unavailable), match="invalid reply"):
+        await read_forged(readers.of("alice"), kind, case)
+
+    assert await messages(readers, "echo", b"one") == [b"one", b""]

@@ -5,7 +5,6 @@ import ctypes
 import os
 import shutil
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -200,15 +199,12 @@ def as_nobody(call):
     """Return the result of a coroutine function, whose threads have no rights to files of other users."""
     become = getattr(ctypes.CDLL(None), "setfsuid", lambda _: None)
 
-    async def main():
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, initializer=lambda: become(NOBODY)))
-        return await call()
-
     result = []
 
     def run():
+        become(NOBODY)  # a thread's own, and of the threads that it starts
         try:
-            result.append(asyncio.run(main()))
+            result.append(asyncio.run(call()))
         except Exception as error:  # noqa: BLE001 - raised below
             result.append(error)
 

@@ -1,6 +1,7 @@
 """Each value in a parser's reply is checked, because a hostile file may control the process that sends it."""
 
 from base64 import b64encode
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -9,7 +10,7 @@ from shared.confined.process import InvalidReply
 from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
 from shared.domain.pages import MAX_PICTURE_BYTES, PageText
 from shared.ingest.parse.document import PagesToRead, ParsedDocument
-from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, pages_of, read_head
+from shared.ingest.parse.replies import ReplyChunks, ReplyLimits, pages_of, read_facts, read_head
 from tests.support.parser_replies import (
     MISSING,
     SOUND,
@@ -252,3 +253,61 @@ def test_message_without_reply_is_invalid(body):
         read_head(body, LIMITS)
     with pytest.raises(InvalidReply):
         ReplyChunks(read_head(head, LIMITS), LIMITS).add(body)
+
+
+WEB_PAGE = replace(LIMITS, facts=True)
+FACTS = ["0123456789abcdef" * 2, True, False, "https://example.org/c", ["https://example.org/a", "http://[::1]:80/?b"]]
+
+
+def page_of(facts):
+    """Return the facts that the worker reads from the reply about a page of the web."""
+    head, body, *_ = messages_of(document_reply() | {"facts": facts})
+    return read_facts(body, read_head(head, WEB_PAGE))
+
+
+def test_facts_of_page_are_read_unchanged():
+    found, text_hash = page_of(FACTS)
+
+    assert text_hash == FACTS[0]
+    assert (found.rules.index, found.rules.follow, found.canonical, list(found.links)) == tuple(FACTS[1:])
+
+
+@guards(
+    "shared/ingest/parse/replies.py",
+    'pattern="^https?://[!-~]+$"',
+    'pattern="^"',
+    means="a page that has taken over its process sends a line break in an address",
+    case="line break",
+)
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, "../" + "0" * 29),
+        (0, None),
+        (1, 1),
+        (3, "file:///etc/passwd"),
+        (4, ["https://e/a\nhost: x"]),
+        (4, ["https://e/" + "a" * 1_100]),
+        (4, ["https://e/a"] * 10_001),
+        (4, [7]),
+    ],
+    ids=["path", "no hash", "number", "scheme", "line break", "long", "many", "no text"],
+)
+def test_facts_with_wrong_value_are_invalid(position, value):
+    with pytest.raises(InvalidReply):
+        page_of([*FACTS[:position], value, *FACTS[position + 1 :]])
+
+
+@pytest.mark.parametrize(
+    ("reply", "limits"),
+    [
+        (document_reply() | {"facts": FACTS}, LIMITS),
+        (document_reply(), WEB_PAGE),
+        (pages_reply(outcome="hidden"), WEB_PAGE),
+        (pages_reply(outcome="hidden"), LIMITS),
+    ],
+    ids=["of a file", "without facts", "hidden without facts", "hidden file"],
+)
+def test_facts_must_fit_the_request(reply, limits):
+    with pytest.raises(InvalidReply, match="do not fit the request"):
+        read_head(messages_of(reply)[0], limits)
