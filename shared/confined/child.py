@@ -33,7 +33,7 @@ MAPPED_BYTES = 2 * 1024 * 1024 * 1024
 """Address space on top of the memory limit, because mapped libraries and files do not count as used memory."""
 
 MAX_OPEN_FILES = 64
-"""The runtime of the extractor has about ten, and a request brings a few."""
+"""The runtime of the extractor has about ten, and a request brings up to 48."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4

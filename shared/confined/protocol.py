@@ -12,7 +12,7 @@ READY = b"ready\n"
 """The first message: the process has started, has loaded its libraries and is confined."""
 
 LENGTH = struct.Struct(">Q")
-MOST_FILES = 8
+MOST_FILES = 48
 REASON_CHARS, DETAIL_CHARS = 2_000, 500
 
 

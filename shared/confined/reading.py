@@ -197,7 +197,7 @@ class Reader:
             module: the reader's module.
             name: its name in the module's `READERS`.
             options: its options, which must be JSON.
-            files: open descriptors, which the caller closes; at most eight.
+            files: open descriptors, which the caller closes; at most 48.
             subject: name of the content in errors, such as `the file a.jsonl`.
 
         Raises:

@@ -185,7 +185,7 @@ async def test_links_and_submodules_are_left_out(corpus, folder, keys_of):
 
 @guards(
     "shared/sources/git/readers.py",
-    "return len(content) < SMALL_BYTES and LFSPointer.from_bytes(content) is not None",
+    "return LFSPointer.from_bytes(content) is not None",
     "return False",
     means="a pointer of Git LFS becomes a document",
     case="partial clone",
@@ -695,3 +695,19 @@ async def test_listing_and_closing_can_overlap(folder, server, temporary, reader
 def test_unusable_secret_is_rejected(secret, readers):
     with pytest.raises(InvalidInput, match="the field token, or the fields username and password"):
         GitSource("git+https://example.org/a.git", GitOptions(), secret, PRIVATE, readers.of("alice"))
+
+
+async def test_folder_with_many_packs_is_read(folder, readers):
+    for number in range(6):
+        folder.write(f"{number}", LARGE + b"%d" % number)
+        folder.commit()
+        folder._git("repack", "-d", "-q")
+    folder.write("loose", LARGE)
+    folder.commit()
+    source = GitCorpus(folder, None, readers).source()
+
+    contents = [(await source.fetch(entry, max_bytes=10_000)).content for entry in await listed(source)]
+
+    assert contents == [*(LARGE + b"%d" % number for number in range(6)), LARGE]
+    assert len(source._repository.stores) == 7
+    await source.aclose()

@@ -120,6 +120,10 @@ def test_objects_are_found_by_their_ids(kind, tmp_path):
     pack = Pack(content, index_of(entries), 512_000)
 
     assert {len(pack.read(object_id)[1]) for object_id, _ in entries} == {len(base), len(base) + 4}
+    assert [pack.size(object_id) for object_id, _ in entries] == [
+        len(pack.read(object_id)[1]) for object_id, _ in entries
+    ]
+    assert pack.size(b"\0" * 20) is None
     assert pack.read(b"\0" * 20) is None
     assert pack.read(b"\xff" * 20) is None
     for object_id, _ in entries:

@@ -111,7 +111,7 @@ def _unpacked(pack: Contents, offset: int, max_bytes: int) -> tuple[UnpackedObje
     unpacked, end = unpack_object_at(pack, offset, DEFAULT_OBJECT_FORMAT.hash_func)
     if kind in (_OFFSET_DELTA, _REFERENCE_DELTA):
         head = b"".join(unpacked.decomp_chunks)[:_DELTA_HEAD_BYTES]
-        size = max(size, _length(head, _length(head, 0)[1])[0])  # its base has the first length, the result the second
+        size = _length(head, _length(head, 0)[1])[0]  # its base has the first length, the result the second
     if size > max_bytes:
         raise TooLargePack
     return unpacked, end, size
@@ -142,6 +142,9 @@ class Store(Protocol):
     def read(self, object_id: bytes) -> tuple[int, bytes] | None:
         """Return type and content of an object; None if it is not stored here."""
 
+    def size(self, object_id: bytes) -> int | None:
+        """Return the size of an object; None if it is not stored here."""
+
     def __contains__(self, object_id: bytes) -> bool: ...
 
 
@@ -164,6 +167,14 @@ class Pack:
     def read(self, object_id: bytes) -> tuple[int, bytes] | None:
         offset = found(self._index, object_id)
         return None if offset is None else self._at(offset)
+
+    def size(self, object_id: bytes) -> int | None:
+        offset = found(self._index, object_id)
+        if offset is None:
+            return None
+        kind, size = _head(self._contents, offset)
+        is_delta = kind in (_OFFSET_DELTA, _REFERENCE_DELTA)
+        return _unpacked(self._contents, offset, self._max_bytes)[2] if is_delta else size
 
     def __contains__(self, object_id: bytes) -> bool:
         return found(self._index, object_id) is not None
@@ -225,20 +236,27 @@ class Loose:
         offset = found(self._index, object_id)
         if offset is None:
             return None
-        start = offset + _OFFSET.size
-        (length,) = _OFFSET.unpack(self._contents[offset:start])
-        packed = self._contents[start : start + length]
         inflater = zlib.decompressobj()
-        head = inflater.decompress(packed, _LOOSE_HEAD_BYTES)
-        words, _, begun = head.partition(b"\0")
-        kind, _, digits = words.partition(b" ")
-        size = int(digits)
+        kind, size, begun = self._begun(offset, inflater)
         if size > self._max_bytes:
             raise TooLargePack
         content = begun + inflater.decompress(inflater.unconsumed_tail, size + 1)
-        if len(content) != size or kind not in _TYPES:
+        if len(content) != size:
             raise ValueError("an object does not have its length")
-        return _TYPES[kind], content
+        return kind, content
+
+    def size(self, object_id: bytes) -> int | None:
+        offset = found(self._index, object_id)
+        return None if offset is None else self._begun(offset, zlib.decompressobj())[1]
+
+    def _begun(self, offset: int, inflater: Any) -> tuple[int, int, bytes]:
+        """Return the type, the size and the first bytes of an object."""
+        start = offset + _OFFSET.size
+        (length,) = _OFFSET.unpack(self._contents[offset:start])
+        head = inflater.decompress(self._contents[start : start + length], _LOOSE_HEAD_BYTES)
+        words, _, begun = head.partition(b"\0")
+        kind, _, digits = words.partition(b" ")
+        return _TYPES[kind], int(digits), begun
 
     def __contains__(self, object_id: bytes) -> bool:
         return found(self._index, object_id) is not None

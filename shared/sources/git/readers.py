@@ -94,6 +94,11 @@ class _Objects:
                 return read
         raise KeyError(object_id)
 
+    def size(self, object_id: ObjectID) -> int | None:
+        """Return the size of an object; None if it is missing."""
+        raw = bytes.fromhex(object_id.decode())
+        return next((size for store in self._stores if (size := store.size(raw)) is not None), None)
+
     def __contains__(self, object_id: ObjectID) -> bool:
         raw = bytes.fromhex(object_id.decode())
         return any(raw in store for store in self._stores)
@@ -217,13 +222,13 @@ def _walk(objects: _Objects, options: Mapping[str, Any]) -> tuple[TreeWalk, Call
 
 
 def _entry(objects: _Objects, node: Node) -> tuple[str, str, int | None, str | None]:
-    content = None if node.refused or node.id not in objects else objects.read(node.id)[1]
-    refused = node.refused or (LFS if content is not None and is_pointer(content) else None)
-    return node.key, node.id.decode(), None if content is None else len(content), refused
+    size = None if node.refused else objects.size(node.id)
+    is_pointer = size is not None and size < SMALL_BYTES and _is_pointer(objects.read(node.id)[1])
+    return node.key, node.id.decode(), size, node.refused or (LFS if is_pointer else None)
 
 
-def is_pointer(content: bytes) -> bool:
-    return len(content) < SMALL_BYTES and LFSPointer.from_bytes(content) is not None
+def _is_pointer(content: bytes) -> bool:
+    return LFSPointer.from_bytes(content) is not None
 
 
 @_converting
