@@ -350,7 +350,9 @@ def limited(folder, protected, readers):
         secret = {"uri": f"git+{protected.url}/{allowed}", "username": LOGIN[0], "password": LOGIN[1]}
         address = uri or f"git+{protected.url}/corpus.git"
         addresses = Roots([f"git+{protected.url}/{root}" for root in roots])
-        return open_source("git", address, {}, roots=addresses, secret=secret, private=private, reader=readers.of("alice"))
+        return open_source(
+            "git", address, {}, roots=addresses, secret=secret, private=private, reader=readers.of("alice")
+        )
 
     return open_limited
 

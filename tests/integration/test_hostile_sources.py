@@ -20,6 +20,7 @@ from shared.sources.pages.memory import NoMemory
 from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
 from shared.sources.pages.source import Web, open_pages
 from shared.sources.pages.visitor import Manners
+from tests.support.corpora import PRIVATE
 from tests.support.planted import guards
 from tests.support.processor_time import processor_time_limit
 from tests.support.site import Site, html, serving_site
@@ -187,7 +188,7 @@ def repository(folder, levels, width, name=b"d"):
 async def test_hostile_repository_names_its_problem(tmp_path, readers, shape, problem):
     uri = repository(tmp_path / "hostile.git", *shape)
 
-    async with aclosing(GitSource(uri, GitOptions(), {}, readers.of("alice"))) as source:
+    async with aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, readers.of("alice"))) as source:
         with processor_time_limit(WORKER_SECONDS), pytest.raises(Unavailable, match=problem):
             [entry async for entry in source.entries()]
 
@@ -203,6 +204,6 @@ async def test_hidden_folders_are_not_walked(tmp_path):
 
     async with (
         aclosing(Readers(ReadLimits(LIMIT))) as quick,
-        aclosing(GitSource(uri, GitOptions(), {}, quick.of("alice"))) as source,
+        aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, quick.of("alice"))) as source,
     ):
         assert [entry async for entry in source.entries()] == []

@@ -45,9 +45,7 @@ class GitSource(Source):
 
     is_snapshot = True
 
-    def __init__(  # noqa: PLR0917 - as the options of a kind are opened
-        self, uri: str, options: GitOptions, secret: Mapping[str, str], hosts: Hosts, reader: Reader
-    ) -> None:
+    def __init__(self, uri: str, options: GitOptions, secret: Mapping[str, str], hosts: Hosts, reader: Reader) -> None:
         address = GitAddress.parse(uri)
         self._options = options
         self._link = options.link or address.link
