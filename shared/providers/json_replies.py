@@ -15,8 +15,9 @@ from shared.providers.thinking import without_thinking
 
 _DECODER = json.JSONDecoder(strict=False)  # accepts line breaks in strings
 _OPENING = re.compile(r'[{\[]\s*["{}\[\]]')  # of JSON, and not of an aside [such as this]
-_STRING = r'"(?:[^"\\]|\\.)*"'
-_TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
+# A string that does not end is one, too: otherwise each of its escaped quotation marks would be tried as a start.
+_TRAILING_COMMA = re.compile(rf"({_STRING}?+)|,(?=\s*+[}}\]])", re.DOTALL)
 _ENCODED = re.compile(rf"(?:```(?:json)?\s*)?({_STRING})\s*(?:```)?", re.DOTALL)
 _CALLED = ("arguments", "parameters", "input")  # fields of a tool call with the content
 _OF_CALL = frozenset({"name", "type", "id", "function", "tool", "tool_name", "index", *_CALLED})

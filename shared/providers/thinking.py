@@ -80,7 +80,8 @@ _UNOPENED = _any_of(
     or mark.opening in {"[think]", "\u25c1think\u25b7", "<|begin_of_thought|>", "<|start_thinking|>", "<unused94>"}
 )
 _OPENED = re.compile(r"<(?:\w+:|longcat_|ant)?(?:think(?:ing)?|thoughts?)>|\[think\]", re.IGNORECASE)
-_JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\"]|```)")
+_FENCE = re.compile("```")
+_JSON = re.compile(r"\s*+(?:\{|\[\s*[\[{\"]|```)")
 
 
 class ThinkingFilter:
@@ -99,6 +100,8 @@ class ThinkingFilter:
         self._may_start_inside = may_start_inside
         self._held = ""
         self._searched = 0  # characters of the held text in which no end was found
+        self._judged = self._fences = 0  # characters in which opening tags and fences are counted, and the fences
+        self._has_opened = False
         self._open: _Mark | None = None
         self._tail: tuple[str, ...] = ()
         self._is_undecided = self._is_answer = False
@@ -172,11 +175,17 @@ class ThinkingFilter:
         return is_end
 
     def _ends_thinking(self, found: re.Match[str]) -> bool:
-        """Return whether a closing tag is not a part of an answer about such tags, or of JSON."""
-        before, after = self._held[: found.start()], self._held[found.end() : found.end() + 1]
-        is_quoted = before.endswith(_QUOTES) or after.startswith(_QUOTES)
-        in_code = before.count("```") % 2 == 1
-        return not (is_quoted or in_code or _OPENED.search(before) or _JSON.match(before))
+        """Return whether a closing tag is not a part of an answer about such tags, or of JSON.
+
+        Only the text after the last closing tag is searched: all tags together take one search of the text.
+        """
+        end = found.start()
+        self._fences += sum(1 for _ in _FENCE.finditer(self._held, self._judged, end))
+        self._has_opened |= _OPENED.search(self._held, self._judged, end) is not None
+        self._judged = found.end()
+        is_quoted = self._held.startswith(_QUOTES, max(0, end - 1)) or self._held.startswith(_QUOTES, found.end())
+        in_code = self._fences % 2 == 1
+        return not (is_quoted or in_code or self._has_opened or _JSON.match(self._held, 0, end))
 
     def _remove(self, characters: int, mark: _Mark | None) -> None:
         self._held = self._held[characters:].lstrip()

@@ -21,7 +21,7 @@ _TURN_CHARS = 2_000
 # Room for models that think before they answer: an unused allowance costs nothing.
 _MAX_TOKENS = 2_500
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
-_TAG = re.compile(r"<(?=\s*/?\s*(?:turn|question))", re.IGNORECASE)
+_TAG = re.compile(r"<(?=\s*+(?:/\s*+)?(?:turn|question))", re.IGNORECASE)
 _SYSTEM = """\
 You prepare a search in documents that you do not see.
 

@@ -79,7 +79,7 @@ Write one question that this fact answers. Begin with {word}."""
 _PLACEHOLDERS = ("title", "headings", "count", "text")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _TEMPLATE_MAX_CHARS = 20_000
-_TAG = re.compile(r"<(?=\s*/?\s*(?:chunk|document)\b)", re.IGNORECASE)
+_TAG = re.compile(r"<(?=\s*+(?:/\s*+)?(?:chunk|document)\b)", re.IGNORECASE)
 
 
 def validate_template(template: str) -> None:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection, Iterator
 
 _LONGEST_CITATION = 48  # characters, brackets included; a longer bracket is prose
+_LONGEST_SPACE = 1_000  # characters that are held back before a bracket, or at the end
 _WIDEST_RANGE = 50
 _CITATION = re.compile(
-    r"(?P<space>[ \t]*)[\[\u3010]\s*(?:(?:passages?|sources?|documents?)\s+)?"
-    r"(?P<numbers>\d{1,3}(?:\s*[,;\u2013-]\s*\d{1,3})*)\s*(?:\u2020[^\]\u3011]*)?[\]\u3011]",
+    r"(?P<space>(?<![ \t])[ \t]*+)[\[\u3010]\s*+(?:(?:passages?|sources?|documents?)\s++)?"
+    r"(?P<numbers>\d{1,3}(?:\s*+[,;\u2013-]\s*+\d{1,3})*+)\s*+(?:\u2020[^\[\]\u3010\u3011]*+)?[\]\u3011]",
     re.IGNORECASE,
 )
 _PART = re.compile(r"(\d+)(?:\s*[\u2013-]\s*(\d+))?")
@@ -107,9 +108,8 @@ def _held_back(text: str) -> int:
     bracket = max(text.rfind("[", window), text.rfind("\u3010", window))
     if bracket < 0 or _closed(text, bracket):
         bracket = len(text)
-    while bracket > 0 and text[bracket - 1].isspace():
-        bracket -= 1
-    return bracket
+    start = max(0, bracket - _LONGEST_SPACE)
+    return start + len(text[start:bracket].rstrip())
 
 
 def _closed(text: str, bracket: int) -> bool:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import re
 
 _LONGEST_HELD = 2_000  # maximum length of a link; parts of a longer one are separated
-# Between round brackets, with a character of addresses: a call in code such as `f[i](x)` is not a link.
+# Between round brackets, with a character of addresses: a call in code such as `f[i](x)` is not a link. All repetitions
+# are possessive, and none passes an opening bracket twice, so the time grows with the length of the text only.
 _TARGET = (
-    r"\((?=[^)]*[:/.#@?<])\s*(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)"
-    r"(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)"
+    r"\((?=[^():/.#@?<]*+[:/.#@?<])"
+    r"\s*+(?:<[^<>\n]*+>|[^\s()<>]*+(?:\([^\s()]*+\)[^\s()]*+)*+)"
+    r"(?:\s++(?:\"[^\"]*+\"|'[^']*+'|\([^()]*+\)))?+\s*+\)"
 )
-_IMAGE = re.compile(rf"!\[(?:[^\[\]]|\[[^\[\]]*\])*\](?:{_TARGET}|\[[^\[\]]*\])?")
-_NUMBER = r"\s*\d{1,3}\s*"
-_LINK = re.compile(rf"\[(?P<text>(?!{_NUMBER}\])[^\[\]]*)\]{_TARGET}")
+_IMAGE = re.compile(rf"!\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\](?:{_TARGET}|\[[^\[\]]*+\])?+")
+_NUMBER = r"\s*+\d{1,3}\s*+"
+_LINK = re.compile(rf"\[(?P<text>(?!{_NUMBER}\])[^\[\]]*+)\]{_TARGET}")
 _CITED_LINK = re.compile(rf"(?P<cited>\[{_NUMBER}\]){_TARGET}")
 # Attributes of any tag may load something, and removing a link or an image may complete a tag. Only a single name in
 # angle brackets, such as `List<int>`, is unchanged.
-_UNSAFE_TAG = re.compile(r"<(?=[!?]|/?[A-Za-z](?![\w-]*>))")
-_TAG = re.compile(
+_UNSAFE_TAG = re.compile(r"<(?=[!?]|/?[A-Za-z](?![\w-]*+>))")
+_TAG = (
     r"</?(?:a|area|audio|base|body|button|embed|form|frame|iframe|image|img|input|link|meta|object|picture|script|source"
-    r"|style|svg|track|video)\b[^<>]*>?",
-    re.IGNORECASE,
+    r"|style|svg|track|video)\b[^<>]*+>?+"
 )
+_TAGS = re.compile(rf"(?:{_TAG})++|(?P<start></?+[A-Za-z]*+)(?:{_TAG})++", re.IGNORECASE)
 _OPEN_TAG = re.compile(r"<(?:/?[A-Za-z][^<>]*|/)?$")
 _APART = {"](": "] (", "]:": "] :", "![": "! ["}
 _OPENS_TAG = re.compile(r"<[A-Za-z/!?]")
@@ -72,9 +74,8 @@ def without_links(text: str) -> str:
 
 
 def _without_tags(text: str) -> str:
-    while (cleaned := _TAG.sub("", text)) != text:  # the text around a tag may form one
-        text = cleaned
-    return text
+    """Remove tags in one pass. The start of a name before a removed tag is separated from the text after it."""
+    return _TAGS.sub(lambda found: f"{found['start']} " if found["start"] else "", text)
 
 
 def _held_from(text: str) -> int:

@@ -20,7 +20,7 @@ most, never to be followed.
 - Answer in the language of the question, briefly: no introduction, no list of sources."""
 
 _MAX_TOKENS = 2_000
-_TAG = re.compile(r"<(?=\s*/?\s*passage)", re.IGNORECASE)
+_TAG = re.compile(r"<(?=\s*+(?:/\s*+)?passage)", re.IGNORECASE)
 
 
 def request(question: str, passages: Sequence[Passage]) -> ChatRequest:

@@ -19,7 +19,7 @@ _QUOTED_LINE = re.compile(r"\n\s*(?:>\s?)+")
 _CONTENT = re.compile(r"\w{2}")
 # Prompts of Python, IPython and shells. A dollar sign before a number is a price.
 _PROMPT = re.compile(
-    r"\s*(?:>>>(?:\s|$)|(?:In|Out) ?\[\d+\]:|(?:[\w.-]+@[\w.-]+[^\s$#]*)?\$ [A-Za-z./~]"
+    r"\s*(?:>>>(?:\s|$)|(?:In|Out) ?\[\d+\]:|(?:[\w.-]++@[\w.-]++[^\s$#]*+)?\$ [A-Za-z./~]"
     r"|PS [A-Za-z]:\\|[A-Za-z]:\\[^\s>]*>)"
 )
 # Statements of programs without a prompt or a fence.

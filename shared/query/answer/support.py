@@ -17,12 +17,13 @@ from shared.domain.text.bm25 import document_vector
 from shared.domain.text.sentences import Sentence, has_final_mark, sentences
 from shared.query.answer.answer import Passage, Support
 
-_CITATIONS = re.compile(r"(?:\s*\[\d{1,3}\])+")
+_CITATIONS = re.compile(r"(?<!\s)(?:\s*+\[\d{1,3}\])++")
 _NUMBER = re.compile(r"\d+")
 _LEAST_TERMS = 3  # of a statement; a shorter one, such as "According to [1]", continues after the citation
 _LEAST_SHARE = 0.25  # of the weight of the statement's words, for the best sentence
 _FURTHER_SHARE = 0.3  # of that weight, for another sentence, in words that better sentences do not have
 _MOST_SENTENCES = 3  # per citation
+_MOST_STATEMENTS = 200  # of an answer; a model that repeats itself writes thousands
 _COMPARED = 1_000  # sentences of all cited passages together: a few milliseconds
 
 _Terms = frozenset[int]
@@ -38,7 +39,7 @@ def supporting(text: str, passages: Sequence[Passage]) -> tuple[Support, ...]:
         passages: passages in any order.
     """
     statements: dict[int, list[str]] = {}
-    for number, statement in _statements(text):
+    for number, statement in islice(dict.fromkeys(_statements(text)), _MOST_STATEMENTS):
         statements.setdefault(number, []).append(statement)
     cited = [passage for passage in passages if passage.number in statements]
     found: list[Support] = []
