@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.http.problems import MalformedRequest, UnsupportedMedia, invalid_fields
 from api.http.request_body import body_of
+from shared.domain.document_fields import has_nul
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
 
@@ -113,7 +114,7 @@ def parse_json(body: bytes, field: str | None = None) -> Any:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise MalformedRequest(f"This is not JSON: {error.msg} at character {error.pos}.", field=field) from None
-    if _NUL in body and _has_nul(value):
+    if _NUL in body and has_nul(value):
         raise InvalidInput("A text has a NUL character (\\u0000), which cannot be stored: remove it.", field=field)
     return value
 
@@ -146,17 +147,3 @@ def _count_values(body: bytes) -> int:
         in_text ^= (len(parts) - 1) % 2
         values += sum(map(outside.count, (b",", b"[", b"{")))
     return values
-
-
-def _has_nul(value: object) -> bool:
-    unchecked = [value]
-    while unchecked:
-        item = unchecked.pop()
-        if isinstance(item, str):
-            if "\0" in item:
-                return True
-        elif isinstance(item, dict):
-            unchecked += [*item, *item.values()]
-        elif isinstance(item, list):
-            unchecked += item
-    return False

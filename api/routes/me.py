@@ -15,12 +15,12 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.routes import conversations
 from api.routes.shared_answers import days_of
-from api.schemas.documents import METADATA_BYTES
 from api.schemas.keys import KeyLimitsView
 from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
 from api.schemas.queries import QUESTION_CHARS
 from api.state import ServicesDep
 from api.submission.batch import MOST_LINES
+from shared.domain.document_fields import MOST_METADATA_BYTES
 from shared.domain.keys import Scope
 from shared.domain.usage import Usage
 from shared.services.api import ApiServices
@@ -82,7 +82,7 @@ def _limits(tenant: str, settings: Settings) -> LimitsView:
         upload_bytes=settings.max_upload_bytes,
         json_bytes=settings.max_json_bytes,
         batch_documents=MOST_LINES,
-        metadata_bytes=METADATA_BYTES,
+        metadata_bytes=MOST_METADATA_BYTES,
         question_chars=QUESTION_CHARS,
         top_k=settings.tuning.top_k_max,
         tokens=settings.tuning.max_tokens_max,

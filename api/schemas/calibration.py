@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from api.schemas.common import BodyModel, ReplyModel, example
+from shared.domain.document_fields import MOST_ID_BYTES
 from shared.domain.errors import InvalidInput
 from shared.domain.stored import known_fields
 
@@ -18,7 +19,7 @@ class LabelledQuestion(BodyModel):
 
     question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
     chunk_ids: list[Annotated[UUID, Field(strict=False)]] = Field([], max_length=100)
-    external_ids: list[Annotated[str, Field(min_length=1, max_length=500)]] = Field([], max_length=100)
+    external_ids: list[Annotated[str, Field(min_length=1, max_length=MOST_ID_BYTES)]] = Field([], max_length=100)
 
     @model_validator(mode="after")
     def _has_an_answer(self) -> Self:

@@ -6,36 +6,39 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from api.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 from api.schemas.problems import ProblemDetails
+from shared.domain.document_fields import MOST_ID_BYTES, MOST_TITLE_CHARS, problem_of_id, require_metadata
+from shared.domain.errors import InvalidInput
 from shared.domain.states import DocumentState
 
-METADATA_BYTES = 32 * 1024  # every point of the document repeats it
 
-_METADATA_DEPTH = 8
-
-ExternalId = Annotated[
-    str, Field(min_length=1, max_length=500, pattern=r"^\P{Cc}+$", description="Your own identifier of the document")
-]
-
-
-def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    if _is_deeper(value, _METADATA_DEPTH):
-        raise ValueError(f"Metadata may be nested at most {_METADATA_DEPTH} deep.")
-    if len(orjson.dumps(value)) > METADATA_BYTES:
-        raise ValueError(f"Metadata may have at most {METADATA_BYTES:,} bytes as JSON.")
+def _id(value: str) -> str:
+    if problem := problem_of_id(value):
+        raise ValueError(problem)
     return value
 
 
-def _is_deeper(value: object, levels: int) -> bool:
-    level = [value]
-    for _ in range(levels):
-        groups = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list)))
-        level = [child for group in groups for child in group]
-    return bool(level)
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        require_metadata(value)
+    except InvalidInput as error:
+        raise ValueError(error.message) from None
+    return value
+
+
+ExternalId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MOST_ID_BYTES,
+        pattern=r"^\P{Cc}+$",
+        description=f"Your own identifier of the document, at most {MOST_ID_BYTES:,} bytes",
+    ),
+    AfterValidator(_id),
+]
 
 
 class ReadyQuestionBody(BodyModel):
@@ -66,7 +69,7 @@ class DocumentDescription(BodyModel):
     """The descriptive fields of a document."""
 
     external_id: ExternalId | None = Field(None, description="Default: the filename, or a hash of the content")
-    title: str | None = Field(None, max_length=1_000)
+    title: str | None = Field(None, max_length=MOST_TITLE_CHARS)
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] = Field(
         default_factory=dict, description="Stored with every chunk; queries can filter by it"
     )
@@ -151,7 +154,9 @@ class DocumentChange(BodyModel):
 
     model_config = example(metadata={"department": "hr", "year": 2027})
 
-    title: str | None = Field(None, max_length=1_000, pattern=r"\S", description="New title; unchanged if absent")
+    title: str | None = Field(
+        None, max_length=MOST_TITLE_CHARS, pattern=r"\S", description="New title; unchanged if absent"
+    )
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] | None = Field(
         None, description="Replaces the existing metadata; unchanged if absent"
     )

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from api.schemas.collections import QuestionCount, checked_template
 from api.schemas.common import BodyModel, CollectionName, ReplyModel, example
 from api.schemas.queries import QueryUsage
+from shared.domain.document_fields import MOST_TITLE_CHARS
 
 
 class TrialBody(BodyModel):
@@ -23,7 +24,7 @@ class TrialBody(BodyModel):
         pattern=r"\S",
         description="Plain text or Markdown; its first 20,000 characters and 20 chunks are used",
     )
-    title: str | None = Field(None, max_length=1000)
+    title: str | None = Field(None, max_length=MOST_TITLE_CHARS)
     collection: CollectionName | None = Field(
         None, description="Collection with the options and embedding to use; null for the settings"
     )

@@ -20,10 +20,9 @@ from api.http.problems import log_failure, problem_of
 from api.schemas.document_views import view
 from api.schemas.documents import BatchLine, BatchResult
 from api.schemas.problems import ProblemDetails
-from api.submission.submission import content_of, new_document, submit
+from api.submission.submission import content_of, described_by, new_document, submit
 from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
-from shared.domain.document_fields import filename_of, media_type_of
 from shared.domain.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
 from shared.domain.lanes import Lane
@@ -130,16 +129,8 @@ class DocumentBatch:
         if len(content) > self._services.settings.max_upload_bytes:
             raise too_large(self._services.settings.max_upload_bytes)
         unstored = Upload("", len(content), hashlib.sha256(content).digest())
-        filename, media_type = filename_of(body.filename), media_type_of(body.media_type)
-        new = new_document(
-            body,
-            unstored,
-            self._collection,
-            filename=filename,
-            media_type=media_type,
-            lane=self._lane,
-            job_id=self._job_id,
-        )
+        description = described_by(body, body.filename, body.media_type)
+        new = new_document(body, description, unstored, self._collection, lane=self._lane, job_id=self._job_id)
         return _Document(line, new, content)
 
     async def _submit(self, documents: Sequence[_Document]) -> Mapping[int, Submission | ForeaskError]:

@@ -23,7 +23,7 @@ from api.submission.lost_uploads import complete
 from api.submission.multipart import read_form
 from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
-from shared.domain.document_fields import content_hash, filename_of, media_type_of
+from shared.domain.document_fields import Description, content_hash, described
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
@@ -107,55 +107,50 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
         Unavailable: the ledger cannot be reached.
     """
     fields = raw.fields
-    filename, media_type = filename_of(raw.filename), media_type_of(raw.media_type)
+    description = described_by(fields, raw.filename, raw.media_type)
     collection = await collection_cache.ensure(tenant, fields.collection)
-    return new_document(
-        fields,
-        raw.upload,
-        collection,
-        filename=filename,
-        media_type=media_type,
-        lane=lane,
-        job_id=fields.job,
-    )
+    return new_document(fields, description, raw.upload, collection, lane=lane, job_id=fields.job)
+
+
+def described_by(fields: DocumentDescription, filename: str | None, media_type: str | None) -> Description:
+    """Return the descriptive fields of a request; raises as `described`."""
+    return described(filename=filename, media_type=media_type, title=fields.title, metadata=fields.metadata)
 
 
 def new_document(
     fields: DocumentDescription,
+    description: Description,
     upload: Upload,
     collection: Collection,
     *,
-    filename: str | None,
-    media_type: str | None,
     lane: Lane,
     job_id: UUID | None,
 ) -> NewDocument:
-    """Assemble the descriptive fields of a document.
+    """Assemble a document.
 
     Raises:
         InvalidInput: the metadata does not fit the declared fields.
     """
-    title = (fields.title or "").strip() or None
     questions = None if fields.questions is None else [q.model_dump(exclude_none=True) for q in fields.questions]
     sha256 = upload.sha256.hex()
-    require_fit(collection.options.filterable, fields.metadata)
+    require_fit(collection.options.filterable, description.metadata)
     return NewDocument(
         collection=collection,
-        external_id=fields.external_id or filename or f"sha256-{sha256[:32]}",
-        filename=filename,
-        title=title,
-        media_type=media_type,
-        metadata=fields.metadata,
+        external_id=fields.external_id or description.filename or f"sha256-{sha256[:32]}",
+        filename=description.filename,
+        title=description.title,
+        media_type=description.media_type,
+        metadata=description.metadata,
         ready_questions=None if questions is None else tuple(ReadyQuestion(**q) for q in questions),
         upload=upload.name,
         size_bytes=upload.size_bytes,
         content_hash=content_hash(
             {
                 "content": sha256,
-                "filename": filename,
-                "media_type": media_type,
-                "title": title,
-                "metadata": fields.metadata,
+                "filename": description.filename,
+                "media_type": description.media_type,
+                "title": description.title,
+                "metadata": description.metadata,
                 "questions": questions,
             }
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from shared.domain.document_fields import problem_of_key
 from shared.sources.source import MOST_KEY_BYTES
 
 _DIGEST = 12  # hexadecimal digits
@@ -11,15 +12,7 @@ _DIGEST = 12  # hexadecimal digits
 
 def problem_of(key: str) -> str | None:
     """Return why a text cannot be a key, as a sentence; None if it can."""
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError:
-        return "Its name is not UTF-8: rename it."
-    if "\0" in key:
-        return "Its name contains the character NUL: rename it."
-    if size > MOST_KEY_BYTES:
-        return f"Its name has {size:,} bytes, and a name may have {MOST_KEY_BYTES:,}: shorten it."
-    return None
+    return problem_of_key(key, MOST_KEY_BYTES)
 
 
 def stand_in(name: str, prefix: str = "", suffix: str = "") -> str:

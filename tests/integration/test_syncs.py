@@ -305,9 +305,9 @@ async def test_listing_out_of_order_fails_and_deletes_nothing(synced, corpus):
 
 
 REFUSED = {
-    "nul\0": "Its key contains the character NUL.",
-    "surrogate\ud800": "Its key is not valid UTF-8.",
-    "ü" * 600: "Its key has not 1 to 1,024 bytes.",
+    "nul\0": "Its name contains the character NUL: rename it.",
+    "surrogate\ud800": "Its name is not UTF-8: rename it.",
+    "ü" * 600: "Its name has 1,200 bytes, and a name may have 1,024: shorten it.",
     "denied": "It is locked.",
     "empty": "It is empty.",
     "large": "It has 20,000 bytes; a document has at most 10,000.",

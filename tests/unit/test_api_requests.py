@@ -88,7 +88,7 @@ def test_non_object_body_is_rejected(value):
         ({"text": 1}, "text"),
         ({"external_id": ""}, "external_id"),
         ({"external_id": "a\nb"}, "external_id"),
-        ({"external_id": "x" * 501}, "external_id"),
+        ({"external_id": "x" * 1_101}, "external_id"),
         ({"title": "x" * 1_001}, "title"),
         ({"metadata": None}, "metadata"),
         ({"metadata": []}, "metadata"),

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.domain.document_fields import is_text
 from shared.domain.errors import Permanent
 from shared.ledger.sources.listings import StoredItem
-from shared.maintenance.syncing.merge import ListedPage, PartLimits, is_storable, merged, require_ascending, shown
+from shared.maintenance.syncing.merge import ListedPage, PartLimits, merged, require_ascending, shown
 from shared.sources.source import Entry
 
 KEYS = st.text(st.sampled_from("ab/ü€\U0001f600"), min_size=1, max_size=4)
@@ -56,7 +57,7 @@ def test_merge_continues_after_any_part(listed, stored, most, data):
 @given(st.text(), st.text())
 def test_order_of_characters_equals_order_of_bytes(one, other):
     """PostgreSQL and object stores compare bytes, and the merge compares characters."""
-    if is_storable(one) and is_storable(other):
+    if is_text(one) and is_text(other):
         assert (one < other) == (one.encode() < other.encode())
 
 
@@ -82,7 +83,7 @@ def test_refused_entry_is_neither_fetched_nor_missing():
     assert (part.fetched, part.missing, part.unchanged) == ([], [], 1)
     assert [(entry.key, entry.reason) for entry in part.refused] == [
         ("a", "It is locked."),
-        ("b\\x00", "Its key contains the character NUL."),
+        ("b\\x00", "Its name contains the character NUL: rename it."),
     ]
 
 

@@ -90,7 +90,7 @@ class ReadAroundArguments(_Arguments):
 class AddDocumentArguments(_Arguments):
     text: str = Field(min_length=1, description="the document, as Markdown or plain text")
     external_id: str = Field(
-        min_length=1, max_length=1_000, description="your name for it; a document with the same name is replaced"
+        min_length=1, max_length=1_100, description="your name for it; a document with the same name is replaced"
     )
     collection: str = Field("default", description="the collection to add it to")
     title: str | None = Field(None, max_length=1_000)

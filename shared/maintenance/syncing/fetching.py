@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
-
-import orjson
+from dataclasses import asdict, dataclass
 
 from shared.domain.collections import Collection
-from shared.domain.document_fields import content_hash, filename_of, media_type_of
+from shared.domain.document_fields import Description, content_hash, described
 from shared.domain.documents import NewDocument
 from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unreadable
 from shared.domain.filterable import require_fit
 from shared.domain.lanes import Lane
 from shared.domain.sources import RefusedEntry, SourceDefinition
 from shared.ledger.sources.listings import SyncedDocument
-from shared.maintenance.syncing.merge import PartLimits, is_storable, shown
+from shared.maintenance.syncing.merge import PartLimits, shown
 from shared.maintenance.syncing.quota import Quota
 from shared.sources.source import Entry, Item
 from shared.storage.references import Reference
@@ -27,7 +24,6 @@ from shared.storage.uploads import Upload, Uploads
 
 _CONCURRENT = 8
 _SMALL_BYTES = 256 << 10  # larger documents are separate objects, so that their deletion rewrites no pack
-_MOST_METADATA_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +122,16 @@ class Fetcher:
         return [each.upload or next(packed) for each in read]
 
     def _document(self, read: _Read, upload: Upload, new: set[str]) -> SyncedDocument:
+        fields = asdict(read.fields)
         document = NewDocument(
             collection=self.collection,
             external_id=self.definition.external_id(read.entry.key),
             ready_questions=None,
             upload=upload.name,
             size_bytes=upload.size_bytes,
-            content_hash=content_hash({"content": upload.sha256.hex(), **read.fields, "questions": None}),
+            content_hash=content_hash({"content": upload.sha256.hex(), **fields, "questions": None}),
             lane=Lane.BULK,
-            **read.fields,
+            **fields,
         )
         return SyncedDocument(read.entry.key, read.version, document, is_new=read.entry.key in new)
 
@@ -145,7 +142,7 @@ class _Read:
 
     entry: Entry
     version: str
-    fields: Mapping[str, Any]
+    fields: Description
     content: bytes
     upload: Upload | None
 
@@ -180,7 +177,7 @@ class _Room:
         return not self._taken or (len(self._taken) < self._number and sum(self._taken) + size <= self._size)
 
 
-def _fields(item: Item, collection: Collection) -> dict[str, Any]:
+def _fields(item: Item, collection: Collection) -> Description:
     """Return the descriptive fields of a document, as an upload has them.
 
     Raises:
@@ -188,20 +185,6 @@ def _fields(item: Item, collection: Collection) -> dict[str, Any]:
     """
     if not item.content:
         raise InvalidInput("It is empty.")
-    title = (item.title or "").strip() or None
-    encoded = orjson.dumps(dict(item.metadata), default=_refuse)
-    if "\\u0000" in encoded.decode() or not is_storable(f"{title}{item.version}{item.filename}"):
-        raise InvalidInput("Its title, filename, version or metadata contain the character NUL, or are not valid text.")
-    if len(encoded) > _MOST_METADATA_BYTES:
-        raise InvalidInput(f"Its metadata has more than {_MOST_METADATA_BYTES:,} bytes.")
-    require_fit(collection.options.filterable, item.metadata)
-    return {
-        "filename": filename_of(item.filename),
-        "media_type": media_type_of(item.media_type),
-        "title": title,
-        "metadata": dict(item.metadata),
-    }
-
-
-def _refuse(value: object) -> None:
-    raise InvalidInput(f"Its metadata contains a value of the type {type(value).__name__}, which JSON has not.")
+    fields = described(filename=item.filename, media_type=item.media_type, title=item.title, metadata=item.metadata)
+    require_fit(collection.options.filterable, fields.metadata)
+    return fields

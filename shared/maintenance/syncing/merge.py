@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from shared.domain.document_fields import is_text, problem_of_id
 from shared.domain.errors import Permanent
 from shared.domain.sources import RefusedEntry
 from shared.ledger.sources.listings import StoredItem
@@ -47,7 +48,7 @@ class Part:
             self.new.add(entry.key)
         elif item.is_marked:
             self.present.append(entry.key)
-        if is_storable(entry.key):
+        if is_text(entry.key):
             self.after = entry.key
 
     def add_missing(self, items: Iterable[StoredItem]) -> None:
@@ -108,7 +109,7 @@ def merged(page: ListedPage, items: Sequence[StoredItem], after: str, limits: Pa
         if limits.is_full(part):
             yield part
             part = Part(part.after)
-        if is_storable(entry.key):
+        if is_text(entry.key):
             part.add_missing(_before(left, entry.key))
         is_same = bool(left) and left[0].key == entry.key
         part.add(entry, left.popleft() if is_same else None)
@@ -125,31 +126,18 @@ def _before(items: deque[StoredItem], key: str) -> Iterator[StoredItem]:
 
 def require_ascending(last: str, entry: Entry) -> None:
     """Raise Permanent unless an entry's key follows the last one: unordered entries would look like deletions."""
-    if is_storable(entry.key) and entry.key <= last:
+    if is_text(entry.key) and entry.key <= last:
         raise Permanent(
             f"The listing of the source is not in order: '{shown(entry.key)}' follows '{shown(last)}'."
             " Nothing was deleted."
         )
 
 
-def is_storable(key: str) -> bool:
-    """Return whether a key is text that PostgreSQL can store."""
-    try:
-        key.encode()
-    except UnicodeEncodeError:  # a surrogate
-        return False
-    return "\0" not in key
-
-
 def refusal(entry: Entry) -> str | None:
     """Return why an entry is refused, as a sentence, without reading it; None if it is not."""
-    if "\0" in entry.key:
-        return "Its key contains the character NUL."
-    if not is_storable(entry.key):
-        return "Its key is not valid UTF-8."
-    if not entry.key or len(entry.key.encode()) > MOST_KEY_BYTES:
-        return f"Its key has not 1 to {MOST_KEY_BYTES:,} bytes."
-    if not is_storable(entry.version):
+    if problem := problem_of_id(entry.key, MOST_KEY_BYTES):
+        return problem
+    if not is_text(entry.version):
         return "Its version is not valid text."
     return entry.refused
 

@@ -1,4 +1,7 @@
-"""A source that reports progress whenever it answers, so that a hanging source does not keep its run."""
+"""A source that reports progress whenever it answers, and whose versions can be stored.
+
+Progress is reported so that a hanging source does not keep its run.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
+from typing import TypeVar
 
+from shared.domain.document_fields import short_version
 from shared.domain.errors import Unavailable
 from shared.process.temporary_folders import FULL, is_full
 from shared.sources.files import COMPONENT
 from shared.sources.source import Entry, Item, Source
+
+F = TypeVar("F", Entry, Item)
 
 _CLOSE_SECONDS = 30.0
 
@@ -37,19 +45,24 @@ class WatchedSource(Source):
             async with aclosing(self._source.entries(after)) as entries:
                 async for entry in entries:
                     self.progressed()
-                    yield entry
+                    yield _storable(entry)
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
         with room():
             item = await self._source.fetch(entry, max_bytes=max_bytes)
         self.progressed()
-        return item
+        return _storable(item)
 
     async def find(self, key: str) -> Entry | None:
         with room():
             entry = await self._source.find(key)
         self.progressed()
-        return entry
+        return None if entry is None else _storable(entry)
+
+
+def _storable(found: F) -> F:
+    version = short_version(found.version)
+    return found if version is found.version else replace(found, version=version)
 
 
 async def close(source: Source) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from shared.domain.collections import Collection
+from shared.domain.document_fields import is_text
 from shared.domain.runs import RunClaim
 from shared.domain.sources import SourceDefinition
 from shared.ledger.model.collections import Collections
@@ -18,7 +19,7 @@ from shared.maintenance.runs.progress import STALLED, TURN, GaveWay, RunTurn, wa
 from shared.maintenance.runs.retries import retried, retried_for, retried_while
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
-from shared.maintenance.syncing.merge import ListedPage, Part, PartLimits, is_storable, merged, require_ascending
+from shared.maintenance.syncing.merge import ListedPage, Part, PartLimits, merged, require_ascending
 from shared.maintenance.syncing.parked_sources import ParkedSources
 from shared.maintenance.syncing.watched_source import WatchedSource, close, room
 from shared.sources.opening import keeps_bytes
@@ -271,7 +272,7 @@ class _Entries:
             self._is_ended = self._next is None
             if self._next is not None:
                 require_ascending(self._newest, self._next)
-                self._newest = self._next.key if is_storable(self._next.key) else self._newest
+                self._newest = self._next.key if is_text(self._next.key) else self._newest
         return self._next
 
     async def aclose(self) -> None:
@@ -280,4 +281,4 @@ class _Entries:
 
 def _last_key(entries: list[Entry]) -> str | None:
     """Return the last key that can be stored as a position; None if there is none."""
-    return next((entry.key for entry in reversed(entries) if is_storable(entry.key)), None)
+    return next((entry.key for entry in reversed(entries) if is_text(entry.key)), None)
