@@ -131,6 +131,14 @@ class DocumentBody(DocumentFields, DocumentContent):
         return self
 
 
+class UploadBody(BodyModel):
+    """The size of a document whose bytes are sent to the object store."""
+
+    model_config = example(size_bytes=48_213)
+
+    size_bytes: int = Field(ge=1, description="Number of bytes; the address accepts no other number")
+
+
 class UploadOffer(ReplyModel):
     """An address for the bytes of one document."""
 

@@ -70,7 +70,8 @@ async def receive(
             raw = await read(request, tenant, guard, services.settings)
         lane = await lane_of(raw.fields.lane, services)
         new = await validate(raw, tenant, collection_cache, lane)
-        (submission,) = await submit([new], guard, services, quotas)
+        async with quotas.closed_offer(tenant, raw.token) as offered_bytes:
+            (submission,) = await submit([new], guard, services, quotas, offered_bytes)
     if raw.token is not None:
         await services.uploads.withdraw(tenant, raw.token)
     return submission
@@ -161,15 +162,22 @@ def new_document(
 
 
 async def submit(
-    new: Sequence[NewDocument], guard: UploadGuard, services: ApiServices, quotas: Quotas
+    new: Sequence[NewDocument], guard: UploadGuard, services: ApiServices, quotas: Quotas, offered_bytes: int = 0
 ) -> list[Submission]:
     """Insert the rows of documents of one collection whose bytes the guard stored, and wake a worker for them.
+
+    Args:
+        new: the documents.
+        guard: the guard.
+        services: the services.
+        quotas: the limits.
+        offered_bytes: bytes that count already, because they were sent to an address.
 
     Raises:
         Conflict, TooLarge, TooManyRequests: the tenant may not add them; see `Quotas.require_room`.
         Unavailable: the ledger cannot be reached.
     """
-    await quotas.require_room(new)
+    await quotas.require_room(new, offered_bytes)
     guard.disarm()  # from now on a row may refer to the bytes
     try:
         submissions = await services.ledger.documents.submit_many(new)

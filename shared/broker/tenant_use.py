@@ -6,7 +6,7 @@ It fails open: while the broker is unavailable, or has lost its counts, requests
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -38,10 +38,28 @@ return {taken, math.floor(left), math.max(0, math.ceil((1 - left) / rate)), math
 
 # Add to a sum unless it exceeds a limit. Reply: whether it was added.
 _ADD = """#!lua flags=allow-oom
-local sum = tonumber(redis.call('GET', KEYS[1]) or 0) + tonumber(ARGV[1])
+local sum = math.max(0, tonumber(redis.call('GET', KEYS[1]) or 0) + tonumber(ARGV[1]))
 if sum > tonumber(ARGV[2]) then return 0 end
 redis.call('SET', KEYS[1], string.format('%.0f', sum), 'EX', ARGV[3])
 return 1
+"""
+
+# Add an offer unless there are too many. Reply: whether it was added.
+_OFFER = """#!lua flags=allow-oom
+if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('EXPIRE', KEYS[1], ARGV[4])
+return 1
+"""
+
+# Remove offers. Reply: the removed ones.
+_CLOSE = """#!lua flags=allow-oom
+local closed = {}
+for _, token in ipairs(ARGV) do
+  local offer = redis.call('HGET', KEYS[1], token)
+  if offer and redis.call('HDEL', KEYS[1], token) == 1 then table.insert(closed, offer) end
+end
+return closed
 """
 
 # Add to the spending of a day. Reply: its tokens, and its cost as a text.
@@ -73,6 +91,37 @@ class Taken:
     full: timedelta
 
 
+@dataclass(frozen=True, slots=True)
+class OpenOffer:
+    """An address for a direct upload that was not submitted.
+
+    Args:
+        token: its token.
+        size_bytes: size that was taken from the bytes of its day.
+        made_at: time of the offer.
+    """
+
+    token: str
+    size_bytes: int
+    made_at: datetime
+
+    @property
+    def age(self) -> timedelta:
+        return datetime.now(UTC) - self.made_at
+
+    @property
+    def is_of_today(self) -> bool:
+        return self.made_at.date() == datetime.now(UTC).date()
+
+    def packed(self) -> str:
+        return f"{self.token} {self.size_bytes} {self.made_at.isoformat()}"
+
+    @classmethod
+    def parse(cls, packed: bytes | str) -> OpenOffer:
+        token, size, made_at = (packed.decode() if isinstance(packed, bytes) else packed).split(" ")
+        return cls(token, int(size), datetime.fromisoformat(made_at))
+
+
 class TenantUse:
     """The counts of all tenants; nothing is counted while the broker is unavailable.
 
@@ -89,6 +138,8 @@ class TenantUse:
         self._redis = open_redis(redis_url, timeout)
         self._take = self._redis.register_script(_TAKE)
         self._add = self._redis.register_script(_ADD)
+        self._offer = self._redis.register_script(_OFFER)
+        self._close = self._redis.register_script(_CLOSE)
         self._spend = self._redis.register_script(_SPEND)
         self._unavailable_until = 0.0
         self._empty: dict[str, tuple[float, Taken]] = {}  # time and reply of the last refusal of each bucket
@@ -113,11 +164,32 @@ class TenantUse:
     async def add_upload(self, tenant: str, size_bytes: int, most: int) -> bool:
         """Count uploaded bytes, unless they exceed the tenant's daily maximum `most`; return whether they fit.
 
-        With 0 bytes nothing is counted. An unavailable broker accepts everything.
+        With 0 bytes nothing is counted; a negative number gives bytes back. An unavailable broker accepts everything.
         """
         key = f"foreask:use:{tenant}:uploads:{datetime.now(UTC):%Y%m%d}"
         has_room = await self._run(self._add, key, size_bytes, most, 2 * int(_DAY.total_seconds()))
         return has_room is None or bool(has_room)
+
+    async def add_offer(self, tenant: str, offer: OpenOffer, most: int) -> bool:
+        """Count an open offer of a tenant, unless it has `most`; return whether it was counted, or cannot be."""
+        seconds = 2 * int(_DAY.total_seconds())
+        added = await self._run(self._offer, _offers_key(tenant), offer.token, offer.packed(), most, seconds)
+        return added is None or bool(added)
+
+    async def offers(self, tenant: str) -> list[OpenOffer]:
+        """Return the open offers of a tenant; none while the broker is unavailable."""
+        if self._now() < self._unavailable_until:
+            return []
+        try:
+            return [OpenOffer.parse(each) for each in await self._redis.hvals(_offers_key(tenant))]
+        except (RedisError, OSError) as error:
+            self._record_outage(error)
+            return []
+
+    async def close_offers(self, tenant: str, tokens: Sequence[str]) -> list[OpenOffer]:
+        """Remove open offers of a tenant; return the removed ones, each to one caller only."""
+        closed = await self._run(self._close, _offers_key(tenant), *tokens) if tokens else None
+        return [OpenOffer.parse(each) for each in closed or ()]
 
     async def spend(self, owner: str, tokens: int, cost: float) -> tuple[int, float] | None:
         """Add to the spending of a tenant's or key's queries today; return the sums, or None without the broker."""
@@ -144,9 +216,16 @@ class TenantUse:
         try:
             return await script(keys=[key], args=values)
         except (RedisError, OSError) as error:
-            self._unavailable_until = self._now() + _UNAVAILABLE_SECONDS
-            log.warning("tenant_use.uncounted", kind=type(error).__name__, reason=reason_of(error))
+            self._record_outage(error)
             return None
+
+    def _record_outage(self, error: Exception) -> None:
+        self._unavailable_until = self._now() + _UNAVAILABLE_SECONDS
+        log.warning("tenant_use.uncounted", kind=type(error).__name__, reason=reason_of(error))
+
+
+def _offers_key(tenant: str) -> str:
+    return f"foreask:use:{tenant}:offers"
 
 
 def until_tomorrow() -> timedelta:

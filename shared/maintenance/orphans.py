@@ -11,7 +11,7 @@ import structlog
 
 from shared.ledger.documents.documents import Documents, StoredVersion
 from shared.ledger.tenants.deployment import DeploymentIdentity
-from shared.storage.uploads import Uploads
+from shared.storage.uploads import SENT, Uploads
 
 # A running upload has no row yet, and a wrong ledger names nothing: a file must be an orphan twice, this far apart.
 APART = timedelta(days=1)
@@ -39,9 +39,14 @@ class Census:
     deleted: int = 0
 
     @property
+    def unsubmitted(self) -> tuple[str, ...]:
+        """Due bytes that were sent to addresses: no ledger ever names them, so any number of them is deleted."""
+        return tuple(name for name in self.due if name.startswith(SENT))
+
+    @property
     def too_many(self) -> bool:
         """Whether so many files are due that this is probably the wrong ledger."""
-        return len(self.due) > max(_ALWAYS, self.files * _SHARE // 100)
+        return len(self.due) - len(self.unsubmitted) > max(_ALWAYS, self.files * _SHARE // 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +96,13 @@ class Orphans:
             OSError: the folder cannot be read or written.
         """
         census = await self.count()
-        going = set() if census.too_many and not confirmed else set(census.due)
+        going = set(census.unsubmitted if census.too_many and not confirmed else census.due)
         kept = await self.uploads.remove(sorted(going))
         left = {name: first for name, first in census.orphans.items() if name in kept or name not in going}
         await self.uploads.write_note(_SEEN, orjson.dumps(left))
         if going:
             log.info("uploads.tidied", deleted=len(going), files=census.files)
-        elif census.too_many:
+        if census.too_many and not confirmed:
             log.error("uploads.kept", due=len(census.due), files=census.files, see="foreask uploads check")
         return Census(census.files, census.orphans, census.due, len(going))
 

@@ -16,15 +16,18 @@ from uuid import uuid4
 import obstore
 import structlog
 from obstore.exceptions import BaseError, GenericError
-from obstore.store import AzureStore
+from obstore.store import AzureStore, S3Store
 
 from shared.buckets.connection import Bucket, open_bucket, reason_of, status_of
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.storage.blocks import Blocks
+from shared.storage.signing import secret_of, with_length
 from shared.storage.uploads import (
     AWAY_PAUSE,
+    OFFER_SECONDS,
     PAGE,
     RETRY_AFTER,
+    SENT,
     Offer,
     StoreOwner,
     Upload,
@@ -39,7 +42,6 @@ _PARTS_AT_ONCE = 2
 _OWN_SECONDS = 30.0  # lifetime of a check of the marker, which would otherwise cost a request per upload
 _REFUSED_SECONDS = 5.0  # and a rejection, which took a request per upload of a sample
 _BEHIND_THE_END = 416
-_OFFER_SECONDS = 15 * 60
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 log = structlog.get_logger()
@@ -69,6 +71,7 @@ class UploadBucket(Uploads):
         self._refused: Unavailable | None = None
         self._refused_until = 0.0
         self._blocks = Blocks(self._read_range)
+        self._secret = secret_of(options) if isinstance(self._store, S3Store) else None
         self._offer_headers = {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
 
     async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
@@ -101,12 +104,28 @@ class UploadBucket(Uploads):
             raise
         return Upload(name, size, digest.digest())
 
-    async def offer(self, tenant: str) -> Offer:
+    def require_addresses(self) -> None:
+        """Every bucket has addresses."""
+
+    async def offer(self, tenant: str, size_bytes: int) -> Offer:
         await self._require_own_lately()
         token = uuid4().hex
         with self._unavailable_on_failure():
-            url = await obstore.sign_async(self._store, "PUT", _sent(tenant, token), timedelta(seconds=_OFFER_SECONDS))
-        return Offer(token, url, self._offer_headers, _OFFER_SECONDS)
+            url = await obstore.sign_async(self._store, "PUT", _sent(tenant, token), timedelta(seconds=OFFER_SECONDS))
+        if self._secret is not None:
+            url = with_length(url, self._secret, size_bytes) or url
+        return Offer(token, url, self._offer_headers, OFFER_SECONDS)
+
+    async def sent_sizes(self, tenant: str, tokens: Sequence[str]) -> dict[str, int]:
+        with self._unavailable_on_failure():
+            sizes = await asyncio.gather(*(self._sent_size(tenant, token) for token in tokens))
+        return {token: size for token, size in zip(tokens, sizes, strict=True) if size is not None}
+
+    async def _sent_size(self, tenant: str, token: str) -> int | None:
+        try:
+            return int((await obstore.head_async(self._store, _sent(tenant, token)))["size"])
+        except FileNotFoundError:
+            return None
 
     async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
         if not _TOKEN.fullmatch(token):
@@ -328,7 +347,7 @@ class _Aborted(Exception):
 
 def _sent(tenant: str, token: str) -> str:
     """Return the object of an offer; the name contains the tenant, so that a tenant can name only its own objects."""
-    return f"sent/{tenant}/{token}"
+    return f"{SENT}{tenant}/{token}"
 
 
 def _nothing_sent() -> InvalidInput:

@@ -36,6 +36,8 @@ _READY_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
 _SLOW_SECONDS = 30.0  # a busy disk is slow: the last result stays valid for this time while the next check runs
 _PIECE_BYTES = 1 << 20
+OFFER_SECONDS = 15 * 60
+SENT = "sent/"  # start of the names of bytes that were sent to addresses: no document ever names them
 FOLDER_PREFIX = "foreask-upload-"  # of temporary folders
 _SAMPLE = 100  # uploads that the ledger names: one of them in a store without a marker proves the owner
 _NO_ADDRESSES = "Uploads are in a folder, which has no addresses: send the document itself to POST /v1/documents."
@@ -196,14 +198,34 @@ class Uploads(ABC):
             end = max(end, offset + length)
         return bool(await self._read(stored_in(parts[0]), end, 1))
 
-    async def offer(self, tenant: str) -> Offer:
-        """Return an address to which bytes can be sent without the API.
+    def require_addresses(self) -> None:
+        """Check that bytes can be sent to the store without the API.
+
+        Raises:
+            Conflict: a folder has no addresses.
+        """
+        raise Conflict(_NO_ADDRESSES)
+
+    async def offer(self, tenant: str, size_bytes: int) -> Offer:
+        """Return an address to which so many bytes can be sent without the API.
+
+        S3 accepts no other number of bytes if the store has access keys; else the number is checked afterwards.
 
         Raises:
             Conflict: a folder has no addresses.
             Unavailable: the store is unavailable or belongs to another deployment.
         """
-        del tenant
+        del tenant, size_bytes
+        raise Conflict(_NO_ADDRESSES)
+
+    async def sent_sizes(self, tenant: str, tokens: Sequence[str]) -> dict[str, int]:
+        """Return the sizes of the bytes that were sent to addresses; addresses without bytes are missing.
+
+        Raises:
+            Conflict: a folder has no addresses.
+            Unavailable: the store is unavailable.
+        """
+        del tenant, tokens
         raise Conflict(_NO_ADDRESSES)
 
     async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:

@@ -460,7 +460,7 @@ def test_unknown_option_is_rejected_without_its_value(tmp_path):
 async def test_direct_upload_is_copied_with_size_and_hash(s3):
     storage = Bucket(s3)
     store = storage.store(UploadOwner())
-    offer = await store.offer("acme")
+    offer = await store.offer("acme", 100)
     await store._write(f"sent/acme/{offer.token}", b"x" * 100)
 
     upload = await store.take("acme", offer.token, max_bytes=100)
@@ -476,7 +476,7 @@ async def test_direct_upload_is_copied_with_size_and_hash(s3):
 async def test_direct_upload_that_grew_is_rejected_and_removed(s3, monkeypatch):
     storage = Bucket(s3)
     store = storage.store(UploadOwner())
-    offer = await store.offer("acme")
+    offer = await store.offer("acme", 100)
     await store._write(f"sent/acme/{offer.token}", b"x" * 100)
 
     async def smaller(*_):

@@ -30,7 +30,7 @@ from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 PLAIN = {"verify": WITHOUT_CERTIFICATES, "trust_env": False, "timeout": TIMEOUT_SECONDS}
 # Routes that take no body.
-WITHOUT_BODY = ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel", "/sync")
+WITHOUT_BODY = ("/retry", "/reindex", "/pause", "/resume", "/close", "/cancel", "/sync")
 
 
 async def test_every_reply_has_security_headers_and_request_id(client):
@@ -186,7 +186,7 @@ async def test_openapi_operations_have_descriptions_and_examples(client):
             bodies = [reply.get("content", {}) for reply in operation["responses"].values()]
             bodies.append(operation.get("requestBody", {}).get("content", {}))
             if method in {"post", "put"} and not path.endswith(
-                ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel", "/sync")
+                ("/retry", "/reindex", "/pause", "/resume", "/close", "/cancel", "/sync")
             ):
                 assert bodies[-1], path
             for content in bodies:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import httpx
@@ -11,12 +12,14 @@ from sqlalchemy import text
 
 from shared.buckets.connection import RETRIES
 from shared.domain.errors import Unavailable
+from shared.maintenance import orphans
 from shared.maintenance.orphans import Orphans
-from shared.settings import load
+from shared.settings import TenantLimits, load
 from shared.storage.bucket import _PART_BYTES
 from shared.storage.opening import open_uploads
 from tests.support.api import WITHOUT_CERTIFICATES, as_tenant, calling, with_keys, work
 from tests.support.pages import settings_of
+from tests.support.planted import guards
 from tests.support.proxy import Fault, Link
 from tests.support.waiting import TIMEOUT_SECONDS
 
@@ -90,8 +93,8 @@ async def test_batch_documents_are_read_from_pack(client, stored, s3, bucket):
     assert sorted(await found(client)) == ["bell", "lamp"]
 
 
-async def request_upload(client, **headers):
-    reply = await client.post("/v1/uploads", headers=headers)
+async def request_upload(client, size=100, **headers):
+    reply = await client.post("/v1/uploads", json={"size_bytes": size}, headers=headers)
     assert reply.status_code == 201, reply.text
     return reply.json()
 
@@ -166,10 +169,118 @@ async def test_submission_requires_exactly_one_content(client):
         assert (reply.status_code, "once" in reply.json()["detail"]) == (422, True)
 
 
+@pytest.fixture
+def limited(settings, stored):
+    """Return a function that calls an API whose tenant may upload so many bytes a day."""
+
+    def limited(most, **more):
+        limits = {"*": TenantLimits(upload_bytes_per_day=most, **more)}
+        return calling(settings.model_copy(update={"tenant_limits": limits}), stored)
+
+    return limited
+
+
+async def offered(client, size):
+    return await client.post("/v1/uploads", json={"size_bytes": size})
+
+
+async def age_offers(stored, age):
+    """Make all open offers of the tenant so much older."""
+    use = stored.tenant_use
+    for each in await use.close_offers("default", [offer.token for offer in await use.offers("default")]):
+        await use.add_offer("default", replace(each, made_at=each.made_at - age), 1_000)
+
+
+@guards(
+    "api/access/quotas.py",
+    "await self._count_bytes(tenant, size_bytes, counted=size_bytes)",
+    "await self._count_bytes(tenant, size_bytes, counted=0)",
+    means="direct uploads exceed the limit of a day",
+)
+async def test_offered_bytes_count_at_once_and_only_once(limited, s3, bucket):
+    async with limited(2 * len(LAMP)) as client:
+        offers = [(await offered(client, len(LAMP))).json() for _ in range(2)]
+        refused, too_large = await offered(client, 1), await offered(client, 2 * len(LAMP) + 1)
+        for offer in offers:
+            await send(offer, LAMP)
+        submitted = [
+            await client.post("/v1/documents", json={"upload": offer["upload"], "external_id": offer["upload"]})
+            for offer in offers
+        ]
+        text = await client.post("/v1/documents", json={"text": "a"})
+
+    assert (refused.status_code, too_large.status_code) == (429, 413)
+    assert [reply.status_code for reply in submitted] == [202, 202]
+    assert text.status_code == 429
+
+
+async def test_bytes_of_unused_offer_are_given_back(limited, stored, s3, bucket):
+    async with limited(200) as client:
+        used, unused = (await offered(client, 100)).json(), await offered(client, 100)
+        await send(used, b"x" * 100)
+        assert unused.status_code == 201
+        assert (await offered(client, 100)).status_code == 429
+        await age_offers(stored, timedelta(minutes=30))
+
+        replies = [(await offered(client, 100)).status_code for _ in range(2)]
+
+    today = datetime.now(UTC) - timedelta(minutes=30)
+    assert replies == ([201, 429] if today.date() == datetime.now(UTC).date() else [429, 429])
+    assert len(objects(s3, bucket)) == 1
+
+
+async def test_offer_of_rejected_document_stays_open(limited, stored, s3, bucket):
+    async with limited(100, documents=1) as client:
+        assert (await client.post("/v1/documents", json={"text": "a"})).status_code == 202
+        offer = (await offered(client, 99)).json()
+        await send(offer, b"x" * 99)
+
+        rejected = await client.post("/v1/documents", json={"upload": offer["upload"]})
+
+        assert rejected.status_code == 409
+        assert [each.token for each in await stored.tenant_use.offers("default")] == [offer["upload"]]
+        assert (await offered(client, 1)).status_code == 429
+
+
+@guards(
+    "api/access/quotas.py", "_OPEN_OFFERS = 100", "_OPEN_OFFERS = 101", means="a tenant has any number of addresses"
+)
+async def test_tenant_has_hundred_open_offers(client, stored):
+    replies = [(await offered(client, 1)).status_code for _ in range(101)]
+
+    assert replies == [201] * 100 + [429]
+    await age_offers(stored, timedelta(minutes=30))
+    assert (await offered(client, 1)).status_code == 201
+
+
+@guards(
+    "shared/maintenance/orphans.py",
+    "len(self.due) - len(self.unsubmitted) >",
+    "len(self.due) >",
+    means="many unsubmitted uploads are never deleted",
+)
+async def test_unsubmitted_uploads_are_deleted_whatever_their_number(stored, s3, bucket, monkeypatch):
+    monkeypatch.setattr(orphans, "_ALWAYS", 2)
+    sent = [f"sent/default/{number:032x}" for number in range(5)]
+    others = [f"{number:032x}" for number in range(3)]
+    for name in sent + others[:2]:
+        await stored.uploads._write(name, b"x")
+    await stored.orphans.tidy()
+    monkeypatch.setattr(orphans, "APART", timedelta())
+
+    assert (await stored.orphans.tidy()).deleted == 7
+    for name in sent + others:
+        await stored.uploads._write(name, b"x")
+    census = await stored.orphans.tidy()
+
+    assert (census.too_many, census.deleted) == (True, 5)
+    assert len(objects(s3, bucket)) == 3
+
+
 async def test_folder_store_refuses_direct_uploads(services, settings):
     async with calling(settings, services) as client:
         for reply in (
-            await client.post("/v1/uploads"),
+            await client.post("/v1/uploads", json={"size_bytes": 9}),
             await client.post("/v1/documents", json={"upload": "a" * 32}),
         ):
             assert (reply.status_code, "which has no addresses" in reply.json()["detail"]) == (409, True)

@@ -138,6 +138,7 @@ def test_upload_to_store_resends_complete_file_without_key(tmp_path):
 
     offer, failed, put, submission = server.requests
     assert offer.headers["authorization"] == submission.headers["authorization"] == "Bearer secret"
+    assert json.loads(offer.content) == {"size_bytes": 100_000}
     assert "authorization" not in put.headers
     assert put.headers["x-a"] == "1"
     assert failed.content == put.content == path.read_bytes()

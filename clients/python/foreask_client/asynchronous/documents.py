@@ -100,13 +100,15 @@ class DocumentsApi(Connection):
         The arguments are the same as for `upload`.
         """
         path, body = Path(file), document_body(fields)
-        offer = await self.send(post("/v1/uploads", UploadOffer, repeatable=True))
+        attachment = Attachment(path, path.name, progress)
+        size = {"size_bytes": attachment.size_bytes}
+        offer = await self.send(post("/v1/uploads", UploadOffer, size, repeatable=True))
         await self.send(
             Request(
                 offer.method,
                 offer.url,
                 nothing,
-                content=Attachment(path, path.name, progress),
+                content=attachment,
                 headers=offer.headers,
                 repeatable=True,
             )

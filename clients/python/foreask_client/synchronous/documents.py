@@ -98,13 +98,15 @@ class DocumentsApi(Connection):
         The arguments are the same as for `upload`.
         """
         path, body = Path(file), document_body(fields)
-        offer = self.send(post("/v1/uploads", UploadOffer, repeatable=True))
+        attachment = Attachment(path, path.name, progress)
+        size = {"size_bytes": attachment.size_bytes}
+        offer = self.send(post("/v1/uploads", UploadOffer, size, repeatable=True))
         self.send(
             Request(
                 offer.method,
                 offer.url,
                 nothing,
-                content=Attachment(path, path.name, progress),
+                content=attachment,
                 headers=offer.headers,
                 repeatable=True,
             )
