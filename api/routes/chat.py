@@ -91,7 +91,7 @@ async def complete(
     options = within_limits(_query(body, turns[-1].text), caller, services)
     condensed = await last_question(caller.tenant, turns, services)
     query = options.model_copy(update={"question": condensed.text})
-    retrieval = await find_chunks(query, caller, services, collection_cache, query_log)
+    retrieval = await find_chunks(request, query, caller, services, collection_cache, query_log)
     answerer = services.answerer_for(caller.tenant, retrieval.collection, query.links)
     completion = _Completion(body, condensed, retrieval, query_log, str(request.base_url), lists_sources=lists_sources)
     if body.stream:

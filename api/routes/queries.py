@@ -14,6 +14,7 @@ from starlette.responses import Response
 from api.access.auth import AskingCaller, Caller
 from api.access.collection_cache import CollectionCache
 from api.http.bodies import CHAT_BODY
+from api.http.disconnects import while_connected
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
@@ -68,6 +69,8 @@ _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 @router.post("/retrieve", response_model=RetrieveReply, responses=problems(*_STATUSES))
 async def retrieve(
+    *,
+    request: Request,
     body: RetrieveBody,
     caller: AskingCaller,
     services: ServicesDep,
@@ -76,7 +79,7 @@ async def retrieve(
 ) -> Response:
     """Find the chunks that answer a question. A missing collection has no chunks."""
     stopwatch = _Stopwatch()
-    retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
+    retrieval = await find_chunks(request, body, caller, services, collection_cache, query_log)
     return JsonReply(_retrieve_reply(body, retrieval, stopwatch))
 
 
@@ -113,7 +116,7 @@ async def query(
         turns = [*(Turn(message.role, message.content) for message in body.history), Turn("user", body.question)]
         condensed = await last_question(caller.tenant, turns, services)
         body, usage = body.model_copy(update={"question": condensed.text}), condensed.usage
-    retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
+    retrieval = await find_chunks(request, body, caller, services, collection_cache, query_log)
     retrieval.usage += usage
     answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
     if body.stream:
@@ -125,13 +128,15 @@ async def query(
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
-async def find_chunks(
+async def find_chunks(  # noqa: PLR0917
+    request: Request,
     body: RetrieveBody,
     caller: Caller,
     services: ApiServices,
     collection_cache: CollectionCache,
     query_log: QueryLogWriter,
 ) -> Retrieval:
+    """Find the chunks for a question, and record it. The search is cancelled if the client disconnects."""
     body = within_limits(body, caller, services)
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     parameters["required"] = caller.filter
@@ -150,7 +155,7 @@ async def find_chunks(
         return Query(**{**parameters, "document_ids": ids})
 
     live = LiveRetriever(services.retriever, collection_cache.find)
-    retrieval = await live.retrieve(caller.tenant, body.collection, query_of)
+    retrieval = await while_connected(request, live.retrieve(caller.tenant, body.collection, query_of))
     if not caller.reads_users_questions:
         retrieval.hide_users_questions()
     with retrieval.trace.timed("record"):

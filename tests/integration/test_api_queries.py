@@ -15,6 +15,7 @@ from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.fusion import fuse
 from tests.support.api import as_tenant, calling, events_of, ready, serving, with_keys, work
+from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
@@ -313,6 +314,28 @@ async def test_disconnected_client_stops_answer_generation(services, settings, p
                 break
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await ended.wait()
+
+
+@guards(
+    "api/http/disconnects.py",
+    "return_when=asyncio.FIRST_COMPLETED",
+    "return_when=asyncio.ALL_COMPLETED",
+    means="a search continues after its client has disconnected",
+)
+@pytest.mark.parametrize("address", ["/v1/retrieve", "/v1/query"])
+async def test_disconnected_client_stops_search(services, settings, provider, indexed, address):
+    async def in_flight():
+        return max(use.in_flight for use in await services.limiters.llm.usage("default"))
+
+    provider.script(latency_seconds=60)
+    body = QUESTION | {"rewrite": {"queries": 2, "budget_ms": 60_000}}
+    async with serving(settings, services) as client, asyncio.timeout(TIMEOUT_SECONDS):
+        asking = asyncio.create_task(client.post(address, json=body))
+        while not await in_flight():
+            await asyncio.sleep(0.02)
+        asking.cancel()
+        while await in_flight():
+            await asyncio.sleep(0.02)
 
 
 INVALID_QUERIES = [
