@@ -24,14 +24,14 @@ from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.maintenance.orphans import APART
 from shared.settings import Settings
-from shared.storage.uploads import OFFER_SECONDS, Offer, Uploads
+from shared.storage.uploads import Offer, Uploads
 
 _BURST_SECONDS = 2.0
 _CALL_WAIT_SECONDS = 60.0
 # A body of 20 MiB is in memory up to four times: its pieces, the joined body, its text, and the text as bytes.
 _LARGE_AT_ONCE = 4
 _OPEN_OFFERS = 100  # of a tenant
-_EXPIRED_SECONDS = OFFER_SECONDS + 5 * 60  # an upload that started in time may still run
+_UNUSED_SECONDS = 60 * 60.0  # an address is valid for a quarter, and a slow upload that started in time may still run
 _ANY_BYTES = 2**53
 
 
@@ -146,7 +146,7 @@ class Quotas:
                 raise TooManyRequests(
                     f"This tenant has {_OPEN_OFFERS} addresses for direct uploads that were not submitted: submit their"
                     " documents first. Unused ones expire.",
-                    retry_after=timedelta(seconds=OFFER_SECONDS),
+                    retry_after=timedelta(seconds=_UNUSED_SECONDS),
                 )
         except BaseException:
             await self._give_back(tenant, size_bytes)
@@ -173,7 +173,7 @@ class Quotas:
 
         Other stores than S3 with access keys accept more bytes than offered. Such bytes are deleted, and count.
         """
-        expired = [each for each in await self._use.offers(tenant) if each.age.total_seconds() > _EXPIRED_SECONDS]
+        expired = [each for each in await self._use.offers(tenant) if each.age.total_seconds() > _UNUSED_SECONDS]
         if not expired:
             return
         sent = await uploads.sent_sizes(tenant, [each.token for each in expired])
