@@ -204,6 +204,26 @@ async def test_hung_look_fails_with_reason(services, synced, corpus):
     assert (look.phase, look.error) == (RunPhase.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
 
 
+@guards(
+    "shared/maintenance/syncing/looking.py",
+    "until if looked.hints else None",
+    "None",
+    means="one entry that cannot be found delays the other hints of its source for ever",
+)
+async def test_slow_hint_delays_no_earlier_one(services, synced, corpus, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.syncing.looking._PART_SECONDS", 0.1)
+    corpus.put("a", "b")
+    corpus.at["b"] = lambda: asyncio.sleep(3_600)
+    synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
+    await services.ledger.hints.add("default", "docs", ["a", "b"])
+    runner = Runner(services.ledger.runs, {RunKind.LOOK: Looking(services.ledger.hints, synced.syncing()).work})
+
+    await runner.take()
+    await eventually(lambda: runner.claimed == 0)
+
+    assert await synced.documents() == {"a"}
+
+
 # --- listing ---
 
 
