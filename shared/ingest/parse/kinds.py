@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
@@ -140,6 +141,9 @@ _OLE_STREAMS = (
 )
 _ZIP_FOLDERS = (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX))
 _ZIP_TYPES = {kind.media_type: kind for kind in (ODT, ODP, ODS, EPUB)}
+_ODF_BODY = re.compile(rb"<office:(text|presentation|spreadsheet)[\s>]")
+_ODF_BODY_BYTES = 4 * 1024 * 1024  # of the content, whose styles are in front of its body
+_UNREADABLE_PART = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, RuntimeError)
 _MAIL_HEADER = re.compile(
     r"(?:From|To|Subject|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To):", re.IGNORECASE
 )
@@ -245,17 +249,30 @@ def _refuse_bomb(entries: list[zipfile.ZipInfo]) -> None:
 
 
 def _inside(archive: zipfile.ZipFile, names: list[str]) -> FileKind:
-    if "mimetype" in names and archive.getinfo("mimetype").file_size < 200:  # noqa: PLR2004 - a media type, no bomb
-        declared = archive.read("mimetype").decode("ascii", "replace").strip().removesuffix("-template")
-        if kind := _ZIP_TYPES.get(declared):
-            return kind
+    declared = _head(archive, names, "mimetype", 200).decode("ascii", "replace").strip()
+    if kind := _ZIP_TYPES.get(declared.removesuffix("-template")):
+        return kind
     plain_names = [name.replace("\\", "/").lstrip("/").lower() for name in names]
     for folder, kind in _ZIP_FOLDERS:
         if any(name.startswith(folder) for name in plain_names):
             return kind
     if "META-INF/container.xml" in names:
         return EPUB
+    # A few OpenDocument files lack their type, or it is damaged.
+    if body := _ODF_BODY.search(_head(archive, names, "content.xml", _ODF_BODY_BYTES)):
+        return _ZIP_TYPES[_ODF + body[1].decode()]
     raise Unreadable("the file is a ZIP archive, not a document; unpack it and add the files in it")
+
+
+def _head(archive: zipfile.ZipFile, names: list[str], name: str, size: int) -> bytes:
+    """Return the first bytes of a part; none if it is missing or damaged."""
+    if name not in names:
+        return b""
+    try:
+        with archive.open(name) as part:
+            return part.read(size)
+    except _UNREADABLE_PART:
+        return b""
 
 
 def _compound(content: bytes) -> FileKind:

@@ -46,11 +46,12 @@ def read(content: bytes) -> FileReading:
     """
     archive = Archive(content, "EPUB")
     path = _package_path(archive)
-    package = parsed(archive.read(path)).root
-    if package is None:
+    package = parsed(archive.read(path)).root if path else None
+    items = {} if package is None else dict(_items(package, posixpath.dirname(path)))
+    spine = [] if package is None else _spine(package, items)
+    spine = spine or [item for item in (*items.values(), *_unlisted(archive, items)) if _is_document(item)]
+    if not spine:
         raise Unreadable(_DAMAGED)
-    items = dict(_items(package, posixpath.dirname(path)))
-    spine = _spine(package, items) or [item for item in items.values() if _is_document(item)]
     encrypted = set(_encrypted(archive))
     if spine and all(item.name in encrypted for item in spine):
         raise Unreadable(_PROTECTED)
@@ -63,11 +64,12 @@ def read(content: bytes) -> FileReading:
             unread.append(f"{item.name} is listed in the book but missing in the file")
         elif _is_document(item):
             parts.append((item, _part(item, archive.read(item.name), titles.get(item.name, ""))))
-    return FileReading(tuple(_without_contents(parts)), _title(package), tuple(unread))
+    title = None if package is None else _title(package)
+    return FileReading(tuple(_without_contents(parts)), title, (*archive.unread(), *unread))
 
 
 def _package_path(archive: Archive) -> str:
-    """Return the name of the package document: as the container states it, or else the first of the file."""
+    """Return the name of the package document, as the container states it, or the first in the file; empty if none."""
     if (
         "META-INF/container.xml" in archive
         and (container := parsed(archive.read("META-INF/container.xml")).root) is not None
@@ -76,10 +78,15 @@ def _package_path(archive: Archive) -> str:
             path = unquote(root.get("full-path") or "")
             if path in archive:
                 return path
-    path = next((name for name in archive.names if name.lower().endswith(".opf")), "")
-    if not path:
-        raise Unreadable(_DAMAGED)
-    return path
+    return next((name for name in archive.names if name.lower().endswith(".opf")), "")
+
+
+def _unlisted(archive: Archive, items: Mapping[str, _BookItem]) -> Iterator[_BookItem]:
+    """Yield the files of a book that its damaged package document does not name."""
+    named = {item.name for item in items.values()}
+    for name in archive.names:
+        if name not in named and not name.startswith("META-INF/"):
+            yield _BookItem(name, "", "")
 
 
 def _items(package: Element, folder: str) -> Iterator[tuple[str, _BookItem]]:

@@ -40,11 +40,11 @@ def read_text(content: bytes) -> FileReading:
     source = _Source(content, _TEXT)
     body = _body(source)
     if body is None:
-        return FileReading((Part("", source.lost() or None),), source.title())
+        return source.reading([Part("", source.lost() or None)])
     flow = OdfFlow(source.content)
     flow.read(body)
     markdown = joined(flow.blocks)
-    return FileReading((Part(markdown, source.lost() or plain_text(body)),), source.title())
+    return source.reading([Part(markdown, source.lost() or plain_text(body))])
 
 
 def read_presentation(content: bytes) -> FileReading:
@@ -63,7 +63,7 @@ def read_presentation(content: bytes) -> FileReading:
         parts.append(Part(_slide(page, source.content, repeated), plain_text(page), f"slide {number}", number))
     if lost := source.lost():
         parts = [Part("\n\n".join(part.markdown for part in parts), lost, "", 1)]
-    return FileReading(tuple(parts), source.title(), apart=True)
+    return source.reading(parts, apart=True)
 
 
 class _Source:
@@ -123,7 +123,12 @@ class _Source:
                 flow.read(child)
             yield from (text for _, text in flow.blocks if text)
 
-    def title(self) -> str | None:
+    def reading(self, parts: Sequence[Part], *, apart: bool = False) -> FileReading:
+        """Return the reading with these parts, which names damaged parts of the archive."""
+        unread = () if self._archive is None else tuple(self._archive.unread())
+        return FileReading(tuple(parts), self._title(), unread, apart)
+
+    def _title(self) -> str | None:
         """Return the title in the properties, unless a program made it up."""
         found = self._meta.find(".//{*}meta/{*}title") if self._meta is not None else None
         return stated_title(found.text if found is not None else None)

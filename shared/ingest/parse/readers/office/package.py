@@ -49,6 +49,10 @@ class Package:
         """Return the content of a part; None if it is missing."""
         return self._archive.read(path) if path and path in self._archive else None
 
+    def unread(self) -> Iterator[str]:
+        """Yield a sentence if parts that were read are damaged."""
+        yield from self._archive.unread()
+
     def xml(self, path: str) -> Element | None:
         """Return the root of a part; None if it is missing or has no element."""
         data = self.read(path)

@@ -69,7 +69,8 @@ def read(content: bytes) -> FileReading:
                     f'sheet "{name}" has {count} without a stored value, such as {cell} {formula[:60]}; '
                     "open the file in LibreOffice and save it again"
                 )
-    return FileReading(tuple(parts), _title(archive), tuple(unread))
+    title = _title(archive)
+    return FileReading(tuple(parts), title, (*archive.unread(), *unread))
 
 
 def _part(name: str, sheet: _OdsSheet) -> Part | None:

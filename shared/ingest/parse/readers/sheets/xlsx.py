@@ -55,9 +55,10 @@ def read(content: bytes) -> FileReading:
         raise Unreadable(f"the {KIND} file is a binary workbook (xlsb); save it as xlsx")
     workbook = _XlsxWorkbook(package, main)
     parts = [part for name, part_name in workbook.sheets() if (part := workbook.part(name, part_name))]
-    if not parts and workbook.unread:
-        raise Unreadable(f"the {KIND} file has no text that can be read: {workbook.unread[0]}")
-    return FileReading(tuple(parts), workbook.title(), tuple(workbook.unread))
+    if not parts and (unread := (*package.unread(), *workbook.unread)):
+        raise Unreadable(f"the {KIND} file has no text that can be read: {unread[0]}")
+    title = workbook.title()
+    return FileReading(tuple(parts), title, (*package.unread(), *workbook.unread))
 
 
 class _XlsxWorkbook:

@@ -71,19 +71,23 @@ def read(content: bytes) -> FileReading:
             f"{place} contains the file {name}, which was not read; add it as a file of its own"
             for name in slide.files()
         )
-    return FileReading(tuple(parts), stated_title(package.title()), tuple(unread), apart=True)
+    title = stated_title(package.title())
+    return FileReading(tuple(parts), title, (*package.unread(), *unread), apart=True)
 
 
 def _slides(package: Package, main: str, presentation: Element | None) -> Iterator[str]:
-    """Yield the paths of the slides in their order; empty for a slide that the file does not name."""
-    if presentation is None:
-        numbered = ((re.fullmatch(r"ppt/slides/slide(\d{1,6})\.xml", name), name) for name in package.names)
-        yield from (name for _, name in sorted((int(match[1]), name) for match, name in numbered if match))
-        return
+    """Yield the paths of the slides in their order; empty for a slide that the file does not name.
+
+    If it names none, the slides are read in the order of their numbers.
+    """
+    entries = [] if presentation is None else presentation.findall("{*}sldIdLst/{*}sldId")
     relations = package.relations(main)
-    for entry in presentation.iterfind("{*}sldIdLst/{*}sldId"):
-        relation = relations.get(relation_id(entry))
-        yield relation.target if relation else ""
+    named = [relations.get(relation_id(entry)) for entry in entries]
+    if any(named):
+        yield from (relation.target if relation else "" for relation in named)
+        return
+    numbered = ((re.fullmatch(r"ppt/slides/slide(\d{1,6})\.xml", name), name) for name in package.names)
+    yield from (name for _, name in sorted((int(match[1]), name) for match, name in numbered if match))
 
 
 def _authors(package: Package, main: str) -> Iterator[tuple[str, str]]:

@@ -55,9 +55,9 @@ def read(content: bytes) -> FileReading:
     """
     document = _WordDocument(content)
     body = document.body()
-    part = Part(body.markdown, document.plain())
+    part, title = Part(body.markdown, document.plain()), document.title()
     unread = (*document.unread(), *([_ONLY_PICTURES] if body.markdown.startswith(_MARK) else ()))
-    return FileReading((part,), title=document.title(), unread=unread)
+    return FileReading((part,), title, unread)
 
 
 def pictures(content: bytes) -> tuple[str, list[tuple[bytes, int]]]:
@@ -130,7 +130,8 @@ class _WordDocument:
         return None if _NO_TITLE.fullmatch(title) else title
 
     def unread(self) -> Iterator[str]:
-        """Yield a sentence for each kind of object that was left out."""
+        """Yield a sentence for each kind of object that was left out, and for damaged parts."""
+        yield from self.package.unread()
         for name, count in self._left_out.items():
             if count == 1:
                 yield f"an embedded {name} was not read; save it as a file of its own and add that file"
