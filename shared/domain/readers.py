@@ -17,9 +17,9 @@ _ODF = "application/vnd.oasis.opendocument."
 
 READERS: Mapping[str, str] = {
     "application/pdf": "pdf 1",
-    _OFFICE + "wordprocessingml.document": "docx 1",
-    _OFFICE + "spreadsheetml.sheet": "xlsx 1",
-    _OFFICE + "presentationml.presentation": "pptx 1",
+    _OFFICE + "wordprocessingml.document": "docx 2",
+    _OFFICE + "spreadsheetml.sheet": "xlsx 2",
+    _OFFICE + "presentationml.presentation": "pptx 2",
     _ODF + "text": "odt 1",
     _ODF + "presentation": "odp 1",
     _ODF + "spreadsheet": "ods 1",

@@ -176,7 +176,7 @@ def test_forms_with_different_texts_are_both_read():
 
 
 @guards(
-    "shared/ingest/parse/readers/mail/attachments.py",
+    "shared/ingest/parse/readers/attachments.py",
     "parts += _under(name, reading, level)",
     "parts += []",
     means="the text of attachments is lost",
@@ -196,7 +196,7 @@ def test_attachments_are_read_below_their_names():
 
 
 @guards(
-    "shared/ingest/parse/readers/mail/attachments.py",
+    "shared/ingest/parse/readers/attachments.py",
     "if reason and not _is_empty(file, reason):",
     "if False:",
     means="an attachment that was not read is not named",

@@ -15,9 +15,9 @@ from shared.ingest.parse.document import ExtractedText, PagesToRead
 from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.payloads import without_comments, without_data
 from shared.ingest.parse.readers import doc, epub, html, json, notebook, odf, pdf, rtf, word, xml
+from shared.ingest.parse.readers.attachments import Attachments
 from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.mail import eml, msg
-from shared.ingest.parse.readers.mail.attachments import Attachments
 from shared.ingest.parse.readers.markup import latex, org, rst
 from shared.ingest.parse.readers.pdf.pictures import pictures_in as pdf_pictures
 from shared.ingest.parse.readers.reading import FileReading, Part, Reader
@@ -203,10 +203,10 @@ def _checked(reading: FileReading, kind: kinds.FileKind) -> ExtractedText:
 
 
 def _attached(content: bytes, name: str | None, media_type: str | None, attachments: Attachments) -> FileReading:
-    """Read a file that is attached to a message."""
+    """Read a file inside another file."""
     kind = kinds.detect(content, filename=name, media_type=media_type)
-    if message := _MESSAGE_READERS.get(kind):
-        return message(content, attachments)
+    if outer := _OUTER_READERS.get(kind):
+        return outer(content, attachments)
     if reader := _READERS.get(kind):
         return reader(content)
     extracted = _ROUTES[kind.route](content, kind, charset_of(media_type))
@@ -216,23 +216,27 @@ def _attached(content: bytes, name: str | None, media_type: str | None, attachme
     return FileReading((Part(text),), extracted.title, extracted.unread)
 
 
-def _message_reader(kind: kinds.FileKind) -> Reader:
+def _outer_reader(kind: kinds.FileKind) -> Reader:
     def read(content: bytes) -> FileReading:
-        return _MESSAGE_READERS[kind](content, Attachments(_attached, html.markdown_of, html.plain_of))
+        return _OUTER_READERS[kind](content, Attachments(_attached, html.markdown_of, html.plain_of))
 
     return read
 
 
-_MESSAGE_READERS: Mapping[kinds.FileKind, Callable[[bytes, Attachments], FileReading]] = {
+_OUTER_READERS: Mapping[kinds.FileKind, Callable[[bytes, Attachments], FileReading]] = {
     kinds.EML: eml.read,
     kinds.MBOX: eml.read,
     kinds.MSG: msg.read,
+    kinds.DOCX: word.read,
+    kinds.PPTX: pptx.read,
+    kinds.XLSX: xlsx.read,
 }
+"""The readers of files that contain other files."""
+
 _READERS: Mapping[kinds.FileKind, Reader] = {
-    **{kind: _message_reader(kind) for kind in _MESSAGE_READERS},
+    **{kind: _outer_reader(kind) for kind in _OUTER_READERS},
     kinds.PDF: pdf.read,
     kinds.DOC: doc.read,
-    kinds.DOCX: word.read,
     kinds.RTF: rtf.read,
     kinds.EPUB: epub.read,
     kinds.IPYNB: notebook.read,
@@ -240,9 +244,7 @@ _READERS: Mapping[kinds.FileKind, Reader] = {
     kinds.ODP: odf.read_presentation,
     kinds.ODT: odf.read_text,
     kinds.PPT: ppt.read,
-    kinds.PPTX: pptx.read,
     kinds.XLS: xls.read,
-    kinds.XLSX: xlsx.read,
     kinds.ODS: ods.read,
 }
 """The reader of each format of the route `read`."""
@@ -282,7 +284,7 @@ def pictures_in(content: bytes, extracted: ExtractedText) -> list[EmbeddedPictur
     """
     if extracted.media_type == kinds.DOCX.media_type:
         text, found = word.pictures(content)
-        same = clean(text).strip("\n") == extracted.text
+        same = extracted.text.startswith(clean(text).strip("\n"))  # embedded documents follow it
         return [EmbeddedPicture(data, position=position if same else None) for data, position in found]
     if extracted.media_type == kinds.PDF.media_type:
         return [EmbeddedPicture(picture, page) for page, picture in pdf_pictures(content)]

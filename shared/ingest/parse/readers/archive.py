@@ -46,7 +46,7 @@ class Archive:
     def read(self, name: str) -> bytes:
         """Return the content of a part; XML as `well_formed` returns it.
 
-        A damaged part ends where it cannot be unpacked, and `unread` names it: one damaged part is no reason to lose
+        A damaged part is read up to its damage, and `unread` names it, because one damaged part is no reason to lose
         the text of all others.
 
         Raises:

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
 from shared.ingest.parse.readers.charsets import decode_text
 from shared.ingest.parse.readers.mail import contentlines, letter, mime
-from shared.ingest.parse.readers.mail.attachments import Attachments, Enclosed, summed
 from shared.ingest.parse.readers.mail.letter import Body, Letter
 from shared.ingest.parse.readers.mail.mime import MimePart
 from shared.ingest.parse.readers.reading import FileReading, Part

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
+from shared.ingest.parse.readers.attachments import Attachments, Enclosed, below
 from shared.ingest.parse.readers.guard import words
-from shared.ingest.parse.readers.mail.attachments import Attachments, Enclosed, below
 from shared.ingest.parse.readers.reading import Part
 
 MOST_PEOPLE = 30

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers import rtf
+from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
 from shared.ingest.parse.readers.charsets import codec_of_page, decode_text
 from shared.ingest.parse.readers.compound import CompoundFile, Folder
 from shared.ingest.parse.readers.mail import letter
-from shared.ingest.parse.readers.mail.attachments import Attachments, Enclosed, summed
 from shared.ingest.parse.readers.mail.letter import Body, Letter
 from shared.ingest.parse.readers.reading import FileReading
 

@@ -1,7 +1,7 @@
 """Reader of Excel workbooks (xlsx, xlsm, xltx): SpreadsheetML of ECMA-376 part 1, section 18.
 
 One part for each sheet, hidden ones included: values as Excel shows them, comments, text boxes, charts as tables, and
-printed headers. Not read: pictures, pivot caches, macros and embedded files; the files are named.
+printed headers; then the documents that are embedded in it. Not read: pictures, pivot caches and macros.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from posixpath import dirname, join, split
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
 from shared.ingest.parse.readers.office.charts import chart
+from shared.ingest.parse.readers.office.embedded import embedded_file
 from shared.ingest.parse.readers.office.package import Package, Relation
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.sheets.cell_styles import CellStyles
@@ -36,13 +38,18 @@ KIND = "Excel workbook"
 _PLACEHOLDER = "[Threaded comment]"
 _PAGE_CODE = re.compile(r'&(?:"[^"]{0,200}"|K[0-9A-Fa-f]{6}|\d{1,3}|[A-Za-z+-])')
 _VALUE_SHOWN_CHARS = 60
+_EMBEDDED_LEVEL = 3  # below the headings of sheets
 
 _END = re.compile(rb"(?:sheet|/)>\s*+(?:<!--[^>]*+>\s*+)?\Z")
 _END_BYTES = 400
 
 
-def read(content: bytes) -> FileReading:
-    """Return the sheets of a workbook.
+def read(content: bytes, attachments: Attachments | None = None) -> FileReading:
+    """Return the sheets of a workbook, each with the documents in it.
+
+    Args:
+        content: content of the file.
+        attachments: the readers of embedded documents; None if these are only named.
 
     Raises:
         Unreadable: it is damaged, too large, or a binary workbook.
@@ -54,11 +61,15 @@ def read(content: bytes) -> FileReading:
     if main.endswith(".bin"):
         raise Unreadable(f"the {KIND} file is a binary workbook (xlsb); save it as xlsx")
     workbook = _XlsxWorkbook(package, main)
-    parts = [part for name, part_name in workbook.sheets() if (part := workbook.part(name, part_name))]
+    parts = list[Part]()
+    for name, part_name in workbook.sheets():
+        if part := workbook.part(name, part_name):
+            parts.append(part)
+        parts += workbook.embedded(name, part_name, attachments)
     if not parts and (unread := (*package.unread(), *workbook.unread)):
         raise Unreadable(f"the {KIND} file has no text that can be read: {unread[0]}")
     title = workbook.title()
-    return FileReading(tuple(parts), title, (*package.unread(), *workbook.unread))
+    return FileReading(tuple(parts), title, summed([*package.unread(), *workbook.unread]))
 
 
 class _XlsxWorkbook:
@@ -114,7 +125,7 @@ class _XlsxWorkbook:
         sheet.grid.headers = {*sheet.grid.headers, *self._table_headers(relations)}
         if not _END.search(content[-_END_BYTES:]):
             self.unread.append(f'sheet "{name}" is damaged, and its end was not read; save it again in Excel')
-        self._note_unread(name, sheet, relations)
+        self._note_unread(name, sheet)
         blocks = list(markdown_of(sheet.grid))
         drawn, drawn_plain = self._drawn(relations)
         blocks += drawn
@@ -134,7 +145,7 @@ class _XlsxWorkbook:
             if root is not None and root.get("headerRowCount") != "0" and (area := range_of(root.get("ref") or "")):
                 yield area.top
 
-    def _note_unread(self, name: str, sheet: Worksheet, relations: Sequence[Relation]) -> None:
+    def _note_unread(self, name: str, sheet: Worksheet) -> None:
         if sheet.formulas:
             cell, formula = sheet.formulas[0]
             count = "1 formula" if len(sheet.formulas) == 1 else f"{len(sheet.formulas):,} formulas"
@@ -142,10 +153,24 @@ class _XlsxWorkbook:
                 f'sheet "{name}" has {count} without a stored value, such as {cell} {formula[:60]}; '
                 "open the file in Excel or LibreOffice and save it again"
             )
-        files = sum(relation.kind in ("package", "oleObject") for relation in relations)
-        if files:
-            count = "1 embedded file" if files == 1 else f"{files:,} embedded files"
+
+    def embedded(self, name: str, part: str, attachments: Attachments | None) -> list[Part]:
+        """Return the documents that are embedded in a sheet; the others are named."""
+        files, others = list[Enclosed](), 0
+        for relation in self._package.relations(part).values():
+            if relation.kind not in ("package", "oleObject"):
+                continue
+            data = self._package.read(relation.target) if attachments and not relation.external else None
+            if data and (file := embedded_file(relation.target, data)):
+                files.append(file)
+            else:
+                others += 1
+        if others:
+            count = "1 embedded file" if others == 1 else f"{others:,} embedded files"
             self.unread.append(f'sheet "{name}" has {count}, which cannot be read here; add each of them as a file')
+        parts, problems = attachments.read(files, _EMBEDDED_LEVEL, "embedded file") if attachments else ([], [])
+        self.unread += problems
+        return parts
 
     def _drawn(self, relations: Sequence[Relation]) -> tuple[list[str], list[str]]:
         """Return the blocks of a sheet's drawings, and the texts of their shapes without an XML parser."""

@@ -1,7 +1,7 @@
 """Reader of PowerPoint files (pptx, ppsx, potx): PresentationML of ECMA-376 part 1, section 19.
 
-One part for each slide, hidden ones included, with its notes, comments, charts and diagrams. Not read: pictures,
-sounds and embedded files; the files are named. Texts of masters are read once.
+One part for each slide, hidden ones included, with its notes, comments, charts and diagrams, and one for each document
+that is embedded in it. Not read: pictures and sounds. Texts of masters are read once.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from lxml import etree
 
+from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
 from shared.ingest.parse.readers.markdown import as_paragraph, one_line
 from shared.ingest.parse.readers.office.charts import chart
 from shared.ingest.parse.readers.office.drawingml import Links, TextBody, chosen, diagram, number_of, table
+from shared.ingest.parse.readers.office.embedded import embedded_file
 from shared.ingest.parse.readers.office.package import Package, relation_id
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.slides.designs import (
@@ -30,6 +33,7 @@ from shared.ingest.parse.readers.stated_titles import stated_title
 from shared.ingest.parse.readers.xml_tree import Element, local_name
 
 _KIND = "PowerPoint presentation"
+_EMBEDDED_LEVEL = 3  # below the headings of slides
 _TITLES = ("title", "ctrTitle")
 _REPEATED = ("dt", "sldNum", "ftr", "hdr", "sldImg")
 """Placeholders that people do not read as text of the slide: its date, number, footer and header. A footer's text is
@@ -42,8 +46,12 @@ _WRITTEN_BY_PROGRAM = re.compile(
 )
 
 
-def read(content: bytes) -> FileReading:
-    """Return a presentation's slides in their order, hidden ones included.
+def read(content: bytes, attachments: Attachments | None = None) -> FileReading:
+    """Return a presentation's slides in their order, hidden ones included, each with the documents in it.
+
+    Args:
+        content: content of the file.
+        attachments: the readers of embedded documents; None if these are only named.
 
     Raises:
         Unreadable: the file is damaged or protected with a password.
@@ -67,12 +75,11 @@ def read(content: bytes) -> FileReading:
             continue
         slide = _PptxSlide(package, path, root, authors, designs)
         parts.append(Part(slide.markdown(footers), slide.plain(), place, max(number, 1)))
-        unread += (
-            f"{place} contains the file {name}, which was not read; add it as a file of its own"
-            for name in slide.files()
-        )
+        embedded, problems = slide.embedded(place, attachments)
+        parts += (replace(part, number=max(number, 1)) for part in embedded)
+        unread += problems
     title = stated_title(package.title())
-    return FileReading(tuple(parts), title, (*package.unread(), *unread), apart=True)
+    return FileReading(tuple(parts), title, summed([*package.unread(), *unread]), apart=True)
 
 
 def _slides(package: Package, main: str, presentation: Element | None) -> Iterator[str]:
@@ -146,11 +153,17 @@ class _PptxSlide:
         roots = [self._root, *(note for _, note in self._notes), *self._comments, *self._graphics]
         return "\n".join(line for root in roots for line in _lines(root))
 
-    def files(self) -> Iterator[str]:
-        """Yield the names of documents inside the slide."""
-        for kind in ("package", "oleObject"):
-            names = (posixpath.basename(path) for path in self._package.targets(self._path, kind))
-            yield from (name for name in names if _DOCUMENT.fullmatch(name))
+    def embedded(self, place: str, attachments: Attachments | None) -> tuple[list[Part], list[str]]:
+        """Return the documents inside the slide, and sentences for documents that were not read."""
+        files, unread = list[Enclosed](), list[str]()
+        for path in (path for kind in ("package", "oleObject") for path in self._package.targets(self._path, kind)):
+            data = self._package.read(path) if attachments else None
+            if data and (file := embedded_file(path, data)):
+                files.append(file)
+            elif _DOCUMENT.fullmatch(name := posixpath.basename(path)):
+                unread.append(f"{place} contains the file {name}, which was not read; add it as a file of its own")
+        parts, problems = attachments.read(files, _EMBEDDED_LEVEL, "embedded file") if attachments else ([], [])
+        return parts, [*unread, *problems]
 
     def links(self, path: str) -> Links:
         relations = self._package.relations(path)

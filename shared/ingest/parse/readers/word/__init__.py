@@ -1,8 +1,8 @@
 """Reader of Word files (docx, docm, dotx): WordprocessingML of ECMA-376 part 1, section 17.
 
 Read: the body with lists as Word numbers them, tables, notes, comments, text boxes, charts, diagrams and equations, and
-parts in other formats. Not read: deleted text, codes of fields, pictures and embedded objects; objects that people
-would open are named. Headers and footers are read if the body has no text.
+parts in other formats and embedded documents. Not read: deleted text, codes of fields, pictures and other embedded
+objects; objects that people would open are named. Headers and footers are read if the body has no text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.attachments import Attachments, Enclosed, summed
 from shared.ingest.parse.readers.office import charts, drawingml
+from shared.ingest.parse.readers.office.embedded import embedded_file
 from shared.ingest.parse.readers.office.package import Relation
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.word import alternatives, plain
@@ -47,8 +49,12 @@ _PROGRAMS = (
 )
 
 
-def read(content: bytes) -> FileReading:
-    """Return the text of a Word file.
+def read(content: bytes, attachments: Attachments | None = None) -> FileReading:
+    """Return the text of a Word file, and the embedded documents after it.
+
+    Args:
+        content: content of the file.
+        attachments: the readers of embedded documents; None if these are only named.
 
     Raises:
         Unreadable: it is damaged, protected or too large.
@@ -56,8 +62,10 @@ def read(content: bytes) -> FileReading:
     document = _WordDocument(content)
     body = document.body()
     part, title = Part(body.markdown, document.plain()), document.title()
-    unread = (*document.unread(), *([_ONLY_PICTURES] if body.markdown.startswith(_MARK) else ()))
-    return FileReading((part,), title, unread)
+    parts, problems = document.embedded(attachments)
+    pictures_only = body.markdown.startswith(_MARK) and not parts
+    unread = [*document.unread(), *problems, *([_ONLY_PICTURES] if pictures_only else ())]
+    return FileReading((part, *parts), title, summed(unread))
 
 
 def pictures(content: bytes) -> tuple[str, list[tuple[bytes, int]]]:
@@ -70,6 +78,11 @@ def pictures(content: bytes) -> tuple[str, list[tuple[bytes, int]]]:
     body = document.body()
     found = ((document.package.read(name), at) for name, at in body.pictures)
     return body.markdown, [(data, at) for data, at in found if data]
+
+
+def _known(program: str) -> str:
+    """Return the kind of a program's documents for people; empty for objects that are part of the text."""
+    return next((label for word, label in _PROGRAMS if word in program.lower()), "")
 
 
 def _marked(found: Placed) -> Placed:
@@ -96,6 +109,7 @@ class _WordDocument:
         self.comment = self._notes.comment
         self._depth = depth
         self._left_out: dict[str, int] = {}
+        self._embedded: dict[str, tuple[str, bytes]] = {}
         self._tree, self._data = self.package.main_part()
 
     def body(self) -> Placed:
@@ -154,10 +168,28 @@ class _WordDocument:
         text = self._inner(data) if data.startswith(b"PK") else self._other(data)
         return WordBlock(text, "markdown") if text else None
 
+    def embed(self, program: str, relation: Relation | None) -> None:
+        """Record an object of a program; it is only named if the file does not contain it."""
+        data = self.package.read(relation.target) if relation and not relation.external else None
+        if data is None or relation is None:
+            self.leave_out(program)
+        else:
+            self._embedded[relation.target] = (program, data)
+
+    def embedded(self, attachments: Attachments | None) -> tuple[list[Part], list[str]]:
+        """Return the embedded documents, and why others were not read."""
+        files = list[Enclosed]()
+        for path, (program, data) in self._embedded.items():
+            file = embedded_file(path, data, _known(program)) if attachments else None
+            if file:
+                files.append(file)
+            else:
+                self.leave_out(program)
+        return attachments.read(files, 1, "embedded file") if attachments else ([], [])
+
     def leave_out(self, program: str) -> None:
         """Record an object of a program that is not read."""
-        known = next((label for word, label in _PROGRAMS if word in program.lower()), None)
-        if known:
+        if known := _known(program):
             self._left_out[known] = self._left_out.get(known, 0) + 1
 
     def _other(self, data: bytes) -> str:
@@ -179,6 +211,7 @@ class _WordDocument:
             return ""
         for name, count in inner._left_out.items():
             self._left_out[name] = self._left_out.get(name, 0) + count
+        self._embedded |= {f"{len(self._embedded)}/{path}": found for path, found in inner._embedded.items()}
         return text
 
     def _note_blocks(self, element: Element, part: str) -> list[WordBlock]:

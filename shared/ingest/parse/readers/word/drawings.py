@@ -71,7 +71,7 @@ def diagram(story: Story, element: Element) -> Visit:
 
 
 def embedded_object(story: Story, element: Element) -> Visit:
-    story.around.leave_out(element.get("ProgID") or "")
+    story.around.embed(element.get("ProgID") or "", story.relations.get(element.get(R + "id", "")))
     return None
 
 

@@ -42,6 +42,10 @@ class Around(Protocol):
         """Return the text of a part in another format."""
         ...
 
+    def embed(self, program: str, relation: Relation | None) -> None:
+        """Record an object of a program, which is read after the text."""
+        ...
+
     def leave_out(self, program: str) -> None:
         """Record an object of a program that is not read."""
         ...

@@ -1,4 +1,4 @@
-"""Files in a message: each is read by the reader of its kind, within limits that the whole message shares."""
+"""Files in a file: each is read by the reader of its kind, within limits that the outermost file shares."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_CHARS = 20_000_000
 """Limits on all attachments of a file together."""
 
 MAX_SENTENCES = 20
-"""Further attachments that were not read are only counted."""
+"""Further contents that were not read are only counted."""
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t])")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _DEEPEST = 6  # level of a heading
 
 Opener = Callable[[bytes, str | None, str | None, "Attachments"], FileReading]
-"""Reads a file by content, name and media type; the last argument is for the attachments of a message.
+"""Reads a file by content, name and media type; the last argument is for the files in it.
 
 It raises `Unreadable` with a sentence.
 """
@@ -33,7 +33,7 @@ It raises `Unreadable` with a sentence.
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """A file in a message.
+    """A file in a message or in a document.
 
     Args:
         name: its name; may be empty.
@@ -56,13 +56,13 @@ class _Spent:
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """The access of a reader of messages to the readers of other kinds.
+    """The access of a reader to the readers of the files in its file.
 
     Args:
         open_file: reads a file of any kind.
         markdown_of: returns the Markdown of a page of HTML.
         plain_of: returns the words of a page of HTML, by another path.
-        depth: number of messages around this one.
+        depth: number of files around this one.
     """
 
     open_file: Opener
@@ -72,14 +72,20 @@ class Attachments:
     _spent: _Spent = field(default_factory=_Spent)
 
     def inside(self) -> Attachments:
-        """Return the access for a message in this message. Both share the limits."""
+        """Return the access for a file in this file. Both share the limits."""
         return Attachments(self.open_file, self.markdown_of, self.plain_of, self.depth + 1, self._spent)
 
-    def read(self, files: Iterable[Enclosed], level: int) -> tuple[list[Part], list[str]]:
-        """Return the texts of files, each under a heading of this level with its name, and why others were not read."""
+    def read(self, files: Iterable[Enclosed], level: int, label: str = "attachment") -> tuple[list[Part], list[str]]:
+        """Return the texts of files, each under a heading of this level with its name, and why others were not read.
+
+        Args:
+            files: the files.
+            level: level of their headings.
+            label: word for such a file.
+        """
         parts, unread = list[Part](), list[str]()
         for number, file in enumerate(files, 1):
-            name = file.name or f"attachment {number}"
+            name = file.name or f"{label} {number}"
             reason = self._refusal(file)
             if not reason:
                 try:
@@ -88,20 +94,20 @@ class Attachments:
                     reason = str(error)
                 else:
                     self._spent.chars += sum(len(part.markdown) for part in reading.parts)
-                    parts += _under(name, reading, level)
+                    parts += _under(name, reading, level, f'{label} "{name}"')
                     unread += [f"in {name}: {sentence}" for sentence in reading.unread]
             if reason and not _is_empty(file, reason):
-                unread.append(f'the attachment "{name}" was not read: {reason}')
+                unread.append(f'the {label} "{name}" was not read: {reason}')
         return parts, unread
 
     def _refusal(self, file: Enclosed) -> str | None:
         if file.decoration:
             return "it is a decoration"
         if self.depth >= MAX_DEPTH:
-            return f"it is nested in more than {MAX_DEPTH} messages; add it on its own"
+            return f"it is nested in more than {MAX_DEPTH} files; add it on its own"
         spent = self._spent
         if spent.files >= MAX_FILES or spent.bytes + len(file.content) > MAX_BYTES or spent.chars > MAX_CHARS:
-            return "the message has too many attachments, or too long ones; add it on its own"
+            return "the file contains too many other files, or too long ones; add it on its own"
         spent.files += 1
         spent.bytes += len(file.content)
         return None
@@ -118,12 +124,11 @@ def summed(unread: list[str]) -> tuple[str, ...]:
     kept = list(dict.fromkeys(unread))
     if len(kept) <= MAX_SENTENCES:
         return tuple(kept)
-    return (*kept[:MAX_SENTENCES], f"{len(kept) - MAX_SENTENCES:,} more attachments were not read")
+    return (*kept[:MAX_SENTENCES], f"{len(kept) - MAX_SENTENCES:,} more files or parts were not read")
 
 
-def _under(name: str, reading: FileReading, level: int) -> Iterator[Part]:
+def _under(name: str, reading: FileReading, level: int, place: str) -> Iterator[Part]:
     heading = f"{'#' * min(level, _DEEPEST)} {name}"
-    place = f'attachment "{name}"'
     for number, part in enumerate(reading.parts):
         markdown = below(part.markdown, level) if part.markdown.strip() else ""
         if number == 0:
