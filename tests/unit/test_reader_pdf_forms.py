@@ -2,6 +2,7 @@
 
 import pytest
 
+from shared.ingest.parse.readers.guard import guarded
 from shared.ingest.parse.readers.pdf import read
 from tests.support.drawn_pdfs import line, pdf
 from tests.support.planted import guards
@@ -49,3 +50,65 @@ def test_printed_option_is_not_repeated(printed, text):
     (found,) = markdown(pdf(content, page="/Annots [105 0 R 106 0 R]", catalog="/AcroForm 100 0 R", more=FIELDS))
 
     assert found == text
+
+
+def appearance(*texts):
+    """Return a stream that draws lines, as the appearance of an annotation does."""
+    drawn = "".join(line(2, 30 - 12 * at, text) for at, text in enumerate(texts)).encode()
+    start = (
+        b"<< /Type /XObject /Subtype /Form /BBox [0 0 200 44] /Resources << /Font << /F1 103 0 R >> >> /Length %d >>"
+    )
+    return start % len(drawn) + b" stream\n" + drawn + b"\nendstream"
+
+
+FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+SIGNATURE = b"/Subtype /Widget /FT /Sig /T (s) /V << /Type /Sig >>"
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/__init__.py",
+    "self.drawn[number] = notes.drawn",
+    "pass",
+    means="the visible text of a signature is lost",
+)
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (SIGNATURE, "Signed by Alice\nDate: 2026.10.27"),
+        (b"/Subtype /Widget /FT /Btn /Ff 65536 /T (b)", "Signed by Alice\nDate: 2026.10.27"),
+        (b"/Subtype /Widget /FT /Tx /T (total)", "Signed by Alice\nDate: 2026.10.27"),
+        (b"/Subtype /Widget /FT /Tx /Ff 8192 /T (password)", ""),
+        (b"/Subtype /Widget /FT /Tx /T (name) /V (Bob)", "Bob"),
+        (b"/Subtype /Stamp", "Signed by Alice\nDate: 2026.10.27"),
+        (b"/Subtype /Stamp /F 2", ""),
+        (b"/Subtype /Stamp /Contents (Paid)", "Comment: Paid"),
+        (b"/Subtype /FreeText", "Signed by Alice\nDate: 2026.10.27"),
+    ],
+)
+def test_text_that_only_appearance_has_is_read(kind, found):
+    more = (
+        b"<< /Fields [101 0 R] >>",
+        b"<< /Type /Annot " + kind + b" /Rect [120 500 320 544] /AP << /N 102 0 R >> >>",
+        appearance("Signed by Alice", "Date: 2026.10.27"),
+        FONT,
+    )
+    content = pdf(line(50, 700, "Contract", 12), page="/Annots [101 0 R]", catalog="/AcroForm 100 0 R", more=more)
+
+    (part,) = guarded(read(content).parts).parts
+
+    assert part.markdown.split("\n\n", 1)[1:] == ([found] if found else [])
+    assert all(word in part.plain for word in found.removeprefix("Comment:").split())
+
+
+def test_text_below_appearance_is_not_repeated():
+    more = (
+        b"<< /Fields [101 0 R] >>",
+        b"<< /Type /Annot " + SIGNATURE + b" /Rect [120 500 320 544] /AP << /N 102 0 R >> >>",
+        appearance("Signed by Alice"),
+        FONT,
+    )
+    content = line(50, 700, "Contract", 12) + line(122, 502, "Signature of the tenant")
+
+    (text,) = markdown(pdf(content, page="/Annots [101 0 R]", catalog="/AcroForm 100 0 R", more=more))
+
+    assert text.split("\n\n") == ["# Contract", "Signature of the tenant", "Signed by Alice"]

@@ -46,8 +46,7 @@ class Archive:
     def read(self, name: str) -> bytes:
         """Return the content of a part; XML as `well_formed` returns it.
 
-        A damaged part is read up to its damage, and `unread` names it, because one damaged part is no reason to lose
-        the text of all others.
+        A damaged part is read up to its damage, and `unread` names it: the other parts keep their text.
 
         Raises:
             KeyError: there is no such part.

@@ -9,13 +9,14 @@ import pypdfium2
 from pypdfium2 import raw
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.pdf.appearances import drawn_texts
 from shared.ingest.parse.readers.pdf.blocks import PageBlock, blocks_of, escaped, table_markdown
 from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of, form_of, unread_form
 from shared.ingest.parse.readers.pdf.layout.lines import Item
 from shared.ingest.parse.readers.pdf.layout.order import arranged, in_place_of, lines_of
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without_running
 from shared.ingest.parse.readers.pdf.opening import opened
-from shared.ingest.parse.readers.pdf.rulings import Rulings, ruled_tables, rulings_of
+from shared.ingest.parse.readers.pdf.rulings import Box, Rulings, ruled_tables, rulings_of
 from shared.ingest.parse.readers.pdf.stripes import striped_tables
 from shared.ingest.parse.readers.pdf.structure import (
     Bookmarks,
@@ -58,6 +59,8 @@ def read(content: bytes) -> FileReading:
         with form_of(document) as form:
             reader = _Reader(document, form)
             pages = [reader.page(number) for number in range(1, count + 1)]
+        for number, boxes in reader.drawn.items():
+            _add_drawn(pages[number - 1], drawn_texts(document, number, boxes))
         title = real_title(wide_text(raw.FPDF_GetMetaText, document, b"Title"))
         texts = [page.plain for page in pages]
         unread = (*reader.unread, *unread_form(document, texts), *attachments_of(document))
@@ -66,6 +69,11 @@ def read(content: bytes) -> FileReading:
     join_tables(pages)
     parts = tuple(map(_part, pages))
     return FileReading(parts, title or (largest(pages[0]) if pages else None), unread)
+
+
+def _add_drawn(page: PageBlocks, texts: Sequence[str]) -> None:
+    page.blocks += map(_note, texts)
+    page.plain = "\n".join((page.plain, *texts))
 
 
 def _part(page: PageBlocks) -> Part:
@@ -79,6 +87,7 @@ class _Reader:
     def __init__(self, document: pypdfium2.PdfDocument, form: Any) -> None:
         self._form = form
         self.unread = list[str]()
+        self.drawn: dict[int, tuple[Box, ...]] = {}
         self._document = document
         self._fonts = Fonts()
         self._tagged = bool(raw.FPDFCatalog_IsTagged(document))
@@ -111,6 +120,8 @@ class _Reader:
         finally:
             text_page.close()
         notes = annotations_of(page, self._form, layer)
+        if notes.drawn:
+            self.drawn[number] = notes.drawn
         blocks = _blocks(page, _with_values(layer, notes.values))
         if blocks:
             tags = tagged_headings(page) if self._tagged else {}

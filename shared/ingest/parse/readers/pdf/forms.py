@@ -13,6 +13,7 @@ from typing import Any
 
 from pypdfium2 import raw
 
+from shared.ingest.parse.readers.pdf.appearances import MOST_BOXES, shows_text
 from shared.ingest.parse.readers.pdf.layout.lines import normal
 from shared.ingest.parse.readers.pdf.rulings import Box, turned
 from shared.ingest.parse.readers.pdf.structure import wide_text
@@ -38,6 +39,8 @@ _PASSWORD = 1 << 13
 _SILENT = frozenset((raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_WIDGET))
 _TICKED = frozenset((raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON))
 _CHOSEN = frozenset((raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX))
+_DRAWN_FIELDS = frozenset((raw.FPDF_FORMFIELD_SIGNATURE, raw.FPDF_FORMFIELD_PUSHBUTTON, raw.FPDF_FORMFIELD_TEXTFIELD))
+_DRAWN = frozenset((raw.FPDF_ANNOT_STAMP, raw.FPDF_ANNOT_FREETEXT))
 _MARKED = frozenset(
     (raw.FPDF_ANNOT_HIGHLIGHT, raw.FPDF_ANNOT_UNDERLINE, raw.FPDF_ANNOT_SQUIGGLY, raw.FPDF_ANNOT_STRIKEOUT)
 )
@@ -50,10 +53,12 @@ class Annotations:
     Args:
         values: the values of its fields, at their places.
         comments: the texts of its comments, each with a label.
+        drawn: the boxes of annotations that draw a text, but do not state it.
     """
 
     values: tuple[Word, ...] = ()
     comments: tuple[str, ...] = ()
+    drawn: tuple[Box, ...] = ()
 
 
 @contextmanager
@@ -82,19 +87,39 @@ def annotations_of(page: Any, form: Any, layer: TextLayer) -> Annotations:
     count = min(raw.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)
     if count <= 0:
         return Annotations()
-    values, comments = list[Word](), list[str]()
+    values, comments, drawn = list[Word](), list[str](), list[Box]()
     labels = _Labels(layer)
     for index in range(count):
         annotation = raw.FPDFPage_GetAnnot(page, index)
         if not annotation:
             continue
         if not raw.FPDFAnnot_GetFlags(annotation) & _HIDDEN:
-            if raw.FPDFAnnot_GetSubtype(annotation) == raw.FPDF_ANNOT_WIDGET:
+            kind = raw.FPDFAnnot_GetSubtype(annotation)
+            stated = (len(values), len(comments))
+            if kind == raw.FPDF_ANNOT_WIDGET:
                 values += _field(annotation, form, labels) if form else ()
             else:
                 comments += _comment(annotation)
+            if stated == (len(values), len(comments)) and _only_draws(annotation, form, kind):
+                drawn.append(_box(annotation))
         raw.FPDFPage_CloseAnnot(annotation)
-    return Annotations(tuple(values), tuple(comments))
+    return Annotations(tuple(values), tuple(comments), tuple(drawn[:MOST_BOXES]))
+
+
+def _only_draws(annotation: Any, form: Any, kind: int) -> bool:
+    """Return whether an annotation without a stated text draws one."""
+    if kind == raw.FPDF_ANNOT_WIDGET:
+        is_text = form and raw.FPDFAnnot_GetFormFieldType(form, annotation) in _DRAWN_FIELDS
+        secret = form and raw.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD
+        return bool(is_text and not secret) and shows_text(annotation)
+    return kind in _DRAWN and shows_text(annotation)
+
+
+def _box(annotation: Any) -> Box:
+    rect = raw.FS_RECTF()
+    raw.FPDFAnnot_GetRect(annotation, byref(rect))
+    (left, right), (bottom, top) = sorted((rect.left, rect.right)), sorted((rect.bottom, rect.top))
+    return (left, bottom, right, top)
 
 
 class _Labels:
@@ -147,10 +172,7 @@ def _field(annotation: Any, form: Any, labels: _Labels) -> Iterator[Word]:
     value = _value(annotation, form, kind)
     if not value:
         return
-    rect = raw.FS_RECTF()
-    raw.FPDFAnnot_GetRect(annotation, byref(rect))
-    (left, right), (bottom, top) = sorted((rect.left, rect.right)), sorted((rect.bottom, rect.top))
-    box = turned((left, bottom, right, top), labels.angle)
+    box = turned(_box(annotation), labels.angle)
     label = " ".join(wide_text(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation).split())
     if kind in _TICKED:
         value = f"{value} {_choice(annotation, form, labels, box)}".rstrip()
