@@ -10,6 +10,7 @@ MOST_CELLS = 1_000_000
 
 _MARKUP = re.compile(r"^([ \t]*)(?=#{1,6}(?:[ \t]|$)|[|>]|```|~~~|(?:-{2,}|={2,})\s*$)", re.MULTILINE)
 _MARKS = "#|>`~=- \t"
+_MARKS_OF_LINES = frozenset("#|>-+*=`~")
 
 
 def as_table(rows: Iterable[Sequence[str]]) -> str:
@@ -35,7 +36,9 @@ def as_text(text: str) -> str:
 
 def as_paragraph(text: str) -> str:
     """Return a text with a mark before each line that would be markup at its start, such as `# 1` or `| a`."""
-    return "\n".join(_unmarked(line) for line in text.split("\n"))
+    if "\n" in text:
+        return "\n".join(map(_unmarked, text.split("\n")))
+    return _unmarked(text)
 
 
 def as_item(text: str, level: int, label: str = "-") -> str:
@@ -51,8 +54,10 @@ def as_item(text: str, level: int, label: str = "-") -> str:
 
 
 def _unmarked(line: str) -> str:
+    if line[:1] not in _MARKS_OF_LINES and not line[:1].isspace():
+        return line
     bare = line.lstrip()
-    if not bare or bare[0] not in "#|>-+*=`~":
+    if bare[:1] not in _MARKS_OF_LINES:
         return line
     first = bare.split(" ", 1)[0].split("\t", 1)[0]
     if bare[0] in "|>" or (bare[0] == "#" and not first.strip("#")) or first in "-+*":

@@ -107,12 +107,15 @@ def annotations_of(page: Any, form: Any, layer: TextLayer) -> Annotations:
 
 
 def _only_draws(annotation: Any, form: Any, kind: int) -> bool:
-    """Return whether an annotation without a stated text draws one."""
-    if kind == raw.FPDF_ANNOT_WIDGET:
-        is_text = form and raw.FPDFAnnot_GetFormFieldType(form, annotation) in _DRAWN_FIELDS
-        secret = form and raw.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD
-        return bool(is_text and not secret) and shows_text(annotation)
-    return kind in _DRAWN and shows_text(annotation)
+    """Return whether an annotation without a stated text draws one.
+
+    Fields of a file without a form are only drawn, as in a page that was taken from another file.
+    """
+    if kind == raw.FPDF_ANNOT_WIDGET and form:
+        is_text = raw.FPDFAnnot_GetFormFieldType(form, annotation) in _DRAWN_FIELDS
+        is_secret = raw.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD
+        return is_text and not is_secret and shows_text(annotation)
+    return kind in (*_DRAWN, raw.FPDF_ANNOT_WIDGET) and shows_text(annotation)
 
 
 def _box(annotation: Any) -> Box:
