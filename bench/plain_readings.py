@@ -27,7 +27,11 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\u
 _HYPHEN = re.compile(r"(\w)-\s*\n\s*(\w)")
 _WORD_PARTS = re.compile(r"word/(document\d*|footnotes|endnotes)\.xml")
 _SLIDES = re.compile(r"ppt/slides/slide(\d+)\.xml")
-_UNSEEN_OF_WORD = frozenset(("Fallback", "delText", "instrText", "del"))
+_UNSEEN_OF_WORD = frozenset(("Fallback", "delText", "instrText", "del", "moveFrom"))
+_UNSEEN_OF_ODF = frozenset(
+    ("tracked-changes", "creator", "date", "sender-initials", "binary-data", "index-title-template")
+)
+_BLOCKS_OF_ODF = frozenset(("p", "h", "annotation", "note-citation", "note-body", "index-title", "page"))
 _SPACES_OF_WORD = frozenset(("tab", "br", "cr"))
 _UNSEEN_OF_HTML = frozenset(("script", "style", "noscript", "template", "head", "svg", "math"))
 _INLINE = frozenset(
@@ -107,19 +111,27 @@ def _pptx(content: bytes) -> str:
 
 
 def _odt(content: bytes) -> str:
-    root = etree.fromstring(zipfile.ZipFile(BytesIO(content)).read("content.xml"), _XML)
-    for changes in list(root.iter("{*}tracked-changes")):
-        changes.clear()
-    texts = []
-    for event, element in etree.iterwalk(root, events=("start", "end")):
-        if event == "start":
-            texts += [" " if _name(element) in ("s", "tab", "line-break") else "", element.text or ""]
+    xml = zipfile.ZipFile(BytesIO(content)).read("content.xml") if content.startswith(b"PK") else content
+    body = etree.fromstring(xml, _XML).find("{*}body")
+    if body is None:
+        return ""
+    texts = list[str]()
+    walk = etree.iterwalk(body, events=("start", "end"))
+    for event, element in walk:
+        name = _name(element)
+        gap = "\n" if name in _BLOCKS_OF_ODF else " " if name in ("s", "tab", "line-break") else ""
+        if event == "end":
+            texts += [gap, element.tail or ""]
+        elif name in _UNSEEN_OF_ODF:
+            walk.skip_subtree()
         else:
-            texts += ["\n" if _name(element) in ("p", "h") else "", element.tail or ""]
+            texts += [gap, element.text or ""]
     return "".join(texts)
 
 
 def _html(content: bytes, charset: str | None = None) -> str:
+    if charset is None and b"charset" not in content[:4096].lower() and _is_utf8(content):
+        charset = "utf-8"
     try:
         root = html.document_fromstring(content, parser=html.HTMLParser(encoding=charset, huge_tree=True))
     except (etree.ParserError, ValueError):
@@ -135,6 +147,14 @@ def _html(content: bytes, charset: str | None = None) -> str:
             unseen -= hidden and event == "end"
             texts += [block, "" if unseen else element.tail or ""]
     return "".join(texts)
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _epub(content: bytes) -> str:
@@ -182,6 +202,9 @@ READINGS: dict[str, Callable[[bytes], str]] = {
     "docx": _docx,
     "pptx": _pptx,
     "odt": _odt,
+    "ott": _odt,
+    "fodt": _odt,
+    "odp": _odt,
     "html": _html,
     "htm": _html,
     "epub": _epub,

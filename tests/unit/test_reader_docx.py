@@ -111,6 +111,13 @@ def test_paragraphs_without_mark_between_them_are_one():
     assert text(p("One ", "<w:rPr><w:del/></w:rPr>") + p("two")) == "One two"
 
 
+def test_deleted_row_is_not_restored_by_guard():
+    deleted = tr(*(tc(p(r(f"old{at}"))) for at in range(9)), properties='<w:del w:id="1"/>')
+    content = word_file(tbl(tr(tc(p(r("Country")))), tr(tc(p(r("Peru")))), deleted))
+
+    assert guarded(word.read(content).parts).parts[0].markdown == "| Country |\n| --- |\n| Peru |"
+
+
 def test_deleted_row_is_left_out():
     rows = tr(tc("a"), tc("b")), tr(tc("c"), tc("d"), properties="<w:del/>"), tr(tc("e"), tc("f"))
 

@@ -222,6 +222,14 @@ def test_comment_names_its_author():
     assert read(p(f"be{comment}fore")) == "before\n\nComment by Ada: Why?"
 
 
+@pytest.mark.parametrize("name", ["loext:sender-initials", "text:sender-initials", "meta:creator-initials"])
+def test_initials_of_comment_join_no_word(name):
+    initials = f'<{name} xmlns:loext="urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0">AL</{name}>'
+    comment = f"<office:annotation><dc:creator>Ada</dc:creator>{initials}{p('Why?')}</office:annotation>"
+
+    assert read(p(f"{comment}Resolved")) == "Resolved\n\nComment by Ada: Why?"
+
+
 def test_text_box_follows_its_paragraph():
     box = f"<draw:frame> <draw:text-box>{p('inside')}{h('no heading')}</draw:text-box></draw:frame>"
 

@@ -101,7 +101,9 @@ def test_text_that_only_appearance_has_is_read(kind, found):
 
 
 def test_field_of_file_without_form_is_read():
-    field = b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Bob) /Rect [120 500 320 544] /AP << /N 102 0 R >> >>"
+    field = (
+        b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Bob) /Rect [120 500 320 544] /AP << /N 102 0 R >> >>"
+    )
     more = (b"<< >>", field, appearance("Bob"), FONT)
 
     (text,) = markdown(pdf(line(50, 700, "Contract", 12), page="/Annots [101 0 R]", more=more))

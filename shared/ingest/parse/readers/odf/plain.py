@@ -11,7 +11,15 @@ from shared.ingest.parse.readers.xml_tree import Element
 
 _OWN = ("text:p", "text:h", "svg:title", "svg:desc")
 _SEPARATING = ("text:s", "text:tab", "text:line-break", "text:ruby-text")
-_NO_WORDS = ("text:note-citation", "dc:creator", "dc:date", "draw:object")
+_NO_WORDS = (
+    "text:note-citation",
+    "dc:creator",
+    "dc:date",
+    "loext:sender-initials",
+    "text:sender-initials",
+    "meta:creator-initials",
+    "draw:object",
+)
 
 
 def plain_text(root: Element) -> str:

@@ -12,10 +12,11 @@ from shared.ingest.parse.readers.word.names import MC, M, W
 from shared.ingest.parse.readers.word.package import is_usual
 from shared.ingest.parse.readers.xml_tree import Element
 
-_SKIPPED = frozenset((W + "del", W + "moveFrom", MC + "Fallback"))
 _SPACES = {W + "tab": " ", W + "br": "\n", W + "cr": "\n", W + "noBreakHyphen": "-"}
 _ENDS = frozenset((W + "p", W + "txbxContent"))
-_TAGS = (*_SKIPPED, *_SPACES, *_ENDS, W + "t", M + "oMath")
+_DELETED = {W + "tr": f"{W}trPr/{W}del", W + "tc": f"{W}tcPr/{W}cellDel"}
+_MAYBE_UNSEEN = frozenset((W + "del", W + "moveFrom", MC + "Fallback", *_DELETED))
+_TAGS = (*_MAYBE_UNSEEN, *_SPACES, *_ENDS, W + "t", M + "oMath")
 _NODE = re.compile(r"<(?:\w+:)?(?:t(?: [^<>]*)?>([^<]*)|(?:p|tr|br|tab|cr)[ />])")
 _NOT_SIMPLE = (b"<w:del", b"<w:moveFrom", b":Fallback", b":oMath", b":dropCap")
 _SIMPLE_NODE = re.compile(rb"<(?:w:(?:t(?:\s[^<>]*)?>([^<]*)|(?:tab|br|cr)\b)|(w:noBreakHyphen)|(/w:p)>)")
@@ -31,8 +32,8 @@ def text_of(root: Element) -> str:
         if event == "end":
             if tag in _ENDS and not _is_initial(element):
                 texts.append("\n")
-        elif tag in _SKIPPED:
-            if tag != MC + "Fallback" or _has_choice(element):
+        elif tag in _MAYBE_UNSEEN:
+            if _is_unseen(element):
                 walk.skip_subtree()
         elif tag == W + "t":
             texts.append(element.text or "")
@@ -73,6 +74,14 @@ def _without_fallbacks(xml: str) -> str:
         kept.append(xml[at:start])
         at = end
     return "".join((*kept, xml[at:]))
+
+
+def _is_unseen(element: Element) -> bool:
+    """Return whether people do not see an element: deleted or moved text, or content for older programs."""
+    if element.tag == MC + "Fallback":
+        return _has_choice(element)
+    mark = _DELETED.get(element.tag)
+    return mark is None or element.find(mark) is not None
 
 
 def _has_choice(fallback: Element) -> bool:
