@@ -6,9 +6,10 @@ of pypdfium2, and a page has thousands of characters.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Iterable
-from ctypes import PYFUNCTYPE, c_int, c_size_t, c_uint, c_void_p, cast
+from ctypes import PYFUNCTYPE, addressof, c_char, c_int, c_size_t, c_uint, c_void_p, cast
 from itertools import repeat
 from typing import Any
 
@@ -16,6 +17,8 @@ from pypdfium2 import raw
 
 Call = Callable[..., Any]
 _INT, _ADDRESS = c_int, c_void_p
+_NO_CHARACTER = 0xFFFD
+_MOST_FONT_BYTES = 32 * 1024 * 1024
 
 
 def _fast(function: object, result: Any, *arguments: Any) -> Call:
@@ -29,6 +32,7 @@ _unicode = _fast(raw.FPDFText_GetUnicode, c_uint, _ADDRESS, _INT)
 _unmapped = _fast(raw.FPDFText_HasUnicodeMapError, _INT, _ADDRESS, _INT)
 _font = _fast(raw.FPDFTextObj_GetFont, _ADDRESS, _ADDRESS)
 _name = _fast(raw.FPDFFont_GetBaseFontName, c_size_t, _ADDRESS, _ADDRESS, c_size_t)
+_data = _fast(raw.FPDFFont_GetFontData, _INT, _ADDRESS, _ADDRESS, c_size_t, _ADDRESS)
 _type = _fast(raw.FPDFPageObj_GetType, _INT, _ADDRESS)
 
 
@@ -39,7 +43,14 @@ def address(handle: object) -> int:
 
 def unicodes(text_page: int, count: int) -> list[int]:
     """Return the code point of each character; 0 if its font does not say."""
-    return list(map(_unicode, repeat(text_page), range(count)))
+    return code_points(list(map(_unicode, repeat(text_page), range(count))))
+
+
+def code_points(codes: list[int]) -> list[int]:
+    """Return codes without codes beyond Unicode, which pdfium takes from fonts with codes of three bytes."""
+    if max(codes, default=0) <= sys.maxunicode:
+        return codes
+    return [code if code <= sys.maxunicode else _NO_CHARACTER for code in codes]
 
 
 def is_unmapped(text_page: int, at: int) -> bool:
@@ -72,6 +83,17 @@ def objects(text_page: int, count: int) -> list[int | None]:
 def font_of(item: int) -> int:
     """Return the address of the font of a text object; 0 if it has none."""
     return _font(item) or 0
+
+
+def font_data(font: int) -> bytes:
+    """Return the file of a font; empty if it is too long."""
+    length = c_size_t()
+    if not _data(font, None, 0, addressof(length)) or not 0 < length.value <= _MOST_FONT_BYTES:
+        return b""
+    data = bytearray(length.value)
+    start = (c_char * len(data)).from_buffer(data)
+    _data(font, addressof(start), len(data), addressof(length))
+    return bytes(data)
 
 
 def is_bitmap(text_page: int, at: int) -> bool:

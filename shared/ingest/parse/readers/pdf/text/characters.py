@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shared.ingest.parse.readers.pdf import library
+from shared.ingest.parse.readers.pdf.text.glyphs import letters_of
 
 _NOTHING = "\x7f"
 """Replaces an accent that was joined with its letter, and a line end inside of a word."""
@@ -46,6 +47,9 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 _ILLEGIBLE = re.compile(r"\S*[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]\S*")
 _SUSPECT = re.compile(r"[\x01-\x08\x0e-\x1f\u0100-\u1fff\u2300-\uffff]")
 """pdfium uses the code of a character that the file does not map to Unicode. Simple fonts have codes up to 255."""
+
+_GLYPH = re.compile(r"[\x01-\x08\x0e-\x1f]")
+"""A number of a glyph in a font that the file does not map to Unicode: mostly the space has such a number."""
 
 _WITHOUT_MEANING = re.compile(r"[\ue000-\uf8ff\ufffd]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -95,8 +99,10 @@ class Characters:
         self.boxes = library.boxes(handle, count)
         self.origins = library.origins(handle, count)
         self._handle = handle
-        text = "".join(map(chr, codes))
         self._known = set[int]()  # characters that the file does not map, but whose meaning is known
+        text = "".join(map(chr, codes))
+        if _GLYPH.search(text):
+            text = self._with_font_letters(text)
         if _DRAWN_AS_ONE.search(text):
             text = self._with_letters(text)
         self.text = text.translate(_SYMBOLS)
@@ -147,6 +153,23 @@ class Characters:
         if self._known:
             text = text.translate(_LETTERS)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if self._halves else text
+
+    def _with_font_letters(self, text: str) -> str:
+        """Return a text in which the numbers of glyphs are the letters that their fonts state."""
+        if not any(self._is_unmapped(found.start()) for found in _GLYPH.finditer(text)):
+            return text
+        by_font: dict[int, list[int]] = {}
+        for at, item in enumerate(library.objects(self._handle, len(text))):
+            if item and self._is_unmapped(at):
+                by_font.setdefault(library.font_of(item), []).append(at)
+        chars = list(text)
+        for font, places in by_font.items():
+            letters = letters_of(font, [ord(text[at]) for at in places]) if font else {}
+            known = [at for at in places if ord(text[at]) in letters]
+            for at in known:
+                chars[at] = chr(letters[ord(text[at])])
+            self._known.update(known)
+        return "".join(chars)
 
     def _with_letters(self, text: str) -> str:
         """Return a text with the letters of glyphs that draw several, next to Latin letters in bitmap fonts."""
