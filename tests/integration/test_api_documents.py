@@ -116,7 +116,7 @@ async def test_unchanged_upload_returns_existing_document(client, services, sett
 
 @guards(
     "api/submission/submission.py",
-    '                "title": title,\n',
+    '                "title": description.title,\n',
     "",
     means="a document with another title is unchanged",
 )

@@ -177,7 +177,7 @@ def test_forms_with_different_texts_are_both_read():
 
 @guards(
     "shared/ingest/parse/readers/attachments.py",
-    "parts += _under(name, reading, level)",
+    "parts += _under(name, reading, level, f'{label} \"{name}\"')",
     "parts += []",
     means="the text of attachments is lost",
 )

@@ -105,5 +105,5 @@ def test_signs_of_formulas_become_no_letters():
     assert text.replace(" ", "").replace("\ufffd", "") == ""
 
 
-def test_code_beyond_unicode_is_no_character():
+def test_code_beyond_unicode_has_no_character():
     assert library.code_points([0x50, 0xE0E0E0, 0x10FFFF]) == [0x50, 0xFFFD, 0x10FFFF]
