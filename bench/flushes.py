@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx
 import orjson
+from pydantic import SecretStr
 
 from embedded.ports import free_port
 from embedded.qdrant import process
@@ -48,6 +49,7 @@ class MeasuredServer:
     Args:
         name: name of the row.
         url: its address.
+        key: its key.
         points: number of points written.
         cpu: processor time of its processes during the turns, in seconds.
         seconds: latencies of its queries.
@@ -55,9 +57,14 @@ class MeasuredServer:
 
     name: str
     url: str
+    key: SecretStr
     points: int = 0
     cpu: float = 0.0
     seconds: list[float] = field(default_factory=list)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"api-key": self.key.get_secret_value()}
 
 
 def main() -> None:
@@ -73,7 +80,7 @@ def main() -> None:
             port = free_port()
             child = process.child(directory / name, port, directory / f"{name}.log")
             children.append(replace(child, name=name, directory=version))
-            servers.append(MeasuredServer(name, process.url(port)))
+            servers.append(MeasuredServer(name, process.url(port), process.key(directory / name)))
         with Supervisor(children) as supervisor:
             asyncio.run(measure(servers, options.seconds, supervisor))
 
@@ -82,14 +89,14 @@ async def measure(servers: Sequence[MeasuredServer], total: float, supervisor: S
     """Load the servers in turns and print a row for each."""
     vectors = [[random.gauss(0, 1) for _ in range(_DIMENSIONS)] for _ in range(_DISTINCT)]
     for server in servers:
-        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as client:
             (await client.put("/collections/c", json=_COLLECTION)).raise_for_status()
             while server.points < _STORED_POINTS:
                 await write(client, server, vectors)
     ended = time.monotonic() + total
     while time.monotonic() < ended:
         for server in servers:
-            async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+            async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as client:
                 until = time.monotonic() + _TURN_SECONDS
                 before = processor_seconds(supervisor.pids()[server.name])
                 await asyncio.gather(write_until(until, client, server, vectors), query_until(until, server, vectors))
@@ -127,7 +134,10 @@ def point(number: int, vectors: list[list[float]]) -> dict[str, Any]:
 
 
 async def query_until(until: float, server: MeasuredServer, vectors: list[list[float]]) -> None:
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as client, asyncio.TaskGroup() as group:
+    async with (
+        httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as client,
+        asyncio.TaskGroup() as group,
+    ):
         while time.monotonic() < until:
             group.create_task(query(client, server, random.choice(vectors)))
             await asyncio.sleep(random.expovariate(_QUERIES_A_SECOND))

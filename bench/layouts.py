@@ -145,8 +145,10 @@ async def median_ms(action: Callable[[], Awaitable[None]], times: int) -> float:
     return statistics.median(taken)
 
 
-async def measure(url: str, folder: Path, name: str, chunks: int) -> None:
-    client = AsyncQdrantClient(url=url, timeout=300, check_compatibility=False)
+async def measure(settings: Settings, folder: Path, name: str, chunks: int) -> None:
+    assert settings.qdrant_api_key
+    key = settings.qdrant_api_key.get_secret_value()
+    client = AsyncQdrantClient(url=settings.qdrant_url, api_key=key, timeout=300, check_compatibility=False)
     layout = PointLayout(client, name)
     await layout.create()
     before = used(folder)
@@ -180,7 +182,7 @@ def main() -> None:
     for name in LAYOUTS:
         settings = Settings(_env_file=None)  # type: ignore[call-arg]
         with tempfile.TemporaryDirectory() as data, Stack(settings, Path(data), engines=["qdrant"]) as stack:
-            uvloop.run(measure(str(stack.settings.qdrant_url), Path(data) / "qdrant", name, chunks))
+            uvloop.run(measure(stack.settings, Path(data) / "qdrant", name, chunks))
 
 
 if __name__ == "__main__":

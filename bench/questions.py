@@ -29,10 +29,12 @@ from pathlib import Path
 import httpx
 import numpy as np
 import orjson
+from pydantic import SecretStr
 
 from embedded import llama, openmp
 from embedded.embeddings import MODEL as EMBEDDING_MODEL
 from embedded.minilm import MiniLM
+from embedded.secret import stored_password
 from shared.domain.chunks import ChunkContent
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
@@ -64,15 +66,18 @@ def rows(name: str, file: str) -> list[dict[str, str]]:
 @asynccontextmanager
 async def model(url: str | None) -> AsyncIterator[OpenAIChat]:
     """Start the embedded model for the duration of the block, or connect to a running one."""
-    process = None
+    process, key = None, None
     if url is None:
         port = 18_500 + random.randrange(400)
         environment = {**os.environ, **openmp.variables(Path(".foreask", "bench", "llm"))}
-        command = [sys.executable, "-m", "embedded.llama", "--port", str(port)]
+        key_file = Path(".foreask", "bench", "models-key")
+        key_file.parent.mkdir(parents=True, exist_ok=True)
+        key = SecretStr(stored_password(key_file))
+        command = [sys.executable, "-m", "embedded.llama", "--port", str(port), "--key-file", str(key_file)]
         # The model lowers the priority of its session.
         process = await asyncio.create_subprocess_exec(*command, env=environment, start_new_session=True)
         url = llama.url(port)
-    provider = Provider(component="llm", base_url=url, api_key=None, timeout=timedelta(minutes=5))
+    provider = Provider(component="llm", base_url=url, api_key=key, timeout=timedelta(minutes=5))
     try:
         await _healthy(url)
         yield OpenAIChat(provider, llama.MODEL)

@@ -18,7 +18,9 @@ from pathlib import Path
 import httpx
 
 from shared.ledger.postgres.database import Database
+from shared.settings import Settings
 from tests.support.deployment import Deployment, ScriptedProvider, corpus
+from tests.support.qdrant import headers_of
 
 CHUNKS = 10_000
 DIMENSIONS = (384, 1_536)
@@ -49,7 +51,7 @@ def measure(dimensions: int, chunks: int) -> Sizes:
                 for reply in deployment.ingest(part):
                     reply.raise_for_status()
             settled = deployment.wait_until_settled(len(documents), timeout=_TIMEOUT_SECONDS)
-            wait_until_optimized(str(deployment.stack.settings.qdrant_url))
+            wait_until_optimized(deployment.stack.settings)
             written = sum(document["chunks"]["total"] for document in settled)
             bytes_of = {f"table {name}": size for name, size in asyncio.run(_tables(deployment))}
             bytes_of["PostgreSQL"] = sum(bytes_of.values())
@@ -61,9 +63,10 @@ def measure(dimensions: int, chunks: int) -> Sizes:
         provider.close()
 
 
-def wait_until_optimized(url: str) -> None:
+def wait_until_optimized(settings: Settings) -> None:
     """Wait until no collection of Qdrant has changed its segments for some seconds, and all are green."""
-    with httpx.Client(base_url=url, trust_env=False, timeout=60) as qdrant:
+    url, key = str(settings.qdrant_url), headers_of(settings)
+    with httpx.Client(base_url=url, headers=key, trust_env=False, timeout=60) as qdrant:
         seen: object = None
         while True:
             time.sleep(_CALM_SECONDS)

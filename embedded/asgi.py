@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from hmac import compare_digest
+from pathlib import Path
 from typing import Any, cast
 
 import orjson
 import uvicorn
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+KEY_HEADERS = {b"api-key", b"authorization"}  # of Qdrant's clients and of OpenAI's
 
 
 class Json(Response):
@@ -19,6 +26,30 @@ class Json(Response):
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content)
+
+
+class RequiredKey:
+    """Middleware that refuses requests without the key of the server, because every user of the machine can send some.
+
+    Args:
+        key_file: file of the key, which only the server's user can read.
+        open_paths: paths that are answered without the key, because they reveal no data.
+        refusal: reply to a request without the key.
+    """
+
+    def __init__(self, app: ASGIApp, key_file: Path, open_paths: AbstractSet[str], refusal: Response) -> None:
+        self._app = app
+        self._key = key_file.read_bytes()
+        self._open_paths = open_paths
+        self._refusal = refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_served = scope["type"] != "http" or scope["path"] in self._open_paths or self._has_key(scope["headers"])
+        await (self._app if is_served else self._refusal)(scope, receive, send)
+
+    def _has_key(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        given = (value.removeprefix(b"Bearer ") for name, value in headers if name in KEY_HEADERS)
+        return any(compare_digest(key, self._key) for key in given)
 
 
 class JoinedWrites:

@@ -1,4 +1,4 @@
-"""OpenAI's `/v1/embeddings` with MiniLM: `python -m embedded.embeddings --port P`."""
+"""OpenAI's `/v1/embeddings` with MiniLM: `python -m embedded.embeddings --port P --key-file F`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from embedded.asgi import Json, serve
+from embedded.asgi import Json, RequiredKey, serve
 from embedded.environment import without_secrets
 from embedded.health import http_ok
 from embedded.supervisor import Child
@@ -30,10 +31,10 @@ MAX_INPUTS = 2048
 DIMENSIONS = 384
 
 
-def child(port: int, log: Path) -> Child:
+def child(port: int, log: Path, key_file: Path) -> Child:
     return Child(
         name="embedding",
-        command=[sys.executable, "-m", "embedded.embeddings", "--port", str(port)],
+        command=[sys.executable, "-m", "embedded.embeddings", "--port", str(port), "--key-file", str(key_file)],
         log=log,
         environment=without_secrets(),
         inherits=False,
@@ -56,8 +57,11 @@ class BadRequest(Exception):
         self.error = {"message": message, "type": "invalid_request_error", "param": parameter, "code": code}
 
 
-def application(model: MiniLM) -> Starlette:
-    """Return the application that serves a model; it computes in threads, so that health checks are answered."""
+def application(model: MiniLM, key_file: Path) -> Starlette:
+    """Return the application that serves a model to clients with the key in a file.
+
+    It computes in threads, so that health checks are answered.
+    """
     worker = ThreadPoolExecutor(max_workers=2, thread_name_prefix="request")
 
     async def embeddings(request: Request) -> Response:
@@ -80,9 +84,11 @@ def application(model: MiniLM) -> Starlette:
         Route("/v1/models", models),
         Route("/health", health),
     ]
-    return Starlette(routes=routes, exception_handlers={BadRequest: refused})
+    key = Middleware(RequiredKey, key_file=key_file, open_paths={"/health"}, refusal=_NO_KEY)
+    return Starlette(routes=routes, exception_handlers={BadRequest: refused}, middleware=[key])
 
 
+_NO_KEY = Json({"error": {"message": "Send the server's key.", "type": "invalid_request_error"}}, status_code=401)
 _MODEL_CARD = {"id": MODEL, "object": "model", "created": 0, "owned_by": "foreask"}
 
 
@@ -147,7 +153,9 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
-    serve(application(MiniLM()), parser.parse_args().port)
+    parser.add_argument("--key-file", type=Path, required=True)
+    options = parser.parse_args()
+    serve(application(MiniLM(), options.key_file), options.port)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""SmolLM2-135M in llama.cpp's own OpenAI-compatible server: `python -m embedded.llama --port P`."""
+"""SmolLM2-135M in llama.cpp's own OpenAI-compatible server: `python -m embedded.llama --port P --key-file F`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ ERRORS_ONLY = 1
 HEALTH_POLL_SECONDS = 0.1
 
 
-def child(data_dir: Path, port: int, log: Path) -> Child:
+def child(data_dir: Path, port: int, log: Path, key_file: Path) -> Child:
     """Return the server; `data_dir` contains only the libraries that its process loads."""
+    options = ["--port", port, "--key-file", key_file, "--niceness", NICENESS]
     return Child(
         name="llm",
-        command=[sys.executable, "-m", "embedded.llama", "--port", str(port), "--niceness", str(NICENESS)],
+        command=[sys.executable, "-m", "embedded.llama", *map(str, options)],
         log=log,
         environment=without_secrets() | openmp.variables(data_dir),
         inherits=False,
@@ -50,11 +51,12 @@ def weights() -> Path:
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 
-def serve(port: int, niceness: int) -> None:
+def serve(port: int, key: str, niceness: int) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         port: port on loopback.
+        key: key that requests need, except for health and the model's name.
         niceness: number from 0, the usual priority for the processor, to 19, the lowest; applied once the server is
             healthy, because a low priority while the model loads would delay every start on a busy machine.
     """
@@ -65,6 +67,8 @@ def serve(port: int, niceness: int) -> None:
     parameters.model_alias = {MODEL}
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = port
+    parameters.api_keys = [key]
+    parameters.endpoint_slots = False  # it shows prompts
     parameters.n_parallel = SLOTS
     parameters.n_ctx = SLOTS * SLOT_CONTEXT_TOKENS
     parameters.n_gpu_layers = 0
@@ -101,6 +105,7 @@ def is_healthy(port: int) -> bool:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--key-file", type=Path, required=True)
     parser.add_argument("--niceness", type=int, default=NICENESS)
     options = parser.parse_args()
-    serve(options.port, options.niceness)
+    serve(options.port, options.key_file.read_text(), options.niceness)

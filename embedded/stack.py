@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from embedded import embeddings, llama, postgres, requirements, valkey
 from embedded.ports import stable_ports
 from embedded.qdrant import process
+from embedded.secret import stored_password
 from embedded.supervisor import Child, Supervisor
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import InvalidInput, Unavailable
@@ -24,7 +25,6 @@ from shared.settings import OPENAI_URL, Settings
 
 Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]
 ENGINES: tuple[Engine, ...] = ("postgres", "valkey", "qdrant", "llm", "embedding")  # stopped in reverse order
-EMBEDDED_KEY = SecretStr("embedded")  # so that a provider's key is not sent to a process of ours
 # Other users may traverse a private folder: elsewhere than on Linux, PostgreSQL's own user must.
 _OPEN_TO_OTHERS = (stat.S_IRWXG | stat.S_IRWXO) & ~(stat.S_IXGRP | stat.S_IXOTH)
 
@@ -68,10 +68,11 @@ class Stack:
             InvalidInput: another stack uses the data directory, or an embedded engine does not support the settings.
             Unavailable: an engine did not start; the message has the missing library, or the end of the engine's log.
         """
-        _make_private(self.data_dir)
+        make_private(self.data_dir)
         self._lock = _locked(self.data_dir)
         try:
             ports = stable_ports(self.data_dir / "ports.json", self.engines)
+            stored_password(self._key_of_models)  # drawn once, before both models read it
             # PostgreSQL's first start creates its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
                 children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
@@ -122,9 +123,9 @@ class Stack:
                 _require_one_node(self._configured)
                 return process.child(self.data_dir / "qdrant", port, log)
             case "llm":
-                return llama.child(self.data_dir / "llm", port, log)
+                return llama.child(self.data_dir / "llm", port, log, self._key_of_models)
             case "embedding":
-                return embeddings.child(port, log)
+                return embeddings.child(port, log, self._key_of_models)
 
     def _urls(self, ports: dict[str, int]) -> dict[str, Any]:
         filled: dict[str, Any] = {"data_dir": self.data_dir}
@@ -136,13 +137,23 @@ class Stack:
                 case "valkey":
                     filled["redis_url"] = SecretStr(valkey.url(self.data_dir / "valkey", ports[engine]))
                 case "qdrant":
-                    filled |= {"qdrant_url": process.url(ports[engine]), "qdrant_api_key": None}
+                    key = process.key(self.data_dir / "qdrant")
+                    filled |= {"qdrant_url": process.url(ports[engine]), "qdrant_api_key": key}
                 case "llm":
-                    filled |= _model("llm", llama.url(ports[engine]), llama.MODEL) | self._providers_embedding()
+                    filled |= self._model("llm", llama.url(ports[engine]), llama.MODEL) | self._providers_embedding()
                 case "embedding":  # it has no other model: named embeddings keep their own servers
-                    filled |= _model("embedding", embeddings.url(ports[engine]), embeddings.MODEL)
+                    filled |= self._model("embedding", embeddings.url(ports[engine]), embeddings.MODEL)
                     filled["embeddings"] = self._configured.named_embeddings()
         return filled
+
+    @property
+    def _key_of_models(self) -> Path:
+        """The file of the key of both embedded models, without which other users could keep them busy."""
+        return self.data_dir / "models-key"
+
+    def _model(self, kind: str, url: str, name: str) -> dict[str, Any]:
+        key = SecretStr(stored_password(self._key_of_models))  # not the provider's
+        return {f"{kind}_base_url": url, f"{kind}_model": name, f"{kind}_api_key": key}
 
     def _role_passwords(self) -> dict[str, SecretStr]:
         """Return the passwords of the roles of API and workers. The URL has the database owner's password."""
@@ -186,11 +197,7 @@ def _require_one_node(settings: Settings) -> None:
             raise InvalidInput(f"{variable}: the embedded Qdrant is one node. Set FOREASK_QDRANT_URL.", field=variable)
 
 
-def _model(kind: str, url: str, name: str) -> dict[str, Any]:
-    return {f"{kind}_base_url": url, f"{kind}_model": name, f"{kind}_api_key": EMBEDDED_KEY}
-
-
-def _make_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """Create the folder for this user only. An existing one is not changed, but a warning says that it is open."""
     if not folder.exists():
         folder.mkdir(parents=True, mode=stat.S_IRWXU)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from embedded.asgi import RequiredKey
 from embedded.qdrant.collection import ServedCollection
 from embedded.qdrant.errors import ErrorReply, engine_errors, unsupported
 from embedded.qdrant.messages import RequestKind
@@ -26,11 +28,12 @@ from embedded.qdrant.store import Store
 
 _LONGEST_SECONDS = 2**31
 VERSION = "1.20.0"  # the version of the REST API
+_HEALTH = ("/healthz", "/livez", "/readyz")
 Handler = Callable[["Api", Request], Awaitable[Any]]
 
 
-def application(store: Store) -> Starlette:
-    """Return the application of an open store, which is closed at shutdown."""
+def application(store: Store, key_file: Path) -> Starlette:
+    """Return the application of an open store, which is closed at shutdown, for clients with the key in a file."""
     api = Api(store)
 
     @asynccontextmanager
@@ -40,12 +43,16 @@ def application(store: Store) -> Starlette:
         await store.close()
 
     routes = [Route(path, _endpoint(api, handler), methods=[method]) for method, path, handler in ROUTES]
-    health = [Route(path, _healthy) for path in ("/healthz", "/livez", "/readyz")]
+    health = [Route(path, _healthy) for path in _HEALTH]
+    refusal = PlainTextResponse("Must provide an API key or an Authorization bearer token", 401)
     return Starlette(
         routes=[*routes, *health, Route("/", _version)],
         lifespan=lifespan,
         # A page in this machine's browser may have a name of its own resolved to loopback.
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"]),
+            Middleware(RequiredKey, key_file=key_file, open_paths={"/", *_HEALTH}, refusal=refusal),
+        ],
         exception_handlers={HTTPException: _not_routed},
     )
 

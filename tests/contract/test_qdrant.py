@@ -19,11 +19,11 @@ WITH_INDEXES = [target for target in TARGETS if target != "local"]  # local mode
 
 
 @pytest.fixture(scope="module")
-def embedded_url(tmp_path_factory):
+def embedded_access(tmp_path_factory):
     directory = tmp_path_factory.mktemp("qdrant")
     port = free_port()
     with Supervisor([process.child(directory / "data", port, directory / "qdrant.log")]):
-        yield process.url(port)
+        yield {"url": process.url(port), "api_key": process.key(directory / "data").get_secret_value()}
 
 
 @pytest.fixture(scope="module", params=TARGETS)
@@ -31,7 +31,7 @@ async def client(request):
     if request.param == "local":
         client = AsyncQdrantClient(":memory:")
     elif request.param == "embedded":
-        client = AsyncQdrantClient(url=request.getfixturevalue("embedded_url"), timeout=60)
+        client = AsyncQdrantClient(**request.getfixturevalue("embedded_access"), timeout=60)
     else:
         client = AsyncQdrantClient(url=os.environ["QDRANT_URL"], api_key=os.environ.get("QDRANT_API_KEY"), timeout=60)
     client.is_local = request.param == "local"

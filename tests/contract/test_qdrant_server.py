@@ -62,8 +62,16 @@ class KillableServer:
     def url(self):
         return process.url(self.port)
 
+    @property
+    def key(self):
+        return process.key(self.directory / "data")
+
+    @property
+    def headers(self):
+        return {"api-key": self.key.get_secret_value()}
+
     def client(self):
-        return AsyncQdrantClient(url=self.url, timeout=60)
+        return AsyncQdrantClient(url=self.url, api_key=self.key.get_secret_value(), timeout=60)
 
 
 @pytest.fixture
@@ -75,7 +83,7 @@ def server(tmp_path):
 
 @pytest.fixture
 async def http(server):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         yield http
 
 
@@ -89,7 +97,7 @@ def lasting_server(tmp_path_factory):
 @pytest.fixture(scope="module")
 async def shared(lasting_server):
     """A client of a server that tests share."""
-    async with httpx.AsyncClient(base_url=lasting_server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=lasting_server.url, headers=lasting_server.headers, timeout=60) as http:
         yield http
 
 
@@ -261,7 +269,7 @@ async def test_request_with_rebound_host_name_is_refused(shared):
 
 
 async def test_acknowledged_writes_survive_kill_9(server, tmp_path):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await create(http)
         await http.put("/collections/c/index", json={"field_name": "n", "field_schema": "integer"})
         await upsert(http, points(1, 300))
@@ -271,7 +279,7 @@ async def test_acknowledged_writes_survive_kill_9(server, tmp_path):
     server.kill()
     server.start()
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         assert await count(http) == 298
         assert await count(http, condition={"must": [{"key": "seen", "match": {"value": 1}}]}) == 1
         info = (await http.get("/collections/c")).json()["result"]
@@ -286,7 +294,7 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
     search = {"searches": [{"query": vector(5), "using": "v", "limit": 1}]}
 
     async def load(stream):
-        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
             for first in range(stream, 1_000_000, 200):
                 batch = points(first, 100)
                 try:
@@ -295,10 +303,10 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
                     return
                 answered.extend(point["id"] for point in batch)
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT_SECONDS) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=TIMEOUT_SECONDS) as http:
         await create(http)
     streams = [asyncio.create_task(load(stream)) for stream in (0, 100)]
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         while len(answered) < 2000:
             (await http.post("/collections/c/points/query/batch", json=search)).raise_for_status()
             await asyncio.sleep(0.01)
@@ -306,7 +314,7 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
     await asyncio.gather(*streams)
     server.start()
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         reply = await http.post("/collections/c/points", json={"ids": answered, "with_payload": False})
         assert len(reply.json()["result"]) == len(answered)
 
@@ -336,7 +344,17 @@ async def test_incomplete_collection_is_removed_at_start(tmp_path):
 
 def test_second_process_on_same_folder_is_rejected(lasting_server):
     folder = lasting_server.directory / "data"
-    command = [sys.executable, "-m", "embedded.qdrant", "--data-dir", folder, "--port", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "embedded.qdrant",
+        "--data-dir",
+        folder,
+        "--port",
+        "1",
+        "--key-file",
+        folder / "api-key",
+    ]
     second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
     assert second.returncode == 1
@@ -365,13 +383,13 @@ async def nudge(http):
 
 
 async def test_optimizer_after_start_waits_for_write(server):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 500))
     server.kill()
     server.start()
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await asyncio.sleep(2)  # longer than the pause after which it would start without a write
         assert (await http.get("/collections/c")).json()["result"]["status"] == "grey"
         await upsert(http, points(1, 1))
@@ -381,16 +399,16 @@ async def test_optimizer_after_start_waits_for_write(server):
 
 
 async def test_restart_resumes_optimization_of_grey_collection_once(server):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 500))
     server.kill()
     server.start()
 
-    index = Index(server.url)
+    index = Index(server.url, api_key=server.key)
     assert await index.nudge("c")
     assert not await index.nudge("nowhere")
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await until_green(http)
     assert not await index.nudge("c")
     await index.aclose()
@@ -453,7 +471,7 @@ def cosine(one, other):
     means="writes during an optimization are not repeated",
 )
 async def test_writes_during_optimization_survive_kill_9(server):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 3000))
         while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
@@ -471,13 +489,13 @@ async def test_writes_during_optimization_survive_kill_9(server):
     server.kill()
     server.start()
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         assert await count(http) == 3097
         assert (await http.get("/collections/c")).json()["result"]["status"] == "green"
 
 
 async def test_kill_9_during_optimization_loses_nothing(server):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 3000))
         while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
@@ -486,7 +504,7 @@ async def test_kill_9_during_optimization_loses_nothing(server):
     server.kill()
     server.start()
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         assert await count(http) == 3050
         await nudge(http)
         await until_green(http)
@@ -494,7 +512,7 @@ async def test_kill_9_during_optimization_loses_nothing(server):
 
 
 async def test_stop_during_optimization_is_quick_and_loses_nothing(server):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 64, "ef_construct": 1000})
         await upsert(http, points(1, 3000))
         while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
@@ -508,7 +526,7 @@ async def test_stop_during_optimization_is_quick_and_loses_nothing(server):
     _, running = psutil.wait_procs(optimizers, timeout=30)  # killed: the system reports the exit with a delay
     assert not running
     server.start()
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         assert await count(http) == 3050
         assert [path.name for path in (server.directory / "data/collections/c").glob("shard-*")] == ["shard-0"]
 
@@ -712,7 +730,7 @@ async def test_copy_that_cannot_be_loaded_is_dropped(collection, monkeypatch):
 
 
 async def test_server_restarts_if_process_of_collection_dies(server):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await create(http)
         await upsert(http, points(1, 300))
         before = server.supervisor.pids()["qdrant"]
@@ -720,7 +738,7 @@ async def test_server_restarts_if_process_of_collection_dies(server):
         serving.kill()
         await eventually(lambda: server.supervisor.pids().get("qdrant") not in (None, before))
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await eventually(lambda: is_ready(http))
         assert await count(http) == 300
 
@@ -1049,7 +1067,10 @@ async def test_server_answers_during_indexing(http):
 
 async def test_replayed_conditional_update_has_same_effect(server):
     newer = {"must": [{"key": "n", "range": {"lt": 5000}}]}
-    async with server_client(server) as client, httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with (
+        server_client(server) as client,
+        httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http,
+    ):
         await create(http, **EAGER)
         await upsert(http, points(1, 3000))
         while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":

@@ -9,6 +9,7 @@ import httpx
 
 from shared.domain.index_location import index_location_of
 from tests.support.fleet import Fleet
+from tests.support.qdrant import headers_of
 from tests.support.waiting import TIMEOUT_SECONDS
 
 LOCATION = """
@@ -62,7 +63,12 @@ def test_repair_survives_kills_of_worker_and_api(fleet, provider, start_scenario
     lost = sorted(stored)[::3]
     address = f"{fleet.stack.settings.qdrant_url}/collections/{location.index_name}/points/delete"
     httpx.post(
-        address, params={"wait": "true"}, json={"points": lost}, trust_env=False, timeout=TIMEOUT_SECONDS
+        address,
+        params={"wait": "true"},
+        json={"points": lost},
+        headers=headers_of(fleet.stack.settings),
+        trust_env=False,
+        timeout=TIMEOUT_SECONDS,
     ).raise_for_status()
 
     fleet.signal_at("index-1", "after a repair")

@@ -24,6 +24,8 @@ from embedded.stack import ENGINES, Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.process.priority import SESSION_NICENESS
 from shared.settings import OPENAI_URL, Embedding, Settings
+from tests.support.planted import guards
+from tests.support.qdrant import headers_of
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 STORES = ("postgres", "valkey", "qdrant")
@@ -68,7 +70,7 @@ def leave_marks(found, mark):
     )
     with contextlib.closing(redis.Redis.from_url(found.redis_url.get_secret_value())) as broker:
         broker.rpush("marks", mark)
-    with httpx.Client(base_url=found.qdrant_url, timeout=TIMEOUT_SECONDS) as qdrant:
+    with httpx.Client(base_url=found.qdrant_url, headers=headers_of(found), timeout=TIMEOUT_SECONDS) as qdrant:
         qdrant.put("/collections/marks", json={"vectors": {"size": 1, "distance": "Dot"}})
         body = {"points": [{"id": len(mark), "vector": [1.0], "payload": {"mark": mark}}]}
         qdrant.put("/collections/marks/points?wait=true", json=body).raise_for_status()
@@ -78,9 +80,9 @@ def marks(found):
     rows = run(execute(found.database_url, "SELECT mark FROM marks ORDER BY mark"))
     with contextlib.closing(redis.Redis.from_url(found.redis_url.get_secret_value())) as broker:
         listed = [mark.decode() for mark in broker.lrange("marks", 0, -1)]
-    scrolled = httpx.post(
-        f"{found.qdrant_url}/collections/marks/points/scroll", json={}, timeout=TIMEOUT_SECONDS
-    ).json()["result"]["points"]
+    address = f"{found.qdrant_url}/collections/marks/points/scroll"
+    reply = httpx.post(address, json={}, headers=headers_of(found), timeout=TIMEOUT_SECONDS)
+    scrolled = reply.json()["result"]["points"]
     return [row["mark"] for row in rows], sorted(listed), sorted(point["payload"]["mark"] for point in scrolled)
 
 
@@ -206,7 +208,7 @@ def _alive(pid):
 
 
 def _fields(environment):
-    names = ("database_url", "redis_url", "qdrant_url")
+    names = ("database_url", "redis_url", "qdrant_url", "qdrant_api_key")
     elsewhere = {"llm_base_url": "http://elsewhere/v1", "embedding_base_url": "http://elsewhere/v1"}
     return {name: environment[f"FOREASK_{name.upper()}"] for name in names} | elsewhere
 
@@ -273,13 +275,63 @@ SECRETS = {
 
 
 @pytest.fixture(scope="module")
-def every_engine(tmp_path_factory):
-    """The process of each engine of a stack whose own process has secrets in its environment."""
+def whole(tmp_path_factory):
+    """A stack of all engines whose own process has secrets in its environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SECRETS.items():
             patch.setenv(name, value)
         with Stack(settings(), tmp_path_factory.mktemp("engines")) as stack:
-            yield {name: psutil.Process(pid) for name, pid in stack.pids().items()}
+            yield stack
+
+
+@pytest.fixture(scope="module")
+def every_engine(whole):
+    """The process of each engine of the stack."""
+    return {name: psutil.Process(pid) for name, pid in whole.pids().items()}
+
+
+@guards(
+    "embedded/asgi.py",
+    "return any(compare_digest(key, self._key) for key in given)",
+    "return True",
+    means="every user of the machine reads and changes the points of all tenants",
+)
+def test_engines_refuse_requests_without_key(whole):
+    found = whole.settings
+    llm = found.llm_base_url.removesuffix("/v1")
+    addresses = {
+        "qdrant": [f"{found.qdrant_url}/{path}" for path in ("collections", "collections/any/points/scroll", "any")],
+        "embedding": [f"{found.embedding_base_url}/{path}" for path in ("embeddings", "models")],
+        "llm": [f"{llm}/{path}" for path in ("v1/chat/completions", "completion", "v1/embeddings", "slots", "props")],
+    }
+    keys = {"qdrant": found.qdrant_api_key, "embedding": found.embedding_api_key, "llm": found.llm_api_key}
+    with httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
+        for name, urls in addresses.items():
+            for url in urls:
+                for given in ({}, {"authorization": "Bearer embedded"}, {"api-key": ""}, {"authorization": "Bearer "}):
+                    assert client.post(url, json={}, headers=given).status_code == 401, (url, given)
+                own = {"authorization": f"Bearer {keys[name].get_secret_value()}"}
+                assert client.post(url, json={}, headers=own).status_code != 401, url
+
+
+def test_files_of_keys_are_private(whole):
+    keys = [whole.data_dir / "qdrant" / "api-key", whole.data_dir / "models-key"]
+
+    assert [path.stat().st_mode & 0o777 for path in keys] == [0o600] * 2
+    arguments = [" ".join(psutil.Process(pid).cmdline()) for pid in whole.pids().values()]
+    assert not [path for path in keys for command in arguments if path.read_text() in command]
+
+
+def test_qdrant_of_earlier_release_gets_key(tmp_path):
+    with Stack(settings(), tmp_path, engines=("qdrant",)) as stack:
+        first = stack.settings.qdrant_api_key
+    (tmp_path / "qdrant" / "api-key").unlink()
+
+    with Stack(settings(), tmp_path, engines=("qdrant",)) as stack:
+        found = stack.settings
+        assert found.qdrant_api_key not in (None, first)
+        assert httpx.get(f"{found.qdrant_url}/collections").status_code == 401
+        assert httpx.get(f"{found.qdrant_url}/collections", headers=headers_of(found)).status_code == 200
 
 
 def test_engines_inherit_no_secret(every_engine):

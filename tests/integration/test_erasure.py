@@ -45,7 +45,7 @@ from tests.support.counters import DIFFERENCES
 from tests.support.emptying import PREFIX
 from tests.support.pages import commands_of, foreask_with_background
 from tests.support.planted import guards
-from tests.support.qdrant import qdrant_client
+from tests.support.qdrant import headers_of, qdrant_client
 from tests.support.tables import columns
 from tests.support.waiting import eventually
 
@@ -1124,6 +1124,7 @@ def foreask(services, settings, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
     monkeypatch.setenv("FOREASK_REDIS_URL", settings.redis_url.get_secret_value())
     monkeypatch.setenv("FOREASK_QDRANT_URL", settings.qdrant_url)
+    monkeypatch.setenv("FOREASK_QDRANT_API_KEY", headers_of(settings).get("api-key", ""))
     monkeypatch.setenv("FOREASK_DATA_DIR", str(settings.data_dir))
 
     async def nothing():

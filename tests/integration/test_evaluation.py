@@ -31,6 +31,7 @@ from tests.support.api import serving, work
 from tests.support.deployment import ScriptedProvider
 from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
 from tests.support.provider import Script, ScriptedEndpoints
+from tests.support.qdrant import headers_of
 
 STRATEGIES = [
     *("default", "questions", "text", "bm25", "text+bm25 rrf"),
@@ -43,6 +44,7 @@ def foreask(stack: Stack, provider: ScriptedProvider, tmp_path, monkeypatch, cap
     """Return a function that runs a command in its own folder and returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_QDRANT_URL", stack.settings.qdrant_url)
+    monkeypatch.setenv("FOREASK_QDRANT_API_KEY", headers_of(stack.settings).get("api-key", ""))
     for kind, model in (("LLM", "scripted"), ("EMBEDDING", "scripted-embedding")):
         monkeypatch.setenv(f"FOREASK_{kind}_BASE_URL", provider.url)
         monkeypatch.setenv(f"FOREASK_{kind}_MODEL", model)
@@ -113,7 +115,7 @@ def test_evaluation_leaves_private_files_and_no_points(foreask, stack, tmp_path)
 
 
 async def collections_of(stack):
-    index = Index(stack.settings.qdrant_url)
+    index = Index(stack.settings.qdrant_url, api_key=stack.settings.qdrant_api_key)
     try:
         return await index.names()
     finally:
@@ -214,12 +216,13 @@ def test_embeddings_before_stop_are_reused(provider, tmp_path):
 
 
 def test_stored_points_are_not_written_again(stack, provider, tmp_path):
-    settings = provider.settings(qdrant_url=stack.settings.qdrant_url)
+    engine = stack.settings
+    settings = provider.settings(qdrant_url=engine.qdrant_url, qdrant_api_key=engine.qdrant_api_key)
     labelled, stages = read_set(write(tmp_path / "set")), []
 
     async def run(progress):
         async with AsyncExitStack() as resources:
-            index = Index(settings.qdrant_url)
+            index = Index(settings.qdrant_url, api_key=settings.qdrant_api_key)
             resources.push_async_callback(index.aclose)
             with EvaluationCache(tmp_path / "cache.sqlite") as cache:
                 services = EvaluationServices(settings, embedder_of(settings, resources), index, cache, None, progress)

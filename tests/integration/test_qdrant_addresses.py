@@ -34,7 +34,7 @@ async def nodes(settings):
 @pytest.fixture(scope="module")
 async def collection(settings):
     """Create the collection, and drop it at the end."""
-    index = Index(settings.qdrant_url)
+    index = Index(settings.qdrant_url, api_key=settings.qdrant_api_key)
     await index.ensure_collection(NAME, 3)
     yield
     await index.drop_collection(NAME)

@@ -32,7 +32,7 @@ async def made(settings, services):
     opened = []
 
     async def make(name, layout=None):
-        index = Index(settings.qdrant_url, layout=layout)
+        index = Index(settings.qdrant_url, api_key=settings.qdrant_api_key, layout=layout)
         opened.append(index)
         await index.ensure_collection(name, 3)
         return await index._info(name)
@@ -85,7 +85,7 @@ async def test_differing_layout_is_reported_once_and_kept(made):
 # Before the creation, after it, before the first index, after it, and before the last index.
 @pytest.mark.parametrize("done", [1, 2, 3, 4, _REQUESTS - 1])
 async def test_interrupted_creation_is_completed_later(made, settings, done):
-    dying, sent = Index(settings.qdrant_url), []
+    dying, sent = Index(settings.qdrant_url, api_key=settings.qdrant_api_key), []
 
     send = dying._requests.send
 
@@ -106,7 +106,7 @@ async def test_interrupted_creation_is_completed_later(made, settings, done):
 
 
 async def test_concurrent_batches_create_collection_once(made, settings):
-    index, sent = Index(settings.qdrant_url), []
+    index, sent = Index(settings.qdrant_url, api_key=settings.qdrant_api_key), []
 
     send = index._requests.send
 

@@ -10,6 +10,7 @@ from tests.conftest import Library
 from tests.integration.test_interleavings import run
 from tests.support.api import work
 from tests.support.pages import commands_of, foreask_with_background
+from tests.support.qdrant import headers_of
 
 PAGE = "verify-the-index.md"
 
@@ -100,6 +101,7 @@ async def test_documented_commands_list_and_delete(services, settings, location,
     monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
     monkeypatch.setenv("FOREASK_REDIS_URL", settings.redis_url.get_secret_value())
     monkeypatch.setenv("FOREASK_QDRANT_URL", settings.qdrant_url)
+    monkeypatch.setenv("FOREASK_QDRANT_API_KEY", headers_of(settings).get("api-key", ""))
 
     async def nothing():
         return

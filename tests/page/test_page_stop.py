@@ -5,6 +5,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.page.conftest import ask, until
+from tests.support.qdrant import headers_of
 from tests.support.waiting import TIMEOUT_SECONDS
 
 BERLIN = (
@@ -84,8 +85,9 @@ async def test_trial_shows_server_numbers_and_stores_nothing(visit, deployment):
 def _stored(deployment) -> tuple[object, ...]:
     """Return the numbers of documents, chunks and points of the deployment."""
     status = deployment.client.get("/v1/status").json()
-    qdrant = str(deployment.stack.settings.qdrant_url)
-    with httpx.Client(base_url=qdrant, trust_env=False, timeout=TIMEOUT_SECONDS) as http:
+    settings = deployment.stack.settings
+    qdrant, key = str(settings.qdrant_url), headers_of(settings)
+    with httpx.Client(base_url=qdrant, headers=key, trust_env=False, timeout=TIMEOUT_SECONDS) as http:
         names = [each["name"] for each in http.get("/collections").json()["result"]["collections"]]
         points = {name: http.post(f"/collections/{name}/points/count", json={}).json()["result"] for name in names}
     assert any(count["count"] for count in points.values())

@@ -45,6 +45,7 @@ from tests.support.emptying import empty
 from tests.support.fleet import Proxy
 from tests.support.histories import SharedServices, run_histories, sharing
 from tests.support.planted import guards
+from tests.support.qdrant import headers_of
 
 NAMES = ("a.md", "b.md")
 STAGES = ("parse", "index", "generate", "index")  # stages of a chunk; its text is indexed first
@@ -166,7 +167,12 @@ def world(
         patch.setattr("shared.ledger.builds.builds._SLICE", 1)
         patch.setattr(Collections, "index_name", lambda *_: INDEX_NAME)
         with sharing(settings) as shared:
-            qdrant = AsyncQdrantClient(url=stack.settings.qdrant_url, check_compatibility=False, trust_env=False)
+            qdrant = AsyncQdrantClient(
+                url=stack.settings.qdrant_url,
+                api_key=headers_of(stack.settings).get("api-key"),
+                check_compatibility=False,
+                trust_env=False,
+            )
             try:
                 yield World(shared.services, shared.run, proxy, provider_process, qdrant)
             finally:

@@ -25,6 +25,7 @@ from embedded.stack import Stack
 from shared.domain.index_location import IndexLocation
 from shared.settings import Settings
 from shared.vectors.filters import collection_points
+from tests.support.qdrant import headers_of
 from tests.support.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -271,7 +272,8 @@ class Deployment:
         """Return the payload of every point of a collection, hidden ones included, by id."""
         selected = collection_points(location)
         stored, offset = {}, None
-        with httpx.Client(base_url=str(self.stack.settings.qdrant_url), trust_env=False, timeout=60) as qdrant:
+        qdrant_url, key = str(self.stack.settings.qdrant_url), headers_of(self.stack.settings)
+        with httpx.Client(base_url=qdrant_url, headers=key, trust_env=False, timeout=60) as qdrant:
             while True:
                 body = {"limit": 1000, "with_payload": True, "offset": offset, "filter": selected}
                 reply = qdrant.post(f"/collections/{location.index_name}/points/scroll", json=body).raise_for_status()

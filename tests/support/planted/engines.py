@@ -66,13 +66,12 @@ def main(folder: Path) -> None:
 
     settings, engines = Settings(_env_file=None), ("postgres", "valkey", "qdrant")
     with suppress(KeyboardInterrupt), Stack(settings, folder / "data", engines=engines, durable=False) as stack:
-        database, redis = stack.settings.database_url, stack.settings.redis_url
-        assert database is not None
-        assert redis is not None
+        given = stack.settings.environment()
         variables = {
-            "DATABASE_URL": database.get_secret_value(),
-            "REDIS_URL": redis.get_secret_value(),
-            "QDRANT_URL": stack.settings.qdrant_url,
+            "DATABASE_URL": given["FOREASK_DATABASE_URL"],
+            "REDIS_URL": given["FOREASK_REDIS_URL"],
+            "QDRANT_URL": given["FOREASK_QDRANT_URL"],
+            "QDRANT_API_KEY": given["FOREASK_QDRANT_API_KEY"],
         }
         (folder / "writing").write_text(json.dumps(variables))
         (folder / "writing").rename(folder / "variables.json")
