@@ -23,7 +23,7 @@ from rich.console import Console
 
 from cli.first_check import FirstCheck
 from cli.first_minute import watched
-from cli.programs import Crew, Programs, children, reachable
+from cli.programs import Crew, Programs, children, environment_of, reachable
 from embedded import llama
 from embedded.ports import free_port
 from embedded.stack import ENGINES, Engine, Stack
@@ -33,7 +33,7 @@ from shared.process import hardening
 from shared.process.network import hosts_of
 from shared.services.ocr import off_because
 from shared.services.start import check_network
-from shared.settings import Settings
+from shared.settings import Settings, secrets_of_roles
 from shared.settings.tenant_limits import OTHERS
 from shared.sources.roots import EVERYTHING
 
@@ -140,9 +140,9 @@ class Launcher:
         for engine in ENGINES:
             self._console.print(f"    {_LABELS[engine][0]:<11}{self._address(engine)}", highlight=False)
         with self._step("schema") as note:
-            _migrate(self._stack.environment())
+            _migrate(secrets_of_roles.environment_of("schema", self._stack.environment()))
             note.append("up to date")
-        self._check = FirstCheck(self._stack.environment(), self._console)
+        self._check = FirstCheck(environment_of("check", self._stack.environment()), self._console)
         with self._step("programs") as note:
             self._programs = self._new_programs()
             self._programs.start()

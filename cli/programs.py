@@ -12,19 +12,12 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from embedded.supervisor import Child, Supervisor
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import Unavailable
-from shared.settings import Settings
-from shared.settings.sources import secrets, variables_of
+from shared.settings import secrets_of_roles
 
 _TIMEOUT_SECONDS = 2.0
-_OF_FILES = (("workers", "parse"), ("workers", "read"))  # programs that process untrusted files
-_SECRETS_OF_PARSERS = {"database_url", "redis_url", "store_options"}
-_PASSWORDS = {
-    APP_ROLE: "FOREASK_APP_DATABASE_PASSWORD",
-    PARSE_ROLE: "FOREASK_PARSE_DATABASE_PASSWORD",
-    SCALE_ROLE: "FOREASK_SCALE_DATABASE_PASSWORD",
-}
+_DATABASE_ROLES = {"parse": PARSE_ROLE, "read": PARSE_ROLE}  # they process untrusted files
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
 
 
@@ -84,14 +77,13 @@ def children(
         port: port on which the API listens.
         grace: longest time that a stopping worker waits for its open calls.
     """
-    serving, parsing = as_role(environment, APP_ROLE), as_role(environment, PARSE_ROLE)
 
     def child(name: str, *command: str) -> Child:
         return Child(
             name=name,
             command=[sys.executable, "-m", *command],
             log=logs / f"{name}.log",
-            environment=without_keys(parsing) if command in _OF_FILES else serving,
+            environment=environment_of(command[-1], environment),
             healthy=(lambda: is_live(host, port)) if name == "api" else lambda: True,
             stop_timeout=grace + timedelta(seconds=5),
         )
@@ -108,20 +100,19 @@ def children(
     yield child("scheduler", "workers", "scheduler")
 
 
-def without_keys(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a worker that handles untrusted files, without keys that it does not use."""
-    unused = (field for field in secrets(Settings) if field[0] not in _SECRETS_OF_PARSERS)
-    return {**environment, **{variable: "" for name, field in unused for variable in variables_of(name, field)}}
+def environment_of(role: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a process with only the secrets of its role, and with its role in PostgreSQL."""
+    return secrets_of_roles.environment_of(role, as_database_role(_DATABASE_ROLES.get(role, APP_ROLE), environment))
 
 
-def as_role(environment: Mapping[str, str], role: str) -> dict[str, str]:
-    """Return the settings with the role in PostgreSQL's URL, if its password is set, and without other passwords."""
-    result = {**environment, **dict.fromkeys(_PASSWORDS.values(), "")}
-    if password := environment.get(_PASSWORDS[role]):
-        url = urlsplit(environment["FOREASK_DATABASE_URL"])
-        address = f"{role}:{quote(password, safe='')}@{url.netloc.rpartition('@')[2]}"
-        result["FOREASK_DATABASE_URL"] = urlunsplit(url._replace(netloc=address))
-    return result
+def as_database_role(role: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with a role in PostgreSQL's URL, if the role's password is set."""
+    password = environment.get(f"{role}_database_password".upper())
+    if not password:
+        return dict(environment)
+    url = urlsplit(environment["FOREASK_DATABASE_URL"])
+    address = f"{role}:{quote(password, safe='')}@{url.netloc.rpartition('@')[2]}"
+    return {**environment, "FOREASK_DATABASE_URL": urlunsplit(url._replace(netloc=address))}
 
 
 def is_live(host: str, port: int) -> bool:

@@ -33,11 +33,13 @@ from shared.settings.api_keys import ApiKey, is_tenant
 from shared.settings.embeddings import EMBEDDING_NAME, Embedding, embeddings_json, key_of
 from shared.settings.masking import masked
 from shared.settings.sources import (
+    ALONE,
     NAMED,
     PREFIX,
     NamedSecrets,
     SecretFiles,
     every_setting,
+    is_alone,
     origin,
     require_known,
     secrets,
@@ -347,7 +349,7 @@ class Settings(BaseSettings):
         """Read secret files with the precedence of the source that names them: the environment or `.env`."""
         del settings_cls, file_secret_settings
         sources = [init_settings]
-        for variables in (env_settings, dotenv_settings):
+        for variables in [env_settings] if is_alone() else [env_settings, dotenv_settings]:
             assert isinstance(variables, EnvSettingsSource)
             sources += [
                 NamedSecrets(variables),
@@ -458,7 +460,7 @@ class Settings(BaseSettings):
         return [address.strip() for address in require(self.qdrant_url, "FOREASK_QDRANT_URL").split(",")]
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that reproduce these settings in another process, including secrets."""
+        """Return the variables that reproduce these settings in another process, including secrets, without `.env`."""
         dumped = self.model_dump(
             mode="json", exclude={"api_keys", "operator_keys", "embeddings", "source_secrets"}, exclude_none=True
         )
@@ -472,7 +474,7 @@ class Settings(BaseSettings):
         embeddings = {"embeddings": embeddings_json(self.embeddings, reveal=True)}
         values = dumped | tuning | plain | keys | files | embeddings
         named = {f"{NAMED}{name}": value.get_secret_value() for name, value in self.source_secrets.items()}
-        inherited = {f"{variable}_FILE": "" for variable in named}
+        inherited = {f"{variable}_FILE": "" for variable in named} | {ALONE: "1"}
         return {PREFIX + name.upper(): str(value) for name, value in values.items()} | named | inherited
 
     def described(self) -> Iterator[EffectiveSetting]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,11 +16,12 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSou
 from shared.domain.errors import InvalidInput
 
 PREFIX = "FOREASK_"
+ALONE = "FOREASK_ENVIRONMENT_ALONE"  # if it is set, `.env` is not read
 NAMED = "FOREASK_SOURCE_SECRET_"  # first part of the variables of the field `source_secrets`
 _NAMED_FIELD = "source_secrets"
 _FILE = "_FILE"
 # Variables of other programs: the command line (server and key) and docker-compose.yml (image, port and files).
-_OF_OTHER_PROGRAMS = {"FOREASK_URL", "FOREASK_API_KEY"} | {
+_OF_OTHER_PROGRAMS = {"FOREASK_URL", "FOREASK_API_KEY", ALONE} | {
     f"FOREASK_{name}" for name in ("PUBLISH", "PORT", "ENV_FILE", "IMAGE")
 }
 # Kubernetes sets such variables in every container, for a service with the name foreask, too.
@@ -127,7 +129,13 @@ def every_setting(kind: type[BaseSettings]) -> Iterator[list[str]]:
 
 def sources(kind: type[BaseSettings]) -> dict[str, Mapping[str, str | None]]:
     """Return the variables of the environment and of `.env`, in lower case; the environment has precedence."""
-    return {"environment": EnvSettingsSource(kind).env_vars, ".env": DotEnvSettingsSource(kind).env_vars}
+    lines = {} if is_alone() else DotEnvSettingsSource(kind).env_vars
+    return {"environment": EnvSettingsSource(kind).env_vars, ".env": lines}
+
+
+def is_alone() -> bool:
+    """Return whether the environment is complete, so that `.env` must not add secrets that a process does not need."""
+    return bool(os.environ.get(ALONE))
 
 
 def require_known(kind: type[BaseSettings]) -> None:

@@ -13,6 +13,7 @@ import yaml
 
 from shared.domain.database_roles import PARSE_ROLE
 from shared.settings import Settings
+from shared.settings.secrets_of_roles import SECRETS
 from shared.settings.sources import every_setting, require_known, secrets
 from tests.acceptance.test_compose import CONFINED, DOCKERFILE, ENGINES, SERVICES
 from tests.support import chart as charts
@@ -440,6 +441,19 @@ def test_parse_and_read_receive_variables_of_compose(default):
         assert keys["FOREASK_PARSE_ISOLATION"]["value"] == "require"
         reference = keys["FOREASK_DATABASE_URL"]["valueFrom"]["secretKeyRef"]
         assert reference["key"] == "FOREASK_PARSE_DATABASE_URL"
+
+
+@guards(
+    "deploy/helm/foreask/templates/_workloads.tpl",
+    "secrets: [QDRANT_API_KEY, EMBEDDINGS]}",
+    "secrets: [QDRANT_API_KEY, LLM_API_KEY, EMBEDDINGS]}",
+    means="a pod has the key of a provider that it does not call",
+)
+def test_pods_get_secrets_of_their_roles(default):
+    for role in SECRETS.keys() - {"check", "schema"}:
+        given = {each["name"] for each in process_of(default, role)["env"] if "valueFrom" in each}
+        needed = {f"FOREASK_{name.upper()}" for name in SECRETS[role] - {"source_secrets"}}
+        assert given == needed, role
 
 
 def known_settings():

@@ -1,10 +1,14 @@
 """The environment of the processes of `foreask up`."""
 
+import os
+import re
 from datetime import timedelta
 from io import StringIO
+from itertools import filterfalse
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import SecretStr
 from rich.console import Console
 
@@ -12,30 +16,120 @@ from cli.launcher import embedded_llm_settings, warn_about_confinement
 from cli.programs import Crew, children
 from shared.confined import confinement
 from shared.process.network import hosts_of
-from shared.settings import Settings
+from shared.settings import Settings, load
+from shared.settings.secrets_of_roles import SECRETS, unneeded_variables
+from tests.support.deployment import ROOT
+from tests.support.planted import guards
 
 OF_FILES = ("worker-parse", "worker-read")
 
 
-def test_workers_of_files_get_no_unused_keys():
-    key, url = SecretStr("a-secret"), SecretStr("redis://user:needed@host")
-    settings = Settings(llm_api_key=key, embedding_api_key=key, qdrant_api_key=key, redis_url=url)
-    crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
-    environments = {child.name: child.environment for child in crew}
+EVERY_SECRET = {
+    "redis_url": "redis://user:needed@host",
+    "qdrant_api_key": "of-qdrant",
+    "store_options": '{"of": "store"}',
+    "api_keys": "acme:0123456789abcdef0123456789abcdef",
+    "operator_keys": "0123456789abcdef0123456789abcdef",
+    "llm_api_key": "of-llm",
+    "embedding_api_key": "of-embedding",
+    "embeddings": '{"large": {"model": "large", "api_key": "of-large"}}',
+    "rerank_api_key": "of-rerank",
+}
+SOURCE = "FOREASK_SOURCE_SECRET_WIKI"
 
-    for name, environment in environments.items():
-        assert ("a-secret" in environment.values()) is (name not in OF_FILES)
-        assert environment["FOREASK_REDIS_URL"] == "redis://user:needed@host"
-    for name in OF_FILES:
-        assert environments[name]["OPENAI_API_KEY"] == ""  # otherwise it would inherit the parent's key
+
+def role_of(child):
+    return child.name.removeprefix("worker-")
+
+
+def programs_of(settings):
+    return list(children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta()))
+
+
+@guards(
+    "cli/programs.py",
+    "environment=environment_of(command[-1], environment),",
+    "environment=dict(environment),",
+    means="every process has every secret",
+)
+def test_programs_get_only_secrets_of_their_roles(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name, value in EVERY_SECRET.items():
+        monkeypatch.setenv(f"FOREASK_{name.upper()}", value)
+    monkeypatch.setenv("OPENAI_API_KEY", "of-openai")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-aws")
+    monkeypatch.setenv(SOURCE, '{"uri": "https://wiki.example/", "token": "of-wiki"}')
+    settings = load()
+
+    for child in programs_of(settings):
+        needed = SECRETS[role_of(child)]
+        inherited = {**os.environ, **child.environment}  # as the process gets it
+        for name in EVERY_SECRET:
+            assert bool(inherited[f"FOREASK_{name.upper()}"]) is (name in needed), (child.name, name)
+        seen = "\n".join(value for name, value in inherited.items())
+        assert ("of-aws" in seen) is ("store_options" in needed)
+        assert ("of-wiki" in seen) is ("source_secrets" in needed) is (child.name in OF_FILES)
+        assert ("of-large" in seen) is ("embedding_api_key" in needed)
+        assert "of-openai" not in seen or "llm_api_key" in needed
+        with monkeypatch.context() as process:
+            for name, value in inherited.items():
+                process.setenv(name, value)
+            assert list(load().embeddings) == (["large"] if "embeddings" in needed else [])
+
+
+@guards(
+    "shared/settings/settings.py",
+    "[env_settings] if is_alone() else",
+    "[env_settings] if False else",
+    means="each process reads all secrets of the file .env",
+)
+def test_programs_read_no_secret_from_dotenv(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text(f'FOREASK_LLM_API_KEY=of-llm\n{SOURCE}={{"uri": "https://a.example/"}}\n')
+    settings = load()
+    assert settings.llm_api_key == SecretStr("of-llm")
+
+    for child in programs_of(settings):
+        needed = SECRETS[role_of(child)]
+        with monkeypatch.context() as process:
+            for name, value in child.environment.items():
+                process.setenv(name, value)
+            assert bool(load().llm_api_key) is ("llm_api_key" in needed), child.name
+            assert bool(load().source_secrets) is ("source_secrets" in needed), child.name
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+SERVICES = {role: role if role in ("api", "scheduler", "schema") else f"worker-{role}" for role in SECRETS}
+
+
+@guards(
+    "docker-compose.yml",
+    "<<: [*without-api-keys, *without-llm, *without-embedding, *settings]",
+    "<<: [*without-api-keys, *without-llm, *settings]",
+    means="a container has the key of a provider that it does not call",
+)
+@pytest.mark.parametrize("role", sorted(SECRETS.keys() - {"check"}))
+def test_compose_gives_services_secrets_of_their_roles(role):
+    service = COMPOSE[SERVICES[role]]
+    given = service["environment"]
+    files = [each if isinstance(each, str) else each["path"] for each in listed(service["env_file"])]
+    has_everything = files == ["${FOREASK_ENV_FILE:-.env}"]
+    of_database = re.compile(r"FOREASK_\w+_DATABASE_PASSWORD_FILE")  # compose needs their values in .env
+    for variable in filterfalse(of_database.fullmatch, unneeded_variables(role)):
+        assert given.get(variable, None if has_everything else "") == "", variable
+    assert ("sources.env" in files) is ("source_secrets" in SECRETS[role])
+    for name in SECRETS[role] - {"source_secrets"}:
+        assert given.get(f"FOREASK_{name.upper()}", "" if not has_everything else None) != "", name
 
 
 def test_programs_know_only_their_own_database_role():
     url, own = SecretStr("postgresql://foreask:owners@127.0.0.1:5432/foreask"), SecretStr("p@ss/word")
     settings = Settings(database_url=url, app_database_password=own, parse_database_password=SecretStr("parsers"))
-    crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
-
-    for child in crew:
+    for child in programs_of(settings):
         role = "foreask_parse:parsers" if child.name in OF_FILES else "foreask_app:p%40ss%2Fword"
         assert child.environment["FOREASK_DATABASE_URL"] == f"postgresql://{role}@127.0.0.1:5432/foreask"
         assert not {"p@ss/word", "parsers"} & set(child.environment.values())

@@ -25,10 +25,8 @@ Arguments: root, name, workload.
 {{- $secret := dict "FOREASK_REDIS_URL" "FOREASK_REDIS_URL" -}}
 {{- $_ := set $secret "FOREASK_DATABASE_URL" (.workload.confined | ternary "FOREASK_PARSE_DATABASE_URL" "FOREASK_APP_DATABASE_URL") -}}
 {{- if .workload.uploads }}{{ $_ := set $secret "FOREASK_STORE_OPTIONS" "FOREASK_STORE_OPTIONS?" }}{{ end -}}
+{{- range .workload.secrets }}{{ $_ := set $secret (printf "FOREASK_%s" .) (printf "FOREASK_%s?" .) }}{{ end -}}
 {{- if not .workload.confined -}}
-{{- range list "FOREASK_QDRANT_API_KEY" "FOREASK_LLM_API_KEY" "FOREASK_EMBEDDING_API_KEY" "FOREASK_EMBEDDINGS" "FOREASK_RERANK_API_KEY" -}}
-{{- $_ := set $secret . (printf "%s?" .) -}}
-{{- end -}}
 {{- if and (eq $root.Values.autoscaling.mode "keda") (not (hasKey $given "FOREASK_WORKERS_MAX")) -}}
 {{- $most := 1 -}}
 {{- range list "parse" "read" "generate" "index" }}{{ $most = max $most (index $root.Values .).maxReplicas }}{{ end -}}

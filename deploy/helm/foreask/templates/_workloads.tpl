@@ -1,14 +1,15 @@
 {{/*
 The processes. `pool`: default number of connections to PostgreSQL; `confined`: it processes untrusted files, and gets
-neither keys of providers nor Qdrant; `uploads`: it reads or writes uploads; `stage`: it is scaled by `wanted`.
+neither keys of providers nor Qdrant; `uploads`: it reads or writes uploads; `stage`: it is scaled by `wanted`; `secrets`:
+the optional secrets that it needs, as in shared/settings/secrets_of_roles.py.
 */}}
 {{- define "foreask.workloads" -}}
-api: {args: [api], pool: 10, uploads: true, confined: false, stage: false}
-parse: {args: [worker, parse], pool: 4, uploads: true, confined: true, stage: true}
-read: {args: [worker, read], pool: 4, uploads: true, confined: true, stage: true}
-generate: {args: [worker, generate], pool: 4, uploads: false, confined: false, stage: true}
-index: {args: [worker, index], pool: 4, uploads: false, confined: false, stage: true}
-scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: false}
+api: {args: [api], pool: 10, uploads: true, confined: false, stage: false, secrets: [QDRANT_API_KEY, LLM_API_KEY, EMBEDDING_API_KEY, EMBEDDINGS, RERANK_API_KEY]}
+parse: {args: [worker, parse], pool: 4, uploads: true, confined: true, stage: true, secrets: []}
+read: {args: [worker, read], pool: 4, uploads: true, confined: true, stage: true, secrets: []}
+generate: {args: [worker, generate], pool: 4, uploads: false, confined: false, stage: true, secrets: [LLM_API_KEY, EMBEDDINGS]}
+index: {args: [worker, index], pool: 4, uploads: false, confined: false, stage: true, secrets: [QDRANT_API_KEY, LLM_API_KEY, EMBEDDING_API_KEY, EMBEDDINGS, RERANK_API_KEY]}
+scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: false, secrets: [QDRANT_API_KEY, EMBEDDINGS]}
 {{- end }}
 
 {{/* Settings of confined processes: the variables that docker-compose.yml passes to `worker-parse`. */}}
