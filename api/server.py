@@ -13,6 +13,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from api.access import auth
 from api.app import create
 from api.http.protocol import BoundedProtocol
 from api.progress.readiness import Shutdown
@@ -58,6 +59,7 @@ def main() -> None:
     settings = load()
     logging.configure("api", level=settings.log_level, line_format=settings.log_format)
     shutdown = Shutdown()
+    auth.require_known_users(settings)
     app = create(settings, shutdown=shutdown, checks=CHECKED not in sys.argv[1:])
     uvloop.run(_require_complete(settings))
     config = uvicorn.Config(

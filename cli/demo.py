@@ -41,7 +41,7 @@ def run(data_dir: Path, console: Console) -> None:
     announce_restarts(console)
     with stoppable(launcher), hardening.private_files():
         try:
-            with launcher, CliClient(launcher.url, _key()) as client:
+            with launcher, CliClient(launcher.url, launcher.key or _key()) as client:
                 _show(Show(client, console, started), data_dir)
                 _print_farewell(launcher, data_dir, console, time.monotonic() - started)
         except StopRequested:

@@ -26,14 +26,15 @@ from cli.first_minute import watched
 from cli.programs import Crew, Programs, children, environment_of, reachable
 from embedded import llama
 from embedded.ports import free_port
-from embedded.stack import ENGINES, Engine, Stack
+from embedded.secret import stored_password
+from embedded.stack import ENGINES, Engine, Stack, make_private
 from shared.confined import confinement
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.process import hardening
+from shared.process import hardening, peers
 from shared.process.network import hosts_of
 from shared.services.ocr import off_because
 from shared.services.start import check_network
-from shared.settings import Settings, secrets_of_roles
+from shared.settings import ApiKey, Settings, secrets_of_roles
 from shared.settings.tenant_limits import OTHERS
 from shared.sources.roots import EVERYTHING
 
@@ -46,6 +47,7 @@ _EMBEDDED_TIMEOUT = timedelta(minutes=30)
 # processes: 3.9 and 36 by default, 5.6 and 5.6 if threads sleep immediately, 4.6 and 8.6 with this number of spins.
 SPINS_OF_OPENMP = {"GOMP_SPINCOUNT": "1000"}
 DEFAULT_PORT = 8350
+TENANT = "default"  # of a server without keys
 _LABELS: dict[Engine, tuple[str, str]] = {
     "postgres": ("PostgreSQL", "database_url"),
     "valkey": ("Valkey", "redis_url"),
@@ -84,8 +86,10 @@ class Launcher:
         port = settings.api_port if plan.port is None else plan.port
         port = port or free_port()
         self._failures: SimpleQueue[Unavailable] = SimpleQueue()
+        self.key_file = None if peers.are_known() or not settings.is_keyless else drawn_key(settings.data_dir)
+        own = own_roots(settings) | ({} if self.key_file is None else key_of(self.key_file))
         self._stack = Stack(
-            settings.model_copy(update={"api_port": port} | embedded_llm_settings(settings) | own_roots(settings)),
+            settings.model_copy(update={"api_port": port} | embedded_llm_settings(settings) | own),
             on_failure=self._failures.put,
         )
         self._programs: Programs | None = None
@@ -95,6 +99,11 @@ class Launcher:
     @property
     def settings(self) -> Settings:
         return self._stack.settings
+
+    @property
+    def key(self) -> str | None:
+        """The key that was drawn because this system does not report the users of connections."""
+        return None if self.key_file is None else self.key_file.read_text()
 
     def __enter__(self) -> Self:
         _require_models(self.settings)
@@ -255,6 +264,7 @@ def _welcome(launcher: Launcher, console: Console) -> None:
     header = '-H "Authorization: Bearer $FOREASK_API_KEY" ' if launcher.settings.api_keys else ""
     body = '{"collection": "default", "question": "What does it say?"}'
     lines = (
+        *([f"\nexport FOREASK_API_KEY=$(cat {launcher.key_file})"] if launcher.key_file else []),
         f"\nforeask answers at {url}, API reference: {url}/docs",
         *([f"  {url}/ask is its page in the browser"] if launcher.settings.page else []),
         f"  foreask ingest{option} PATH",
@@ -274,8 +284,24 @@ def embedded_llm_settings(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in defaults.items() if name not in settings.model_fields_set}
 
 
+def drawn_key(data_dir: Path) -> Path:
+    """Return the file of the key that the API requires if it cannot know the users of connections.
+
+    The first call draws the key. Only its owner can read the file.
+    """
+    make_private(data_dir)
+    path = data_dir.resolve() / "api-key"
+    stored_password(path)
+    return path
+
+
+def key_of(file: Path) -> dict[str, Any]:
+    """Return the settings that require the key in a file."""
+    return {"api_keys": (ApiKey.parse(f"{TENANT}:{file.read_text()}"),)}
+
+
 def own_roots(settings: Settings) -> dict[str, Any]:
-    """Return the settings that allow every source, if the user of this machine is the only user."""
+    """Return the settings that allow every source, if only this user is served."""
     return {"source_roots": {OTHERS: (EVERYTHING,)}} if settings.is_keyless and not settings.source_roots else {}
 
 

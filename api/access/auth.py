@@ -28,13 +28,58 @@ from shared.domain.conversations import Owner
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Scope, hash_of
 from shared.ledger.postgres import actors
-from shared.process import traces
+from shared.process import peers, traces
 from shared.settings import Settings
 
 TENANT_WITHOUT_KEYS = "default"
+_MAKE_A_KEY = (
+    "Make a key with `foreask keys setting`, start the server with the printed FOREASK_API_KEYS, and send the key."
+)
 # Scopes of routes whose changes are recorded in the audit log. Uploads and queries are too frequent.
 _RECORDED = {Scope.MANAGE, Scope.OPERATOR}
-_PROXY_HEADERS = {"forwarded", "via", "x-real-ip", "cf-connecting-ip", "true-client-ip"}
+# Headers that proxies, tunnels, delivery networks and load balancers add to requests, or the beginnings of their names.
+_OF_PROXIES = (
+    "cdn-loop",
+    "cf-",  # Cloudflare
+    "client-ip",
+    "cloudfront-",
+    "fastly-",
+    "fly-",
+    "forwarded",
+    "front-end-https",
+    "proxy-",
+    "remote-",
+    "tailscale-",
+    "true-client-ip",
+    "via",
+    "wl-proxy-",  # WebLogic
+    "x-akamai-",
+    "x-amz-cf-",
+    "x-appengine-",
+    "x-arr-",  # Azure and IIS
+    "x-auth-request-",  # oauth2-proxy
+    "x-azure-",
+    "x-bluecoat-",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-",
+    "x-forwarded",
+    "x-goog-authenticated-",
+    "x-goog-iap-",
+    "x-host",
+    "x-http-host-override",
+    "x-ngrok-",
+    "x-original-",
+    "x-originating-",
+    "x-pomerium-",
+    "x-proxy",
+    "x-real-ip",
+    "x-remote-",
+    "x-rewrite-url",
+    "x-scheme",
+    "x-varnish",
+    "x-vercel-",
+)
 
 log = structlog.get_logger()
 
@@ -63,6 +108,20 @@ def require_safe(settings: Settings) -> None:
             f"Without keys, the API serves only this machine, but {settings.api_host} accepts other machines: set"
             " FOREASK_API_KEYS=tenant:key, or FOREASK_API_HOST=127.0.0.1.",
             field="api_host",
+        )
+
+
+def require_known_users(settings: Settings) -> None:
+    """Refuse to serve without keys if this system does not report which user opens a connection.
+
+    Raises:
+        InvalidInput: no keys are set, and every request would be refused.
+    """
+    if settings.is_keyless and not peers.are_known():
+        raise InvalidInput(
+            "Without keys, the API serves only the user who started it, but this system does not report the user of a"
+            " connection: set FOREASK_API_KEYS=tenant:key.",
+            field="api_keys",
         )
 
 
@@ -130,8 +189,8 @@ class Needs(BeforeBody):
         """Return the tenant of the request's key; empty for operators.
 
         Raises:
-            Unauthorized: the key is missing, unknown, revoked or expired. If no keys are configured: the request came
-                from another machine, or from a page of another site in this machine's browser.
+            Unauthorized: the key is missing, unknown, revoked or expired. If no keys are configured: the connection
+                is not of this process's user, or the request came through a proxy or from a page of another site.
             Forbidden: the key lacks the scope.
             TooManyRequests: the tenant or the key exceeds its rate, or the tenant or its concurrent requests.
             Unavailable: the key is not in the settings, and the ledger is unavailable.
@@ -246,7 +305,7 @@ async def require_still_valid(request: Request) -> None:
 async def _authenticate(request: Request, password: str | None = None) -> Caller:
     settings = _state(request).settings
     if settings.is_keyless:
-        _require_local(request)
+        _require_own_user(request)
         return Caller(TENANT_WITHOUT_KEYS, None, frozenset(Scope))
     key = _key(request) or password
     if key is None:
@@ -281,7 +340,7 @@ def within_counted_request(app: ASGIApp) -> ASGIApp:
 
     async def serve(scope: AsgiScope, receive: Receive, send: Send) -> None:
         # The state of a request is set by the server, never by the client.
-        await app({**scope, "state": {"is_counted": True}}, receive, send)
+        await app({**scope, "state": {"is_counted": True, "peer": peers.ThisProcess()}}, receive, send)
 
     return serve
 
@@ -348,12 +407,20 @@ def _password(request: Request) -> str | None:
         return None
 
 
-def _require_local(request: Request) -> None:
-    # A proxy on this machine would admit other machines: its address is loopback, and its Host header may be, too.
-    if any(name in _PROXY_HEADERS or name.startswith("x-forwarded-") for name in request.headers):
+def _require_own_user(request: Request) -> None:
+    peer: peers.Peer | None = getattr(request.state, "peer", None)
+    if peer is None or not peer.is_own_user:
         raise _unauthorized(
             request,
-            "Without keys, only local programs are served. This request came through a proxy: set FOREASK_API_KEYS.",
+            "Without keys, only programs of the user who started this server are served. This connection belongs to"
+            f" another user, or came through a proxy or a container. {_MAKE_A_KEY}",
+        )
+    # A proxy on this machine would admit other machines: its address is loopback, and its Host header may be, too.
+    if any(name.startswith(_OF_PROXIES) for name in request.headers):
+        raise _unauthorized(
+            request,
+            "Without keys, only programs of the user who started this server are served. This request came through a"
+            f" proxy. {_MAKE_A_KEY}",
         )
     # A web page could reach this server by a name that resolves to loopback, by a form that posts to it, or by an
     # element that loads from it. A page on another port of this machine is another program, too.

@@ -9,6 +9,8 @@ from http import HTTPStatus
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from shared.process.peers import Peer
+
 MAX_HEADER_BYTES = 64 * 1024  # with the URL; as h11, the other parser of uvicorn, limits them
 MAX_HEADERS = 100  # as Apache limits them
 HEADER_SECONDS = 10.0  # from the connection, or from a request's first byte, to the end of its headers
@@ -29,6 +31,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # Each request receives a copy of this state. The peer is one for all requests of the connection.
+        self.app_state = {**self.app_state, "peer": Peer(transport.get_extra_info("socket"))}
         if len(self.connections) > max_connections():
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "This process has too many open connections: try again later.")
         else:

@@ -21,6 +21,44 @@ from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
 CLI = [sys.executable, "-m", "cli"]
 USUAL_UMASK = 0o022  # other users may read
+NOBODY = 65534
+
+
+# Prints the replies that a user of the machine gets: of the API, the engines and the file system.
+AS_ANOTHER_USER = """
+import http.client, json, os, socket, sys
+
+api, qdrant, valkey, folder = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+def status(port, method, path, body=None):
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    client.request(method, path, json.dumps(body) if body is not None else None, {"content-type": "application/json"})
+    return client.getresponse().status
+
+def valkey_reply():
+    with socket.create_connection(("127.0.0.1", valkey), 60) as connection:
+        connection.sendall(b"PING\\r\\n")
+        return connection.recv(100).split()[0].decode()
+
+def is_readable():
+    try:
+        return bool(os.listdir(folder))
+    except PermissionError:
+        return False
+
+source = {"name": "etc", "collection": "etc", "uri": "file:///etc", "options": {"include": "shadow"}}
+print(json.dumps({
+    "page": status(api, "GET", "/ask"),
+    "live": status(api, "GET", "/health/live"),
+    "documents": status(api, "GET", "/v1/documents"),
+    "source": status(api, "POST", "/v1/sources", source),
+    "tools": status(api, "POST", "/mcp", {}),
+    "collections": status(qdrant, "GET", "/collections"),
+    "points": status(qdrant, "POST", "/collections/any/points/scroll", {}),
+    "valkey": valkey_reply(),
+    "folder": is_readable(),
+}))
+"""
 
 
 class Up:
@@ -171,6 +209,27 @@ def test_stopped_processes_exit_and_restart_keeps_data(up):
     up.start()
     reply = json.loads(up.foreask("ask", "How many days of leave are there?", "-c", "handbook", "--json"))
     assert "thirty days" in reply["chunks"][0]["text"]
+
+
+def test_another_user_reaches_nothing(up):
+    ports = json.loads((up.data_dir / "ports.json").read_text())
+    api = httpx.URL(up.url).port
+    command = [sys._base_executable, "-I", "-S", "-c", AS_ANOTHER_USER]  # not in a folder of this user
+    command += [*map(str, (api, ports["qdrant"], ports["valkey"])), str(up.data_dir)]
+    is_root = os.geteuid() == 0
+    another = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root else {}  # else it is the own user
+    seen = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd="/", **another).stdout)
+
+    private = {"documents": 401, "source": 401, "tools": 401, "folder": False}
+    own = {"documents": 200, "source": 201, "tools": 406, "folder": True}
+    assert seen == {
+        "page": 200,
+        "live": 200,
+        "collections": 401,
+        "points": 401,
+        "valkey": "-NOAUTH",
+        **(private if is_root else own),
+    }
 
 
 def test_starting_server_prints_its_check(up):

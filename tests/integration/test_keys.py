@@ -237,6 +237,16 @@ async def test_routes_reject_keys_without_scope(client):
             assert problem["detail"] == expected
 
 
+async def test_routes_without_keys_refuse_other_users(services, settings, provider):
+    async with calling(settings, services, own=False) as client:
+        for route, _ in SCOPED:
+            reply = await requested(client, route, bearer("any"))
+            assert (reply.status_code, "foreask keys setting" in reply.text) == (401, True), route.path
+        assert (await client.post("/mcp", json={})).status_code == 401
+        for path in sorted(WITHOUT_KEY):
+            assert (await client.get(path)).status_code == 200, path
+
+
 async def test_key_lists_its_tenant_and_rights(client, keyed):
     assert [route.path for route, needed in SCOPED if needed == [None]] == ["/v1/me"]
     made = await make(client, "ask", name="website", filter={"audience": "public"})

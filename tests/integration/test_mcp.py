@@ -145,6 +145,8 @@ async def test_unauthenticated_and_cross_origin_requests_are_refused(served, ser
         assert (await keyless.post("/mcp", json=INITIALIZE, headers=ACCEPT)).status_code == 200
         rebound = ACCEPT | {"host": "evil.example", "origin": "http://evil.example"}
         assert (await keyless.post("/mcp", json=INITIALIZE, headers=rebound)).status_code == 401
+        tool = {"method": "tools/call", "params": {"name": "list_collections", "arguments": {}}}
+        assert "no collection" in (await keyless.post("/mcp", json=INITIALIZE | tool, headers=ACCEPT)).text
 
 
 async def test_mcp_client_starts_server_as_program(served):

@@ -21,7 +21,7 @@ from shared.settings import Embedding
 from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.integration.test_builds import cleaned
-from tests.support.api import application, calling, running, serving, work
+from tests.support.api import OfLocalUser, application, calling, running, serving, work
 from tests.support.pages import commands_of, foreask_with_background, settings_of
 from tests.support.planted import guards
 
@@ -340,7 +340,7 @@ async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, 
 
 async def test_stale_api_cache_serves_old_build_until_ttl(two_builds, two_embeddings):
     app = application(two_embeddings.settings, two_embeddings)
-    transport = httpx.ASGITransport(app)
+    transport = httpx.ASGITransport(OfLocalUser(app))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as another,

@@ -10,13 +10,16 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 from api.app import create
+from api.http.protocol import BoundedProtocol
 from shared.domain.documents import Document
 from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.generate.stage import generate_stage
@@ -49,12 +52,26 @@ def application(settings: Settings, services: AllServices | None) -> FastAPI:
     return create(settings, None if services is None else replace(services, settings=settings))
 
 
+class OfLocalUser:
+    """The application for requests without a connection, as if this process's user or another one had opened it."""
+
+    def __init__(self, app: FastAPI, *, own: bool = True) -> None:
+        self.state = app.state
+        self._app = app
+        self._peer = SimpleNamespace(is_own_user=own)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, "state": {"peer": self._peer}}, receive, send)
+
+
 @asynccontextmanager
-async def calling(settings: Settings, services: AllServices | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield a client that calls the application without a socket."""
+async def calling(
+    settings: Settings, services: AllServices | None = None, *, own: bool = True
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield a client that calls the application without a socket, as this process's or another user."""
     app = application(settings, services)
     async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app)
+        transport = httpx.ASGITransport(OfLocalUser(app, own=own))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             yield client
 
@@ -76,7 +93,15 @@ async def serving(settings: Settings, services: AllServices | None = None) -> As
     """Yield a client of the application on a real server."""
     app = application(settings, services)
     server = _Server(
-        uvicorn.Config(app, port=0, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=2)
+        uvicorn.Config(
+            app,
+            port=0,
+            http=BoundedProtocol,
+            log_config=None,
+            access_log=False,
+            ws="none",
+            timeout_graceful_shutdown=2,
+        )
     )
     server.capture_signals = nullcontext  # type: ignore[method-assign]  # they are pytest's
     task = asyncio.create_task(server.serve())

@@ -11,19 +11,22 @@ from api.access.quotas import Quotas
 from api.app import create
 from shared.domain.errors import InvalidInput, Unauthorized
 from shared.domain.keys import Scope
+from shared.process.peers import ThisProcess
 from shared.settings import Settings
 from tests.support.api import KEYS, with_keys
+from tests.support.planted import guards
 
 NO_KEYS = Settings(_env_file=None)
 tenant_of = Needs(Scope.READ)
 
 
-def request_with(settings, **headers):
+def request_with(settings, peer=ThisProcess(), **headers):  # noqa: B008 - it has no state
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
     quotas = Quotas(settings, use=None, documents=None)  # requests of a tenant without limits are not counted
     state = SimpleNamespace(settings=settings, key_cache=KeyCache(EmptyLedger()), quotas=quotas)
     app = SimpleNamespace(state=SimpleNamespace(api=state))
-    return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
+    scope = {"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)}
+    return Request({**scope, "state": {"peer": peer}})
 
 
 class EmptyLedger:
@@ -104,6 +107,24 @@ async def test_keyless_mode_serves_its_own_page(headers):
         "x_real_ip",
         "cf_connecting_ip",
         "true_client_ip",
+        "cdn_loop",
+        "x_client_ip",
+        "x_original_host",
+        "x_original_forwarded_for",
+        "x_forwarded",
+        "cf_ray",
+        "fly_client_ip",
+        "fastly_client_ip",
+        "tailscale_user_login",
+        "x_amz_cf_id",
+        "x_azure_ref",
+        "x_cluster_client_ip",
+        "x_envoy_external_address",
+        "x_ngrok_id",
+        "x_vercel_id",
+        "x_proxyuser_ip",
+        "remote_user",
+        "proxy_connection",
     ],
 )
 async def test_keyless_mode_refuses_proxied_requests(header):
@@ -112,6 +133,34 @@ async def test_keyless_mode_refuses_proxied_requests(header):
 
     with_key = request_with(with_keys(NO_KEYS), x_api_key=KEYS["bob"], **{header: "203.0.113.7"})
     assert await tenant_of(with_key) == "bob"
+
+
+@pytest.mark.parametrize(
+    "header", ["user_agent", "accept", "x_request_id", "traceparent", "x_stainless_os", "x_requested_with", "referer"]
+)
+async def test_keyless_mode_serves_headers_of_programs(header):
+    assert await tenant_of(request_with(NO_KEYS, host="127.0.0.1", **{header: "any"})) == TENANT_WITHOUT_KEYS
+
+
+class AnotherUser:
+    """The other end of a connection that another user has opened, or an unknown one."""
+
+    is_own_user = False
+
+
+@guards(
+    "api/access/auth.py",
+    "if peer is None or not peer.is_own_user:",
+    "if peer is None:",
+    means="another user of the machine reads every file that the user of `foreask up` can read",
+    case="AnotherUser",
+)
+@pytest.mark.parametrize("peer", [AnotherUser(), None], ids=["AnotherUser", "no connection"])
+async def test_keyless_mode_refuses_other_users_with_advice(peer):
+    with pytest.raises(Unauthorized, match=r"another user.*foreask keys setting.*FOREASK_API_KEYS"):
+        await tenant_of(request_with(NO_KEYS, peer, host="127.0.0.1"))
+
+    assert await tenant_of(request_with(with_keys(NO_KEYS), peer, x_api_key=KEYS["bob"])) == "bob"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", ""])

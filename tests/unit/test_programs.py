@@ -12,11 +12,12 @@ import yaml
 from pydantic import SecretStr
 from rich.console import Console
 
-from cli.launcher import embedded_llm_settings, warn_about_confinement
+from cli.launcher import drawn_key, embedded_llm_settings, key_of, warn_about_confinement
 from cli.programs import Crew, children
 from shared.confined import confinement
+from shared.domain.keys import hash_of
 from shared.process.network import hosts_of
-from shared.settings import Settings, load
+from shared.settings import ApiKey, Settings, load
 from shared.settings.secrets_of_roles import SECRETS, unneeded_variables
 from tests.support.deployment import ROOT
 from tests.support.planted import guards
@@ -134,6 +135,18 @@ def test_programs_know_only_their_own_database_role():
         assert child.environment["FOREASK_DATABASE_URL"] == f"postgresql://{role}@127.0.0.1:5432/foreask"
         assert not {"p@ss/word", "parsers"} & set(child.environment.values())
         assert not [value for value in child.environment.values() if "owners" in value]
+
+
+def test_drawn_key_is_private_and_stays(tmp_path):
+    path = drawn_key(tmp_path / "data")
+    key = path.read_text()
+    settings = Settings(_env_file=None).model_copy(update=key_of(path))
+
+    assert drawn_key(tmp_path / "data") == path
+    assert path.read_text() == key
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert not settings.is_keyless
+    assert settings.api_keys == (ApiKey("default", hash_of(key)),)
 
 
 @pytest.mark.parametrize(
