@@ -97,8 +97,8 @@ def user_of(connection: ConnectedSocket, means: Means) -> int | None:
     """Return the user that has opened a connection to this process; None if the connection is closed or not local."""
     with suppress(OSError, ValueError):
         user = means(End.of(connection.getpeername()), End.of(connection.getsockname()))
-        # As long as this end exists, no other connection can have the same two ends. Therefore the user is that of this
-        # connection, and not of a later one with the same port.
+        # As long as this end exists, no other connection can have the same two ends. Therefore the user has opened this
+        # connection, and not a later one with the same port.
         if connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _CONNECTED:
             return user
     return None

@@ -308,7 +308,7 @@ def test_engines_refuse_requests_without_key(whole):
     with httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
         for name, urls in addresses.items():
             for url in urls:
-                for given in ({}, {"authorization": "Bearer embedded"}, {"api-key": ""}, {"authorization": "Bearer "}):
+                for given in ({}, {"authorization": "Bearer embedded"}, {"api-key": ""}):
                     assert client.post(url, json={}, headers=given).status_code == 401, (url, given)
                 own = {"authorization": f"Bearer {keys[name].get_secret_value()}"}
                 assert client.post(url, json={}, headers=own).status_code != 401, url

@@ -97,14 +97,14 @@ def tables_of(client, user, folder, state="01", inode=4711):
     case="user_by_question",
 )
 @pytest.mark.parametrize("means", MEANS)
-def test_closed_connection_belongs_to_nobody(means):
+def test_closed_connection_has_no_user(means):
     with connected() as (client, accepted):
         client.close()  # the kernel now reports the user 0, and no inode
 
         assert user_of(accepted, means) is None
 
 
-def test_closed_connection_in_table_belongs_to_nobody(tmp_path):
+def test_closed_connection_in_table_has_no_user(tmp_path):
     with connected() as (client, accepted):
         for state, inode in (("04", 0), ("06", 0), ("02", 4711), ("0A", 4711)):
             tables = tables_of(client, OWN, tmp_path, state, inode)
@@ -137,7 +137,7 @@ def test_listener_on_same_port_is_not_peer(means):
 
 
 @pytest.mark.parametrize("means", MEANS)
-def test_reset_connection_belongs_to_nobody(means):
+def test_reset_connection_has_no_user(means):
     with connected() as (client, accepted):
         same = lambda *_: OWN  # noqa: E731 - a later socket with the same ends
         assert user_of(accepted, same) == OWN
