@@ -25,6 +25,7 @@ from qdrant_client import AsyncQdrantClient, models
 from embedded.stack import Stack
 from shared.domain.text.bm25 import document_vector, query_vector
 from shared.settings import Settings
+from tests.support.qdrant import headers_of
 
 QUESTIONS, DIMENSIONS, PER_DOCUMENT, SEARCHES = 5, 384, 10, 100
 LAYOUTS = ("on questions", "two kinds", "two collections", "groups")
@@ -146,9 +147,9 @@ async def median_ms(action: Callable[[], Awaitable[None]], times: int) -> float:
 
 
 async def measure(settings: Settings, folder: Path, name: str, chunks: int) -> None:
-    assert settings.qdrant_api_key
-    key = settings.qdrant_api_key.get_secret_value()
-    client = AsyncQdrantClient(url=settings.qdrant_url, api_key=key, timeout=300, check_compatibility=False)
+    client = AsyncQdrantClient(
+        url=settings.qdrant_url, headers=headers_of(settings), timeout=300, check_compatibility=False
+    )
     layout = PointLayout(client, name)
     await layout.create()
     before = used(folder)

@@ -26,9 +26,13 @@ NOBODY = 65534
 
 # Prints the replies that a user of the machine gets: of the API, the engines and the file system.
 AS_ANOTHER_USER = """
-import http.client, json, os, socket, sys
+import encodings.idna, http.client, json, os, socket, sys
 
-api, qdrant, valkey, folder = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+api, qdrant, valkey, folder, user = *map(int, sys.argv[1:4]), sys.argv[4], int(sys.argv[5])
+if os.geteuid() == 0:  # only now, because the user need not be able to read this Python
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
 
 def status(port, method, path, body=None):
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -214,12 +218,11 @@ def test_stopped_processes_exit_and_restart_keeps_data(up):
 def test_another_user_reaches_nothing(up):
     ports = json.loads((up.data_dir / "ports.json").read_text())
     api = httpx.URL(up.url).port
-    command = [sys._base_executable, "-I", "-S", "-c", AS_ANOTHER_USER]  # not in a folder of this user
-    command += [*map(str, (api, ports["qdrant"], ports["valkey"])), str(up.data_dir)]
-    is_root = os.geteuid() == 0
-    another = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root else {}  # else it is the own user
-    seen = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd="/", **another).stdout)
+    arguments = map(str, (api, ports["qdrant"], ports["valkey"], up.data_dir, NOBODY))
+    command = [sys.executable, "-c", AS_ANOTHER_USER, *arguments]
+    seen = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
+    is_root = os.geteuid() == 0  # else the user is the own one
     private = {"documents": 401, "source": 401, "tools": 401, "folder": False}
     own = {"documents": 200, "source": 201, "tools": 406, "folder": True}
     assert seen == {

@@ -23,7 +23,8 @@ def embedded_access(tmp_path_factory):
     directory = tmp_path_factory.mktemp("qdrant")
     port = free_port()
     with Supervisor([process.child(directory / "data", port, directory / "qdrant.log")]):
-        yield {"url": process.url(port), "api_key": process.key(directory / "data").get_secret_value()}
+        key = process.key(directory / "data").get_secret_value()
+        yield {"url": process.url(port), "headers": {"api-key": key}}
 
 
 @pytest.fixture(scope="module", params=TARGETS)

@@ -71,7 +71,7 @@ class KillableServer:
         return {"api-key": self.key.get_secret_value()}
 
     def client(self):
-        return AsyncQdrantClient(url=self.url, api_key=self.key.get_secret_value(), timeout=60)
+        return AsyncQdrantClient(url=self.url, headers=self.headers, timeout=60)
 
 
 @pytest.fixture

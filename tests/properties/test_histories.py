@@ -169,7 +169,7 @@ def world(
         with sharing(settings) as shared:
             qdrant = AsyncQdrantClient(
                 url=stack.settings.qdrant_url,
-                api_key=headers_of(stack.settings).get("api-key"),
+                headers=headers_of(stack.settings),
                 check_compatibility=False,
                 trust_env=False,
             )

@@ -11,7 +11,7 @@ from shared.settings import Settings
 
 def qdrant_client(services) -> AsyncQdrantClient:
     """Return a client that keeps no connection between requests, so that it need not be closed."""
-    return _client(services.settings.qdrant_url, headers_of(services.settings).get("api-key"))
+    return _client(services.settings.qdrant_url, **headers_of(services.settings))
 
 
 def headers_of(settings: Settings) -> dict[str, str]:
@@ -20,12 +20,13 @@ def headers_of(settings: Settings) -> dict[str, str]:
 
 
 @cache
-def _client(url: str, key: str | None) -> AsyncQdrantClient:
+def _client(url: str, **headers: str) -> AsyncQdrantClient:
     """Return the client of a server: a new one takes longer than most requests.
 
-    It loads no certificates, which would take as long again: the engine speaks plain HTTP.
+    The key is a header, because the client warns of a key without TLS. It loads no certificates, which would take as
+    long again: the engine speaks plain HTTP.
     """
-    return AsyncQdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False, verify=False)
+    return AsyncQdrantClient(url=url, headers=headers, timeout=60, check_compatibility=False, verify=False)
 
 
 def is_upsert(method, path) -> bool:
