@@ -56,7 +56,7 @@ def serve(port: int, key: str, niceness: int) -> None:
 
     Args:
         port: port on loopback.
-        key: key that requests need, except for health and the model's name.
+        key: key that requests need, except for health.
         niceness: number from 0, the usual priority for the processor, to 19, the lowest; applied once the server is
             healthy, because a low priority while the model loads would delay every start on a busy machine.
     """

@@ -443,12 +443,6 @@ def test_parse_and_read_receive_variables_of_compose(default):
         assert reference["key"] == "FOREASK_PARSE_DATABASE_URL"
 
 
-@guards(
-    "deploy/helm/foreask/templates/_workloads.tpl",
-    "secrets: [QDRANT_API_KEY, EMBEDDINGS]}",
-    "secrets: [QDRANT_API_KEY, LLM_API_KEY, EMBEDDINGS]}",
-    means="a pod has the key of a provider that it does not call",
-)
 def test_pods_get_secrets_of_their_roles(default):
     for role in SECRETS.keys() - {"check", "schema"}:
         given = {each["name"] for each in process_of(default, role)["env"] if "valueFrom" in each}

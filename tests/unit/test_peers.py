@@ -119,13 +119,6 @@ def test_half_closed_connection_keeps_its_user(means):
         assert user_of(accepted, means) == OWN
 
 
-@guards(
-    "shared/process/peers.py",
-    "in ends\n",
-    "is not None\n",
-    means="a closed connection belongs to the user that listens on its port",
-    case="user_by_question",
-)
 @pytest.mark.parametrize("means", MEANS)
 def test_listener_on_same_port_is_not_peer(means):
     with connected() as (client, accepted):

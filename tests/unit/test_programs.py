@@ -107,12 +107,6 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 SERVICES = {role: role if role in ("api", "scheduler", "schema") else f"worker-{role}" for role in SECRETS}
 
 
-@guards(
-    "docker-compose.yml",
-    "<<: [*without-api-keys, *without-llm, *without-embedding, *settings]",
-    "<<: [*without-api-keys, *without-llm, *settings]",
-    means="a container has the key of a provider that it does not call",
-)
 @pytest.mark.parametrize("role", sorted(SECRETS.keys() - {"check"}))
 def test_compose_gives_services_secrets_of_their_roles(role):
     service = COMPOSE[SERVICES[role]]
