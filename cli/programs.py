@@ -78,17 +78,17 @@ def children(
         grace: longest time that a stopping worker waits for its open calls.
     """
 
-    def child(name: str, *command: str) -> Child:
+    def child(name: str, role: str, *command: str) -> Child:
         return Child(
             name=name,
             command=[sys.executable, "-m", *command],
             log=logs / f"{name}.log",
-            environment=environment_of(command[-1], environment),
+            environment=environment_of(role, environment),
             healthy=(lambda: is_live(host, port)) if name == "api" else lambda: True,
             stop_timeout=grace + timedelta(seconds=5),
         )
 
-    yield child("api", "api", "--checked")
+    yield child("api", "api", "api", "--checked")
     for queue, count in (
         ("parse", crew.parse),
         ("read", crew.read),
@@ -96,8 +96,8 @@ def children(
         ("index", crew.index),
     ):
         for number in range(1, count + 1):
-            yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), "workers", queue)
-    yield child("scheduler", "workers", "scheduler")
+            yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), queue, "workers", queue)
+    yield child("scheduler", "scheduler", "workers", "scheduler")
 
 
 def environment_of(role: str, environment: Mapping[str, str]) -> dict[str, str]:

@@ -49,7 +49,7 @@ def programs_of(settings):
 
 @guards(
     "cli/programs.py",
-    "environment=environment_of(command[-1], environment),",
+    "environment=environment_of(role, environment),",
     "environment=dict(environment),",
     means="every process has every secret",
 )
