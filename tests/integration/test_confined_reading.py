@@ -153,7 +153,7 @@ async def read_forged(reader, kind, case):
     "if left < 0:",
     "if False:",
     means="a sitemap that has taken over its process sends addresses without an end",
-    case="addresses",
+    case="addresses-many in parts",
 )
 @pytest.mark.parametrize(
     ("kind", "case"),
