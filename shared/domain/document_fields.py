@@ -91,8 +91,12 @@ def problem_of_key(name: str, most_bytes: int) -> str | None:
         return "Its name is not UTF-8: rename it."
     if "\0" in name:
         return "Its name contains the character NUL: rename it."
-    if size > most_bytes:
-        return f"Its name has {size:,} bytes, and a name may have {most_bytes:,}: shorten it."
+    return problem_of_size(size, most_bytes)
+
+
+def problem_of_size(size_bytes: int, most_bytes: int) -> str | None:
+    if size_bytes > most_bytes:
+        return f"Its name has {size_bytes:,} bytes, and a name may have {most_bytes:,}: shorten it."
     return None
 
 

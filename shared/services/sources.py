@@ -63,6 +63,7 @@ class SourceAccess:
             web=None if self.web is None else partial(self.web, definition),
             reader=None if self.readers is None else self.readers.of(definition.tenant),
             private=self.settings.sources_private,
+            temporary_bytes=self.settings.source_temporary_bytes,
         )
 
     def _roots_of(self, tenant: str) -> Roots:

@@ -48,6 +48,7 @@ from shared.settings.sources import (
 from shared.settings.tenant_limits import OTHERS, TenantLimits
 from shared.settings.tuning import Tuning
 from shared.settings.values import Duration, PositiveInt, model_url
+from shared.sources.files import TEMPORARY_BYTES
 from shared.sources.roots import Roots
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
@@ -232,6 +233,11 @@ class Settings(BaseSettings):
     sources_private: bool = Field(
         default=False,
         description="whether pages, repositories and databases may be read from private networks and from this machine",
+    )
+    source_temporary_bytes: PositiveInt = Field(
+        TEMPORARY_BYTES,
+        description="maximum size of the rows of a table, and of the copy of its file from a bucket, on the disk of"
+        " temporary files during a sync",
     )
     crawl_contact: str | None = Field(
         None, description="address of a page about your crawls, for the owners of sites; part of the user agent"

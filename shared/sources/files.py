@@ -7,10 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from shared.domain.errors import NotFound, TooLarge, Unavailable
+from shared.domain.errors import Misconfigured, NotFound, TooLarge, Unavailable
 from shared.sources.source import Entry, Source
 
 COMPONENT = "source"
+TEMPORARY_BYTES = 10 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,20 @@ def unavailable(problem: str) -> Unavailable:
 
 def not_found(key: str) -> NotFound:
     return NotFound(f"{key} does not exist any more.")
+
+
+def too_much_space(need: str, most_bytes: int) -> Misconfigured:
+    """Return the error of a source that needs too much temporary space.
+
+    Args:
+        need: start of the sentence, such as `The rows need`.
+        most_bytes: the most that it may use.
+    """
+    return Misconfigured(
+        f"{need} more than {most_bytes:,} bytes of temporary space (FOREASK_SOURCE_TEMPORARY_BYTES): divide the table"
+        " into several sources.",
+        component=COMPONENT,
+    )
 
 
 def too_large(size: int, max_bytes: int) -> TooLarge:

@@ -16,9 +16,19 @@ from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from pydantic import Field, ValidationError
 
 from shared.buckets.connection import Bucket, is_missing, is_refusal, open_bucket, reason_of
+from shared.confined.reading import Reader
 from shared.domain.errors import Misconfigured
 from shared.sources.addresses import Address
-from shared.sources.files import COMPONENT, FileSource, OpenFile, not_found, too_large, unavailable
+from shared.sources.files import (
+    COMPONENT,
+    TEMPORARY_BYTES,
+    FileSource,
+    OpenFile,
+    not_found,
+    too_large,
+    too_much_space,
+    unavailable,
+)
 from shared.sources.keys import problem_of, stand_in
 from shared.sources.options import FileOptions, ObjectOptions, Options
 from shared.sources.s3_names import S3Names, is_representable
@@ -84,12 +94,20 @@ class ObjectSource(FileSource):
         bucket: the bucket with the prefix.
         options: selection of its objects.
         names: lists names that obstore refuses; None: such a name is an error.
+        temporary_bytes: maximum size of a copy of an object.
     """
 
-    def __init__(self, bucket: Bucket, options: FileOptions, names: S3Names | None = None) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        options: FileOptions,
+        names: S3Names | None = None,
+        temporary_bytes: int = TEMPORARY_BYTES,
+    ) -> None:
         self._bucket = bucket
         self._options = options
         self._names = names
+        self._temporary_bytes = temporary_bytes
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         last, is_complete = after, False
@@ -150,7 +168,13 @@ class ObjectSource(FileSource):
         with tempfile.TemporaryFile(prefix="foreask-source-") as file:
             with _converted():
                 found = await self._get(entry)
+                size = found.meta["size"]
+                if size > self._temporary_bytes:
+                    raise too_much_space(f"{entry.key} needs", self._temporary_bytes)
                 async for piece in found.stream(min_chunk_size=_PIECE_BYTES):
+                    size -= len(piece)
+                    if size < 0:
+                        raise unavailable(f"The bucket cannot be read: {entry.key} has more bytes than its size.")
                     await asyncio.to_thread(file.write, piece)
             file.seek(0)
             yield OpenFile(file, _version(found.meta))
@@ -188,7 +212,13 @@ class ObjectSource(FileSource):
             return
 
 
-def open_objects(address: Address, options: ObjectOptions, secret: Mapping[str, str]) -> ObjectSource:
+def open_objects(
+    address: Address,
+    options: ObjectOptions,
+    secret: Mapping[str, str],
+    reader: Reader | None = None,
+    temporary_bytes: int = TEMPORARY_BYTES,
+) -> ObjectSource:
     """Return the source at an address; nothing is read yet.
 
     Without a secret, requests are not signed. The variables of foreask's own store, such as `AWS_ACCESS_KEY_ID`, are
@@ -198,6 +228,8 @@ def open_objects(address: Address, options: ObjectOptions, secret: Mapping[str, 
         address: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
         options: options of the source.
         secret: fields of `S3Secret`, `GoogleSecret` or `AzureSecret`.
+        reader: reads listings that obstore refuses in a confined process; None: such a listing is an error.
+        temporary_bytes: maximum size of a copy of an object.
 
     Raises:
         Misconfigured: the secret cannot be used.
@@ -206,10 +238,10 @@ def open_objects(address: Address, options: ObjectOptions, secret: Mapping[str, 
     url = f"{address.scheme}://{address.host}/{quote(address.path)}"
     access = configure(secret, options)
     names = None
-    if address.scheme == "s3" and _ENDPOINT in access["options"] and "ambient" not in secret:
-        names = _names_of(address, **access)
+    if reader is not None and address.scheme == "s3" and _ENDPOINT in access["options"] and "ambient" not in secret:
+        names = _names_of(address, reader, **access)
     try:
-        return ObjectSource(open_bucket(url, **access), options, names)
+        return ObjectSource(open_bucket(url, **access), options, names, temporary_bytes)
     except ValueError as error:
         raise _misconfigured(f"The secret cannot be used: {error}.") from None
 
@@ -253,12 +285,13 @@ def _azure(secret: Mapping[str, str], options: ObjectOptions) -> dict[str, Any]:
 
 def _names_of(
     address: Address,
+    reader: Reader,
     options: Mapping[str, str],
     credentials: Callable[[], Mapping[str, str | None]] | None = None,
 ) -> S3Names:
     prefix = f"{address.path}/" if address.path else ""
     signing = None if credentials is None else credentials()
-    return S3Names(options[_ENDPOINT], options["aws_region"], address.host, prefix, signing)
+    return S3Names(options[_ENDPOINT], options["aws_region"], address.host, prefix, signing, reader)
 
 
 def _set(**options: str | None) -> dict[str, str]:

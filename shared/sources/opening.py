@@ -15,7 +15,7 @@ from urllib.parse import quote
 from shared.confined.reading import Reader
 from shared.domain.errors import InvalidInput, Misconfigured
 from shared.sources.addresses import BUCKETS, OF_FOLDERS, Address
-from shared.sources.files import COMPONENT, FileSource
+from shared.sources.files import COMPONENT, TEMPORARY_BYTES, FileSource
 from shared.sources.folder import FolderSource
 from shared.sources.git.options import FOLDER_PREFIX as OF_GIT
 from shared.sources.git.options import GitOptions
@@ -47,12 +47,14 @@ class Access:
         web: returns the dependencies of sources of pages; None if the process reads no pages.
         reader: reads contents in a confined process; None if the process opens no sources of contents that are read.
         hosts: hosts of other sources that may be reached.
+        temporary_bytes: bytes that it may store in temporary files.
     """
 
     secret: Mapping[str, str]
     web: Callable[[], Web] | None
     reader: Reader | None
     hosts: Hosts
+    temporary_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def _open_folder(address: Address, options: FileOptions, access: Access) -> File
 def _open_objects(address: Address, options: ObjectOptions, access: Access) -> FileSource:
     from shared.sources.objects import open_objects
 
-    return open_objects(address, options, access.secret)
+    return open_objects(address, options, access.secret, access.reader, access.temporary_bytes)
 
 
 def _open_rows(address: Address, options: RowOptions, access: Access) -> Source:
@@ -93,7 +95,9 @@ def _open_rows(address: Address, options: RowOptions, access: Access) -> Source:
     include = () if single else (name,)
     selection = ObjectOptions(include=include, exclude=options.exclude, hidden=True, region=options.region)
     open_files = _open_folder if folder.scheme == "file" else _open_objects
-    return RowSource(open_files(folder, selection, access), options, single)
+    if access.reader is None:
+        raise Misconfigured("Only parse workers read tables.", component=COMPONENT)
+    return RowSource(open_files(folder, selection, access), options, access.reader, access.temporary_bytes, single)
 
 
 def _open_repository(address: Address, options: GitOptions, access: Access) -> Source:
@@ -113,7 +117,7 @@ def _reader(access: Access) -> Reader:
 def _open_database(address: Address, options: PostgresOptions, access: Access) -> Source:
     from shared.sources.postgres.rows import PostgresSource
 
-    return PostgresSource(address.uri, options, access.secret, access.hosts)
+    return PostgresSource(address.uri, options, access.secret, access.hosts, access.temporary_bytes)
 
 
 def _open_pages(address: Address, options: PageOptions, access: Access) -> Source:
@@ -222,6 +226,7 @@ def open_source(
     web: Callable[[], Web] | None = None,
     reader: Reader | None = None,
     private: bool = False,
+    temporary_bytes: int = TEMPORARY_BYTES,
 ) -> Source:
     """Open a source; nothing is read yet.
 
@@ -234,6 +239,7 @@ def open_source(
         web: returns the dependencies of sources of pages; None if the process reads no pages.
         reader: reads its contents in a confined process.
         private: whether repositories and databases may have private addresses; `web` says it for pages.
+        temporary_bytes: bytes that it may store in temporary files.
 
     Raises:
         Misconfigured: `check` refuses it now, or the secret cannot be used.
@@ -243,7 +249,7 @@ def open_source(
         fields = _fields_of(secret, address)
         of_secret = roots if secret is None else Roots([secret[_URI]])
         hosts = Hosts(private, lambda uri: roots.permits(uri) and of_secret.permits(uri))
-        source: Source = KINDS[kind].open(address, read, Access(fields, web, reader, hosts))
+        source: Source = KINDS[kind].open(address, read, Access(fields, web, reader, hosts, temporary_bytes))
     except InvalidInput as error:
         raise Misconfigured(error.message, component=COMPONENT) from error
     return source

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 from pydantic import Field
 
-from shared.domain.errors import InvalidInput, Misconfigured
-from shared.sources.files import COMPONENT, FileSource, OpenFile, not_found, too_large
+from shared.confined.process import InvalidReply
+from shared.confined.reading import Reader
+from shared.domain.errors import Misconfigured, Unreadable
+from shared.sources.files import COMPONENT, TEMPORARY_BYTES, FileSource, OpenFile, not_found, too_large
 from shared.sources.options import BucketOptions, Texts
+from shared.sources.reading.documents import WRONG_TABLE
+from shared.sources.reading.frames import RowReader
 from shared.sources.source import Entry, Item, Source
-from shared.sources.spool import Spool
-from shared.sources.tables import (
-    JSON_LINES,
-    Columns,
-    Row,
-    Truncated,
-    lines_of,
-    names_in,
-    open_parquet,
-    parquet_rows,
-    row_of_line,
-    unpacked,
-)
+from shared.sources.spool import Spool, StoredRow
+from shared.sources.tables import JSON_LINES, Columns
 
 PARQUET = ".parquet"
 _PACKED = (".gz", ".zst")
-_BATCH = 1_000  # rows per call of a thread
-_HINT = "Name columns with the options id, text, title, url and metadata."
+_BATCH = 1_000  # entries per call of a thread
+_LINES, _ARROW = "shared.sources.reading.lines", "shared.sources.reading.arrow"
 
 
 class RowOptions(BucketOptions):
@@ -61,12 +55,23 @@ class RowSource(Source):
     Args:
         files: the folder of the files.
         options: columns of the documents.
+        reader: reads the files in a confined process.
+        temporary_bytes: maximum size of the rows on disk.
         name: key of a single file; None: all files of the folder.
     """
 
-    def __init__(self, files: FileSource, options: RowOptions, name: str | None = None) -> None:
+    def __init__(
+        self,
+        files: FileSource,
+        options: RowOptions,
+        reader: Reader,
+        temporary_bytes: int = TEMPORARY_BYTES,
+        name: str | None = None,
+    ) -> None:
         self._files = files
         self._options = options
+        self._reader = reader
+        self._temporary_bytes = temporary_bytes
         self._name = name
         self._spool: Spool | None = None
         self._loading = asyncio.Lock()
@@ -92,14 +97,13 @@ class RowSource(Source):
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
         spool = await self._loaded()
-        row = await self._call(spool.row, entry.key)
+        row: StoredRow | None = await self._call(spool.row, entry.key)
         if row is None:
             self._require_complete()
             raise not_found(entry.key)
-        content = row.document["text"].encode()
-        if len(content) > max_bytes:
-            raise too_large(len(content), max_bytes)
-        return Item(content, row.version, title=row.document.get("title"), metadata=row.document.get("metadata", {}))
+        if len(row.text) > max_bytes:
+            raise too_large(len(row.text), max_bytes)
+        return Item(row.text, row.version, title=row.title, metadata=row.metadata)
 
     async def aclose(self) -> None:
         if self._spool is not None:
@@ -118,7 +122,7 @@ class RowSource(Source):
         if self._spool is not None:
             self._spool.close()
         self._spool, self._read, self._problem, self._problems = None, [], None, 0
-        spool = await asyncio.to_thread(Spool)
+        spool = await asyncio.to_thread(Spool, self._temporary_bytes)
         try:
             await self._fill(spool)
         except Exception:  # a cancelled call's thread may still use it
@@ -151,22 +155,42 @@ class RowSource(Source):
             yield file
 
     async def _add(self, spool: Spool, name: str, opened: OpenFile) -> None:
+        """Add the rows of a file, as far as it can be read.
+
+        Raises:
+            Misconfigured: it lacks a column, is not Parquet, or needs a package that is not installed.
+        """
         unit = "row" if is_parquet(name) else "line"
-        rows = self._identified(_rows(opened.content, name, self._options.columns), f"{name}, {unit}")
+        reading = RowReader()
+        module, reader = _reader_of(name)
+        options = {
+            "name": name,
+            "suffix": PurePosixPath(name.lower()).suffix,
+            "columns": asdict(self._options.columns),
+            "url": self._options.url,
+            "metadata": self._options.metadata,
+        }
+        messages = self._reader.read(module, reader, options, [opened.content.fileno()], subject="it")
         try:
-            while await asyncio.to_thread(spool.add, islice(rows, _BATCH), f"{name}, {unit}"):
-                pass
-        except Truncated as error:
-            self._note(f"{name} cannot be read after line {error.rows:,}.")
+            async with aclosing(messages):
+                async for message in messages:
+                    await asyncio.to_thread(self._store, spool, reading, message, f"{name}, {unit}")
+            reading.require_end()
+        except Unreadable as error:
+            if error.detail == WRONG_TABLE:
+                raise _misconfigured(error.message) from error
+            self._note(f"{name} cannot be read after {unit} {reading.last:,}: {error.message}.")
+        except InvalidReply as error:
+            self._note(f"{name} cannot be read after {unit} {reading.last:,}: it crashed the parser ({error}).")
         self._read.append((name, opened.version))
 
-    def _identified(self, rows: Iterator[Row], label: str) -> Iterator[Row]:
-        """Yield the rows that have an id, and note the others."""
+    def _store(self, spool: Spool, reading: RowReader, message: bytes, label: str) -> None:
+        """Store the rows of a message that have an id, and note the others."""
+        rows = list(reading.rows(message))
         for row in rows:
-            if row.id is None:
-                self._note(f"{label} {row.number:,}: {row.rejection}")
-            else:
-                yield _with_url(row, self._options)
+            if row.key is None:
+                self._note(f"{label} {row.number:,}: {row.problem}")
+        spool.add((row for row in rows if row.key is not None), label)
 
     def _note(self, problem: str) -> None:
         self._problem = self._problem or problem
@@ -176,7 +200,7 @@ class RowSource(Source):
         """Raise an error if the id of a row is unknown, because its document must not be deleted."""
         if self._problem:
             others = f" {self._problems - 1:,} more have errors." if self._problems > 1 else ""
-            raise _misconfigured(f"A row has no id, so nothing is deleted. {self._problem}{others}")
+            raise _misconfigured(f"Not every row has an id, so nothing is deleted. {self._problem}{others}")
 
     async def _call(self, method: Any, *values: Any) -> Any:
         async with self._loading:
@@ -193,53 +217,16 @@ def is_table(name: str) -> bool:
     return is_parquet(name) or (path.with_suffix("") if path.suffix in _PACKED else path).suffix in JSON_LINES
 
 
-def _rows(file: BinaryIO, name: str, columns: Columns) -> Iterator[Row]:
-    """Yield the rows of a file.
+def _reader_of(name: str) -> tuple[str, str]:
+    """Return the module and the name of the reader of a file.
 
     Raises:
-        Misconfigured: it lacks a column, is not Parquet, or needs a package that is not installed.
-        Truncated: its end cannot be read.
+        Misconfigured: it needs a package that is not installed.
     """
-    try:
-        yield from (_of_parquet if is_parquet(name) else _of_lines)(file, name, columns)
-    except Truncated:
-        raise
-    except InvalidInput as error:
-        raise _misconfigured(error.message) from None
-    except ModuleNotFoundError:
-        raise _misconfigured(f"{name} needs a package: pip install 'foreask[parquet]'.") from None
-
-
-def _of_lines(file: BinaryIO, name: str, columns: Columns) -> Iterator[Row]:
-    suffix = PurePosixPath(name.lower()).suffix
-    found = _among(columns, names_in(unpacked(file, suffix)), name)
-    file.seek(0)
-    for number, line in lines_of(unpacked(file, suffix), name):
-        yield row_of_line(number, line, found, name)
-
-
-def _of_parquet(file: BinaryIO, name: str, columns: Columns) -> Iterator[Row]:
-    try:
-        parquet = open_parquet(file, name)
-        yield from parquet_rows(parquet, _among(columns, parquet.schema_arrow.names, name), name)
-    except (ValueError, OSError) as error:
-        raise _misconfigured(f"{name} cannot be read as Parquet: {error}") from None
-
-
-def _among(columns: Columns, names: Sequence[str], name: str) -> Columns:
-    found = columns.among(names, name, _HINT)
-    if names and found.id is None:
-        raise _misconfigured(f"{name} has no column _id, id or external_id; it has {', '.join(names)}. {_HINT}")
-    return found
-
-
-def _with_url(row: Row, options: RowOptions) -> Row:
-    """Return the row with its address in the metadata field `url`."""
-    column, document = options.url, row.document
-    if column is None or document is None or column not in document.get("metadata", {}):
-        return row
-    kept = {name: value for name, value in document["metadata"].items() if name in options.metadata}
-    return replace(row, document=document | {"metadata": kept | {"url": document["metadata"][column]}})
+    needs_arrow = is_parquet(name) or name.lower().endswith(".zst")
+    if needs_arrow and find_spec("pyarrow") is None:
+        raise _misconfigured(f"{name} needs a package: pip install 'foreask[parquet]'.")
+    return _ARROW if needs_arrow else _LINES, "parquet" if is_parquet(name) else "lines"
 
 
 def _misconfigured(problem: str) -> Misconfigured:

@@ -8,21 +8,33 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import quote, unquote_plus, urlsplit
-from xml.etree import ElementTree as ET
+from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
 
 import httpx
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from shared.domain.errors import Misconfigured
+from shared.confined.reading import Reader, as_file
+from shared.domain.errors import Misconfigured, Unreadable
 from shared.process import network
 from shared.sources.files import COMPONENT, unavailable
+from shared.sources.source import MOST_KEY_BYTES
 
 _PAGE = 1_000
 _MOST_BYTES = 16 << 20  # of a reply: 1,000 keys of 1,024 bytes need less
+_READER = "shared.sources.reading.listings"
+_OBJECT = tuple[
+    Annotated[str, Field(max_length=MOST_KEY_BYTES)],
+    Annotated[int, Field(ge=0, le=2**63 - 1)],
+    Annotated[str, Field(max_length=MOST_KEY_BYTES)] | None,
+    datetime,
+]
+_MESSAGE = TypeAdapter(list[_OBJECT] | bool, config=ConfigDict(strict=True))
+_UNPACKED = {"accept-encoding": "identity"}  # a reply of 0.6 MB can have 1.2 GB when it is unpacked
 _NO_BODY = hashlib.sha256(b"").hexdigest()
 _FORBIDDEN = (401, 403)
 _TIMEOUT = httpx.Timeout(15.0)
@@ -52,6 +64,7 @@ class S3Names:
         bucket: name of the bucket.
         prefix: empty, or a prefix that ends with a slash.
         credentials: `access_key_id`, `secret_access_key` and `token`; None: requests are not signed.
+        reader: reads the replies in a confined process.
     """
 
     endpoint: str
@@ -59,6 +72,7 @@ class S3Names:
     bucket: str
     prefix: str
     credentials: Mapping[str, str | None] | None
+    reader: Reader
 
     async def page(self, after: str) -> ObjectPage:
         """Return the objects that follow a name.
@@ -72,9 +86,11 @@ class S3Names:
             query["start-after"] = self.prefix + after
         reply = await self._get(query)
         try:
-            return self._page(ET.fromstring(reply))  # noqa: S314 - expat limits the expansion of entities
-        except (ET.ParseError, ValueError) as error:
-            raise unavailable("The bucket cannot be listed: its reply is not a listing.") from error
+            return await self._page(reply)
+        except Unreadable as error:
+            raise unavailable(f"The bucket cannot be listed: {error.message}.") from error
+        except ValidationError as error:
+            raise unavailable("The bucket cannot be listed: its reply crashed the parser.") from error
 
     async def _get(self, query: Mapping[str, str]) -> bytes:
         encoded = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in sorted(query.items()))
@@ -83,8 +99,12 @@ class S3Names:
         try:
             proxy, verify = network.proxy_of(url), network.ssl_context()
             client = httpx.AsyncClient(verify=verify, proxy=proxy, trust_env=False, timeout=_TIMEOUT)
-            async with asyncio.timeout(_TOTAL_SECONDS), client:
-                reply = await client.get(f"{url}?{encoded}", headers=headers)
+            async with (
+                asyncio.timeout(_TOTAL_SECONDS),
+                client,
+                client.stream("GET", f"{url}?{encoded}", headers=headers | _UNPACKED) as reply,
+            ):
+                content = await _content_of(reply)
         except ValueError as error:  # the environment names a proxy that cannot be used
             raise Misconfigured(str(error), component=COMPONENT) from error
         except (httpx.HTTPError, TimeoutError) as error:
@@ -93,9 +113,9 @@ class S3Names:
         if reply.status_code in _FORBIDDEN:
             problem = "The store refuses the credentials, or they may not list and read."
             raise Misconfigured(problem, component=COMPONENT)
-        if not reply.is_success or len(reply.content) > _MOST_BYTES:
+        if not reply.is_success:
             raise unavailable(f"The bucket cannot be read: the store answers {reply.status_code}.")
-        return reply.content
+        return content
 
     def signed(self, url: str, query: str, now: datetime) -> dict[str, str]:
         """Return the headers of a signed GET request.
@@ -119,24 +139,45 @@ class S3Names:
         signature = f"{credential}, SignedHeaders={names}, Signature={_mac(key, text).hex()}"
         return {**headers, "authorization": f"AWS4-HMAC-SHA256 {signature}"}
 
-    def _page(self, root: ET.Element) -> ObjectPage:
-        space = root.tag.removesuffix("ListBucketResult")
-        # XML cannot contain most control characters. Some servers ignore the request to encode names.
-        is_encoded = root.findtext(f"{space}EncodingType") == "url"
-        decoded: Callable[[str], str] = unquote_plus if is_encoded else str
-        objects = [self._object(each, space, decoded) for each in root.iter(f"{space}Contents")]
-        return ObjectPage(objects, is_last=root.findtext(f"{space}IsTruncated") != "true")
+    async def _page(self, reply: bytes) -> ObjectPage:
+        """Return the page of a reply.
 
-    def _object(self, element: ET.Element, space: str, decoded: Callable[[str], str]) -> dict[str, Any]:
-        """Return an object of a reply; raise ValueError if a field is missing or malformed."""
-        fields = {name: element.findtext(f"{space}{name}") or "" for name in ("Key", "Size", "ETag", "LastModified")}
-        return {
-            "path": decoded(fields["Key"]).removeprefix(self.prefix),
-            "size": int(fields["Size"]),
-            "e_tag": fields["ETag"] or None,
-            "version": None,
-            "last_modified": datetime.fromisoformat(fields["LastModified"]),
-        }
+        Raises:
+            Unreadable: the reply is not a listing.
+            ValidationError: the reply has taken over its reader.
+        """
+        objects, is_last = list[dict[str, Any]](), True
+        options = {"prefix": self.prefix, "most": _PAGE}
+        with as_file(reply) as file:
+            async with aclosing(self.reader.read(_READER, "s3", options, [file], subject="its reply")) as messages:
+                async for message in messages:
+                    read = _MESSAGE.validate_json(message)
+                    if isinstance(read, bool):
+                        is_last = read
+                    else:
+                        objects += map(_fields, read)
+        return ObjectPage(objects, is_last)
+
+
+async def _content_of(reply: httpx.Response) -> bytes:
+    """Return the body of a reply.
+
+    Raises:
+        Unavailable: it is too large, or packed although this was not requested.
+    """
+    content = bytearray()
+    if reply.headers.get("content-encoding", "identity") != "identity":
+        raise unavailable("The bucket cannot be listed: its reply is compressed.")
+    async for piece in reply.aiter_raw():
+        content += piece
+        if len(content) > _MOST_BYTES:
+            raise unavailable(f"The bucket cannot be listed: its reply has more than {_MOST_BYTES:,} bytes.")
+    return bytes(content)
+
+
+def _fields(read: tuple[str, int, str | None, datetime]) -> dict[str, Any]:
+    path, size, tag, modified = read
+    return {"path": path, "size": size, "e_tag": tag, "version": None, "last_modified": modified}
 
 
 def is_representable(name: str) -> bool:

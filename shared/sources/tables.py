@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -16,18 +16,27 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import orjson
 
+from shared.domain.document_fields import require_metadata, short_title
 from shared.domain.errors import InvalidInput
+from shared.domain.json_values import MOST_VALUES, has_too_many_values
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
     from pyarrow.parquet import ParquetFile
 
 Json = dict[str, Any]
 
 JSON_LINES = (".jsonl", ".ndjson")
-LONGEST_LINE = 64 * 1024 * 1024  # the server rejects documents of this size anyway
+LONGEST_LINE = 20 * 1024 * 1024
 _FIRST_LINES = 100
 _BLOCK = 1024 * 1024
-_PARQUET_BATCH = 500
+_BATCH_ROWS = 500
+_BATCH_BYTES = 16 * 1024 * 1024
+_SHOWN_NAMES, _SHOWN_CHARS = 30, 100  # of columns in a message
+_SHOWN_ERROR = 300
+_LEAST_BYTES = 1024 * 1024 * 1024
+_MOST_EXPANSION = 100  # compressed lines and columns seldom have a tenth of this
+_LINE_BYTES = 64  # that reading a line costs in addition to its own
 _IDS = ("_id", "id", "external_id")
 
 
@@ -75,7 +84,7 @@ class Columns:
         )
         missing = [name for name in found.names if name not in existing]
         if missing and names:
-            message = f"{where} has no column {', '.join(missing)}; it has {', '.join(names)}. {hint}"
+            message = f"{where} has no column {', '.join(missing)}; it has {shown(names)}. {hint}"
             raise InvalidInput(message, field="columns")
         return found
 
@@ -105,6 +114,38 @@ class Truncated(InvalidInput):
         self.rows = rows
 
 
+class Unfinished(InvalidInput):
+    """A file whose further rows cannot be read; the message is the reason."""
+
+
+class Budget:
+    """The bytes that the rows of a file may have when they are unpacked: a file of a kilobyte can have terabytes.
+
+    Args:
+        size_bytes: size of the file.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._most = max(_LEAST_BYTES, size_bytes * _MOST_EXPANSION)
+        self._rest = self._most
+
+    def spend(self, size_bytes: int, rows: int = 1) -> None:
+        """Count the bytes of lines or rows.
+
+        Raises:
+            Unfinished: there are too many.
+        """
+        self._rest -= size_bytes + rows * _LINE_BYTES
+        if self._rest < 0:
+            raise Unfinished(f"it has more than {self._most:,} bytes when it is unpacked")
+
+
+def shown(names: Sequence[str]) -> str:
+    """Return the first names of columns, for a message."""
+    more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(name[:_SHOWN_CHARS] for name in names[:_SHOWN_NAMES]) + more
+
+
 def row_of_line(number: int, line: bytes | None, columns: Columns, name: str) -> Row:
     """Return the row of a line.
 
@@ -116,6 +157,8 @@ def row_of_line(number: int, line: bytes | None, columns: Columns, name: str) ->
     """
     if line is None:
         return Row(number, rejection=f"It has more than {LONGEST_LINE:,} bytes.")
+    if has_too_many_values(line):
+        return Row(number, rejection=f"It has more than {MOST_VALUES:,} values.")
     try:
         values = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -131,34 +174,46 @@ def row_of(number: int, values: Mapping[str, Any], columns: Columns, name: str) 
     try:
         key = _id(values, columns.id) or f"{name}:{number}"
         return Row(number, _document(key, values, columns), id=key)
+    except InvalidInput as error:
+        return Row(number, rejection=error.message, id=key)
     except ValueError as error:
         return Row(number, rejection=str(error), id=key)
 
 
-def names_in(file: BinaryIO) -> list[str]:
+def names_in(file: BinaryIO, budget: Budget | None = None) -> list[str]:
     """Return the names in the first lines, which may have different names."""
     names: dict[str, None] = {}
-    with suppress(Truncated):  # raised when its rows are read
-        for _, line in islice(lines_of(file, ""), _FIRST_LINES):
+    with suppress(Truncated, Unfinished):  # raised when its rows are read
+        for _, line in islice(lines_of(file, "", budget), _FIRST_LINES):
+            if line is None or has_too_many_values(line):
+                continue
             with suppress(orjson.JSONDecodeError):
-                values = orjson.loads(line or b"")
+                values = orjson.loads(line)
                 names |= dict.fromkeys(values) if isinstance(values, dict) else {}
     return list(names)
 
 
-def lines_of(file: BinaryIO, name: str | Path) -> Iterator[tuple[int, bytes | None]]:
+def lines_of(file: BinaryIO, name: str | Path, budget: Budget | None = None) -> Iterator[tuple[int, bytes | None]]:
     """Yield each line that is not empty, with its number, and None instead of a line that is too long.
+
+    Args:
+        file: the lines.
+        name: name of the file, for the error message.
+        budget: counts the bytes of all lines, also of empty ones; None: they are not limited.
 
     Raises:
         Truncated: a compressed file is truncated.
+        Unfinished: the budget is used up.
     """
+    spend = _spend_nothing if budget is None else budget.spend
     number = 0
     while True:
         try:
             line = file.readline(LONGEST_LINE + 1)
             whole = len(line) <= LONGEST_LINE
+            spend(len(line))
             if not whole:
-                _skip_line(file, line)
+                _skip_line(file, line, spend)
         except (EOFError, OSError, zlib.error):
             raise Truncated(name, number) from None
         if not line:
@@ -202,17 +257,93 @@ def open_parquet(file: Path | BinaryIO, name: str | Path) -> ParquetFile:
 
     try:
         return ParquetFile(file)
-    except pa.ArrowInvalid as error:
-        raise InvalidInput(f"{name} cannot be read as Parquet: {error}", field="paths") from error
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"{name} cannot be read as Parquet: {str(error)[:_SHOWN_ERROR]}", field="paths") from error
 
 
-def parquet_rows(file: ParquetFile, columns: Columns, name: str) -> Iterator[Row]:
-    """Yield the rows of a Parquet file, whose row groups are read one after another."""
+def parquet_rows(file: ParquetFile, columns: Columns, name: str, budget: Budget | None = None) -> Iterator[Row]:
+    """Yield the rows of a Parquet file, whose row groups are read one after another.
+
+    Raises:
+        MemoryError: a single row needs too much memory.
+        Unfinished: the rest is damaged, or the budget is used up.
+    """
     number = 0
-    for batch in file.iter_batches(batch_size=_PARQUET_BATCH, columns=columns.names):
-        for values in batch.to_pylist():
-            number += 1
-            yield row_of(number, values, columns, name)
+    try:
+        for batch in _batches(file, columns.names):
+            if budget is not None:
+                budget.spend(batch.nbytes, batch.num_rows)
+            for values in _values(batch):
+                number += 1
+                if values is None:
+                    yield Row(number, rejection="It needs too much memory, or has a text that is not UTF-8.")
+                else:
+                    yield row_of(number, values, columns, name)
+    except (ValueError, OSError) as error:
+        raise Unfinished(f"it is damaged after row {number:,}: {str(error)[:_SHOWN_ERROR]}") from error
+
+
+def _batches(file: ParquetFile, names: Sequence[str]) -> Iterator[RecordBatch]:
+    """Yield batches of rows, or single rows if a batch needs too much memory.
+
+    A file cannot say how large its rows are: 500 rows may share one value in a dictionary, and each becomes a copy.
+    """
+    done, metadata = 0, file.metadata
+    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+    largest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+    size = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, largest)))
+    try:
+        for batch in file.iter_batches(batch_size=size, columns=names, use_threads=False):
+            yield _expanded(batch)
+            done += batch.num_rows
+    except MemoryError:
+        if size == 1:
+            raise
+    else:
+        return
+    single = islice(file.iter_batches(batch_size=1, columns=names, use_threads=False), done, None)
+    yield from map(_expanded, single)
+
+
+def _expanded(batch: RecordBatch) -> RecordBatch:
+    """Return the batch with the values of its dictionaries, whose number of bytes is then known."""
+    import pyarrow as pa  # noqa: PLC0415 - an optional package
+
+    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in batch.schema])
+    return batch if plain == batch.schema else batch.cast(plain)
+
+
+def _plain_type(kind: Any) -> Any:
+    import pyarrow as pa  # noqa: PLC0415 - an optional package
+
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind.fields])
+    return kind
+
+
+def _values(batch: RecordBatch) -> Iterator[Json | None]:
+    """Yield the values of each row; None for a row whose values cannot be represented."""
+    step = max(1, batch.num_rows * _BATCH_BYTES // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, step):
+        part = batch.slice(start, step)
+        try:
+            yield from part.to_pylist()
+        except (MemoryError, UnicodeDecodeError):
+            for index in range(part.num_rows):
+                yield _row_values(part.slice(index, 1))
+
+
+def _row_values(row: RecordBatch) -> Json | None:
+    try:
+        values: Json = row.to_pylist()[0]
+    except (MemoryError, UnicodeDecodeError):
+        return None
+    return values
 
 
 class _Kept(io.RawIOBase):
@@ -230,9 +361,14 @@ class _Kept(io.RawIOBase):
         return len(content)
 
 
-def _skip_line(file: BinaryIO, line: bytes) -> None:
+def _spend_nothing(_: int) -> None:
+    """Count nothing."""
+
+
+def _skip_line(file: BinaryIO, line: bytes, spend: Callable[[int], None]) -> None:
     while line and not line.endswith(b"\n"):
         line = file.readline(_BLOCK)
+        spend(len(line))
 
 
 def _document(key: str, values: Mapping[str, Any], columns: Columns) -> Json:
@@ -246,10 +382,11 @@ def _document(key: str, values: Mapping[str, Any], columns: Columns) -> Json:
         raise ValueError(f"It has no text in the column {columns.text}.")
     document: Json = {"external_id": key, "text": text}
     title = values.get(columns.title) if columns.title else None
-    if isinstance(title, str) and title.strip():
-        document["title"] = title
+    if isinstance(title, str) and (short := short_title(title)):
+        document["title"] = short
     metadata = {key: _plain(key, values[key]) for key in columns.metadata if values.get(key) is not None}
     if metadata:
+        require_metadata(metadata)
         document["metadata"] = metadata
     questions = values.get(columns.questions) if columns.questions else None
     if questions is not None:

@@ -26,6 +26,7 @@ class Corpus:
     """A corpus that a test changes, and a source that reads it."""
 
     is_snapshot = False  # whether a source reads everything before its first entry
+    readers = None
     secret = None
 
     def __init__(self):
@@ -42,7 +43,15 @@ class Corpus:
 
     def source(self, **options):
         self.opened.append(
-            open_source(kind_of(self.uri), self.uri, options, roots=Roots(["*"]), secret=self.secret, private=True)
+            open_source(
+                kind_of(self.uri),
+                self.uri,
+                options,
+                roots=Roots(["*"]),
+                secret=self.secret,
+                private=True,
+                reader=self.readers.of("acme"),
+            )
         )
         return self.opened[-1]
 
@@ -148,10 +157,11 @@ class Parquet(Bucket):
 
 
 @pytest.fixture(params=["folder", "bucket", "lines", "parquet"])
-async def corpus(request, tmp_path):
+async def corpus(request, tmp_path, readers):
     kinds = {"folder": Folder, "bucket": Bucket, "lines": Lines, "parquet": Parquet}
     needs = tmp_path if request.param in ("folder", "lines") else request.getfixturevalue("s3")
     corpus = kinds[request.param](needs)
+    corpus.readers = readers
     yield corpus
     await corpus.close()
 

@@ -1,9 +1,11 @@
 """Tables and queries of PostgreSQL as sources."""
 
 import asyncio
+import json
 import ssl
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 import pytest
 from cryptography import x509
@@ -12,10 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import ValidationError
 
+from shared.domain.document_fields import MOST_TITLE_CHARS
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
 from shared.sources.hosts import Hosts
 from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
+from shared.sources.postgres.statements import statements_of
 from shared.sources.source import Entry
 from tests.support.corpora import LOGIN, PASSWORD, PRIVATE, READER, TableCorpus, database, listed, renew
 from tests.support.names import resolving
@@ -108,6 +112,61 @@ async def test_row_becomes_item_with_title_and_metadata(corpus, open_source):
 
     assert (item.content, item.title, item.media_type, item.filename) == (b"<p>Six.</p>", "Hours", "text/html", None)
     assert item.metadata == {"price": 2.5, "tags": ["a", "b"], "at": "2026-03-01T12:00:00+00:00", "more": {"x": [1]}}
+
+
+@guards(
+    "shared/sources/postgres/listing.sql",
+    "left(id, {most_key_bytes}) AS id",
+    "id",
+    means="a few long ids fill the memory of a worker",
+)
+@guards(
+    "shared/sources/postgres/row.sql",
+    "left({title}, {most_title_chars}) AS title",
+    "{title} AS title",
+    means="a title of 400 MB fills the memory of a worker",
+)
+async def test_wide_columns_never_leave_the_database(corpus, open_source):
+    """The statements are executed directly: they send no more than a document could have."""
+    wide = "x" * 300_000
+    await make(
+        corpus,
+        "id text, body text, title text, version text, more jsonb",
+        ("a", "A text.", wide, "1", "{}"),
+        ("b", "A text.", "B", wide, json.dumps({"wide": wide})),
+        ("\u00e9" + wide, "A text.", "C", "1", "{}"),
+        ("\u00ea" + wide + "y", "A text.", "C", "1", "{}"),
+        ("d", "A text.", "D", "1", "[" * 3_000 + "]" * 3_000),
+    )
+    options = {"table": "thing", "id": "id", "title": "title", "version": "version", "metadata": "more"}
+    read = PostgresOptions(text="body", **options)
+    statements = await statements_of(corpus.owner, read)
+    rows = await corpus.owner.fetch(statements.listing, "")
+    single = [await corpus.owner.fetch(statements.row, key, 1_000, "more") for key in ("a", "b", "d")]
+    assert max(len(str(value)) for row in [*rows, *chain(*single)] for value in row.values()) <= 10_000
+    source = open_source(**options)
+
+    entries = await listed(source)
+
+    assert [(entry.key[0], entry.refused) for entry in entries] == [
+        ("a", None),
+        ("b", None),
+        ("d", None),
+        ("\u00e9", "Its name has 300,002 bytes, and a name may have 1,024: shorten it."),
+        ("\u00ea", "Its name has 300,003 bytes, and a name may have 1,024: shorten it."),
+    ]
+    assert [await source.find(entry.key) for entry in entries[:3]] == entries[:3]
+    assert len((await source.fetch(entries[0], max_bytes=1_000)).title) == MOST_TITLE_CHARS + 1
+    for entry in entries[1:3]:
+        with pytest.raises(Unreadable, match="etadata"):
+            await source.fetch(entry, max_bytes=1_000)
+
+
+async def test_listing_larger_than_temporary_space_is_error(corpus, open_source):
+    await make(corpus, "id int, body text", *((number, "A text.") for number in range(100)))
+
+    with pytest.raises(Misconfigured, match="The listing needs more than 5,000 bytes of temporary space"):
+        await listed(open_source(table="thing", id="id", temporary_bytes=5_000))
 
 
 @guards(

@@ -1,5 +1,6 @@
 """A bucket as a source: its names, its credentials, and its failures while it is listed."""
 
+import gzip
 import json
 import re
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from shared.domain.errors import Misconfigured, NotFound, Unavailable
 from shared.sources.opening import open_source
 from shared.sources.roots import Roots
 from shared.sources.s3_names import S3Names
+from tests.support.planted import guards
 from tests.support.proxy import Fault, Link
 
 
@@ -30,15 +32,21 @@ def bucket(s3):
     return name
 
 
-def source_of(uri, secret=None, **options):
-    return open_source("objects", uri, options, roots=Roots(["*"]), secret=secret)
+@pytest.fixture
+def source_of(readers):
+    """Return a function that opens a source."""
+
+    def opened(uri, secret=None, **options):
+        return open_source("objects", uri, options, roots=Roots(["*"]), secret=secret, reader=readers.of("acme"))
+
+    return opened
 
 
 async def listed(source, after=""):
     return [entry async for entry in source.entries(after)]
 
 
-async def test_options_select_objects(s3, bucket):
+async def test_options_select_objects(s3, bucket, source_of):
     for key in ("a.md", "b/c.txt", "b/d.md", ".hidden/e.md"):
         s3.put(bucket, f"handbook/{key}", b"A text.")
     s3.put(bucket, "handbook-old/f.md", b"A text.")
@@ -49,7 +57,7 @@ async def test_options_select_objects(s3, bucket):
     assert [await source.find(key) for key in ("a.md", "b/c.txt", ".hidden/e.md")] == [None] * 3
 
 
-async def test_folder_markers_are_skipped_and_empty_objects_refused(s3, bucket):
+async def test_folder_markers_are_skipped_and_empty_objects_refused(s3, bucket, source_of):
     for key in ("docs/", "docs/a", "docs/a-b", "docs/a/", "docs/a/c", "docs/b/", "docs/empty"):
         s3.put(bucket, key, b"" if key.endswith(("/", "empty")) else b"A text.")
     source = source_of(f"s3://{bucket}/docs", s3.secret(bucket))
@@ -64,7 +72,7 @@ async def test_folder_markers_are_skipped_and_empty_objects_refused(s3, bucket):
     ]
 
 
-async def test_prefix_is_whole_segment(s3, bucket):
+async def test_prefix_is_whole_segment(s3, bucket, source_of):
     s3.put(bucket, "a/b", b"A text.")
     s3.put(bucket, "ab/c", b"A text.")
 
@@ -75,7 +83,7 @@ UNREPRESENTABLE = ["b//c", "b//d/e", "c//d"]
 
 
 @pytest.mark.parametrize("folder", ["", "docs/2026"])
-async def test_unrepresentable_names_are_refused_and_others_listed(s3, bucket, folder):
+async def test_unrepresentable_names_are_refused_and_others_listed(s3, bucket, folder, source_of):
     others = ["a", "b/!", "b/0", "b/c", "c/d", "d"]
     prefix = f"{folder}/" if folder else ""
     for key in (*UNREPRESENTABLE, *others, "b//"):
@@ -94,7 +102,7 @@ async def test_unrepresentable_names_are_refused_and_others_listed(s3, bucket, f
         assert await listed(source, after=entries[start].key) == entries[start + 1 :]
 
 
-async def test_pages_with_unrepresentable_names_follow_each_other(scripted):
+async def test_pages_with_unrepresentable_names_follow_each_other(scripted, source_of):
     scripted.names = sorted([*NAMES, "00500//a", "01999/../b", "02200/./c"])
     source = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url}, hidden=True)
 
@@ -102,7 +110,7 @@ async def test_pages_with_unrepresentable_names_follow_each_other(scripted):
 
 
 @pytest.mark.parametrize("encodes", [True, False])
-async def test_listed_names_may_be_encoded(scripted, encodes):
+async def test_listed_names_may_be_encoded(scripted, encodes, source_of):
     scripted.encodes = encodes
     scripted.names = sorted(["a b+c%41.md", "b//c", "\u00e4.md"] + ["d\x01e"] * encodes)
     source = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url})
@@ -115,7 +123,7 @@ async def test_listed_names_may_be_encoded(scripted, encodes):
 
 @pytest.mark.parametrize("store", ["gs", "az"])
 @pytest.mark.parametrize("name", ["b//c", "b/../c", "b/./c", "b\x1fc", "b\n//c", 'b" contained//c'])
-async def test_name_that_ends_a_listing_is_reported(scripted, store, name):
+async def test_name_that_ends_a_listing_is_reported(scripted, store, name, source_of):
     scripted.names = ["a", name, "d"]
 
     with pytest.raises(Misconfigured) as error:
@@ -126,7 +134,7 @@ async def test_name_that_ends_a_listing_is_reported(scripted, store, name):
 
 
 @pytest.mark.parametrize("store", ["s3", "gs", "az"])
-async def test_name_with_leading_slash_is_refused_alone(scripted, store):
+async def test_name_with_leading_slash_is_refused_alone(scripted, store, source_of):
     scripted.names = ["/a", "b"]
     source = source_of(f"{store}://bucket", scripted.secret(store))
 
@@ -137,7 +145,7 @@ async def test_name_with_leading_slash_is_refused_alone(scripted, store):
     assert second.key == "b"
 
 
-async def test_unrepresentable_name_is_error_with_ambient_credentials(s3, bucket, monkeypatch):
+async def test_unrepresentable_name_is_error_with_ambient_credentials(s3, bucket, monkeypatch, source_of):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id-of-the-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-secret-key")
     s3.put(bucket, "b//c", b"A text.")
@@ -147,10 +155,10 @@ async def test_unrepresentable_name_is_error_with_ambient_credentials(s3, bucket
         await listed(source_of(f"s3://{bucket}", secret))
 
 
-async def test_signature_is_botocores():
+async def test_signature_is_botocores(readers):
     now = datetime(2026, 11, 25, 23, 0, tzinfo=UTC)
     credentials = {"access_key_id": "id", "secret_access_key": "secret", "token": "token"}
-    names = S3Names("http://127.0.0.1:9000", "eu-west-1", "bucket", "a b/", credentials)
+    names = S3Names("http://127.0.0.1:9000", "eu-west-1", "bucket", "a b/", credentials, readers.of("acme"))
     url, query = "http://127.0.0.1:9000/bucket", "list-type=2&prefix=a%20b%2F&start-after=%C3%BC%2B"
     request = AWSRequest("GET", f"{url}?{query}", headers={})
     with time_machine.travel(now, tick=False):
@@ -159,7 +167,7 @@ async def test_signature_is_botocores():
     assert names.signed(url, query, now)["authorization"] == request.headers["Authorization"]
 
 
-async def test_missing_bucket_is_error(s3):
+async def test_missing_bucket_is_error(s3, source_of):
     source = source_of("s3://no-such-bucket", s3.secret("no-such-bucket"))
 
     for call in (listed(source), source.find("a")):
@@ -167,7 +175,7 @@ async def test_missing_bucket_is_error(s3):
             await call
 
 
-async def test_refused_credentials_are_error(s3, bucket):
+async def test_refused_credentials_are_error(s3, bucket, source_of):
     s3.put(bucket, "a", b"A text.")
     source = source_of(f"s3://{bucket}", s3.secret(bucket))
     (entry,) = await listed(source)
@@ -178,7 +186,7 @@ async def test_refused_credentials_are_error(s3, bucket):
                 await call
 
 
-async def test_closed_port_is_error(s3, monkeypatch):
+async def test_closed_port_is_error(s3, monkeypatch, source_of):
     monkeypatch.setitem(RETRIES, "max_retries", 0)
     secret = s3.secret("bucket") | {"endpoint": f"http://127.0.0.1:{free_port()}"}
 
@@ -193,6 +201,7 @@ class ScriptedStore:
         self.names = []
         self.headers = []
         self.encodes = True
+        self.reply = None
 
     def secret(self, store):
         """Return the secret of a source in a bucket of another store, which lists the same names."""
@@ -206,6 +215,8 @@ class ScriptedStore:
 
     async def answer(self, request):
         self.headers.append(request.headers)
+        if self.reply is not None:
+            return self.reply
         if request.query.get("comp") == "list":
             return web.Response(text=_azure_listing(self.names), content_type="application/xml")
         if "list-type" not in request.query:
@@ -250,7 +261,7 @@ async def scripted():
 NAMES = [f"{number:05}" for number in range(2_300)]
 
 
-async def test_pages_of_listing_follow_each_other(scripted):
+async def test_pages_of_listing_follow_each_other(scripted, source_of):
     scripted.names = NAMES
     source = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url})
 
@@ -260,7 +271,7 @@ async def test_pages_of_listing_follow_each_other(scripted):
     assert len(scripted.headers) == 5
 
 
-async def test_lost_connection_ends_listing_with_error(scripted, monkeypatch):
+async def test_lost_connection_ends_listing_with_error(scripted, monkeypatch, source_of):
     monkeypatch.setitem(RETRIES, "max_retries", 0)
     scripted.names = NAMES
     link = Link(scripted.url.removeprefix("http://"))
@@ -275,14 +286,14 @@ async def test_lost_connection_ends_listing_with_error(scripted, monkeypatch):
 
 
 @pytest.mark.parametrize("names", [["b", "a"], ["a", "a"], ["a", "a/b", "a-b"], ["\uffff", "\U0001f600", "\ue000"]])
-async def test_listing_in_another_order_is_error(scripted, names):
+async def test_listing_in_another_order_is_error(scripted, names, source_of):
     scripted.names = names
 
     with pytest.raises(Misconfigured, match="not list names in the order"):
         await listed(source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url}))
 
 
-async def test_version_without_entity_tag_is_time_and_size(scripted):
+async def test_version_without_entity_tag_is_time_and_size(scripted, source_of):
     scripted.names = ["a"]
 
     (entry,) = await listed(source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url}))
@@ -290,7 +301,7 @@ async def test_version_without_entity_tag_is_time_and_size(scripted):
     assert entry.version == "modified:1767225600-7"
 
 
-async def test_credentials_of_own_store_are_not_used(scripted, monkeypatch):
+async def test_credentials_of_own_store_are_not_used(scripted, monkeypatch, source_of):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN"):
         monkeypatch.setenv(name, "of-the-store")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
@@ -315,7 +326,7 @@ async def test_credentials_of_own_store_are_not_used(scripted, monkeypatch):
         ("gs://bucket", {"service_account_key": "{}"}, "cannot be used"),
     ],
 )
-def test_invalid_secret_is_error_without_values(uri, secret, problem):
+def test_invalid_secret_is_error_without_values(uri, secret, problem, source_of):
     with pytest.raises(Misconfigured, match=problem) as error:
         source_of(uri, {"uri": uri} | secret)
     assert "x" not in error.value.message.split(": ")[-1].split()
@@ -329,5 +340,62 @@ def test_invalid_secret_is_error_without_values(uri, secret, problem):
         ("gs://bucket/100%25", {}),
     ],
 )
-def test_google_and_azure_are_opened(uri, secret):
+def test_google_and_azure_are_opened(uri, secret, source_of):
     assert source_of(uri, {"uri": uri} | secret)
+
+
+def listing_with(inner):
+    return f"<ListBucketResult>{inner}<IsTruncated>false</IsTruncated></ListBucketResult>".encode()
+
+
+def contents(key="a", size="7", tag=""):
+    fields = f"<Size>{size}</Size><ETag>{tag}</ETag><LastModified>2026-01-01T00:00:00Z</LastModified>"
+    return f"<Contents><Key>{key}</Key>{fields}</Contents>"
+
+
+ENTITIES = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+BOMB = f'<!DOCTYPE x [<!ENTITY e0 "{"x" * 100}">{ENTITIES}]>'
+
+
+@guards(
+    "shared/sources/s3_names.py",
+    "        if len(content) > _MOST_BYTES:",
+    "        if False:",
+    means="a reply of a store fills the memory of a worker",
+    case="large",
+)
+@guards(
+    "shared/sources/reading/listings.py",
+    'if max(map(len, (key.encode(), fields["ETag"]))) > MOST_KEY_BYTES:',
+    "if False:",
+    means="a name of a megabyte is a key",
+    case="key",
+)
+@pytest.mark.parametrize(
+    ("body", "headers", "reason"),
+    [
+        pytest.param(gzip.compress(b" " * 50_000_000), {"content-encoding": "gzip"}, "is compressed", id="packed"),
+        pytest.param(b"<" + b" " * (17 << 20), {}, "has more than 16,777,216 bytes", id="large"),
+        pytest.param(listing_with(contents("k" * 1_000_000)), {}, "its reply is not a listing", id="key"),
+        pytest.param(listing_with(contents(tag="k" * 5_000)), {}, "its reply is not a listing", id="tag"),
+        pytest.param(listing_with(contents(size="9" * 100)), {}, "its reply is not a listing", id="size"),
+        pytest.param(listing_with(contents() * 1_001), {}, "its reply has more than 1,000 names", id="names"),
+        pytest.param((BOMB + "<a>&e9;</a>").encode(), {}, "its reply is not a listing", id="entities"),
+        pytest.param(b"<a>" * 300_000, {}, "its reply", id="nesting"),
+    ],
+)
+async def test_hostile_listing_is_refused_with_reason(scripted, readers, body, headers, reason):
+    scripted.reply = web.Response(body=body, headers=headers)
+    names = S3Names(scripted.url, "eu-west-1", "bucket", "", None, readers.of("acme"))
+
+    with pytest.raises(Unavailable, match=reason):
+        await names.page("")
+
+
+async def test_object_larger_than_temporary_space_is_error(s3, bucket, readers):
+    s3.put(bucket, "a.jsonl", b'{"id": "a", "text": "One."}\n' * 5_000)
+    uri, secret = f"s3://{bucket}/a.jsonl", s3.secret(bucket)
+    given = {"roots": Roots(["*"]), "secret": secret, "reader": readers.of("acme"), "temporary_bytes": 100_000}
+
+    with pytest.raises(Misconfigured, match=r"a\.jsonl needs more than 100,000 bytes of temporary space"):
+        await listed(open_source("rows", uri, {}, **given))

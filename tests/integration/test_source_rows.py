@@ -1,15 +1,22 @@
 """Tables as a source: a bad row never deletes a document, and an error names its file and line."""
 
 import gzip
+import os
+from contextlib import aclosing
+from datetime import date, datetime
+from decimal import Decimal
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import Misconfigured
+from shared.sources.files import TEMPORARY_BYTES
 from shared.sources.opening import open_source
 from shared.sources.roots import Roots
+from tests.support.planted import guards
 
 
 @pytest.fixture
@@ -22,13 +29,21 @@ def lines(*rows):
 
 
 @pytest.fixture
-async def source_of():
+async def source_of(readers):
     """Return a function that opens a source of the files in a folder."""
     opened = []
 
-    def make(folder, name="*.jsonl", **options):
-        opened.append(open_source("rows", f"{folder.as_uri()}/{name}", options, roots=Roots(["*"])))
-        return opened[-1]
+    def make(folder, name="*.jsonl", temporary_bytes=TEMPORARY_BYTES, readers=readers, **options):
+        source = open_source(
+            "rows",
+            f"{folder.as_uri()}/{name}",
+            options,
+            roots=Roots(["*"]),
+            reader=readers.of("acme"),
+            temporary_bytes=temporary_bytes,
+        )
+        opened.append(source)
+        return source
 
     yield make
     for source in opened:
@@ -203,3 +218,58 @@ async def test_link_to_outer_table_ends_listing(tmp_path, source_of):
     (tmp_path / "tables" / "a.jsonl").symlink_to(tmp_path / "outside.jsonl")
 
     assert "outside of the folder" in (await listed(source_of(tmp_path / "tables")))[1]
+
+
+@guards(
+    "shared/sources/tables.py",
+    "        if size == 1:",
+    "        if True:",
+    means="a file of three kilobytes hides all of its rows",
+)
+async def test_rows_too_large_for_memory_are_refused_singly(folder, source_of):
+    """A file of three kilobytes has 12 texts of 40 MB: together more than the memory of the process that reads it."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 12, pa.int32()), pa.array(["x" * 40_000_000]))
+    bomb = pa.table({"id": [f"b{n:02}" for n in range(12)], "text": texts})
+    pq.write_table(bomb, folder / "b.parquet", compression="zstd")
+    for name in ("a", "c"):
+        pq.write_table(pa.table({"id": [name], "text": ["A text."]}), folder / f"{name}.parquet")
+
+    async with aclosing(Readers(ReadLimits(memory_bytes=512 * 2**20))) as small:
+        entries, error = await listed(source_of(folder, "*.parquet", readers=small))
+
+    assert (folder / "b.parquet").stat().st_size < 5_000
+    assert error is None
+    assert [entry.key for entry in entries if entry.refused is None] == ["a", "c"]
+    assert len(entries) == 14
+    assert entries[1].refused == (
+        "b.parquet, row 1: Its text has 40,000,000 bytes, and the text of a row may have 20,971,520."
+    )
+
+
+@guards(
+    "shared/sources/spool.py",
+    "PRAGMA max_page_count = {pages};",
+    "",
+    means="the rows of one source fill the disk of temporary files",
+)
+async def test_rows_larger_than_temporary_space_are_error(folder, source_of):
+    rows = [{"id": str(number), "text": os.urandom(500).hex()} for number in range(1_000)]
+    (folder / "a.jsonl").write_bytes(lines(*rows))
+
+    assert (await listed(source_of(folder, temporary_bytes=10_000_000)))[1] is None
+    (entries, error) = await listed(source_of(folder, temporary_bytes=300_000))
+
+    assert entries == []
+    assert "The rows need more than 300,000 bytes of temporary space" in error
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+02:00", None])
+async def test_times_of_any_zone_become_metadata(folder, source_of, zone):
+    times = pa.array([datetime(2026, 3, 1, 12)], pa.timestamp("us", zone))  # noqa: DTZ001 - in UTC, or in no zone
+    columns = {"id": ["a"], "text": ["A text."], "at": times, "day": [date(2026, 3, 1)], "price": [Decimal("2.50")]}
+    pq.write_table(pa.table(columns), folder / "a.parquet")
+
+    items = await fetched(source_of(folder, "a.parquet", metadata="at,day,price"))
+
+    at = {"UTC": "12:00:00+00:00", "Europe/Berlin": "13:00:00+01:00", "+02:00": "14:00:00+02:00", None: "12:00:00"}
+    assert items["a"].metadata == {"at": f"2026-03-01T{at[zone]}", "day": "2026-03-01", "price": 2.5}

@@ -13,6 +13,7 @@ from uuid import uuid4
 import asyncpg
 
 from shared.confined.reading import Readers
+from shared.sources.files import TEMPORARY_BYTES
 from shared.sources.git.options import GitOptions
 from shared.sources.git.repositories import GitSource
 from shared.sources.hosts import Hosts
@@ -110,12 +111,14 @@ class TableCorpus(Corpus):
     async def disappear(self) -> None:
         await self.owner.execute(f"DROP TABLE {self.name}")
 
-    def source(self, secret: dict[str, str] | None = None, **options: Any) -> PostgresSource:
+    def source(
+        self, secret: dict[str, str] | None = None, temporary_bytes: int = TEMPORARY_BYTES, **options: Any
+    ) -> PostgresSource:
         parts = urlsplit(self.url)
         uri = f"postgresql://{parts.hostname}:{parts.port}{parts.path}"
         login = LOGIN if secret is None else secret
         given = {name: value for name, value in (self.options | options).items() if value is not None}
-        return PostgresSource(uri, PostgresOptions(**given), login, PRIVATE)
+        return PostgresSource(uri, PostgresOptions(**given), login, PRIVATE, temporary_bytes)
 
 
 @asynccontextmanager

@@ -12,10 +12,11 @@ from typing import Any, Self
 import asyncpg
 import orjson
 
+from shared.domain.document_fields import MOST_METADATA_BYTES
 from shared.domain.errors import Misconfigured, Unreadable
-from shared.sources.files import not_found, too_large
+from shared.sources.files import TEMPORARY_BYTES, not_found, too_large, too_much_space
 from shared.sources.hosts import Hosts
-from shared.sources.keys import problem_of, stand_in
+from shared.sources.keys import problem_of, stand_in, too_long
 from shared.sources.postgres.connection import DatabaseConnection
 from shared.sources.postgres.options import MEDIA_TYPES, PostgresOptions
 from shared.sources.postgres.statements import PostgresStatements, statements_of
@@ -51,6 +52,7 @@ class PostgresSource(Source):
         options: the table or query and its columns.
         secret: `password`, and optionally `username`, `ca` and `sslmode`.
         hosts: hosts that may be reached.
+        temporary_bytes: maximum size of a listing on disk.
 
     Raises:
         InvalidInput: the address or the secret cannot be used.
@@ -62,14 +64,16 @@ class PostgresSource(Source):
         options: PostgresOptions,
         secret: Mapping[str, str],
         hosts: Hosts,
+        temporary_bytes: int = TEMPORARY_BYTES,
     ) -> None:
         self._options = options
+        self._temporary_bytes = temporary_bytes
         self._connection = DatabaseConnection(uri, options, secret, hosts)
         self._statements: PostgresStatements | None = None
         self._alone = asyncio.Lock()  # a connection executes one statement at a time
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
-        with _Spool() as spool:
+        with _Spool(self._temporary_bytes) as spool:
             async with self._reading() as (connection, statements):
                 rows = connection.cursor(statements.listing, after, prefetch=_PAGE)
                 async for entry in _entries(rows, after):
@@ -83,14 +87,13 @@ class PostgresSource(Source):
             raise not_found(entry.key)
         if row["size_bytes"] > max_bytes:
             raise too_large(row["size_bytes"], max_bytes)
-        metadata = {name: value for name, value in orjson.loads(row["metadata"]).items() if value is not None}
         return Item(
             (row["content"] or "").encode(),
             row["version"],
             filename=None,
             title=row["title"],
             media_type=MEDIA_TYPES[self._options.format],
-            metadata=metadata,
+            metadata=_metadata(row["metadata"]),
         )
 
     async def find(self, key: str) -> Entry | None:
@@ -186,9 +189,20 @@ async def _entries_of_rows(rows: AsyncIterable[Mapping[str, Any]]) -> AsyncItera
         yield _refused_rows(without_id)
 
 
+def _metadata(text: str | None) -> Mapping[str, Any]:
+    """Return the metadata of a row; raise Unreadable if it is too large, or JSON has no such value."""
+    if text is None:
+        raise Unreadable(f"Metadata may have at most {MOST_METADATA_BYTES:,} bytes as JSON.")
+    try:
+        values = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Unreadable(f"The metadata cannot be read: {error.msg}.") from error
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _entry(row: Mapping[str, Any]) -> Entry:
-    if problem := problem_of(row["id"]):
-        return Entry(stand_in(row["id"]), row["version"], refused=problem)
+    if problem := too_long(row["id_bytes"]) or problem_of(row["id"]):
+        return Entry(stand_in(row["id"], digest=row["id_hash"]), row["version"], refused=problem)
     return Entry(row["id"], row["version"], row["size_bytes"])
 
 
@@ -199,9 +213,14 @@ def _refused_rows(count: int) -> Entry:
 
 
 class _Spool:
-    """Entries in their order: in memory, or in a temporary file if they are many."""
+    """Entries in their order: in memory, or in a temporary file if they are many.
 
-    def __init__(self) -> None:
+    Args:
+        most_bytes: maximum size of the file.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self._file = SpooledTemporaryFile(_SPOOL_BYTES, prefix="foreask-rows-")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:
@@ -211,7 +230,10 @@ class _Spool:
         self._file.close()
 
     def add(self, entry: Entry) -> None:
+        """Add an entry; raise Misconfigured if the file would be too large."""
         self._file.write(orjson.dumps((entry.key, entry.version, entry.size_bytes, entry.refused)) + b"\n")
+        if self._file.tell() > self._most_bytes:
+            raise too_much_space("The listing needs", self._most_bytes)
 
     def __iter__(self) -> Iterator[Entry]:
         self._file.seek(0)

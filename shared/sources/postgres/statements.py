@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shared.domain.document_fields import MOST_METADATA_BYTES, MOST_TITLE_CHARS, MOST_VERSION_BYTES
 from shared.domain.errors import Misconfigured
 from shared.sources.files import COMPONENT
 from shared.sources.postgres.options import PostgresOptions
+from shared.sources.source import MOST_KEY_BYTES
 
 _LISTING = Path(__file__).with_name("listing.sql").read_text(encoding="utf-8")
 _ROW = Path(__file__).with_name("row.sql").read_text(encoding="utf-8")
 _NAMED = 30  # columns that an error names
+_MOST_VERSION_BYTES = MOST_VERSION_BYTES - 100  # without the fingerprint of the options
+_MOST_METADATA_BYTES = 4 * MOST_METADATA_BYTES  # as PostgreSQL writes it, with spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +28,10 @@ class PostgresStatements:
     """The statements.
 
     Args:
-        listing: takes the key after which it starts; returns `id`, `version` and `size_bytes`.
+        listing: takes the key after which it starts; returns `id` and `id_hash` (None unless the id is cut), the
+            `id_bytes` of the whole id, `version` and `size_bytes`.
         row: takes a key, the maximum size of the content, and the names of the metadata; returns `version`,
-            `size_bytes`, `content`, `title` and `metadata`.
+            `size_bytes`, `content`, `title` and `metadata`; None instead of metadata that are too large.
         value: takes a key; fails if it is not a value of the id's type.
     """
 
@@ -55,6 +60,9 @@ async def statements_of(connection: Any, options: PostgresOptions) -> PostgresSt
         "metadata": ", ".join(f"${3 + i}::text, {_column(name)}" for i, name in enumerate(options.metadata)),
         "is_same": f"{_column(options.id)} = {value}" if value else "TRUE",
         "version": _version(options),
+        "most_key_bytes": MOST_KEY_BYTES,
+        "most_title_chars": MOST_TITLE_CHARS + 1,
+        "most_metadata_bytes": _MOST_METADATA_BYTES,
     }
     return PostgresStatements(_LISTING.format(**values), _ROW.format(**values), f"SELECT {value or '$1::text'}")
 
@@ -89,7 +97,9 @@ def _require_columns(options: PostgresOptions, types: Mapping[str, Any]) -> None
 def _version(options: PostgresOptions) -> str:
     """Return the expression of a row's version. Without a column it is a hash of all used ones."""
     if options.version:
-        version = f"coalesce({_column(options.version)}::text, '')"
+        value = f"coalesce({_column(options.version)}::text, '')"
+        digest = f"encode(sha256(convert_to({value}, 'UTF8')), 'hex')"
+        version = f"(CASE WHEN octet_length({value}) > {_MOST_VERSION_BYTES} THEN {digest} ELSE {value} END)"
     else:
         used = ", ".join(map(_column, options.columns()))
         version = f"encode(sha256(convert_to(ROW({used})::text, 'UTF8')), 'hex')"
