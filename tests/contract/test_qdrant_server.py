@@ -1010,7 +1010,7 @@ async def test_cancelled_searches_are_not_executed(shard):
 async def test_search_ends_at_its_deadline(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http)
-        payloads = [{**point, "payload": {"tenant": "acme", "n": 1}} for point in points(1, 2000)]
+        payloads = [{**point, "payload": {"tenant": "acme", "n": 1}} for point in points(1, 600)]
         await upsert(http, payloads)
         slow = searched("acme", [costly(range(10_000, 14_000))], limit=1)
         address = "/collections/c/points/query/batch"
