@@ -1,6 +1,7 @@
 """Git repositories as sources, over HTTP from git's own server, and in folders."""
 
 import asyncio
+import shutil
 import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -592,6 +593,26 @@ async def test_large_reply_is_an_error(folder, server, monkeypatch, readers):
 
     with pytest.raises(Misconfigured, match="does not support partial clones"):
         await listed(source)
+    await source.aclose()
+
+
+@guards(
+    "shared/sources/git/remote.py",
+    "if not has_room(path.parent, len(data)):",
+    "if False:",
+    means="the repository of one tenant takes all temporary room of the worker",
+)
+async def test_repository_without_room_names_remedy(folder, server, readers, temporary, monkeypatch):
+    folder.write("a", LARGE)
+    folder.commit()
+    usage = shutil.disk_usage("/")._replace(total=1 << 30, free=64 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    source = GitCorpus(folder, server, readers).source()
+
+    with pytest.raises(Unavailable, match="temporary files is full: make /tmp"):
+        await listed(source)
+
+    assert list(temporary.iterdir()) == []
     await source.aclose()
 
 

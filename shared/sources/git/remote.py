@@ -16,7 +16,7 @@ from dulwich.object_store import ObjectStoreGraphWalker
 from dulwich.objects import ObjectID
 
 from shared.domain.errors import Misconfigured, Unavailable
-from shared.process.temporary_folders import TemporaryFolder
+from shared.process.temporary_folders import FULL, TemporaryFolder, has_room
 from shared.sources.files import COMPONENT
 from shared.sources.git.address import Login
 from shared.sources.git.objects import GitReader, Stored, too_large_object
@@ -170,6 +170,8 @@ class RemoteRepository(Repository):
 
             def write(data: bytes) -> int:
                 self._receiving.write(len(data))
+                if not has_room(path.parent, len(data)):
+                    raise Unavailable(f"The repository at {self.label} cannot be read: {FULL}.", component=COMPONENT)
                 return file.write(data)
 
             walker = ObjectStoreGraphWalker([], lambda _: [])

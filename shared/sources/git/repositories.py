@@ -44,6 +44,7 @@ class GitSource(Source):
     """
 
     is_snapshot = True
+    is_resumable = True  # a fetch that has started continues
 
     def __init__(self, uri: str, options: GitOptions, secret: Mapping[str, str], hosts: Hosts, reader: Reader) -> None:
         address = GitAddress.parse(uri)
