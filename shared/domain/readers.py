@@ -24,7 +24,7 @@ READERS: Mapping[str, str] = {
     _ODF + "presentation": "odp 2",
     _ODF + "spreadsheet": "ods 1",
     "application/epub+zip": "epub 1",
-    "application/msword": "doc 1",
+    "application/msword": "doc 2",
     "application/vnd.ms-excel": "xls 1",
     "application/vnd.ms-powerpoint": "ppt 1",
     "application/vnd.ms-outlook": "msg 1",

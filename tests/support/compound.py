@@ -95,8 +95,15 @@ def message(
     return {"__properties_version1.0": bytes(header) + fixed, **streams, **(folders or {})}
 
 
-def word_file(paragraphs: list[tuple[str, bytes]]) -> bytes:
-    """Return a Word 97 file with these paragraphs, each with the properties of its last character, its mark."""
+def word_file(paragraphs: list[tuple[str, bytes]], header: str = "") -> bytes:
+    """Return a Word 97 file with these paragraphs, each with the properties of its last character, its mark.
+
+    Args:
+        paragraphs: paragraphs of its body.
+        header: text of its headers.
+    """
+    body = sum(len(paragraph) for paragraph, _ in paragraphs)
+    paragraphs = [*paragraphs, (header, b"")] if header else paragraphs
     text = "".join(paragraph for paragraph, _ in paragraphs)
     start, data = 2048, text.encode("utf-16-le")
     ends, at = [start], start
@@ -119,7 +126,11 @@ def word_file(paragraphs: list[tuple[str, bytes]]) -> bytes:
     pairs = [(0, 0)] * 40
     pairs[33], pairs[13] = (0, len(pieces)), (len(pieces), len(bin_table))
     fib = struct.pack("<HHHHHH", 0xA5EC, 0xC1, 0, 0, 0, 0x200) + bytes(20) + struct.pack("<H", 14) + bytes(28)
-    fib += struct.pack("<H", 22) + struct.pack("<22i", 0, 0, 0, len(text), *[0] * 18) + struct.pack("<H", len(pairs))
+    fib += (
+        struct.pack("<H", 22)
+        + struct.pack("<22i", 0, 0, 0, body, 0, len(header), *[0] * 16)
+        + struct.pack("<H", len(pairs))
+    )
     fib += b"".join(struct.pack("<II", *pair) for pair in pairs)
     main = fib.ljust(1024, b"\0") + bytes(page)
     return compound_file(

@@ -110,3 +110,10 @@ def test_damaged_compound_file_ends_with_text_or_sentence(cut, offset):
         except Unreadable as error:
             text = str(error)
         assert text
+
+
+@pytest.mark.parametrize(("body", "text"), [("\r", "Port office"), ("Open at six\r", "Open at six")])
+def test_old_word_headers_are_read_without_other_text(body, text):
+    content = word_file([(body, b"")], header="Port office\r")
+
+    assert extract(content, filename="a.doc", media_type=None, max_text_chars=1_000).text == text

@@ -1,7 +1,7 @@
 """Reader of Word 97 files (MS-DOC): pieces of text (2.8.35), headings and tables by paragraphs' properties (2.6.2).
 
-Read: the body, notes, comments and text boxes. Not read: headers and footers, codes of fields, automatic numbers,
-charts, pictures and embedded objects.
+Read: the body, notes, comments and text boxes; headers and footers if there is no other text. Not read: codes of
+fields, automatic numbers, charts, pictures and embedded objects.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _MAGIC, _WORD_6 = 0xA5EC, 0xA5DC
 _OLDEST = 0x00C1  # Word 97
 _MOST_CHARS = 64 * 1024 * 1024
 _FKP_BYTES = 512
+_STORIES, _MARGINS = (0, 1, 4, 5, 6), (2, 7)
+"""Body, footnotes, comments, endnotes and text boxes; headers and footers, and the text boxes in them. 3 is macros."""
+
 _CODE, _RESULT, _END = "\x13", "\x14", "\x15"
 _LINK = re.compile(r'HYPERLINK\s+"([^"]{4,2000})"')
 _SHOWN = {"\x0b": "\n", "\x1e": "-", "\x1f": "", "\xa0": " ", "\x02": "", "\x05": "", "\x01": "", "\x08": "", "\0": ""}
@@ -33,12 +36,18 @@ _LONG = {0: 1, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2, 7: 3}
 
 
 def read(content: bytes) -> FileReading:
-    """Return the text of a Word 97 file: body, notes, comments and text boxes; headers and footers are left out."""
+    """Return the text of a Word 97 file: body, notes, comments and text boxes.
+
+    Headers and footers are read if the file has no other text, as in a letterhead.
+    """
     file = CompoundFile(content, "Word 97 document")
     document = _OldDocument(file)
     blocks, raw = Blocks(), list[str]()
     for start, end in document.stories():
         _Story(document, blocks, raw).read(start, end)
+    if not "".join(raw).strip():
+        for start, end in document.stories(_MARGINS):
+            _Story(document, blocks, raw).read(start, end)
     return FileReading((Part(blocks.markdown(), "".join(raw)),), document.title())
 
 
@@ -76,12 +85,12 @@ class _OldDocument:
         except struct.error as error:
             raise Unreadable(_DAMAGED, detail=str(error)) from error
 
-    def stories(self) -> list[tuple[int, int]]:
-        """Return the starts and ends of body, footnotes, comments, endnotes and text boxes; 2 is headers, 3 macros."""
+    def stories(self, numbers: tuple[int, ...] = _STORIES) -> list[tuple[int, int]]:
+        """Return the starts and ends of stories that have text."""
         at, found = 0, list[tuple[int, int]]()
-        for number, length in enumerate(self._lengths[3:10]):
+        for number, length in enumerate(self._lengths[3:11]):
             end = at + max(0, length)
-            if number not in (2, 3, 7):
+            if number in numbers:
                 found.append((at, min(end, len(self.text))))
             at = end
         return [(start, end) for start, end in found if start < end]
