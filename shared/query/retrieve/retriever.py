@@ -62,8 +62,8 @@ from shared.vectors.index import Index
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
 _MOST_CANDIDATES = 300
 # Pauses before a search is repeated because a document changed during it. Qdrant needs some milliseconds to replace the
-# points of a document, and a tenth of a second for a large one.
-_PAUSES_SECONDS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+# points of a document, a tenth of a second for a large one, and seconds on a busy machine.
+_PAUSES_SECONDS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddings
 
 
