@@ -273,7 +273,8 @@ def _app(pulse: Pulse, *, only_local: bool) -> WSGIApplication:
     exported: WSGIApplication = make_wsgi_app(REGISTRY)
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if only_local and not _is_loopback(_hostname(environ.get("HTTP_HOST", ""))):
+        host = environ.get("HTTP_HOST")  # browsers always send it, and health checks of containers do not
+        if only_local and host is not None and not _is_loopback(_hostname(host)):
             start_response("403 Forbidden", [("content-type", "text/plain")])
             return [b"This port answers only to the name of this machine: localhost or 127.0.0.1.\n"]
         if environ["PATH_INFO"] != "/health/live":

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 from pathlib import Path
 from uuid import uuid4
 
@@ -137,14 +138,18 @@ async def test_second_process_uses_next_metrics_port(settings):
 
 @guards(
     "shared/process/metrics.py",
-    "if only_local and not _is_loopback(",
-    "if not only_local and not _is_loopback(",
+    "if only_local and host",
+    "if not only_local and host",
     means="a page in this machine's browser reads the metrics",
 )
 async def test_metrics_on_loopback_refuse_other_names():
     async with metrics.serving("api", "127.0.0.1", 0) as port:
         foreign = [await scrape(port, host=name) for name in (f"rebound.example:{port}", "192.0.2.1", "[", "")]
         own = [await scrape(port, host=name) for name in (f"localhost:{port}", "127.0.0.1", f"[::1]:{port}")]
+        with socket.create_connection(("127.0.0.1", port)) as check:  # as the health checks of containers
+            check.sendall(b"GET /health/live HTTP/1.0\r\n\r\n")
+            status = await asyncio.to_thread(check.recv, 100)
+    assert b" 200 " in status
     async with metrics.serving("api", "0.0.0.0", 0) as port:  # as in a container
         of_service = await scrape(port, host="foreask-api.default.svc")
 
