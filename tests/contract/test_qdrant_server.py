@@ -1008,7 +1008,7 @@ async def test_cancelled_searches_are_not_executed(shard):
     means="a search does not end at its deadline",
 )
 async def test_search_ends_at_its_deadline(server):
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
         await create(http)
         payloads = [{**point, "payload": {"tenant": "acme", "n": 1}} for point in points(1, 600)]
         await upsert(http, payloads)

@@ -137,7 +137,7 @@ async def test_lost_idle_connection_to_qdrant_costs_nothing(services, settings, 
     await once(ready, HARBOUR)
     location = (await Library(services).collection()).location
     async with linked(settings.qdrant_url.removeprefix("http://").rstrip("/")) as (link, url):
-        index = Index(url)
+        index = Index(url, api_key=settings.qdrant_api_key)
         stored = await asyncio.gather(*(index.count_points(location) for _ in range(4)))
         link.change(LOSSES[loss])
         await eventually(lambda: link.idle_closed >= 4)

@@ -42,9 +42,9 @@ async def collection(settings):
 
 
 @pytest.fixture
-async def cluster(nodes, collection):
+async def cluster(nodes, collection, settings):
     """Yield a client of both nodes that starts with the first, and empty the collection."""
-    cluster = Index(*(node.url for node in nodes))
+    cluster = Index(*(node.url for node in nodes), api_key=settings.qdrant_api_key)
     await cluster.ensure_collection(NAME, 3)
     await cluster._delete(NAME, {})
     assert nodes[1].accepted == 0
@@ -150,9 +150,9 @@ async def test_silent_node_is_abandoned_after_timeout(cluster, nodes):
     assert await search(cluster) == [[]]
 
 
-async def test_unanswered_accepted_write_is_not_resent(nodes, cluster, monkeypatch):
+async def test_unanswered_accepted_write_is_not_resent(nodes, cluster, settings, monkeypatch):
     monkeypatch.setattr(connection, "_TIMEOUT_SECONDS", 1)
-    impatient = Index(*(node.url for node in nodes))
+    impatient = Index(*(node.url for node in nodes), api_key=settings.qdrant_api_key)
     nodes[0].change(Fault(mode="hole"))
     with pytest.raises(Unavailable):
         await search(impatient)

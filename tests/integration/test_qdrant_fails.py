@@ -54,8 +54,8 @@ async def link(settings):
 
 
 @pytest.fixture
-async def index(link):
-    index = Index(f"http://127.0.0.1:{link.port}")
+async def index(link, settings):
+    index = Index(f"http://127.0.0.1:{link.port}", api_key=settings.qdrant_api_key)
     yield index
     await index.aclose()
 

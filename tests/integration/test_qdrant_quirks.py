@@ -34,7 +34,7 @@ NAME = f"{PREFIX}-refused"  # of a collection of Qdrant, which the next test del
 
 @pytest.fixture(scope="module")
 async def server(settings):
-    async with serving_qdrant(settings.qdrant_url) as server:
+    async with serving_qdrant(settings) as server:
         yield server
 
 

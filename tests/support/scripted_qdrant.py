@@ -17,6 +17,9 @@ import orjson
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from shared.settings import Settings
+from tests.support.qdrant import headers_of
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -76,8 +79,9 @@ Rule = Callable[[Request], Reply | None]
 class ScriptedQdrant:
     """The server; `rules` decide, in their order, and `requests` are recorded."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, key: Mapping[str, str]) -> None:
         self._target = target.rstrip("/")
+        self._key = key
         self.rules: tuple[Rule, ...] = ()
         self.requests: list[Request] = []
         self.url = ""
@@ -97,7 +101,7 @@ class ScriptedQdrant:
                 request.method,
                 f"{self._target}{request.raw_path}",
                 data=content,
-                headers={"content-type": "application/json"},
+                headers={"content-type": "application/json", **self._key},
             ) as answer,
         ):
             return web.Response(
@@ -113,9 +117,10 @@ async def _answered(request: web.Request, reply: Reply) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def serving_qdrant(target: str) -> AsyncIterator[ScriptedQdrant]:
-    """Serve a scripted Qdrant in front of another one."""
-    scripted = ScriptedQdrant(target)
+async def serving_qdrant(settings: Settings) -> AsyncIterator[ScriptedQdrant]:
+    """Serve a scripted Qdrant, which accepts every key, in front of another one."""
+    assert settings.qdrant_url is not None
+    scripted = ScriptedQdrant(settings.qdrant_url, headers_of(settings))
     application = web.Application(client_max_size=100_000_000, handler_args={"handler_cancellation": True})
     application.router.add_route("*", "/{path:.*}", scripted.answer)
     async with TestServer(application) as server:
