@@ -36,6 +36,7 @@ _SHOWN_NAMES, _SHOWN_CHARS = 30, 100  # of columns in a message
 _SHOWN_ERROR = 300
 _LEAST_BYTES = 1024 * 1024 * 1024
 _MOST_EXPANSION = 100  # compressed lines and columns seldom have a tenth of this
+_BLANK_ROWS = 16  # whose cost a blank line has: a megabyte can have a billion of them
 _LINE_BYTES = 64  # that reading a line costs in addition to its own
 _IDS = ("_id", "id", "external_id")
 
@@ -123,10 +124,11 @@ class Budget:
 
     Args:
         size_bytes: size of the file.
+        least_bytes: the bytes of a small file; None: 1 GiB.
     """
 
-    def __init__(self, size_bytes: int) -> None:
-        self._most = max(_LEAST_BYTES, size_bytes * _MOST_EXPANSION)
+    def __init__(self, size_bytes: int, least_bytes: int | None = None) -> None:
+        self._most = max(least_bytes or _LEAST_BYTES, size_bytes * _MOST_EXPANSION)
         self._rest = self._most
 
     def spend(self, size_bytes: int, rows: int = 1) -> None:
@@ -183,13 +185,18 @@ def row_of(number: int, values: Mapping[str, Any], columns: Columns, name: str) 
 def names_in(file: BinaryIO, budget: Budget | None = None) -> list[str]:
     """Return the names in the first lines, which may have different names."""
     names: dict[str, None] = {}
-    with suppress(Truncated, Unfinished):  # raised when its rows are read
+    try:
         for _, line in islice(lines_of(file, "", budget), _FIRST_LINES):
             if line is None or has_too_many_values(line):
                 continue
             with suppress(orjson.JSONDecodeError):
                 values = orjson.loads(line)
                 names |= dict.fromkeys(values) if isinstance(values, dict) else {}
+    except Truncated:  # raised again when its rows are read
+        pass
+    except Unfinished:
+        if not names:
+            raise
     return list(names)
 
 
@@ -211,7 +218,7 @@ def lines_of(file: BinaryIO, name: str | Path, budget: Budget | None = None) -> 
         try:
             line = file.readline(LONGEST_LINE + 1)
             whole = len(line) <= LONGEST_LINE
-            spend(len(line))
+            spend(len(line), 1 if line.strip() else _BLANK_ROWS)
             if not whole:
                 _skip_line(file, line, spend)
         except (EOFError, OSError, zlib.error):
@@ -361,7 +368,7 @@ class _Kept(io.RawIOBase):
         return len(content)
 
 
-def _spend_nothing(_: int) -> None:
+def _spend_nothing(_: int, __: int = 1) -> None:
     """Count nothing."""
 
 

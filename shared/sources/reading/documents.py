@@ -88,11 +88,12 @@ def _read(row: Row) -> ReadRow:
     problem = problem or row.rejection
     if row.document is None:
         return ReadRow(row.number, key, problem=_short(problem or ""))
-    text = row.document["text"].encode()
-    if len(text) > MOST_TEXT_BYTES:
-        problem = problem or f"Its text has {len(text):,} bytes, and the text of a row may have {MOST_TEXT_BYTES:,}."
+    written = row.document["text"]
+    text = written.encode() if len(written) <= MOST_TEXT_BYTES else b""
+    if not 0 < len(text) <= MOST_TEXT_BYTES:
+        problem = problem or f"Its text has more than {MOST_TEXT_BYTES:,} bytes."
     if problem:
-        return ReadRow(row.number, key, size_bytes=len(text), problem=_short(problem))
+        return ReadRow(row.number, key, problem=_short(problem))
     version = hashlib.sha256(orjson.dumps(row.document, option=orjson.OPT_SORT_KEYS)).hexdigest()
     metadata = row.document.get("metadata")
     return ReadRow(row.number, key, version, len(text), None, row.document.get("title"), metadata, text)

@@ -8,6 +8,8 @@ from typing import Any, BinaryIO
 from shared.sources.reading.documents import columns_of, messages_of, size_of
 from shared.sources.tables import Budget, Row, lines_of, names_in, row_of_line, unpacked
 
+_FIRST_BYTES = 64 * 1024 * 1024  # in which the names of the columns are
+
 
 def read(options: Mapping[str, Any], files: Sequence[BinaryIO]) -> Generator[bytes]:
     """Yield the rows of a file of JSON lines.
@@ -22,7 +24,7 @@ def read(options: Mapping[str, Any], files: Sequence[BinaryIO]) -> Generator[byt
 def _rows(file: BinaryIO, options: Mapping[str, Any]) -> Iterator[Row]:
     name, suffix = options["name"], options["suffix"]
     size_bytes = size_of(file)
-    columns = columns_of(names_in(unpacked(file, suffix), Budget(size_bytes)), options)
+    columns = columns_of(names_in(unpacked(file, suffix), Budget(0, _FIRST_BYTES)), options)
     file.seek(0)
     for number, line in lines_of(unpacked(file, suffix), name, Budget(size_bytes)):
         yield row_of_line(number, line, columns, name)
