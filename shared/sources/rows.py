@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,6 +16,7 @@ from pydantic import Field
 from shared.confined.process import InvalidReply
 from shared.confined.reading import Reader
 from shared.domain.errors import Misconfigured, Unreadable
+from shared.process.threads import OwnThreads
 from shared.sources.files import COMPONENT, TEMPORARY_BYTES, FileSource, OpenFile, not_found, too_large
 from shared.sources.options import BucketOptions, Texts
 from shared.sources.reading.documents import WRONG_TABLE
@@ -75,6 +77,7 @@ class RowSource(Source):
         self._name = name
         self._spool: Spool | None = None
         self._loading = asyncio.Lock()
+        self._threads = OwnThreads("rows")
         self._read: list[tuple[str, str]] = []
         self._problem: str | None = None
         self._problems = 0
@@ -108,6 +111,7 @@ class RowSource(Source):
     async def aclose(self) -> None:
         if self._spool is not None:
             self._spool.close()
+        self._threads.close()
         await self._files.aclose()
 
     async def _loaded(self, *, current: bool = False) -> Spool:
@@ -122,7 +126,7 @@ class RowSource(Source):
         if self._spool is not None:
             self._spool.close()
         self._spool, self._read, self._problem, self._problems = None, [], None, 0
-        spool = await asyncio.to_thread(Spool, self._temporary_bytes)
+        spool = await self._threads.run(partial(Spool, self._temporary_bytes))
         try:
             await self._fill(spool)
         except Exception:  # a cancelled call's thread may still use it
@@ -136,7 +140,7 @@ class RowSource(Source):
                 await self._add(spool, file.key, opened)
         if not self._read:
             raise _misconfigured("No file has rows: the address must name files of JSON lines or Parquet.")
-        await asyncio.to_thread(spool.index)
+        await self._threads.run(spool.index)
 
     async def _parts(self) -> AsyncIterator[Entry]:
         """Yield the files.
@@ -174,7 +178,7 @@ class RowSource(Source):
         try:
             async with aclosing(messages):
                 async for message in messages:
-                    await asyncio.to_thread(self._store, spool, reading, message, f"{name}, {unit}")
+                    await self._threads.run(partial(self._store, spool, reading, message, f"{name}, {unit}"))
             reading.require_end()
         except Unreadable as error:
             if error.detail == WRONG_TABLE:
@@ -204,7 +208,7 @@ class RowSource(Source):
 
     async def _call(self, method: Any, *values: Any) -> Any:
         async with self._loading:
-            return await asyncio.to_thread(method, *values)
+            return await self._threads.run(partial(method, *values))
 
 
 def is_parquet(name: str) -> bool:
