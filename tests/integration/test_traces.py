@@ -6,16 +6,20 @@ import time
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 from structlog.testing import capture_logs
 
 from shared.domain.states import DocumentState
 from shared.process import traces
+from shared.process.network.certificates import trust
 from shared.providers.provider import Provider
 from shared.providers.reranking import Reranker
 from tests.support.api import calling, work
+from tests.support.authority import Authority, Front
 from tests.support.collector import collecting
+from tests.support.planted import guards
 
 TEXT = "# Heliotrope\n\nThe sesquipedalian harbour opens at seven."
 QUESTION = "When does the sesquipedalian harbour open?"
@@ -169,6 +173,39 @@ async def test_log_lines_contain_only_their_own_span(settings, collector):
     (span,) = collector.spans
     assert line == {"event": "request.served", "trace_id": span.trace_id, "span_id": span.span_id}
     assert span.trace_id in CALLERS
+
+
+@guards(
+    "shared/process/trace_export.py",
+    "OTLPSpanExporter(session=_session())",
+    "OTLPSpanExporter()",
+    means="spans ignore FOREASK_CA_FILE, and are sent to a proxy although the collector is on this machine",
+)
+async def test_collector_of_private_authority_receives_spans(settings, collector, monkeypatch, tmp_path):
+    authority, proxied = Authority(tmp_path), []
+
+    async def proxy(_, writer):
+        proxied.append(writer)
+        writer.close()
+
+    target = urlsplit(collector.url)
+    async with (
+        Front((target.hostname, target.port), authority.server()).listening() as front,
+        await asyncio.start_server(proxy, "127.0.0.1", 0) as server,
+    ):
+        monkeypatch.delenv("no_proxy")
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"https://127.0.0.1:{front.port}")
+        trust(authority.file)
+        try:
+            async with traces.exporting("api", settings.grace):
+                with traces.request("GET", [], {}):
+                    pass
+        finally:
+            trust(None)
+
+    assert collector.spans
+    assert proxied == []
 
 
 async def test_silent_collector_loses_only_spans(services, settings, provider, monkeypatch):

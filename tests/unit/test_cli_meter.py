@@ -241,8 +241,8 @@ def test_meter_prints_reason_of_standstill_once():
         meter.show(IngestCounts(2, 2))
 
     printed = [line for line in text.getvalue().splitlines() if line.startswith("waiting")]
-    assert printed == ["waiting: The llm provider answered 402: no credit; the next call is made in 297 s."]
-    assert asked == [(3, 0), (6, 2), (9, 5)]
+    assert printed == ["waiting: The llm provider answered 402: no credit; the next call is made in 298 s."]
+    assert asked == [(2, 0), (4, 0), (6, 2), (8, 4), (10, 6)]
 
 
 class Server:

@@ -34,7 +34,7 @@ from shared.domain.errors import (
 from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
-from shared.process.network.brokers import read_broker_url
+from shared.process.network.brokers import CLIENT_NAME, read_broker_url
 from shared.process.network.problems import problem_of
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
@@ -132,7 +132,14 @@ def connect(redis_url: str) -> Redis:
     the broker is unavailable.
     """
     url, tls = read_broker_url(redis_url)
-    return Redis.from_url(url, **tls, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
+    return Redis.from_url(
+        url,
+        **tls,
+        socket_timeout=2,
+        socket_connect_timeout=2,
+        retry=Retry(NoBackoff(), 0),
+        client_name=CLIENT_NAME.format("limits"),
+    )
 
 
 class Limiter:
