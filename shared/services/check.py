@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -20,8 +18,8 @@ from shared.domain.errors import ForeaskError, Transient, Unavailable
 from shared.ingest.generate import requests
 from shared.ledger.postgres.revision import require_schema
 from shared.process.network import hosts_of
-from shared.providers.chat import Picture
 from shared.providers.limiter.models import NEUTRAL, PING, neutral_request
+from shared.providers.limiter.pictures import NEUTRAL_PICTURE
 from shared.query.answer import prompts
 from shared.query.answer.answer import Passage
 from shared.services.parts import Parts
@@ -36,12 +34,6 @@ _USUAL_TEXT = " ".join([_TEXT] * 100)  # a chunk: the calls are as long as the n
 _QUESTION = "When does the harbour open?"
 _UNSET = "not set, so `foreask up` starts an embedded one"
 _SLOW = "is embedded, and not asked: a call of it may take minutes"
-# A grey square of 64 pixels.
-_JPEG = b64decode(
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1RV19i"
-    "Z2hnPk1xeXBkeFxlZ2P/wAALCABAAEABAREA/8QAFAABAAAAAAAAAAAAAAAAAAAAAP/EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAI"
-    "AQEAAD8AAAAAAAAAAAAAAAAAAAAAAP/Z"
-)
 
 log = structlog.get_logger()
 
@@ -218,8 +210,7 @@ async def _answer(parts: Parts) -> None:
 
 
 async def _picture(parts: Parts) -> None:
-    picture = Picture(hashlib.sha256(_JPEG).hexdigest(), _JPEG)
-    await parts.chat.complete(replace(NEUTRAL, picture=picture))
+    await parts.chat.complete(replace(NEUTRAL, picture=NEUTRAL_PICTURE))
 
 
 async def _embedding(parts: Parts, name: str) -> str:

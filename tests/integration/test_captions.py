@@ -16,6 +16,7 @@ from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
 from tests.support.api import calling, work
 from tests.support.illustrated import CHART, LOGO, MAP, docx, pdf
+from tests.support.planted import guards
 
 HARBOUR, MARKET = "The harbour opens at six in the morning.", "The market closes at noon on Sundays."
 DESCRIBE = "Describe the picture"
@@ -24,7 +25,8 @@ CAUGHT = "How large was the herring catch of 1902?"
 
 @pytest.fixture
 def described(services, provider):
-    """Services that describe pictures."""
+    """Services that describe pictures, and have not tried whether the model reads them."""
+    services.generator.limiter.pictures.forget()
     return replace(services, parser=replace(services.parser, pictures=lambda option: 20 if option is not False else 0))
 
 
@@ -208,11 +210,31 @@ async def test_model_without_vision_degrades_with_remedy(described, provider):
     assert (text_["text"].strip(), picture["text"]) == (HARBOUR, "")
 
 
+@guards(
+    "shared/providers/limiter/pictures.py",
+    "if self._refusal is not None and self._now() < self._until:",
+    "if False:",
+    means="each picture is sent to a model that reads none",
+)
+async def test_model_without_vision_is_sent_one_picture(described, provider):
+    provider.script(reads_pictures=False)
+    await submitted(described, pdf([(HARBOUR, CHART), (MARKET, MAP)]), "a.pdf")
+    await submitted(described, pdf([(f"{HARBOUR} {number}", number) for number in range(1, 5)]), "b.pdf")
+    await work(described)
+
+    letters = await described.ledger.dead_letters.page("default")
+    assert {letter.reason for letter in letters} == {letters[0].reason}
+    assert "FOREASK_CAPTIONS=off" in letters[0].reason
+    assert described_calls(provider) == 1
+    assert provider.stats(containing="Reply with OK")["calls"] <= 2  # without and with a picture
+
+
 async def test_retried_dead_picture_is_described(described, provider):
     provider.script(reads_pictures=False)
     document = await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described)
     provider.script(reads_pictures=True)
+    described.generator.limiter.pictures.forget()
 
     (letter,) = await described.ledger.dead_letters.page("default")
     await described.ledger.dead_letters.retry("default", Choice(letter_id=letter.id))

@@ -40,6 +40,7 @@ from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down, no_capacity, paused
 from shared.providers.limiter.endings import Endings
 from shared.providers.limiter.judge import Judge, Neutral, Tried, as_configuration, is_doubtful
+from shared.providers.limiter.pictures import Pictures
 from shared.providers.limiter.script import (
     Breaker,
     CallKind,
@@ -185,6 +186,7 @@ class Limiter:
             now=now,
         )
         self._judge = Judge(limits.component, self._ask, now)
+        self.pictures = Pictures(now)
 
     @asynccontextmanager
     async def call(

@@ -18,6 +18,7 @@ from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.embedding import Billing, Embedder, Input, Prefixes, estimated_tokens, free
 from shared.providers.limiter.judge import Neutral
 from shared.providers.limiter.limiter import INGEST, Call, Limiter, MaxWait
+from shared.providers.limiter.pictures import NEUTRAL_PICTURE
 from shared.providers.limiter.script import CallKind
 
 PING = Input("ping")
@@ -56,6 +57,18 @@ class LimitedChat:
         return self.chat.name
 
     async def complete(self, request: ChatRequest) -> Completion:
+        if request.picture is None:
+            return await self._repeated(request)
+        async with self.limiter.pictures.reading(self._ask_with_picture):
+            return await self._repeated(request)
+
+    async def _ask_with_picture(self) -> None:
+        """Make the plain neutral call with a picture, which no tenant is charged for."""
+        request = replace(NEUTRAL, picture=NEUTRAL_PICTURE)
+        async with self.limiter.call("", request.prompt_tokens, request.max_tokens, self.max_wait):
+            await (self.neutral or self.chat).complete(request)
+
+    async def _repeated(self, request: ChatRequest) -> Completion:
         try:
             return await self._completed(request)
         except FailsOnText as failure:
