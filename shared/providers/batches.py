@@ -100,10 +100,17 @@ class ProviderBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchReply:
-    """The result of one line: the completion, or the error that a live call would have raised."""
+    """The result of one line: the completion, or the error that a live call would have raised.
+
+    Args:
+        status: status of the answer; 0 without one.
+        body: its JSON.
+    """
 
     custom_id: str
     result: Completion | ForeaskError
+    status: int = 0
+    body: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +338,11 @@ class BatchProvider(Provider):
             custom_id = value["custom_id"]
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return None
-        return BatchReply(custom_id, self._result(value)) if isinstance(custom_id, str) else None
+        if not isinstance(custom_id, str):
+            return None
+        response = value.get("response")
+        response = response if isinstance(response, dict) else {}
+        return BatchReply(custom_id, self._result(value), _number(response.get("status_code")), response.get("body"))
 
     def rejection(self, error: BatchError) -> ForeaskError:
         """Return the error that a live call would have raised, and log the provider's message."""

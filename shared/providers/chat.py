@@ -17,6 +17,7 @@ from shared.providers.reading import reading
 from shared.providers.replies import Completion, ReplyReader
 
 if TYPE_CHECKING:
+    from shared.providers.adapt import Habits
     from shared.providers.provider import Provider  # callers that only name a model do not load the client
 
 __all__ = ["ChatModel", "ChatRequest", "Completion", "Message", "OpenAIChat", "Picture"]
@@ -166,9 +167,10 @@ class OpenAIChat:
     def name(self) -> str:
         return self._model
 
-    def adapted(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request without the optional fields that the model has refused."""
-        return self._provider.habits_of(self._model).adapted(body)
+    @property
+    def habits(self) -> Habits:
+        """The optional fields that the model has refused, and how it thinks."""
+        return self._provider.habits_of(self._model)
 
     async def complete(self, request: ChatRequest) -> Completion:
         body = self._body(request)

@@ -24,6 +24,7 @@ from shared.ledger.model.estimated import marked
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.work import Work
 from shared.maintenance.erasure_check import ErasureScope
+from shared.providers.adapt import Habits
 from shared.services.ingest import price
 from shared.services.parts import Parts
 from tests.conftest import Library
@@ -218,9 +219,25 @@ async def test_batch_without_usage_is_booked_by_estimate(services, provider, loa
 
 
 @guards(
+    "shared/ingest/batches/collector.py",
+    "again = is_of_all and self._lines.learn(refusals)",
+    "again = False",
+    means="a whole batch is generated at full price because the model does not know an optional field",
+)
+async def test_field_refused_by_whole_batch_is_omitted_next(services, provider, library, lane):
+    lane = replace(lane, lines=replace(lane.lines, habits=Habits()))
+    provider.batch_script(refused_field="max_completion_tokens")
+    await prepared(services, library, count=6)
+    await eventually(lambda: _all_generated(services, lane))
+
+    assert provider.stats()["calls"] == 0
+    assert provider.batch_stats("number")["lines"] == 6
+
+
+@guards(
     "shared/ingest/batches/lane.py",
-    "if (bound := await self._bound(batch)) is not None:",
-    "if (bound := await self._bound(batch)) is None and False:",
+    "return None if batch.tenant is None else (await self.endings.bounds()).get(batch.tenant)",
+    "return None",
     means="batches are paid for although most of their replies cannot be used",
 )
 async def test_unusable_lines_pause_load_until_live_trial(services, provider, lane, library):

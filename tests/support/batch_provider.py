@@ -60,6 +60,7 @@ class BatchScript:
     share_refused: float = 0.0  # lines with status 400 of their own
     share_overloaded: float = 0.0  # lines with status 503
     share_zero: float = 0.0  # lines with status 0
+    refused_field: str = ""  # lines with this field get status 400
     without_usage: bool = False  # replies report no tokens
     refused_containing: str = ""  # lines with this text get status 400
     malformed_containing: str = ""
@@ -446,7 +447,8 @@ class BatchEndpoints:
     def _line(self, batch: _Batch, request: dict[str, Any]) -> dict[str, Any] | None:
         """Return the result of a request, and bill it; None if it is missing."""
         prompt = request["body"]["messages"][-1]["content"]
-        fault = self._line_fault(prompt)
+        field = self.script.refused_field
+        fault = "refused" if field in request["body"] else self._line_fault(prompt)
         if fault:
             self.stats.faults[fault] += 1
         match fault:
@@ -455,7 +457,8 @@ class BatchEndpoints:
             case "expired":
                 return _line_error(request, "batch_expired")
             case "refused":
-                return _line_status(request, 400, "This request is invalid.", "invalid_request_error")
+                message = f"Unsupported parameter: '{field}'." if field else "This request is invalid."
+                return _line_status(request, 400, message, "invalid_request_error")
             case "overloaded":
                 return _line_status(request, 503, "The server is overloaded.", "server_error")
             case "zero":

@@ -18,11 +18,12 @@ from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
 from shared.process import metrics
-from shared.providers.batches import BatchProvider, NotDone, ResultLine
+from shared.providers.batches import BatchProvider, BatchReply, NotDone, ResultLine
 from shared.providers.chat import Completion
 from shared.providers.json_replies import MalformedReply
 from shared.providers.limiter.endings import USABLE, WINDOW, Endings
 
+_ENOUGH_REFUSALS = 5
 _NO_TRIAL = 0  # no lease has this token
 _SLICE = 500  # lines settled in one transaction
 
@@ -78,6 +79,7 @@ class ResultCollector:
 
     async def _settle_group(self, group: Sequence[ResultLine], *, is_output: bool) -> None:
         results: dict[int, Completion | ForeaskError] = {}
+        refusals: list[BatchReply] = []
         unreadable = 0
         for line in group:
             reply = self._api.reply(line.content)
@@ -86,6 +88,7 @@ class ResultCollector:
                 unreadable += bool(line.content.strip())
             elif not isinstance(results.get(token), Completion):  # the first good line of a request counts
                 results[token] = of_lines.with_prompt(reply.result, self._batch)
+                refusals += [reply] if of_lines.is_refusal_of_any(reply.result) else []
         sent = await self._batches.sent(self._batch, results.keys())
         if unreadable or len(sent) < len(results):
             log.warning("batch.odd_lines", unreadable=unreadable, unknown=len(results) - len(sent))
@@ -93,10 +96,20 @@ class ResultCollector:
             self._output_bytes = group[-1].end
         else:
             self._error_bytes = group[-1].end
-        await self._settle([(line, results[token]) for token, line in sent.items()])
+        # A few texts may be refused with words that name a field; the live call of each decides.
+        is_of_all = self._batch.output_file_id is None and len(refusals) == len(results) >= _ENOUGH_REFUSALS
+        again = is_of_all and self._lines.learn(refusals)
+        await self._settle([(line, results[token]) for token, line in sent.items()], again=again)
 
-    async def _settle(self, results: Sequence[tuple[SentLine, Completion | ForeaskError]]) -> None:
-        """Settle lines in the same way as a worker's outcomes."""
+    async def _settle(
+        self, results: Sequence[tuple[SentLine, Completion | ForeaskError]], *, again: bool = False
+    ) -> None:
+        """Settle lines in the same way as a worker's outcomes.
+
+        Args:
+            results: lines with their results.
+            again: whether refused lines are sent in another batch, without the field that was refused.
+        """
         model = self._batch.model
         outcomes: list[GenerateOutcome | FailedAttempt] = []
         endings: list[str] = []
@@ -109,7 +122,7 @@ class ResultCollector:
                 continue
             if isinstance(result, ForeaskError) and of_lines.is_refusal_of_any(result):
                 outcomes.append(of_lines.doubted(line, model, result))
-                live.add(line.lease.token)
+                live |= set() if again else {line.lease.token}
                 continue
             if not isinstance(result, Completion):
                 outcomes.append(of_lines.failed(line, model, result))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 import orjson
 
 from shared.domain.batches import Batch, LineContent, PlannedLine, SentLine
 from shared.domain.budgets import Reserve
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import ForeaskError, Misconfigured, Refused, Transient, UnusableReply
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Decision, Retry
@@ -23,6 +23,7 @@ from shared.ingest.generate import content_key, key_of, question_list, requests
 from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.replies import storable
 from shared.ingest.options import IngestDefaults
+from shared.providers.adapt import Habits
 from shared.providers.batches import BatchReply, NotDone, request_line
 from shared.providers.chat import ChatRequest, Completion
 from shared.providers.estimates import BYTES_PER_TOKEN
@@ -40,12 +41,12 @@ class Lines:
     Args:
         model: the model of all lines.
         defaults: default options of collections.
-        adapted: returns a request without the optional fields that the model has refused in live calls.
+        habits: the optional fields that the model has refused.
     """
 
     model: str
     defaults: IngestDefaults
-    adapted: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    habits: Habits
 
     def key_of(self, chunk: ChunkToGenerate) -> bytes:
         """Return the content key of a chunk's current request."""
@@ -72,7 +73,17 @@ class Lines:
     def rendered(self, tenant: str, line: LineContent) -> bytes | None:
         """Return a line of the input file; None if the chunk, its prompt or its lease has changed."""
         call = self._request(tenant, line)
-        return None if call is None else request_line(str(line.token), self.adapted(call.body(self.model)))
+        return None if call is None else request_line(str(line.token), self.habits.adapted(call.body(self.model)))
+
+    def learn(self, refusals: Sequence[BatchReply]) -> bool:
+        """Omit a field from later lines if all refusals name the same one; return whether they do."""
+        sample, *_ = requests(ChunkContent.whole("A text."), self.defaults.generation)
+        sent = self.habits.adapted(sample.body(self.model))
+        steps = {self.habits.next_step(reply.status, reply.body, sent) for reply in refusals}
+        step = steps.pop() if len(steps) == 1 else None
+        if step is not None:
+            self.habits.learn({step: None}, model=self.model)
+        return step is not None
 
     def _request(self, tenant: str, line: LineContent) -> ChatRequest | None:
         """Return the request that was planned, if it is still the request for this content."""
@@ -152,9 +163,9 @@ def ending_of(error: ForeaskError) -> list[str]:
     return [error.message] if is_paid else []
 
 
-def is_refusal_of_any(error: ForeaskError) -> bool:
+def is_refusal_of_any(result: Completion | ForeaskError) -> bool:
     """Return whether the configuration may be the reason of a line's error: the live call of its chunk decides."""
-    return isinstance(error, Refused | Misconfigured) and is_doubtful(error)
+    return isinstance(result, Refused | Misconfigured) and is_doubtful(result)
 
 
 def doubted(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
