@@ -15,7 +15,7 @@ from shared.providers.thinking import without_thinking
 
 _DECODER = json.JSONDecoder(strict=False)  # accepts line breaks in strings
 _OPENING = re.compile(r'[{\[]\s*["{}\[\]]')  # of JSON, and not of an aside [such as this]
-_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_STRING = r'"(?>(?:[^"\\]++|\\.)*)"'
 # A string that does not end is one, too: otherwise each of its escaped quotation marks would be tried as a start.
 _TRAILING_COMMA = re.compile(rf"({_STRING}?+)|,(?=\s*+[}}\]])", re.DOTALL)
 _ENCODED = re.compile(rf"(?:```(?:json)?\s*)?({_STRING})\s*(?:```)?", re.DOTALL)

@@ -318,7 +318,7 @@ def test_memory_limits_cover_parser_children_and_temporary_files():
     children = Settings.model_fields["parse_workers"].default * Tuning().parse_memory_bytes
     for name in CONFINED:
         (tmpfs,) = SERVICES[name]["tmpfs"]
-        temporary = int(re.search(r"size=(\d+)m", tmpfs)[1]) << 20
+        temporary = int(re.search(r"size=\$\{\w+:-(\d+)g\}", tmpfs)[1]) << 30
         assert sizes[name] >= children + temporary + (1 << 30)  # the worker decodes the children's replies
     assert all(sizes[name] >= 1 << 30 for name in ("api", "worker-generate", "worker-index", "scheduler"))
 

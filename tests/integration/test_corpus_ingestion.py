@@ -83,12 +83,12 @@ async def test_interrupted_ingest_resumes(server, services, corpus):
 
 
 async def test_rejected_rows_are_numbered_and_others_ingested(server, services, corpus):
-    bad = [*rows(25), b"{\n", {"_id": "x" * 501, "text": "Its name is too long."}, {"_id": "e", "text": ""}]
+    bad = [*rows(25), b"{\n", {"_id": "x" * 1101, "text": "Its name is too long."}, {"_id": "e", "text": ""}]
     load = await ingested(server, corpus([*bad, {"_id": "last", "text": "The last one."}]))
 
     assert (load.accepted, load.rejected, load.done) == (26, 3, 29)
     assert sorted(load.reasons) == [26, 27, 28]
-    assert "500" in load.reasons[27]
+    assert "1100" in load.reasons[27]
     assert "last" in await stored(services)
 
 

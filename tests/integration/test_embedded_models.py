@@ -29,7 +29,11 @@ def models(tmp_path_factory):
 
 def embed(models, text, **extra):
     body = {"model": embeddings.MODEL, "input": text, **extra}
-    return httpx.post(f"{models.embedding_base_url}/embeddings", json=body, **PLAIN)
+    return httpx.post(f"{models.embedding_base_url}/embeddings", json=body, **with_key(models.embedding_api_key))
+
+
+def with_key(key):
+    return PLAIN | {"headers": {"authorization": f"Bearer {key.get_secret_value()}"}}
 
 
 def vectors(reply):
@@ -77,7 +81,7 @@ def test_invalid_embedding_request_returns_openai_error(models):
         ({"model": embeddings.MODEL, "input": "x", "dimensions": 8}, 400, "dimensions"),
         ([], 400, None),
     ):
-        reply = httpx.post(f"{models.embedding_base_url}/embeddings", json=body, **PLAIN)
+        reply = httpx.post(f"{models.embedding_base_url}/embeddings", json=body, **with_key(models.embedding_api_key))
 
         error, named = reply.json()["error"], str(body)[:100]
         assert (reply.status_code, error["param"]) == (status, parameter), named
@@ -86,7 +90,7 @@ def test_invalid_embedding_request_returns_openai_error(models):
 
 
 async def test_health_answers_while_model_computes(models):
-    async with httpx.AsyncClient(**PLAIN) as http:
+    async with httpx.AsyncClient(**with_key(models.embedding_api_key)) as http:
         body = {"model": embeddings.MODEL, "input": ["many words in a row " * 60] * 60}
         work = asyncio.create_task(http.post(f"{models.embedding_base_url}/embeddings", json=body))
         answers = []
@@ -99,9 +103,9 @@ async def test_health_answers_while_model_computes(models):
 
 
 def test_embedded_models_are_listed(models):
-    listed = httpx.get(f"{models.embedding_base_url}/models", **PLAIN).json()["data"]
+    listed = httpx.get(f"{models.embedding_base_url}/models", **with_key(models.embedding_api_key)).json()["data"]
     assert [model["id"] for model in listed] == [embeddings.MODEL]
-    listed = httpx.get(f"{models.llm_base_url}/models", **PLAIN).json()["data"]
+    listed = httpx.get(f"{models.llm_base_url}/models", **with_key(models.llm_api_key)).json()["data"]
     assert [model["id"] for model in listed] == [llama.MODEL]
 
 
@@ -114,7 +118,7 @@ SCHEMA = {
 
 
 async def test_llm_follows_schema_for_concurrent_callers(models):
-    async with httpx.AsyncClient(**PLAIN) as http:
+    async with httpx.AsyncClient(**with_key(models.llm_api_key)) as http:
 
         async def ask(river):
             body = {

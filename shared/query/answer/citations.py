@@ -10,7 +10,7 @@ _LONGEST_SPACE = 1_000  # characters that are held back before a bracket, or at 
 _WIDEST_RANGE = 50
 _CITATION = re.compile(
     r"(?P<space>(?<![ \t])[ \t]*+)[\[\u3010]\s*+(?:(?:passages?|sources?|documents?)\s++)?"
-    r"(?P<numbers>\d{1,3}(?:\s*+[,;\u2013-]\s*+\d{1,3})*+)\s*+(?:\u2020[^\[\]\u3010\u3011]*+)?[\]\u3011]",
+    r"(?P<numbers>\d{1,3}(?>(?:\s*+[,;\u2013-]\s*+\d{1,3})*))\s*+(?:\u2020[^\[\]\u3010\u3011]*+)?[\]\u3011]",
     re.IGNORECASE,
 )
 _PART = re.compile(r"(\d+)(?:\s*[\u2013-]\s*(\d+))?")

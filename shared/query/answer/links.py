@@ -9,10 +9,10 @@ _LONGEST_HELD = 2_000  # maximum length of a link; parts of a longer one are sep
 # are possessive, and none passes an opening bracket twice, so the time grows with the length of the text only.
 _TARGET = (
     r"\((?=[^():/.#@?<]*+[:/.#@?<])"
-    r"\s*+(?:<[^<>\n]*+>|[^\s()<>]*+(?:\([^\s()]*+\)[^\s()]*+)*+)"
-    r"(?:\s++(?:\"[^\"]*+\"|'[^']*+'|\([^()]*+\)))?+\s*+\)"
+    r"\s*+(?:<[^<>\n]*+>|[^\s()<>]*+(?>(?:\([^\s()]*+\)[^\s()]*+)*))"
+    r"(?>(?:\s++(?:\"[^\"]*+\"|'[^']*+'|\([^()]*+\)))?)\s*+\)"
 )
-_IMAGE = re.compile(rf"!\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\](?:{_TARGET}|\[[^\[\]]*+\])?+")
+_IMAGE = re.compile(rf"!\[(?>(?:[^\[\]]++|\[[^\[\]]*+\])*)\](?>(?:{_TARGET}|\[[^\[\]]*+\])?)")
 _NUMBER = r"\s*+\d{1,3}\s*+"
 _LINK = re.compile(rf"\[(?P<text>(?!{_NUMBER}\])[^\[\]]*+)\]{_TARGET}")
 _CITED_LINK = re.compile(rf"(?P<cited>\[{_NUMBER}\]){_TARGET}")
@@ -23,7 +23,7 @@ _TAG = (
     r"</?(?:a|area|audio|base|body|button|embed|form|frame|iframe|image|img|input|link|meta|object|picture|script|source"
     r"|style|svg|track|video)\b[^<>]*+>?+"
 )
-_TAGS = re.compile(rf"(?:{_TAG})++|(?P<start></?+[A-Za-z]*+)(?:{_TAG})++", re.IGNORECASE)
+_TAGS = re.compile(rf"(?>(?:{_TAG})+)|(?P<start></?+[A-Za-z]*+)(?>(?:{_TAG})+)", re.IGNORECASE)
 _OPEN_TAG = re.compile(r"<(?:/?[A-Za-z][^<>]*|/)?$")
 _APART = {"](": "] (", "]:": "] :", "![": "! ["}
 _OPENS_TAG = re.compile(r"<[A-Za-z/!?]")

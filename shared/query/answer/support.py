@@ -17,7 +17,7 @@ from shared.domain.text.bm25 import document_vector
 from shared.domain.text.sentences import Sentence, has_final_mark, sentences
 from shared.query.answer.answer import Passage, Support
 
-_CITATIONS = re.compile(r"(?<!\s)(?:\s*+\[\d{1,3}\])++")
+_CITATIONS = re.compile(r"(?<!\s)(?>(?:\s*+\[\d{1,3}\])+)")
 _NUMBER = re.compile(r"\d+")
 _LEAST_TERMS = 3  # of a statement; a shorter one, such as "According to [1]", continues after the citation
 _LEAST_SHARE = 0.25  # of the weight of the statement's words, for the best sentence
