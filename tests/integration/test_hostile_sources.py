@@ -11,7 +11,7 @@ from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Blob, Commit, Tree
 
 from shared.confined.reading import Readers, ReadLimits
-from shared.domain.errors import Misconfigured, Unavailable
+from shared.domain.errors import Misconfigured
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.web_pages import SandboxExtractor
 from shared.sources.git.options import GitOptions
@@ -189,7 +189,7 @@ async def test_hostile_repository_names_its_problem(tmp_path, readers, shape, pr
     uri = repository(tmp_path / "hostile.git", *shape)
 
     async with aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, readers.of("alice"))) as source:
-        with processor_time_limit(WORKER_SECONDS), pytest.raises(Unavailable, match=problem):
+        with processor_time_limit(WORKER_SECONDS), pytest.raises(Misconfigured, match=problem):
             [entry async for entry in source.entries()]
 
 

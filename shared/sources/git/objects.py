@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from shared.confined.reading import Reader
-from shared.domain.errors import TooLarge, Transient, Unavailable, Unreadable
+from shared.domain.errors import Misconfigured, TooLarge, Transient, Unavailable, Unreadable
 from shared.sources.files import COMPONENT
 from shared.sources.git.options import GitOptions
 from shared.sources.git.packs import ENTRY_BYTES, MOST_OBJECTS, TooLargePack
@@ -110,7 +110,8 @@ def too_large_object() -> TooLarge:
 class GitReader:
     """Reads Git's objects.
 
-    All methods raise `Unavailable` if the objects are damaged, or reading them takes too much time or memory.
+    All methods raise `Unavailable` if the objects are damaged, or reading them takes too much time or memory; this is
+    `Misconfigured` if another attempt would fail alike.
 
     Args:
         reader: reader of the tenant's sources.
@@ -209,17 +210,18 @@ class GitReader:
             async with aclosing(reading) as messages:
                 yield messages
         except Unreadable as error:
-            raise self._unavailable(f"{error.message}.") from error
+            kind = Unavailable if files else Misconfigured  # a pack may be incomplete; its objects do not change
+            raise self._error(f"{error.message}.", kind) from error
         except Unavailable:
             raise
         except Transient as error:
             raise Unavailable(error.message, component="parser") from error
 
     def _invalid(self) -> Unavailable:
-        return self._unavailable("it crashed the parser (invalid reply).")
+        return self._error("it crashed the parser (invalid reply).", Unavailable)
 
-    def _unavailable(self, reason: str) -> Unavailable:
-        return Unavailable(f"The repository at {self._label} cannot be read: {reason}", component=COMPONENT)
+    def _error(self, reason: str, kind: type[Unavailable]) -> Unavailable:
+        return kind(f"The repository at {self._label} cannot be read: {reason}", component=COMPONENT)
 
 
 class _Receiving:
