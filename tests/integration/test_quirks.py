@@ -39,6 +39,7 @@ from shared.services import build
 from shared.services.providers import chat_of, embedder_of, embedding_limiter_of, llm_limiter_of
 from tests.conftest import Library
 from tests.support.api import calling, work
+from tests.support.emptying import use_own_collections
 from tests.support.planted import guards
 from tests.support.quirks import QuirkServer, marked
 from tests.support.quirks.vectors import DIMENSIONS, vector_of
@@ -554,6 +555,7 @@ async def test_ten_quirks_at_once_spare_other_documents(services, settings, serv
     tuning = settings.tuning.model_copy(update={"max_attempts": 1})
     changes = {"llm_base_url": url, "embedding_base_url": url, "tuning": tuning}
     async with build("all", settings.model_copy(update=changes)) as quirky:
+        use_own_collections(quirky)  # its vectors have another size
         library = Library(quirky)
         submitted = [
             await library.add(
