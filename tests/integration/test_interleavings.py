@@ -21,6 +21,7 @@ from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.documents.dead_letters import Choice
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.maintenance.verification import Verification
+from shared.vectors import filters
 from shared.vectors.index import Index
 from shared.vectors.payload_indexes import REQUIRED
 from tests.conftest import Library
@@ -221,6 +222,32 @@ async def test_document_stays_searchable_after_kill_during_show(services, librar
     assert await words_found(services, library) == ["beta", "gamma"]
     await clean_completely(services)
     assert await differences(services, library) == []
+
+
+@guards(
+    "shared/query/retrieve/retriever.py",
+    "        search.where = without_versions(search.where, leaving)\n",
+    "",
+    means="queries see two versions of a document after its replacement was interrupted",
+)
+async def test_query_sees_one_version_after_interrupted_replacement(services, library, once, monkeypatch):
+    monkeypatch.setattr("shared.query.retrieve.retriever._PAUSES_SECONDS", (0.0,))
+    document = await once(edited)
+    await work(services, "parse")
+    batch = await services.ledger.work.claim_to_index(10)
+
+    async def die():
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        during(patched, services, die, before=True)
+        with suppress(asyncio.CancelledError):
+            await indexed(services.indexer, batch)
+    location = (await library.collection()).location
+    hidden = filters.hidden_points(location, document.id, version=2)
+    await services.index._write(location.index_name, "/payload", {"payload": {"hidden": False}, "filter": hidden})
+
+    assert await words_found(services, library) == ["beta", "gamma"]
 
 
 async def whole_points(services, library):

@@ -127,6 +127,7 @@ class _Search:
     Args:
         rewritten: the rewritten texts; None if they are not known yet.
         outdated: found versions that queries must not see any more.
+        leaving: found versions whose points Qdrant is replacing by those of another found version.
         missing: found chunks with points that do not exist any more, each with its version.
         is_changed: whether a found document has changed since the search.
         is_last: whether the search is not repeated any more.
@@ -140,6 +141,7 @@ class _Search:
     vector: Vectors | None = None
     rewritten: Sequence[ChannelQuery] | None = None
     outdated: set[Version] = field(default_factory=set)
+    leaving: set[Version] = field(default_factory=set)
     missing: set[tuple[str, int]] = field(default_factory=set)
     is_changed: bool = False
     is_last: bool = False
@@ -168,7 +170,7 @@ class _Search:
     def begin_again(self) -> None:
         """Exclude the outdated versions, and forget the payloads."""
         self.where = without_versions(self.where, self.outdated)
-        self.outdated, self.is_changed = set(), False
+        self.outdated, self.leaving, self.is_changed = set(), set(), False
         self.read = ChunkPayloads({}, {})
 
     def version_of(self, match: Match) -> int:
@@ -239,12 +241,16 @@ class Retriever:
         retrieval.weights = query.weights or collection.weights
         search = _Search(collection, query, visible_points(collection.location, conditions), retrieval)
         await self._searcher.require_affordable(search.where, conditions)
+        leaving = set[Version]()
         for pause in _PAUSES_SECONDS:
             with suppress(_Changed):
                 return await self._attempt(search)
+            leaving = search.leaving
             search.begin_again()
             await asyncio.sleep(pause)
         search.is_last = True
+        # Qdrant has shown the new versions completely before it deletes the old ones, which a killed process may delay.
+        search.where = without_versions(search.where, leaving)
         return await self._attempt(search)
 
     async def _attempt(self, search: _Search) -> Retrieval:
@@ -492,6 +498,8 @@ class Retriever:
         asked = {point: payload for point, payload in read.questions.items() if _version_of(payload) not in outdated}
         gone = {(c, v) for c, v in versions.items() if c not in chunks or chunks[c]["version"] != v} - search.missing
         search.outdated |= outdated
+        newest = dict(arriving)
+        search.leaving |= {(document, version) for document, version in found if version < newest.get(document, 0)}
         search.missing |= gone
         search.is_changed |= bool(outdated or arriving or gone)
         return ChunkPayloads(chunks, asked)
