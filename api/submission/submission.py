@@ -23,7 +23,7 @@ from api.submission.lost_uploads import complete
 from api.submission.multipart import read_form
 from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
-from shared.domain.document_fields import Description, content_hash, described
+from shared.domain.document_fields import CheckedFields, content_hash, described
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
@@ -113,14 +113,14 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
     return new_document(fields, description, raw.upload, collection, lane=lane, job_id=fields.job)
 
 
-def described_by(fields: DocumentDescription, filename: str | None, media_type: str | None) -> Description:
+def described_by(fields: DocumentDescription, filename: str | None, media_type: str | None) -> CheckedFields:
     """Return the descriptive fields of a request; raises as `described`."""
     return described(filename=filename, media_type=media_type, title=fields.title, metadata=fields.metadata)
 
 
 def new_document(
     fields: DocumentDescription,
-    description: Description,
+    description: CheckedFields,
     upload: Upload,
     collection: Collection,
     *,

@@ -30,7 +30,7 @@ class RequestKind(IntEnum):
     SCROLL = 2
     COUNT = 3
     INFO = 4
-    CANCEL = 9  # of the read with this number, if it has not been answered; there is no reply
+    CANCEL = 9  # the read with this number, unless it is answered; without a reply
     UPSERT = 10
     DELETE = 11
     SET_PAYLOAD = 12

@@ -23,7 +23,7 @@ from embedded.qdrant import queries
 from embedded.qdrant.errors import ErrorReply
 from embedded.qdrant.messages import DONE, REFUSED, Inbox, Message, RequestKind, refusal
 from embedded.qdrant.shard import Shard, parse
-from embedded.qdrant.turns import Reading, Turns, tenant_of
+from embedded.qdrant.turns import QueuedRead, Turns, tenant_of
 
 READS_AN_OPERATION = 8  # the most that overtake one, so that writes end
 
@@ -72,11 +72,11 @@ class Serving:
             except ErrorReply as error:
                 self._refuse(number, error)
             else:
-                self._reads.add(tenant_of(request), Reading(number, self._shard.read(kind, request)))
+                self._reads.add(tenant_of(request), QueuedRead(number, self._shard.read(kind, request)))
         else:
             self._writes.append((number, code, body))
 
-    def _read(self, reading: Reading) -> None:
+    def _read(self, reading: QueuedRead) -> None:
         """Execute the next step of a read."""
         try:
             next(reading.steps)

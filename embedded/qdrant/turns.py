@@ -14,7 +14,7 @@ from embedded.qdrant.schema import Json
 
 
 @dataclass(slots=True)
-class Reading:
+class QueuedRead:
     """A read that waits or has started.
 
     Args:
@@ -32,18 +32,18 @@ class Turns:
     """The reads of all tenants."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[Reading]] = OrderedDict()  # tenants by their turn
+        self._waiting: OrderedDict[str, deque[QueuedRead]] = OrderedDict()  # tenants by their turn
         self._tenants: dict[int, str] = {}  # of each request
         self.started = 0  # number of reads that have started
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, tenant: str, reading: Reading) -> None:
+    def add(self, tenant: str, reading: QueuedRead) -> None:
         self._waiting.setdefault(tenant, deque()).append(reading)
         self._tenants[reading.number] = tenant
 
-    def next(self, *, may_start: bool) -> Reading | None:
+    def next(self, *, may_start: bool) -> QueuedRead | None:
         """Return the read whose turn it is; its tenant's next turn is after the others'.
 
         Args:

@@ -32,7 +32,7 @@ _ANY_BYTES = "application/octet-stream"  # clients send this when they do not kn
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class CheckedFields:
     """The descriptive fields of a document, which can be stored."""
 
     filename: str | None
@@ -43,7 +43,7 @@ class Description:
 
 def described(
     *, filename: str | None, media_type: str | None, title: str | None, metadata: Mapping[str, Any]
-) -> Description:
+) -> CheckedFields:
     """Return the fields of a document as they are stored.
 
     The filename loses its folders, and a title that is too long its end.
@@ -55,7 +55,7 @@ def described(
     short = short_title(title)
     if short is not None and not is_text(short):
         raise InvalidInput("The title has the character NUL, or is not valid text.", field="title")
-    return Description(filename_of(filename), media_type_of(media_type), short, dict(metadata))
+    return CheckedFields(filename_of(filename), media_type_of(media_type), short, dict(metadata))
 
 
 def short_title(title: str | None) -> str | None:

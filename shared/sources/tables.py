@@ -119,7 +119,7 @@ class Unfinished(InvalidInput):
     """A file whose further rows cannot be read; the message is the reason."""
 
 
-class Budget:
+class ByteBudget:
     """The bytes that the rows of a file may have when they are unpacked: a file of a kilobyte can have terabytes.
 
     Args:
@@ -182,7 +182,7 @@ def row_of(number: int, values: Mapping[str, Any], columns: Columns, name: str) 
         return Row(number, rejection=str(error), id=key)
 
 
-def names_in(file: BinaryIO, budget: Budget | None = None) -> list[str]:
+def names_in(file: BinaryIO, budget: ByteBudget | None = None) -> list[str]:
     """Return the names in the first lines, which may have different names."""
     names: dict[str, None] = {}
     try:
@@ -200,7 +200,7 @@ def names_in(file: BinaryIO, budget: Budget | None = None) -> list[str]:
     return list(names)
 
 
-def lines_of(file: BinaryIO, name: str | Path, budget: Budget | None = None) -> Iterator[tuple[int, bytes | None]]:
+def lines_of(file: BinaryIO, name: str | Path, budget: ByteBudget | None = None) -> Iterator[tuple[int, bytes | None]]:
     """Yield each line that is not empty, with its number, and None instead of a line that is too long.
 
     Args:
@@ -268,7 +268,7 @@ def open_parquet(file: Path | BinaryIO, name: str | Path) -> ParquetFile:
         raise InvalidInput(f"{name} cannot be read as Parquet: {str(error)[:_SHOWN_ERROR]}", field="paths") from error
 
 
-def parquet_rows(file: ParquetFile, columns: Columns, name: str, budget: Budget | None = None) -> Iterator[Row]:
+def parquet_rows(file: ParquetFile, columns: Columns, name: str, budget: ByteBudget | None = None) -> Iterator[Row]:
     """Yield the rows of a Parquet file, whose row groups are read one after another.
 
     Raises:

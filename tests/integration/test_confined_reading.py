@@ -80,7 +80,7 @@ async def test_failed_reading_names_reason_and_others_continue(readers, name, op
     "shared/confined/reading.py",
     "if (each.tenant, each.module) == (tenant, module)",
     "if each.module == module",
-    means="a process that has read contents of one tenant reads those of another one",
+    means="a process that has read contents of one tenant reads those of another tenant",
 )
 async def test_process_is_reused_by_its_tenant_only():
     async with aclosing(Readers(FAST)) as readers:
@@ -144,7 +144,7 @@ async def read_forged(reader, kind, case):
         case "addresses":
             return [batch async for batch in contents.read_addresses(reader, "list", b"x", case, 5)]
         case "entries":
-            return await git.rows([], objects.Tree(forged_readers.ID, case, GitOptions()), after="a", most=10)
+            return await git.rows([], objects.ListedFolder(forged_readers.ID, case, GitOptions()), after="a", most=10)
     return await git.contents([], [forged_readers.ID], max_bytes=case)
 
 

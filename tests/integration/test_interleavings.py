@@ -200,9 +200,8 @@ async def test_document_stays_searchable_during_edit_and_show(services, library,
     assert await differences(services, library) == []
 
 
-async def test_document_stays_searchable_after_kill_during_show(services, library, once, monkeypatch):
-    document = await once(edited)
-    await work(services, "parse")
+async def killed_during_show(services, monkeypatch):
+    """Index the last texts of an edit, in a process that is killed before it shows the new version."""
     batch = await services.ledger.work.claim_to_index(10)
 
     async def die():
@@ -212,6 +211,12 @@ async def test_document_stays_searchable_after_kill_during_show(services, librar
         during(patched, services, die, before=True)
         with suppress(asyncio.CancelledError):
             await indexed(services.indexer, batch)
+
+
+async def test_document_stays_searchable_after_kill_during_show(services, library, once, monkeypatch):
+    document = await once(edited)
+    await work(services, "parse")
+    await killed_during_show(services, monkeypatch)
     await library.add(UNREADABLE, "a.md")
     await work(services)
     assert await differences(services, library) == []
@@ -234,15 +239,7 @@ async def test_query_sees_one_version_after_interrupted_replacement(services, li
     monkeypatch.setattr("shared.query.retrieve.retriever._PAUSES_SECONDS", (0.0,))
     document = await once(edited)
     await work(services, "parse")
-    batch = await services.ledger.work.claim_to_index(10)
-
-    async def die():
-        raise asyncio.CancelledError
-
-    with monkeypatch.context() as patched:
-        during(patched, services, die, before=True)
-        with suppress(asyncio.CancelledError):
-            await indexed(services.indexer, batch)
+    await killed_during_show(services, monkeypatch)
     location = (await library.collection()).location
     hidden = filters.hidden_points(location, document.id, version=2)
     await services.index._write(location.index_name, "/payload", {"payload": {"hidden": False}, "filter": hidden})

@@ -16,7 +16,7 @@ from shared.sources import tables
 from shared.sources.reading import lines
 from shared.sources.reading.documents import WRONG_TABLE, messages_of
 from shared.sources.reading.frames import MOST_TEXT_BYTES, ReadRow, RowReader, RowWriter
-from shared.sources.tables import Budget, Columns, open_parquet, parquet_rows
+from shared.sources.tables import ByteBudget, Columns, open_parquet, parquet_rows
 from tests.support.planted import guards
 
 GOOD = {"id": "a", "text": "A text."}
@@ -133,7 +133,7 @@ def parquet(table, **settings):
 
 def parquet_messages(file, **columns):
     found = Columns(**{"id": "id", "text": "text"} | columns)
-    return messages_of(lambda: parquet_rows(open_parquet(file, "t"), found, "t", Budget(1)), options())
+    return messages_of(lambda: parquet_rows(open_parquet(file, "t"), found, "t", ByteBudget(1)), options())
 
 
 def shared_value(value, rows):

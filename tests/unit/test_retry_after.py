@@ -50,7 +50,7 @@ def test_retry_after_is_parsed_in_every_form(headers, expected):
 @pytest.mark.parametrize(
     "value",
     [
-        pytest.param("\u00b2", id="digit that is no decimal"),
+        pytest.param("\u00b2", id="digit that is not decimal"),
         pytest.param("9" * 5_000, id="5,000 digits"),
         pytest.param("-1", id="negative"),
         pytest.param("nan", id="no number"),

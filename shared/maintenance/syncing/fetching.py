@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
 from shared.domain.collections import Collection
-from shared.domain.document_fields import Description, content_hash, described
+from shared.domain.document_fields import CheckedFields, content_hash, described
 from shared.domain.documents import NewDocument
 from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unreadable
 from shared.domain.filterable import require_fit
@@ -142,7 +142,7 @@ class _Read:
 
     entry: Entry
     version: str
-    fields: Description
+    fields: CheckedFields
     content: bytes
     upload: Upload | None
 
@@ -177,7 +177,7 @@ class _Room:
         return not self._taken or (len(self._taken) < self._number and sum(self._taken) + size <= self._size)
 
 
-def _fields(item: Item, collection: Collection) -> Description:
+def _fields(item: Item, collection: Collection) -> CheckedFields:
     """Return the descriptive fields of a document, as an upload has them.
 
     Raises:

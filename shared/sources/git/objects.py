@@ -68,7 +68,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TreeFile:
     """A file of a tree; without its content it has no size."""
 
     key: str
@@ -78,7 +78,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ListedFolder:
     """The listed folder: id of its tree, its path, and the selection of its files."""
 
     id: str
@@ -149,27 +149,27 @@ class GitReader:
         return found.get("problem", "missing")
 
     async def folder(self, stores: Sequence[Stored], tree: str, path: str) -> str | list[str]:
-        """Return the id of a folder's tree; if there is no such folder, the names of the folders at the top."""
+        """Return the id of a folder's tree; the names of the top folders if it does not exist."""
         found = await self._value(_FOLDER, "folder", {"tree": tree, "path": path}, stores)
         return found["tree"] if "tree" in found else found.get("folders", [])
 
     async def rows(
-        self, stores: Sequence[Stored], tree: Tree, *, after: str = "", start: str = "", most: int
-    ) -> list[Row]:
+        self, stores: Sequence[Stored], tree: ListedFolder, *, after: str = "", start: str = "", most: int
+    ) -> list[TreeFile]:
         """Return the selected files that follow a key, or start with a key, in the order of their keys."""
         options = tree.request | {"after": after, "start": start, "most": most}
-        rows = [Row(*row) for batch in await self._values(_ROWS, "entries", options, stores) for row in batch]
+        rows = [TreeFile(*row) for batch in await self._values(_ROWS, "entries", options, stores) for row in batch]
         keys = [after.encode(), *(row.key.encode() for row in rows)]
         if len(rows) > most or any(first >= second for first, second in pairwise(keys)):
             raise self._invalid()
         return rows
 
-    async def row(self, stores: Sequence[Stored], tree: Tree, key: str) -> Row | None:
+    async def row(self, stores: Sequence[Stored], tree: ListedFolder, key: str) -> TreeFile | None:
         """Return the selected file of a key."""
         rows = await self._value(_ROWS, "entry", tree.request | {"key": key}, stores)
         if len(rows) > 1 or (rows and rows[0][0] != key):
             raise self._invalid()
-        return Row(*rows[0]) if rows else None
+        return TreeFile(*rows[0]) if rows else None
 
     async def contents(self, stores: Sequence[Stored], ids: Sequence[str], *, max_bytes: int) -> Contents:
         """Return the content of the first id, if it is stored, and of some others if they are small."""

@@ -12,7 +12,7 @@ from shared.domain.errors import Misconfigured, Unavailable, Unreadable
 from shared.sources.files import COMPONENT, not_found, too_large
 from shared.sources.git.address import GitAddress, Login
 from shared.sources.git.local import LocalRepository
-from shared.sources.git.objects import GitReader, Row, Tree, too_large_object
+from shared.sources.git.objects import GitReader, ListedFolder, TreeFile, too_large_object
 from shared.sources.git.options import GitOptions
 from shared.sources.git.remote import MOST_FILES, RemoteRepository
 from shared.sources.git.repository import Repository
@@ -56,9 +56,9 @@ class GitSource(Source):
             if address.folder
             else RemoteRepository(address.url, Login.of(secret), hosts, self._git)
         )
-        self._opening: asyncio.Task[Tree] | None = None
+        self._opening: asyncio.Task[ListedFolder] | None = None
         self._turn = asyncio.Lock()
-        self._ahead: dict[str, Row] = {}
+        self._ahead: dict[str, TreeFile] = {}
         self._ahead_count = 1
         self._read_ahead = 0
         self._contents: dict[str, bytes] = {}
@@ -100,7 +100,7 @@ class GitSource(Source):
         async with self._turn:
             await self._repository.aclose()
 
-    async def _row(self, key: str) -> Row:
+    async def _row(self, key: str) -> TreeFile:
         """Return the row of a key. While files are read in order, the rows of the next ones are read with it."""
         if problem_of(key):
             raise not_found(key)
@@ -118,7 +118,7 @@ class GitSource(Source):
             raise Unreadable(row.refused)
         return row
 
-    async def _content(self, row: Row, max_bytes: int) -> bytes:
+    async def _content(self, row: TreeFile, max_bytes: int) -> bytes:
         """Return the content of a file. Small contents of the next ones are read with it."""
         if row.id not in self._contents:
             wanted = [row.id, *(each.id for each in self._following(row))]
@@ -139,23 +139,23 @@ class GitSource(Source):
             raise too_large(len(content), max_bytes)
         return content
 
-    def _following(self, row: Row) -> Iterator[Row]:
+    def _following(self, row: TreeFile) -> Iterator[TreeFile]:
         """Yield the files that are probably read next."""
         rows = iter(self._ahead.values())
         after = dropwhile(lambda each: each.key != row.key, rows)
         return (each for each in islice(after, 1, None) if each.refused is None)
 
-    async def _opened(self) -> Tree:
+    async def _opened(self) -> ListedFolder:
         """Return the folder whose files are listed; the first call opens the repository."""
         if self._opening is None or _has_failed(self._opening):
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)  # a cancelled listing leaves it to the next one
 
-    async def _open(self) -> Tree:
+    async def _open(self) -> ListedFolder:
         root = await self._repository.open(self._options.ref)
         found = await self._git.folder(self._repository.stores, root, self._options.path)
         if isinstance(found, str):
-            return Tree(found, self._options.path, self._options)
+            return ListedFolder(found, self._options.path, self._options)
         raise Misconfigured(
             f"The repository has no folder {self._options.path!r} at {self._options.ref!r}. At the top it has:"
             f" {', '.join(found) or 'no folder'}.",
@@ -163,9 +163,9 @@ class GitSource(Source):
         )
 
 
-def _has_failed(task: asyncio.Task[Tree]) -> bool:
+def _has_failed(task: asyncio.Task[ListedFolder]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-def _entry(row: Row) -> Entry:
+def _entry(row: TreeFile) -> Entry:
     return Entry(row.key, row.id, row.size, row.refused)

@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from shared.sources.reading import lines
 from shared.sources.reading.documents import columns_of, messages_of, size_of
-from shared.sources.tables import Budget, Row, open_parquet, parquet_rows
+from shared.sources.tables import ByteBudget, Row, open_parquet, parquet_rows
 
 pa.set_memory_pool(pa.system_memory_pool())  # the others reserve memory that the limit counts
 pa.set_cpu_count(1)
@@ -35,7 +35,7 @@ def _rows(file: BinaryIO, options: Mapping[str, Any]) -> Iterator[Row]:
     name = options["name"]
     parquet = open_parquet(file, name)
     columns = columns_of(parquet.schema_arrow.names, options)
-    yield from parquet_rows(parquet, columns, name, Budget(size_of(file)))
+    yield from parquet_rows(parquet, columns, name, ByteBudget(size_of(file)))
 
 
 READERS = {"lines": lines.read, "parquet": read}

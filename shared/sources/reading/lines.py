@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from shared.sources.reading.documents import columns_of, messages_of, size_of
-from shared.sources.tables import Budget, Row, lines_of, names_in, row_of_line, unpacked
+from shared.sources.tables import ByteBudget, Row, lines_of, names_in, row_of_line, unpacked
 
 _FIRST_BYTES = 64 * 1024 * 1024  # in which the names of the columns are
 
@@ -24,9 +24,9 @@ def read(options: Mapping[str, Any], files: Sequence[BinaryIO]) -> Generator[byt
 def _rows(file: BinaryIO, options: Mapping[str, Any]) -> Iterator[Row]:
     name, suffix = options["name"], options["suffix"]
     size_bytes = size_of(file)
-    columns = columns_of(names_in(unpacked(file, suffix), Budget(0, _FIRST_BYTES)), options)
+    columns = columns_of(names_in(unpacked(file, suffix), ByteBudget(0, _FIRST_BYTES)), options)
     file.seek(0)
-    for number, line in lines_of(unpacked(file, suffix), name, Budget(size_bytes)):
+    for number, line in lines_of(unpacked(file, suffix), name, ByteBudget(size_bytes)):
         yield row_of_line(number, line, columns, name)
 
 

@@ -1,6 +1,6 @@
 """Reader of Word 97 files (MS-DOC): pieces of text (2.8.35), headings and tables by paragraphs' properties (2.6.2).
 
-Read: the body, notes, comments and text boxes; headers and footers if there is no other text. Not read: codes of
+Read: the body, notes, comments and text boxes; headers and footers of a file without other text. Not read: codes of
 fields, automatic numbers, charts, pictures and embedded objects.
 """
 
