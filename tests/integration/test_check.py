@@ -118,7 +118,7 @@ async def test_short_context_fails_check(settings):
 )
 async def test_model_with_other_dimensions_fails_check(check, services, provider):
     await ready(services, ("The harbour opens at six.", "a.md"))
-    (name,) = await services.index.names()
+    name = (await services.ledger.collections.get("default", "default")).index_name
     provider.script(embedding_dimensions=100)
 
     code, lines = await check(qdrant_prefix=name.partition("-scripted")[0])
