@@ -29,12 +29,6 @@ def test_killed_broker_loses_no_work(fleet, provider, start_scenario, scale):
     assert_nothing_lost(scenario, scale)
 
 
-@guards(
-    "workers/scheduler.py",
-    "return list(await services.ledger.work.due())",
-    "return []",
-    means="workers are not woken again for due work",
-)
 def test_lost_wakeups_lose_no_work(fleet, provider, start_scenario, scale, broker):
     scenario = start_scenario("4b", "FLUSHALL")
     corpus = scenario.corpus(scale.documents // 2)

@@ -190,12 +190,6 @@ def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, start
     assert row.paid_twice == 0
 
 
-@guards(
-    "shared/vectors/filters.py",
-    '{"lte": token}',
-    '{"lte": token + 1_000_000}',
-    means="points are fenced only by their version",
-)
 def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, start_scenario, scale):
     scenario = start_scenario("3e", "SIGSTOP before an edit's upsert")
     first = scenario.corpus(scale.documents // 4)

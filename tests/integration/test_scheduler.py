@@ -314,6 +314,24 @@ async def test_failed_search_wakes_other_queues(services, library):
         assert await redis.llen("syncs") == 1
 
 
+@guards(
+    "workers/scheduler.py",
+    "return list(await services.ledger.work.due())",
+    "return []",
+    means="workers are not woken again for due work",
+)
+async def test_due_work_wakes_workers_of_its_queue(services, library):
+    await library.add("A text.", "a.md")
+    url = services.settings.redis_url.get_secret_value()
+    wakeups = Wakeups(url)
+
+    await scheduler.wake(replace(services, wakeups=wakeups))
+    await wakeups.aclose()
+
+    async with Redis.from_url(url) as redis:
+        assert await redis.llen("parse") == 1
+
+
 async def test_full_step_reports_more_work(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     documents = [await library.add(f"Text number {number}.", questions=[]) for number in range(3)]

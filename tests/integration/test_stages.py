@@ -21,6 +21,7 @@ from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point
 from tests.conftest import Library
 from tests.support.api import ready, work
+from tests.support.planted import guards
 from tests.support.provider import DIMENSIONS, Script, ScriptedEndpoints
 from tests.support.qdrant import qdrant_client
 
@@ -303,6 +304,12 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
     }
 
 
+@guards(
+    "shared/vectors/filters.py",
+    '{"lte": token}',
+    '{"lte": token + 1_000_000}',
+    means="points are fenced only by their version",
+)
 async def test_upsert_does_not_replace_point_of_later_claim(services, library):
     name, identity = (await library.collection()).index_name, str(uuid4())
     vector = {"dense": np.eye(1, DIMENSIONS, dtype=np.float32)[0]}
