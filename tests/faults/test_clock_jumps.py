@@ -11,12 +11,6 @@ from tests.support.planted import guards
 JUMPS = {"parse-1": 2, "generate-1": -2}
 
 
-@guards(
-    "shared/broker/wakeups.py",
-    "retry=False)",
-    "retry=False, expires=3600)",
-    means="a wake-up expires by the clock of the worker that receives it",
-)
 def test_clock_jumps_of_workers_change_no_result(fleet, provider, start_scenario, scale):
     scenario = start_scenario("16", "clocks 2 h fast and slow")
     provider.script(latency_seconds=0.2)

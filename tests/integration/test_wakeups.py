@@ -1,6 +1,7 @@
 """Wake-ups never delay the caller, with or without a broker."""
 
 import asyncio
+import json
 import socket
 from datetime import timedelta
 
@@ -47,6 +48,23 @@ async def test_closing_sends_remaining_wakeups(settings):
 
         assert [await redis.llen(queue) for queue in ("parse", "index")] == [1, 1]
         await redis.flushall()
+
+
+@guards(
+    "shared/broker/wakeups.py",
+    "retry=False)",
+    "retry=False, expires=3600)",
+    means="a worker whose clock is fast drops its wake-ups",
+)
+async def test_wakeups_do_not_expire(settings):
+    url = settings.redis_url.get_secret_value()
+    async with Redis.from_url(url) as redis:
+        await redis.flushall()
+        wakeups = Wakeups(url, close=timedelta(seconds=TIMEOUT_SECONDS))
+        wakeups.wake("parse")
+        await wakeups.aclose()
+
+        assert json.loads(await redis.lpop("parse"))["headers"]["expires"] is None
 
 
 async def test_wakeups_close_quickly_at_any_stage(settings):
