@@ -63,12 +63,6 @@ def test_clocks_of_api_and_scheduler_change_no_result(fleet, start_scenario, tmp
     assert row.paid_twice == 0
 
 
-@guards(
-    "shared/ingest/drain.py",
-    "now: Callable[[], float] = elapsed_seconds,",
-    "now: Callable[[], float] = time.monotonic,",
-    means="a machine that slept pays for claims that ended during its sleep",
-)
 def test_worker_of_sleeping_machine_pays_nothing_afterwards(fleet, provider, start_scenario):
     scenario = start_scenario("29", "the machine of a worker sleeps past its leases")
     provider.script(latency_seconds=0.2)
