@@ -3,7 +3,7 @@
 import pytest
 
 from shared.ingest.parse.readers.pdf import read
-from tests.support.drawn_pdfs import BODY, filled, line, lines, pdf
+from tests.support.drawn_pdfs import BODY, box, filled, line, lines, pdf
 from tests.support.planted import guards
 
 
@@ -369,3 +369,81 @@ def test_fields_above_title_are_outside_the_table():
     (text,) = markdown(content)
 
     assert "| Teacher | Room | Students |\n| --- | --- | --- |\n| Smith | 1 | 20 |" in text
+
+
+PORTS = ("Kiel", "Turku", "Riga", "Gdansk", "Oslo", "Bergen", "Malmo", "Visby")
+SHIPS = ("112", "97", "64", "51", "48", "33", "20", "18")
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/rulings.py",
+    "for one in with_all_rows(row)",
+    "for one in (row,)",
+    means="all rows between two lines are one cell",
+)
+def test_rows_between_two_lines_stay_rows():
+    content = box((50, 150, 250, 350), (700, 680, 610, 540))
+    content += "".join(line(x, 686, name) for x, name in ((55, "Port"), (155, "Ships"), (255, "Open")))
+    content += lines(55, 666, *PORTS[:4], pitch=15) + lines(155, 666, *SHIPS[:4], pitch=15)
+    content += line(255, 636, "in summer") + line(255, 590, "always")
+    content += lines(55, 590, *PORTS[4:6], "Pier", pitch=15) + lines(155, 590, *SHIPS[4:7], pitch=15)
+
+    (text,) = markdown(line(50, 750, BODY) + content)
+
+    assert text.split("\n")[-9:] == [
+        "| Port | Ships | Open |",
+        "| --- | --- | --- |",
+        "| Kiel | 112 |  |",
+        "| Turku | 97 |  |",
+        "| Riga | 64 | in summer |",
+        "| Gdansk | 51 |  |",
+        "| Oslo | 48 | always |",
+        "| Bergen | 33 |  |",
+        "| Pier | 20 |  |",
+    ]
+
+
+def test_wrapped_cells_with_numbers_stay_cells():
+    content = box((50, 150, 300), (700, 680, 640, 600))
+    content += line(55, 686, "Class") + line(155, 686, "Amount") + lines(55, 668, "Notes of", "class A", pitch=12)
+    content += lines(155, 668, "256,000", "(12 %)", pitch=12) + line(55, 625, "Loans") + line(155, 625, "16,000")
+
+    (text,) = markdown(line(50, 750, BODY) + content)
+
+    assert "| Notes of class A | 256,000 (12 %) |" in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/rulings.py",
+    "if continues_outside(lines, self.box, words):",
+    "if False:",
+    means="columns outside of the lines of a table are lost to its rows",
+)
+def test_lines_between_some_columns_keep_rows_whole():
+    content = box((150, 250, 350), (700, 680, 520))
+    content += "".join(line(x, 686, name) for x, name in ((55, "Port"), (160, "Ships"), (260, "Tons"), (360, "Open")))
+    content += lines(55, 664, *(f"{port} in the north" for port in PORTS), pitch=18)
+    content += "".join(lines(x, 664, *SHIPS, pitch=18) for x in (160, 260, 358))
+
+    (text,) = markdown(line(50, 750, BODY) + content)
+
+    assert "| Kiel in the north | 112 | 112 | 112 |" in text
+    assert "| Visby in the north | 18 | 18 | 18 |" in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/rulings.py",
+    "cuts = [at for at in columns[1:] if _leaves(",
+    "cuts = [at for at in columns[1:0] if _leaves(",
+    means="cells of a row without inner lines are one cell",
+)
+def test_row_without_inner_lines_has_cells():
+    content = box((50, 150, 250, 350), (700, 680, 660)) + box((50, 350), (660, 640))
+    content += box((50, 150, 250, 350), (640, 620)) + box((50, 350), (620, 600))
+    ports = (("Port", "Ships", "Tons"), ("Kiel", "112", "97"), ("Turku", "64", "51"), ("Riga", "48", "33"))
+    content += rows((55, 155, 255), 686, *ports, pitch=20) + line(55, 606, "The harbour opens at six and closes late")
+
+    (text,) = markdown(line(50, 750, BODY) + content)
+
+    assert "| Kiel | 112 | 97 |\n| Turku | 64 | 51 |\n| Riga | 48 | 33 |" in text
+    assert "| The harbour opens at six and closes late |  |  |" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ctypes import byref, c_float, cast
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf import library
-from shared.ingest.parse.readers.pdf.layout.lines import PageTable
+from shared.ingest.parse.readers.pdf.layout.cells import with_all_rows
+from shared.ingest.parse.readers.pdf.layout.lines import PageLine, PageTable
 from shared.ingest.parse.readers.pdf.layout.order import lines_of
 from shared.ingest.parse.readers.pdf.text.words import Word
 
@@ -32,6 +33,10 @@ _WHOLE_PAGE = 0.9
 _LEAST_CELLS = 4
 _LEAST_DRAWN = 0.5
 _LEAST_FULL = 0.25
+_MANY_LINES = 8  # between two lines
+_BESIDE = 12.0  # points
+_LEVEL = 2.0  # points
+_WIDE = 1.0  # of the font size: a gap between two cells
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right and top."""
@@ -189,8 +194,9 @@ def ruled_tables(words: Sequence[Word], rulings: Rulings) -> tuple[list[tuple[Pa
     tables = list[tuple[PageTable, Box]]()
     rest = list(words)
     for across, down in _grids(rulings):
-        if table := _Grid(across, down).table(rest):
-            tables.append((table, _Grid(across, down).box))
+        grid = _Grid(across, down)
+        if table := grid.table(rest):
+            tables.append((table, grid.box))
             taken = {id(word) for line in table.lines for word in line.words}
             rest = [word for word in rest if id(word) not in taken]
     return tables, rest
@@ -248,12 +254,13 @@ class _Grid:
         columns = [index for index in range(len(self._xs) - 1) if any(row[index] for row in rows)]
         if len(rows) < 2 or len(columns) < 2 or len(rows) * 3 < len(cells):  # noqa: PLR2004 - a table has two of both
             return None
-        if sum(sum(bool(cell) for cell in row) > 1 for row in rows) * 2 < len(rows):
-            return None
-        if sum(bool(row[index]) for row in rows for index in columns) < len(rows) * len(columns) * _LEAST_FULL:
+        if not _is_filled([[row[index] for index in columns] for row in rows]):
             return None
         edges = tuple(self._xs[index] for index in columns)
-        return PageTable([[lines_of(row[index]) for index in columns] for row in rows], edges, ruled=True)
+        lines = [[lines_of(row[index]) for index in columns] for row in rows]
+        if continues_outside(lines, self.box, words):
+            return None
+        return PageTable([one for row in lines for one in with_all_rows(row)], edges, ruled=True)
 
     def _drawn(self) -> float:
         """Return the share of the borders between all cells that are drawn; merged cells lack some, drawings most."""
@@ -265,8 +272,8 @@ class _Grid:
 
     def _filled(self, words: Sequence[Word]) -> list[list[list[Word]]]:
         columns, rows = len(self._xs) - 1, len(self._ys) - 1
-        cells: list[list[list[Word]]] = [[[] for _ in range(columns)] for _ in range(rows)]
         heights = [-y for y in self._ys]
+        found: dict[tuple[int, int], list[tuple[int, Word]]] = {}
         first: dict[tuple[int, int], tuple[int, int]] = {}
         for word in words:
             x, y = (word.x0 + word.x1) / 2, word.y + word.style.size / 4
@@ -274,9 +281,25 @@ class _Grid:
             if 0 <= column < columns and 0 <= row < rows:
                 if (row, column) not in first:
                     first[row, column] = self._first(row, column)
-                row, column = first[row, column]
-                cells[row][column].append(word)
+                found.setdefault(first[row, column], []).append((column, word))
+        cells: list[list[list[Word]]] = [[[] for _ in range(columns)] for _ in range(rows)]
+        for (row, column), inside in found.items():
+            for start, part in self._parted(column, inside):
+                cells[row][start] += part
         return cells
+
+    def _parted(self, first: int, words: Sequence[tuple[int, Word]]) -> Iterator[tuple[int, list[Word]]]:
+        """Yield the parts of a merged cell at columns whose line is not drawn there, each with its column.
+
+        Each printed line leaves a wide gap at the column, as rows do that are filled with one colour.
+        """
+        columns = sorted({column for column, _ in words})
+        cuts = [at for at in columns[1:] if _leaves(self._xs[at], [word for _, word in words])]
+        parts: dict[int, list[Word]] = {}
+        for column, word in words:
+            at = bisect_right(cuts, column)
+            parts.setdefault(cuts[at - 1] if at else first, []).append(word)
+        yield from parts.items()
 
     def _first(self, row: int, column: int) -> tuple[int, int]:
         """Return the first cell of a merged cell."""
@@ -287,6 +310,43 @@ class _Grid:
         while row and not _crosses(self._rows[row], x):
             row -= 1
         return row, column
+
+
+def _is_filled(rows: Sequence[Sequence[list[Word]]]) -> bool:
+    """Return whether most rows have several cells with words, and enough cells have words."""
+    full = [sum(map(bool, row)) for row in rows]
+    return sum(count > 1 for count in full) * 2 >= len(rows) and sum(full) >= len(rows) * len(rows[0]) * _LEAST_FULL
+
+
+def _leaves(x: float, words: Sequence[Word]) -> bool:
+    """Return whether words leave a wide gap at a distance from the left, on each printed line."""
+    ends: dict[int, float] = {}
+    starts: dict[int, float] = {}
+    for word in words:
+        if word.x0 < x - 1 and word.x1 > x + 1:
+            return False
+        line = round(word.y / word.style.size)
+        if word.x1 <= x + 1:
+            ends[line] = max(ends.get(line, word.x1), word.x1)
+        else:
+            starts[line] = min(starts.get(line, word.x0), word.x0)
+    gaps = [starts[line] - end for line, end in ends.items() if line in starts]
+    return bool(gaps) and min(gaps) > _WIDE * words[0].style.size
+
+
+def continues_outside(rows: Iterable[Iterable[Iterable[PageLine]]], box: Box, words: Iterable[Word]) -> bool:
+    """Return whether lines only divide groups of columns: a row has many printed lines, which continue outside."""
+    levels = ({round(line.y / _LEVEL) for cell in row for line in cell} for row in rows)
+    inside = max(levels, key=len, default=set[int]())
+    if len(inside) < _MANY_LINES:
+        return False
+    left, bottom, right, top = box
+    level = {
+        round(word.y / _LEVEL)
+        for word in words
+        if bottom <= word.y <= top and (0 <= left - word.x1 <= _BESIDE or 0 <= word.x0 - right <= _BESIDE)
+    }
+    return len(inside & level) * 2 >= len(inside)
 
 
 def _near(lines: Sequence[Ruling], places: Sequence[float]) -> list[list[Ruling]]:

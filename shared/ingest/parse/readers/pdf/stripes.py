@@ -16,12 +16,13 @@ from shared.ingest.parse.readers.pdf.layout.cells import (
     has_rows,
     is_level,
     table_columns,
+    with_all_rows,
     with_whole_header,
 )
 from shared.ingest.parse.readers.pdf.layout.columns import by_column, columns_of, finely, is_text
 from shared.ingest.parse.readers.pdf.layout.lines import PageLine, PageTable, rows_of
 from shared.ingest.parse.readers.pdf.layout.order import lines_of
-from shared.ingest.parse.readers.pdf.rulings import Box, Ruling, Rulings
+from shared.ingest.parse.readers.pdf.rulings import Box, Ruling, Rulings, continues_outside
 from shared.ingest.parse.readers.pdf.text.words import Word
 
 _SAME_END = 3.0  # points between the ends of lines of one table
@@ -53,8 +54,11 @@ def striped_tables(words: Sequence[Word], rulings: Rulings) -> tuple[list[tuple[
         page = _Strip(rest, left, right)
         for run in page.runs(heights):
             run = page.extended(run)  # noqa: PLW2901
+            box = (left, run[-1].bottom, right, run[0].top)
+            if continues_outside((band.rows for band in run), box, rest):
+                continue
             if table := _table([band.rows for band in run]):
-                tables.append((table, (left, run[-1].bottom, right, run[0].top)))
+                tables.append((table, box))
         taken = {id(word) for table, _ in tables for line in table.lines for word in line.words}
         rest = [word for word in rest if id(word) not in taken]
     return tables, rest
@@ -159,6 +163,7 @@ def _table(bands: Sequence[Rows]) -> PageTable | None:
     is_full = full >= len(cells) * len(columns) * _LEAST_FULL and len(several) * 3 >= len(cells) * 2
     if not is_full or level < len(several) * _MOSTLY:
         return None
+    cells = [one for row in cells for one in with_all_rows(row)]
     table = PageTable(with_whole_header(cells, columns), tuple(start for start, _ in columns), ruled=True)
     return _if_low(table, _MOST_LEVELS)
 

@@ -28,6 +28,7 @@ _OFTEN = 0.3
 _MOSTLY = 0.6
 _FULL = 0.4
 _FULL_WITHOUT_HEADER = 0.65  # the same if the first row has empty cells, as figures have
+_FULL_COLUMNS, _MANY_ROWS = 3, 6  # a table of many rows with so many columns of numbers may have empty columns
 _PROSE_GAP = 2.0  # of the font size: a narrower gap between long texts is only a wide space
 _PROSE_CHARS = 12
 _HEADER_GAP = 0.5  # of the font size
@@ -127,6 +128,9 @@ def _above(rows: Sequence[list[PageLine]]) -> int:
 def _is_filled(table: PageTable) -> bool:
     """Return whether enough cells have text; scattered words fill only few."""
     cells = [bool(cell) for row in table.rows for cell in row]
+    numbers = (sum(map(is_value, column)) for column in zip(*table.rows, strict=True))
+    if len(table.rows) >= _MANY_ROWS and sum(count >= len(table.rows) - 1 for count in numbers) >= _FULL_COLUMNS:
+        return True
     header = all(table.rows[0])
     least = _FULL if header else _FULL_WITHOUT_HEADER
     return len(table.rows) >= (_LEAST_ROWS - 1 if header else _LEAST_ROWS) and sum(cells) >= len(cells) * least
@@ -252,11 +256,17 @@ def _wraps(
     limit: float,
 ) -> bool:
     """Return whether a printed line continues the cells of the row above it."""
-    if ends_header(above, below):
+    if ends_header(above, below) or _has_two_numbers(last, cells):
         return False
     if limit:
         return above[0].y - below[0].y < limit
     return not cells[0] and sum(map(bool, cells)) * 2 <= len(cells) and not _is_below_number(last, cells)
+
+
+def _has_two_numbers(last: Sequence[Sequence[PageLine]], cells: Sequence[Sequence[PageLine]]) -> bool:
+    """Return whether several columns have a number in both rows."""
+    both = sum(is_value(above[-1:]) and is_value(below) for above, below in zip(last, cells, strict=True))
+    return both > 1
 
 
 def _is_below_number(last: Sequence[Sequence[PageLine]], cells: Sequence[Sequence[PageLine]]) -> bool:

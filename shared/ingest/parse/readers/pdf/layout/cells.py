@@ -25,6 +25,7 @@ _EQUAL = 1.03
 _FEW_TALL = 3  # cells of several lines
 _LEVEL = 0.35  # of the font size
 _MOSTLY = 0.8
+_LEAST_LABELS = 3
 _FULL_COLUMN = 0.7
 _FULL, _FULL_FEW = 0.55, 0.9  # share of the cells with text, of many rows and of few
 _MARK = re.compile(r".*[:\uff1a]|[\W\d_]{1,7}|\(?[a-z]{1,4}[.)]|[a-z]\.[\d.]+", re.IGNORECASE)
@@ -139,6 +140,7 @@ def spaced_table(rows: Rows) -> tuple[int, PageTable, int] | None:
     cells = [band_cells(band, columns) for band in inside]
     if not _are_rows(cells, columns):
         return None
+    cells = [one for row in cells for one in with_all_rows(row)]
     table = PageTable(with_whole_header(cells, columns), tuple(start for start, _ in columns))
     before = sum(map(len, bands[:first]))
     return before, table, before + sum(map(len, inside))
@@ -263,3 +265,35 @@ def has_rows(row: Cells) -> bool:
         return True
     full = [len(cell) >= levels * _FULL_COLUMN for cell in filled]
     return bool(row[0]) and full[0] and sum(full) * 2 >= len(full)
+
+
+def with_all_rows(row: Cells) -> list[Cells]:
+    """Return the rows between two ruling lines: several if labels and numbers are printed side by side."""
+    filled = [cell for cell in row if cell]
+    if not _has_numbered_rows(filled):
+        return [row]
+    labels = row.index(filled[0])
+    rows = list[Cells]()
+    for level in rows_of(line for cell in filled for line in cell):
+        here = set(map(id, level))
+        cells = [[line for line in cell if id(line) in here] for cell in row]
+        if rows and not cells[labels] and not any(map(is_value, filter(None, cells))):
+            rows[-1] = [one + two for one, two in zip(rows[-1], cells, strict=True)]
+        else:
+            rows.append(cells)
+    return rows
+
+
+def _has_numbered_rows(cells: Sequence[list[PageLine]]) -> bool:
+    """Return whether the first cell has several labels, and another one has a number next to most of them."""
+    if len(cells) < 2 or len(cells[0]) < _LEAST_LABELS:  # noqa: PLR2004 - labels and numbers
+        return False
+    labels = cells[0]
+    if sum(any(map(str.isalpha, line.text)) for line in labels) < len(labels) * _MOSTLY:
+        return False
+    for cell in cells[1:]:
+        values = [line for line in cell if is_value([line]) and not line.text.endswith(",")]
+        level = sum(any(abs(line.y - label.y) <= _LEVEL * label.size for line in values) for label in labels)
+        if len(values) == len(cell) and level >= max(_LEAST_LABELS, len(labels) / 2):
+            return True
+    return False

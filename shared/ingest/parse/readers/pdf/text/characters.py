@@ -35,6 +35,9 @@ _MARKS = "".join(char for char in ACCENTS if not char.isascii())
 _DRAWN_ACCENT = re.compile(f"(?<=[^\\W\\d_])(?: ?[{_MARKS}]|[{_MARKS}] )(?=[^\\W\\d_])")
 _DOTTED = str.maketrans("ıȷ", "ij")
 _ALEF_LAM = re.compile(r"[\u0622\u0623\u0625\u0627]\u0644")
+_VOWEL_SIGN = re.compile(r"[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670]")
+"""Signs above or below letters of Hebrew and Arabic, in Unicode after their letter."""
+
 RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 """Characters of scripts that are written from the right."""
 
@@ -110,6 +113,8 @@ class Characters:
         self._order_ligatures()
         self._halves = bool(_HALF.search(self.text))
         self.objects = library.objects(handle, count)
+        if _VOWEL_SIGN.search(self.text):
+            self._join_signs()
         self._mend()
 
     def illegible(self) -> tuple[str, ...]:
@@ -210,9 +215,7 @@ class Characters:
                 continue  # raised, as marks of footnotes are
             chars = chars or list(self.text)
             for at in range(last + 1, first):
-                chars[at], self.objects[at] = _NOTHING, self.objects[first]
-                boxes[4 * at : 4 * at + 4] = boxes[4 * first : 4 * first + 4]
-                self.origins[2 * at : 2 * at + 2] = self.origins[2 * first : 2 * first + 2]
+                self._empty(chars, at, first)
         if chars:
             self.text = "".join(chars)
 
@@ -233,6 +236,51 @@ class Characters:
                         chars[near], chars[at] = whole, _NOTHING
                     break
         self.text = "".join(chars)
+
+    def _join_signs(self) -> None:
+        """Put each vowel sign after the letter that it is drawn over, and remove spaces that only its place caused."""
+        chars = list(self.text)
+        for found in reversed(list(_VOWEL_SIGN.finditer(self.text))):
+            at = found.start()
+            middle = (self.boxes[4 * at] + self.boxes[4 * at + 2]) / 2
+            for near in (at - 1, at + 1, at - 2):
+                if not 0 <= near < len(chars) or not RTL.match(chars[near]) or _VOWEL_SIGN.match(chars[near]):
+                    continue
+                if self.boxes[4 * near] <= middle <= self.boxes[4 * near + 2] and self.are_level(at, near):
+                    if near != at - 1:
+                        self._swap(chars, at, max(near, at - 1))
+                    letter = min(near, at)
+                    self._close(chars, letter, letter - 1, letter - 2)
+                    self._close(chars, letter, letter + 2, letter + 3)
+                    break
+        self.text = "".join(chars)
+
+    def _close(self, chars: list[str], letter: int, space: int, other: int) -> None:
+        """Remove a space that pdfium inserted between two letters that touch."""
+        if not 0 <= min(space, other) <= max(space, other) < len(chars) or chars[space] != " ":
+            return
+        if self.objects[space] is not None or not RTL.match(chars[other]) or not self.are_level(letter, other):
+            return
+        right, left = max(letter, other, key=self._left), min(letter, other, key=self._left)
+        gap = self.boxes[4 * right] - self.boxes[4 * left + 2]
+        if abs(gap) <= _TOUCHING * self.height(letter):
+            self._empty(chars, space, letter)
+
+    def _left(self, at: int) -> float:
+        return self.boxes[4 * at]
+
+    def _swap(self, chars: list[str], one: int, two: int) -> None:
+        chars[one], chars[two] = chars[two], chars[one]
+        self.objects[one], self.objects[two] = self.objects[two], self.objects[one]
+        for places, size in ((self.boxes, 4), (self.origins, 2)):
+            first, second = places[size * one : size * (one + 1)], places[size * two : size * (two + 1)]
+            places[size * one : size * (one + 1)], places[size * two : size * (two + 1)] = second, first
+
+    def _empty(self, chars: list[str], at: int, near: int) -> None:
+        """Replace a character by nothing, in the place of another character."""
+        chars[at], self.objects[at] = _NOTHING, self.objects[near]
+        self.boxes[4 * at : 4 * at + 4] = self.boxes[4 * near : 4 * near + 4]
+        self.origins[2 * at : 2 * at + 2] = self.origins[2 * near : 2 * near + 2]
 
     def _order_ligatures(self) -> None:
         """Put lam in front of alef if one glyph is both: pdfium reverses the characters of Arabic lines."""

@@ -50,6 +50,8 @@ class Fonts:
         matrix = raw.FS_MATRIX()
         size, angle = raw.FPDFText_GetFontSize(text_page, at), 0
         if raw.FPDFText_GetMatrix(text_page, at, byref(matrix)):
+            if size < 0:  # turned twice by half a circle: some programs write forms with such sizes
+                matrix = raw.FS_MATRIX(-matrix.a, -matrix.b, -matrix.c, -matrix.d)
             size *= hypot(matrix.c, matrix.d) or hypot(matrix.a, matrix.b)
             angle = _angle(matrix)
         pointer = cast(item, raw.FPDF_PAGEOBJECT)

@@ -22,6 +22,7 @@ _LEVEL = 0.12  # of the font size: baselines that are not farther are one
 _BACK = -0.7  # of the font size: kerning and accents move back less
 _SMALLER = 0.92  # of the font size: a raised number is smaller
 _DRAWN = 3  # times the font size: the size of a font of drawn glyphs counts in another unit
+_SLANT = 0.2  # between sine and cosine: near 45 degrees, the width of a character does not follow from its box
 _SPACE = 0.17  # of the font size: a wider gap in an object is a space
 _TOKEN = re.compile(r"[^\s\x02]+\x02?|\x02")
 
@@ -129,7 +130,8 @@ class Finder:
             pieces.append(piece)
             return
         size = max(last.style.size, piece.style.size)
-        gap, rise = max(piece.x0 - last.x1, last.x0 - piece.x1), abs(piece.y - last.y)
+        start = piece.x0 if piece.style.angle else min(piece.x0, self._origins[2 * piece.index])
+        gap, rise = max(start - last.x1, last.x0 - piece.x1), abs(piece.y - last.y)
         if rise <= _LEVEL * size and _BACK * size <= gap <= _GLUED * size:
             style = last.style if last.style.size >= piece.style.size else piece.style
             pieces[-1] = Word(last.text + piece.text, *_hull(last, piece), last.y, style, last.index, glued=last.glued)
@@ -163,6 +165,13 @@ class Finder:
         """Return a word of a line that is not horizontal, with its position after the line was turned."""
         angle = radians(style.angle)
         cosine, sine = cos(angle), sin(angle)
+        origin_x, origin_y = self._origins[2 * start], self._origins[2 * start + 1]
+        y = origin_y * cosine - origin_x * sine
+        if style.angle % 90:
+            last_x, last_y = self._origins[2 * end - 2], self._origins[2 * end - 1]
+            x0 = origin_x * cosine + origin_y * sine
+            x1 = last_x * cosine + last_y * sine + self._slanted_width(end - 1, abs(cosine), abs(sine), style.size)
+            return Word(text, min(x0, x1), max(x0, x1), y, style, start)
         corners = [
             (x, y)
             for at in (start, end - 1)
@@ -170,8 +179,15 @@ class Finder:
             for y in (self._boxes[4 * at + 1], self._boxes[4 * at + 3])
         ]
         along = [x * cosine + y * sine for x, y in corners]
-        origin_x, origin_y = self._origins[2 * start], self._origins[2 * start + 1]
-        return Word(text, min(along), max(along), origin_y * cosine - origin_x * sine, style, start)
+        return Word(text, min(along), max(along), y, style, start)
+
+    def _slanted_width(self, at: int, cosine: float, sine: float, size: float) -> float:
+        """Return the width of a character of a slanted line: its box is wider and higher than the character."""
+        width = abs(self._boxes[4 * at + 2] - self._boxes[4 * at])
+        height = abs(self._chars.height(at))
+        if abs(cosine - sine) > _SLANT:
+            return max(0.0, (width * cosine - height * sine) / (cosine**2 - sine**2))
+        return max(0.0, (width - size * sine) / cosine)
 
     def _style(self, at: int) -> Style:
         item = self._objects[at]
