@@ -238,7 +238,7 @@ class Characters:
         self.text = "".join(chars)
 
     def _join_signs(self) -> None:
-        """Put each vowel sign after the letter that it is drawn over, and remove spaces that only its place caused."""
+        """Put each vowel sign after the letter that it is drawn over, and remove spaces that only its position caused."""
         chars = list(self.text)
         for found in reversed(list(_VOWEL_SIGN.finditer(self.text))):
             at = found.start()
@@ -277,7 +277,7 @@ class Characters:
             places[size * one : size * (one + 1)], places[size * two : size * (two + 1)] = second, first
 
     def _empty(self, chars: list[str], at: int, near: int) -> None:
-        """Replace a character by nothing, in the place of another character."""
+        """Replace a character by nothing, at the position of another character."""
         chars[at], self.objects[at] = _NOTHING, self.objects[near]
         self.boxes[4 * at : 4 * at + 4] = self.boxes[4 * near : 4 * near + 4]
         self.origins[2 * at : 2 * at + 2] = self.origins[2 * near : 2 * near + 2]
