@@ -238,7 +238,7 @@ class Characters:
         self.text = "".join(chars)
 
     def _join_signs(self) -> None:
-        """Put each vowel sign after the letter that it is drawn over, and remove spaces that only its position caused."""
+        """Put each vowel sign after the letter that it is drawn over, and remove spaces that its position caused."""
         chars = list(self.text)
         for found in reversed(list(_VOWEL_SIGN.finditer(self.text))):
             at = found.start()
