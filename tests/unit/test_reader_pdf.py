@@ -176,12 +176,34 @@ def test_page_with_header_only_keeps_it():
         ("The har-", "bour opens", "harbour opens"),
         ("An up-to-", "date list", "up-to-date list"),
         ("The C-", "64 runs", "C-64 runs"),
+        ("A long-", "term plan", "long-term plan"),
+        ("The hard high-", "light of it", "highlight of it"),
+        ("All short-", "and long-term plans", "short- and long-term plans"),
+        ("See the sea-", "side pier of the sea-side road", "sea-side pier"),
+        ("See the sea-", "side pier of the seaside road", "seaside pier"),
     ],
 )
 def test_hyphen_at_line_end_joins_words(first, second, whole):
     reading = read(pdf(lines(50, 700, first, second)))
 
     assert whole in reading.parts[0].markdown
+    assert guarded(reading.parts).coverage == 1
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/hyphens.py",
+    "if not first or not rest:",
+    "if first or rest:",
+    means="a word that the end of a page divides is two words",
+)
+def test_word_divided_by_page_end_is_whole():
+    first = lines(50, 760, BODY, "and the ferries of the inter-") + line(50, 40, "1 Only in summer, at the pier", 7)
+
+    reading = read(pdf(first, lines(50, 760, "national port are late", BODY)))
+
+    texts = [part.markdown for part in reading.parts]
+    assert "ferries of the international" in texts[0]
+    assert texts[1].startswith("port are late")
     assert guarded(reading.parts).coverage == 1
 
 

@@ -12,6 +12,7 @@ from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.pdf.appearances import drawn_texts
 from shared.ingest.parse.readers.pdf.blocks import PageBlock, blocks_of, escaped, table_markdown
 from shared.ingest.parse.readers.pdf.forms import annotations_of, attachments_of, form_of, unread_form
+from shared.ingest.parse.readers.pdf.hyphens import join_divided_words, settle_hyphens
 from shared.ingest.parse.readers.pdf.layout.lines import Item
 from shared.ingest.parse.readers.pdf.layout.order import arranged, in_place_of, lines_of
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without_running
@@ -64,7 +65,9 @@ def read(content: bytes) -> FileReading:
         title = real_title(wide_text(raw.FPDF_GetMetaText, document, b"Title"))
         texts = [page.plain for page in pages]
         unread = (*reader.unread, *unread_form(document, texts), *attachments_of(document))
+    settle_hyphens(pages)
     without_running(pages)
+    join_divided_words(pages)
     set_levels([page.blocks for page in pages])
     join_tables(pages)
     parts = tuple(map(_part, pages))

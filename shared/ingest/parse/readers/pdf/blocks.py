@@ -19,6 +19,12 @@ _LONG_HEADER = 300  # characters of a cell in the first row: the lines only arra
 _SHORT = 0.2  # share of the width that a last line leaves empty
 _BULLETS = frozenset("•▪➢✓□■●○◦‣\u2043·∙*\u2013—-")
 _ENDS = (".", ":", ";", "!", "?", ")", "。", "”", '"')
+_CONJUNCTION = re.compile(r"(?:and|or|und|oder)\s")
+"""A word after a hyphen that stands for the rest of a compound, as in "short- and long-term"."""
+
+MAYBE_HYPHEN = "\x02"
+"""Replaces a hyphen that may only divide a word, until the words of all pages are known."""
+
 _MARKUP = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|>|\||[+*-](?=\s|$)|=+\s*$|-{2,}\s*$|```|~~~)", re.MULTILINE)
 
 
@@ -178,7 +184,7 @@ def _label(line: PageLine) -> str:
     first = line.words[0].text
     if len(line.words) > 1 and LABEL.match(first):
         return first
-    return first[0] if first[0] in "•▪➢✓●○◦‣\u2043" else ""
+    return first[0] if first[0] in "•▪➢✓●○◦‣\u2043·" else ""
 
 
 def _weights(lines: Iterable[PageLine]) -> set[bool]:
@@ -229,14 +235,18 @@ def _together(text: str, following: str, gap: str) -> str:
     """Join two lines, without the hyphen that divides a word."""
     if text[-1:] in ("-", "\u2010", "\xad") and text[-2:-1].isalnum() and following[:1].isalnum():
         before = text[-40:-1].rpartition(" ")[2]
-        return (text[:-1] if text[-1] == "\xad" or _keeps_no_hyphen(before, following) else text) + following
+        if text[-1] == "\xad":
+            return text[:-1] + following
+        if _CONJUNCTION.match(following):
+            return f"{text} {following}"
+        return (text[:-1] + MAYBE_HYPHEN if _may_divide(before, following) else text) + following
     if UNSPACED.match(text[-1:]) and UNSPACED.match(following):
         return text + following
     return f"{text}{gap}{following}"
 
 
-def _keeps_no_hyphen(before: str, after: str) -> bool:
-    """Return whether a hyphen at the end of a line only divides a word.
+def _may_divide(before: str, after: str) -> bool:
+    """Return whether a hyphen at the end of a line may only divide a word.
 
     Args:
         before: the characters in front of the hyphen.
