@@ -26,7 +26,7 @@ READERS: Mapping[str, str] = {
     "application/epub+zip": "epub 1",
     "application/msword": "doc 2",
     "application/vnd.ms-excel": "xls 1",
-    "application/vnd.ms-powerpoint": "ppt 1",
+    "application/vnd.ms-powerpoint": "ppt 2",
     "application/vnd.ms-outlook": "msg 1",
     "application/rtf": "rtf 1",
     "message/rfc822": "eml 1",

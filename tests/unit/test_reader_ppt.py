@@ -49,8 +49,13 @@ def slide(*shapes, notes=0, comments=b""):
     return container(1006, atom(1007, bytes(16) + struct.pack("<I", notes) + bytes(4)), drawing(*shapes), comments)
 
 
-def presentation(slides, notes=(), outlines=(), token=b"\x5f\xc0\x91\xe3", extra=b""):
-    """Return a file with slides and pages of notes; page `n` of the notes has the identifier `n`, from 1."""
+def presentation(*parts, **options):
+    """Return a file with slides and pages of notes, as `streams` has them."""
+    return compound_file(streams(*parts, **options))
+
+
+def streams(slides, notes=(), outlines=(), token=b"\x5f\xc0\x91\xe3", extra=b""):
+    """Return slides and pages of notes; page `n` of the notes has the identifier `n`, from 1."""
     objects = [*slides, *notes]
     outlines = list(outlines) or [b""] * len(slides)
 
@@ -69,7 +74,7 @@ def presentation(slides, notes=(), outlines=(), token=b"\x5f\xc0\x91\xe3", extra
     edit = len(stream)
     stream += atom(4085, struct.pack("<IIIIIII", 256, 0, 0, directory, 1, 0, 0))
     user = struct.pack("<HHI", 0, 4086, 20) + struct.pack("<I", 20) + token + struct.pack("<I", edit) + bytes(8)
-    return compound_file({"PowerPoint Document": stream.ljust(4096, b"\0"), "Current User": user.ljust(4096, b"\0")})
+    return {"PowerPoint Document": stream.ljust(4096, b"\0"), "Current User": user.ljust(4096, b"\0")}
 
 
 def slides_of(content):
@@ -161,3 +166,17 @@ def test_hostile_records_take_linear_time():
         ppt.read(presentation([slide(hostile)]))
 
     assert time.process_time() - start < 10
+
+
+@guards(
+    "shared/ingest/parse/readers/slides/ppt.py",
+    "file.root.folders.get(_BOTH_FORMATS, file.root)",
+    "file.root",
+    means="a presentation that PowerPoint 95 can open, too, has no text",
+)
+def test_file_of_both_formats_is_read_in_the_newer():
+    newer = streams([slide(shape(text(TITLE, "Opening hours")))])
+
+    assert slides_of(compound_file({"PowerPoint Document": bytes(4096), "PP97_DUALSTORAGE": newer})) == [
+        "# Opening hours"
+    ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import PurePath
 from typing import Literal
 
 from shared.domain.errors import Unreadable
+from shared.ingest.parse.readers.compound import CompoundFile
 from shared.ingest.parse.text import is_text, unpadded
 
 Route = Literal["read", "delimited", "text", "code", "html", "feed", "converted", "picture"]
@@ -138,6 +139,7 @@ _OLE_STREAMS = (
     ("WordDocument", DOC),
     ("PowerPoint Document", PPT),
     *((name, XLS) for name in ("Workbook", "WORKBOOK", "Book", "BOOK")),
+    ("__properties_version1.0", MSG),
 )
 _ZIP_FOLDERS = (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX))
 _ZIP_TYPES = {kind.media_type: kind for kind in (ODT, ODP, ODS, EPUB)}
@@ -276,15 +278,26 @@ def _head(archive: zipfile.ZipFile, names: list[str], name: str, size: int) -> b
 
 
 def _compound(content: bytes) -> FileKind:
-    """Return the kind of a Microsoft compound file, by the names in its directory, which may be anywhere in it."""
-    if "EncryptedPackage".encode("utf-16-le") in content:
-        raise Unreadable("the file is protected with a password; remove the password and add it again")
-    for stream, kind in _OLE_STREAMS:
-        if (stream + "\0").encode("utf-16-le") in content:
-            return kind
-    if "__properties_version1.0".encode("utf-16-le") in content:
-        return MSG
+    """Return the kind of a Microsoft compound file, by the streams of its top folder.
+
+    Folders below it belong to embedded files: a workbook may contain a Word document. Only if the directory is damaged
+    or names no kind, the names are searched for in the whole file.
+    """
+    try:
+        streams = CompoundFile(content, "").root.streams
+    except Unreadable:
+        streams = {}
+    if kind := _by_streams(streams.__contains__):
+        return kind
+    if kind := _by_streams(lambda stream: (stream + "\0").encode("utf-16-le") in content):
+        return kind
     raise Unreadable("the file has Microsoft's old format, but is not a Word, Excel, PowerPoint or Outlook file")
+
+
+def _by_streams(has: Callable[[str], bool]) -> FileKind | None:
+    if has("EncryptedPackage"):
+        raise Unreadable("the file is protected with a password; remove the password and add it again")
+    return next((kind for stream, kind in _OLE_STREAMS if has(stream)), None)
 
 
 def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> FileKind:

@@ -20,6 +20,7 @@ from shared.ingest.parse.readers.stated_titles import stated_title
 
 KIND = "PowerPoint 97 presentation"
 
+_BOTH_FORMATS = "PP97_DUALSTORAGE"  # the folder of the newer form, if a file has that of PowerPoint 95, too
 _DAMAGED = f"the {KIND} file is damaged and cannot be read; create or download it again"
 _PROTECTED = f"the {KIND} file is protected with a password; remove the password and add it again"
 _DOCUMENT, _SLIDE, _SLIDE_ATOM, _NOTES, _NOTES_ATOM = 1000, 1006, 1007, 1008, 1009
@@ -72,9 +73,10 @@ def read(content: bytes) -> FileReading:
         Unreadable: it is damaged or protected with a password.
     """
     file = CompoundFile(content, KIND)
-    stream = file.read(file.root, "PowerPoint Document")
-    user = file.read(file.root, "Current User")
-    if "EncryptedSummary" in file.root.streams or user[12:16] == b"\xdf\xc4\xd1\xf3":
+    folder = file.root.folders.get(_BOTH_FORMATS, file.root)
+    stream = file.read(folder, "PowerPoint Document")
+    user = file.read(folder, "Current User")
+    if "EncryptedSummary" in folder.streams or user[12:16] == b"\xdf\xc4\xd1\xf3":
         raise Unreadable(_PROTECTED)
     if not stream:
         raise Unreadable(_DAMAGED)
