@@ -32,7 +32,7 @@ READERS: Mapping[str, str] = {
     "message/rfc822": "eml 1",
     "application/mbox": "mbox 1",
     "application/x-ipynb+json": "ipynb 1",
-    "text/html": "html 1",
+    "text/html": "html 2",
     "application/rss+xml": "feed 1",
     "application/xml": "xml 1",
     "application/json": "json 1",

@@ -185,3 +185,25 @@ def test_meta_tags_and_data_are_left_out():
     extracted = extract(page.encode(), filename="a.html", media_type=None, max_text_chars=1000)
 
     assert (extracted.text, extracted.title, extracted.coverage) == ("Text.", "T & u", 1.0)
+
+
+@guards(
+    "shared/ingest/parse/readers/html/tree.py",
+    "len(alt) >= _SENTENCE_CHARS and alt in self._paragraphs",
+    "alt in self._paragraphs",
+    means="a tick in a table is missing, because another row has the word",
+    case="short",
+)
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("Ferries leave the harbour at six", 1, id="headline"),
+        pytest.param("yes", 2, id="short"),
+    ],
+)
+def test_alternative_text_does_not_repeat_a_paragraph(text, shown):
+    page = f'<a href="/6"><img alt="{text}"></a><h3><a href="/6">{text}</a></h3><p>Details on {text}.'
+
+    reading = read(page)
+
+    assert reading.parts[0].markdown.count(text) == shown + 1

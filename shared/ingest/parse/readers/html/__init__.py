@@ -52,7 +52,8 @@ def read(html: str, body: str | None = None) -> FileReading:
         body: the part of it that is read; None for the whole page.
     """
     page = _repaired(html if body is None else body)
-    return FileReading((Part(_markdown(page), _plain(page)),), title_of(html))
+    plain = _plain(page)
+    return FileReading((Part(_markdown(page, plain), plain),), title_of(html))
 
 
 def markdown_of(html: str) -> str:
@@ -65,18 +66,18 @@ def plain_of(html: str) -> str:
     return _plain(_repaired(html))
 
 
-def _markdown(page: str) -> str:
+def _markdown(page: str, plain: str = "") -> str:
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     try:
         root = etree.fromstring(page.encode("utf-8", "replace"), parser)
     except etree.XMLSyntaxError:  # it lacks memory for the tree of this page
-        return escaped(_plain(page))
+        return escaped(plain or _plain(page))
     require_memory(parser)
     if root is None:
         return ""
     if any(_TOO_DEEP in error.message for error in parser.error_log):
-        return escaped(_plain(page))
-    return markdown_of_tree(root)
+        return escaped(plain or _plain(page))
+    return markdown_of_tree(root, frozenset(plain.split("\n\n")))
 
 
 def _plain(page: str) -> str:

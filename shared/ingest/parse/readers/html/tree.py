@@ -39,6 +39,9 @@ _MARKS = {
     **dict.fromkeys(("mi", "mn", "mo", "mtext", "ms"), (" ", " ")),
 }
 _FIELDS_WITH_TEXT = names("text search url tel email number date month week time datetime-local submit button reset")
+_SENTENCE_CHARS = 20
+"""A shorter alternative text may be a value, such as `yes` in a table, which another row has, too."""
+
 _FILE_NAME = re.compile(r"[\w .()-]{1,80}\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|avif|ico)", re.IGNORECASE)
 
 
@@ -66,9 +69,15 @@ _KINDS = {
 """All kinds of elements that are more than the text in them."""
 
 
-def markdown_of_tree(root: Element) -> str:
-    """Return the text of a tree of HTML as Markdown."""
-    page = _Page(hidden_below(root))
+def markdown_of_tree(root: Element, paragraphs: Collection[str] = ()) -> str:
+    """Return the text of a tree of HTML as Markdown.
+
+    Args:
+        root: the tree.
+        paragraphs: its paragraphs, which alternative texts of pictures do not repeat: a card of a list of articles
+            often has its headline twice.
+    """
+    page = _Page(hidden_below(root), paragraphs)
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         tag = element.tag
@@ -90,8 +99,9 @@ def markdown_of_tree(root: Element) -> str:
 class _Page:
     """Collects the blocks of a page. `line` has the pieces of the current line."""
 
-    def __init__(self, hidden: Collection[Element]) -> None:
+    def __init__(self, hidden: Collection[Element], paragraphs: Collection[str]) -> None:
         self._hidden = hidden
+        self._paragraphs = paragraphs
         self.line: list[str] = []
         self._frames = [Frame("page")]
         self._special: dict[str, Callable[[Element], bool]] = {
@@ -197,9 +207,12 @@ class _Page:
 
     def _picture(self, element: Element) -> bool:
         alt = " ".join((element.get("alt") or "").split())
-        if alt and not alt.startswith("data:") and not _FILE_NAME.fullmatch(alt):
+        if alt and not alt.startswith("data:") and not _FILE_NAME.fullmatch(alt) and not self._repeats(alt):
             self.line.append(f" {alt} ")
         return False
+
+    def _repeats(self, alt: str) -> bool:
+        return len(alt) >= _SENTENCE_CHARS and alt in self._paragraphs
 
     def _field(self, element: Element) -> bool:
         kind = (element.get("type") or "text").lower()
