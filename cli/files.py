@@ -13,6 +13,7 @@ from pathlib import Path
 from shared.domain.errors import InvalidInput
 
 _GLOB = frozenset("*?[")
+_OTHERS = {stat.S_IFDIR: "It is a link to a folder elsewhere: add that folder."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,10 @@ def _roots(paths: Sequence[str]) -> Iterator[Path]:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, OSError | None]]:
-    """Yield the entries of a folder, and folders that cannot be opened, each with the error."""
+    """Yield the entries of a folder, and folders that cannot be opened, each with the error.
+
+    Links to folders are not followed. A folder elsewhere is an entry, because its files would be missing.
+    """
     if not root.is_dir():
         yield root, None
         return
@@ -88,6 +92,8 @@ def _walk(root: Path) -> Iterator[tuple[Path, OSError | None]]:
     for folder, folders, names in os.walk(root, onerror=refused.append):
         yield from ((Path(folder, name), None) for name in folders if name.startswith("."))  # counted, not entered
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        links = (path for name in folders if (path := Path(folder, name)).is_symlink())
+        yield from ((path, None) for path in links if not path.resolve().is_relative_to(root.resolve()))
         yield from ((Path(folder, name), None) for name in sorted(names))
     yield from ((Path(os.fsdecode(error.filename)), error) for error in refused)
 
@@ -98,16 +104,15 @@ def _reason(path: Path, name: str, error: OSError | None) -> str | None:
         return f"The folder cannot be opened: {error.strerror}."
     try:
         name.encode()
+        mode = path.stat().st_mode
     except UnicodeEncodeError:
         return "Its name is not UTF-8: rename it."
-    try:
-        is_file = stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
         return "It is a link to a file that does not exist."
     except OSError as refused:
         return f"It cannot be opened: {refused.strerror}."
-    if not is_file:
-        return "It is not a file, but a pipe, a socket or a device."
+    if not stat.S_ISREG(mode):
+        return _OTHERS.get(stat.S_IFMT(mode), "It is not a file, but a pipe, a socket or a device.")
     return None if os.access(path, os.R_OK) else "It cannot be read: permission denied."
 
 

@@ -99,6 +99,25 @@ def test_odd_entries_are_named_with_the_reason(tree):
     }
 
 
+@guards(
+    "cli/files.py",
+    "        yield from ((path, None) for path in links if not path.resolve().is_relative_to(root.resolve()))\n",
+    "",
+    means="the files of a folder behind a link are missing without a word",
+)
+def test_link_to_folder_elsewhere_is_named(tree):
+    other = tree / "archive"
+    other.mkdir()
+    (other / "c.md").write_text("C")
+    (tree / "docs/elsewhere").symlink_to(other)
+    (tree / "docs/deep/loop").symlink_to(tree / "docs")
+
+    selection = select([str(tree / "docs")], here=tree)
+
+    assert list(selection.files) == ["docs/a.md", "docs/deep/b.pdf"]
+    assert selection.unreadable == {"docs/elsewhere": "It is a link to a folder elsewhere: add that folder."}
+
+
 def test_named_link_without_target_has_a_reason(tree):
     (tree / "gone.txt").symlink_to(tree / "absent.txt")
 
