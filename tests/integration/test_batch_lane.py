@@ -403,9 +403,9 @@ async def test_delayed_create_of_lost_claim_makes_no_batch(services, provider, l
     provider.batch_script(cut_creates=1)
     await until(services, lane, "tried_at IS NOT NULL", "creating")
     (stale,) = await rows(services, "SELECT id, file_id FROM batches WHERE tenant IS NOT NULL")
-    provider.batch_script(cut_creates=0)
+    provider.batch_script(cut_creates=0, stuck=True, lists_no_files=True)  # else other steps delete the file, too
     await rows(services, "UPDATE batches SET due_at = now(), tried_at = now() - interval '61 minutes'")
-    await until(services, lane, "tenant IS NOT NULL", "running", "collecting", "done")
+    await until(services, lane, "tenant IS NOT NULL", "running")
 
     with pytest.raises(Exception, match="answered 400"):
         await lane.api.create(stale.file_id, str(stale.id))
@@ -795,7 +795,7 @@ async def test_erasure_cancels_batch_and_restores_nothing(services, provider, lo
     for _round in range(10):
         await services.cleaner.clean()
         await make_all_due(services)
-    assert (await erasures.get(erasure.id)).finished_at is None  # the provider still has the texts
+    assert not await services.cleaner.erase()  # the provider still has the texts
     await until(services, loaded, "tenant IS NOT NULL", "done")
     await finished(services, erasure)
 

@@ -339,13 +339,14 @@ async def test_depth_and_prefix_bound_a_crawl(small, web):
     "shared/sources/pages/examination.py",
     "if not facts.rules.index:",
     "if False:",
-    means="a page that must not be indexed is listed",
+    means="a page that must not be indexed is listed or refused",
 )
 async def test_hidden_page_is_followed_but_not_listed(site, web):
-    paths = await paths_of(site, whole(site, web))
+    versions, refused = await listed(whole(site, web))
+    pages = {key.removeprefix(site.url) for key in (*versions, *refused)}
 
-    assert not {"/docs/noindex.html", "/docs/tagged.html"} & paths
-    assert "/docs/behind-noindex.html" in paths
+    assert not {"/docs/noindex.html", "/docs/tagged.html"} & pages
+    assert "/docs/behind-noindex.html" in pages
 
 
 @guards(

@@ -215,10 +215,10 @@ class _Reply:
     used: set[str] = field(default_factory=set)
 
     def next_count(self) -> int:
-        """Return the number of contents to request next: more while half of them are read, and one otherwise."""
+        """Return the number of contents to request next: more while most of them are read, and one otherwise."""
         if self.size_bytes > _LARGE_PACK_BYTES:
             return max(1, self.count // 2)
-        return min(2 * self.aim, MOST_FILES) if 2 * len(self.used) >= self.count else 1
+        return min(2 * self.aim, MOST_FILES) if 2 * len(self.used) > self.count else 1
 
     def delete(self) -> None:
         self.stored.close()
