@@ -143,29 +143,6 @@ async def is_done(services, tenant, sync):
 
 
 @guards(
-    "shared/sources/pages/crawl.py",
-    "            self._progressed()\n            await",
-    "            await",
-    means="a crawl fails when it takes longer than a source may hang",
-)
-async def test_long_crawl_with_progress_is_not_hung(services, synced, extractor, reader):
-    async with serving_site(Site(robots_status=404, missing_status=404, delay_seconds=0.1)) as site:
-        site.replies = {f"/docs/{n}": html(f'<a href="{n + 1}">next</a><p>{n}</p>') for n in range(15)}
-        synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
-        syncing = replace(
-            synced.syncing(),
-            open_source=lambda _: open_pages(
-                f"{site.url}/docs/0", CrawlOptions(), Web(extractor, reader, manners=PATIENT)
-            ),
-        )
-        sync = await services.ledger.syncs.start("default", "docs")
-        await syncing.work(await services.ledger.runs.claim([RunKind.SYNC]))
-
-    found = await services.ledger.syncs.get("default", sync.id)
-    assert (found.phase, found.error, found.counts.created) == (RunPhase.DONE, None, 15)
-
-
-@guards(
     "shared/maintenance/syncing/work.py",
     "async with watched(self.limits.stalled)",
     "async with watched(self.limits.stalled * 1_000_000)",

@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +11,7 @@ import pytest
 from aiohttp.web import Response
 
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, TooLarge, Unavailable
+from shared.maintenance.syncing.watched_source import WatchedSource
 from shared.outside import addresses
 from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
 from shared.sources.pages.source import Web, open_pages
@@ -775,12 +776,6 @@ async def test_page_outside_list_is_not_found(small, web, options, content):
     assert "/docs/b" not in small.requests
 
 
-@guards(
-    "shared/sources/pages/bodies.py",
-    "            if left < 0:",
-    "            if False:",
-    means="a packed page is unpacked without a limit",
-)
 async def test_unpacked_page_is_bounded(small, extractor, reader, memory):
     web = Web(extractor, reader, memory, Manners(private=True, pause=timedelta(0), max_bytes=100_000))
     small.replies["/docs/"] = page(0, "bomb")
@@ -790,6 +785,24 @@ async def test_unpacked_page_is_bounded(small, extractor, reader, memory):
     _, refused = await listed(crawl(small, web))
 
     assert refused == {f"{small.url}/docs/bomb": "The page has more than 100,000 bytes."}
+
+
+@guards(
+    "shared/sources/pages/crawl.py",
+    "            self._progressed()\n            await",
+    "            await",
+    means="a crawl fails when it takes longer than a source may hang",
+)
+async def test_crawl_reports_progress_after_each_page(small, web):
+    add_pages(small, {"/docs/": ["a", "b"], "/docs/a": ["c"], "/docs/b": [], "/docs/c": []})
+    progress = []
+    source = WatchedSource(crawl(small, web), lambda: progress.append(len(small.requests)))
+
+    async with aclosing(source.entries()) as entries:
+        await anext(entries)  # after the crawl
+
+    assert len(set(progress)) >= 4
+    await source.aclose()
 
 
 async def test_listing_continues_after_a_key(small, web):
