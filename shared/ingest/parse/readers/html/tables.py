@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from shared.ingest.parse.readers.markdown import are_header, joined_header
+
 MAX_SPAN = 200
 """A cell spans at most so many columns."""
 
@@ -129,7 +131,9 @@ def _data(rows: Sequence[HtmlRow]) -> Iterator[HtmlBlock]:
         yield HtmlBlock("text", line)
         rows, grid = rows[1:], grid[1:]
     heads = _header_rows(rows, grid)
-    header = [" ".join(dict.fromkeys(text for row in grid[:heads] if (text := row[at].text))) for at in range(width)]
+    if heads == 1 and len(grid) > 2 and are_header(*([slot.text for slot in row] for row in grid[:2])):  # noqa: PLR2004 - a row below both
+        heads = 2
+    header = joined_header([""] * width, *([slot.text for slot in row] for row in grid[:heads]))
     lines = [_line(header), "|" + " --- |" * width]
     lines += [_line(slot.text for slot in row) for row in grid[heads:] if not _is_repeated(row)]
     yield HtmlBlock("table", "\n".join(lines))
