@@ -25,7 +25,7 @@ READERS: Mapping[str, str] = {
     _ODF + "spreadsheet": "ods 1",
     "application/epub+zip": "epub 2",
     "application/msword": "doc 3",
-    "application/vnd.ms-excel": "xls 1",
+    "application/vnd.ms-excel": "xls 2",
     "application/vnd.ms-powerpoint": "ppt 2",
     "application/vnd.ms-outlook": "msg 2",
     "application/rtf": "rtf 2",

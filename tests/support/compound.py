@@ -95,12 +95,13 @@ def message(
     return {"__properties_version1.0": bytes(header) + fixed, **streams, **(folders or {})}
 
 
-def word_file(paragraphs: list[tuple[str, bytes]], header: str = "") -> bytes:
+def word_file(paragraphs: list[tuple[str, bytes]], header: str = "", objects: Tree | None = None) -> bytes:
     """Return a Word 97 file with these paragraphs, each with the properties of its last character, its mark.
 
     Args:
         paragraphs: paragraphs of its body.
         header: text of its headers.
+        objects: folders of embedded objects.
     """
     body = sum(len(paragraph) for paragraph, _ in paragraphs)
     paragraphs = [*paragraphs, (header, b"")] if header else paragraphs
@@ -133,6 +134,5 @@ def word_file(paragraphs: list[tuple[str, bytes]], header: str = "") -> bytes:
     )
     fib += b"".join(struct.pack("<II", *pair) for pair in pairs)
     main = fib.ljust(1024, b"\0") + bytes(page)
-    return compound_file(
-        {"WordDocument": main.ljust(start, b"\0") + data.ljust(4096, b"\0"), "1Table": table.ljust(4096, b"\0")}
-    )
+    streams = {"WordDocument": main.ljust(start, b"\0") + data.ljust(4096, b"\0"), "1Table": table.ljust(4096, b"\0")}
+    return compound_file({**streams, "ObjectPool": objects} if objects else streams)

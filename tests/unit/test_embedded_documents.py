@@ -10,6 +10,7 @@ import pytest
 from shared.ingest.parse.extraction import extract
 from shared.ingest.parse.readers.attachments import MAX_DEPTH
 from tests.support.compound import compound_file
+from tests.support.compound import word_file as old_word_file
 from tests.support.planted import guards
 from tests.support.word_files import p, r, word_file
 
@@ -128,3 +129,17 @@ def test_document_in_slide_or_sheet_is_read(name, relations, part, heading):
 
     assert f"{heading}\n\nRates rise in May" in found.text
     assert found.unread == ()
+
+
+@guards(
+    "shared/ingest/parse/readers/compound.py",
+    "            waiting += folder.folders.values()\n",
+    "            pass\n",
+    means="a document in an old Word file is missing without a word",
+)
+def test_document_in_old_file_is_named():
+    objects = {"_1": {"Workbook": bytes(8)}, "_2": {"Workbook": bytes(8)}, "_3": {"Equation Native": bytes(8)}}
+
+    assert extracted(old_word_file([("Rates\r", b"")], objects=objects), "a.doc").unread == (
+        "an embedded Excel workbook was not read; save it as a file of its own and add that file",
+    )

@@ -17,6 +17,13 @@ _LAST_SECTOR = 0xFFFFFFFA  # larger numbers are marks
 _ENTRY_BYTES = 128
 _NONE = 0xFFFFFFFF
 _STORAGE, _STREAM, _ROOT = 1, 2, 5
+_DOCUMENTS = {
+    "WordDocument": "Word document",
+    "PowerPoint Document": "PowerPoint presentation",
+    **dict.fromkeys(("Workbook", "WORKBOOK", "Book", "BOOK"), "Excel workbook"),
+    **dict.fromkeys(("Package", "\x01Ole10Native"), "file"),
+}
+"""Names for people of objects that are documents, by a stream of their folder; equations and pictures have none."""
 
 
 @dataclass(slots=True)
@@ -132,6 +139,19 @@ class CompoundFile:
                 waiting.append((inner, child))
             waiting += [(folder, left), (folder, right)]
         return root
+
+
+def embedded_documents(root: Folder) -> tuple[str, ...]:
+    """Return sentences that name the documents in the folders of an old Office file, which are not read."""
+    found, waiting = list[str](), [*root.folders.values()]
+    while waiting:
+        folder = waiting.pop()
+        name = next((name for stream, name in _DOCUMENTS.items() if stream in folder.streams), None)
+        if name:
+            found.append(f"an embedded {name} was not read; save it as a file of its own and add that file")
+        else:
+            waiting += folder.folders.values()
+    return tuple(dict.fromkeys(found))
 
 
 def summary_title(data: bytes) -> str | None:

@@ -1,7 +1,7 @@
 """Reader of Word 97 files (MS-DOC): pieces of text (2.8.35), headings and tables by paragraphs' properties (2.6.2).
 
 Read: the body, notes, comments and text boxes; headers and footers of a file without other text. Not read: codes of
-fields, automatic numbers, charts, pictures and embedded objects.
+fields, automatic numbers, charts, pictures and embedded objects; embedded documents are named.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.readers.compound import CompoundFile, summary_title
+from shared.ingest.parse.readers.compound import CompoundFile, embedded_documents, summary_title
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.rtf.blocks import Blocks
 
@@ -48,7 +48,7 @@ def read(content: bytes) -> FileReading:
     if not "".join(raw).strip():
         for start, end in document.stories(_MARGINS):
             _Story(document, blocks, raw).read(start, end)
-    return FileReading((Part(blocks.markdown(), "".join(raw)),), document.title())
+    return FileReading((Part(blocks.markdown(), "".join(raw)),), document.title(), embedded_documents(file.root))
 
 
 @dataclass(slots=True)

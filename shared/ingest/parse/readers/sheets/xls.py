@@ -14,7 +14,7 @@ from math import isfinite
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.readers.charsets import codec_of_page
-from shared.ingest.parse.readers.compound import CompoundFile, summary_title
+from shared.ingest.parse.readers.compound import CompoundFile, embedded_documents, summary_title
 from shared.ingest.parse.readers.reading import FileReading, Part
 from shared.ingest.parse.readers.sheets.biff import (
     BOF,
@@ -71,7 +71,8 @@ def read(content: bytes) -> FileReading:
         raise Unreadable(_DAMAGED)
     workbook = _XlsWorkbook(stream)
     parts = [part for name, offset in workbook.sheets if (part := _XlsSheet(workbook, name).read(stream, offset))]
-    return FileReading(tuple(parts), summary_title(file.read(file.root, "\x05SummaryInformation")))
+    title = summary_title(file.read(file.root, "\x05SummaryInformation"))
+    return FileReading(tuple(parts), title, embedded_documents(file.root))
 
 
 class _XlsWorkbook:
