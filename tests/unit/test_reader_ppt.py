@@ -174,7 +174,7 @@ def test_hostile_records_take_linear_time():
     "file.root",
     means="a presentation that PowerPoint 95 can open, too, has no text",
 )
-def test_file_of_both_formats_is_read_in_the_newer():
+def test_newer_of_two_formats_is_read():
     newer = streams([slide(shape(text(TITLE, "Opening hours")))])
 
     assert slides_of(compound_file({"PowerPoint Document": bytes(4096), "PP97_DUALSTORAGE": newer})) == [

@@ -20,7 +20,7 @@ from shared.ingest.parse.readers.stated_titles import stated_title
 
 KIND = "PowerPoint 97 presentation"
 
-_BOTH_FORMATS = "PP97_DUALSTORAGE"  # the folder of the newer form, if a file has that of PowerPoint 95, too
+_BOTH_FORMATS = "PP97_DUALSTORAGE"  # the folder of the newer form, if PowerPoint 95 can open the file, too
 _DAMAGED = f"the {KIND} file is damaged and cannot be read; create or download it again"
 _PROTECTED = f"the {KIND} file is protected with a password; remove the password and add it again"
 _DOCUMENT, _SLIDE, _SLIDE_ATOM, _NOTES, _NOTES_ATOM = 1000, 1006, 1007, 1008, 1009
