@@ -466,11 +466,32 @@ async def test_cut_connection_is_error_without_leftovers(folder, server, tempora
             server.cut_after = size
             source = GitCorpus(folder, server, readers).source()
 
-            with pytest.raises(Unavailable):
+            with pytest.raises(Unavailable) as error:
                 await listed(source)
 
+            assert not isinstance(error.value, Misconfigured)  # another attempt may succeed
             assert list(temporary.iterdir()) == []
             await source.aclose()
+
+
+@guards(
+    "shared/sources/git/objects.py",
+    "return Misconfigured(f",
+    "return Unavailable(f",
+    means="a pack that is damaged is fetched for two minutes again and again",
+)
+@pytest.mark.parametrize(
+    "objects", [b"\xff" * 1_000, b"", b"\x93x\x9c", bytes(100)], ids=["length", "end", "half", "kind"]
+)
+async def test_damaged_pack_fails_without_other_attempts(folder, server, readers, objects):
+    folder.write("a", LARGE)
+    folder.commit()
+    server.pack = b"PACK" + (2).to_bytes(4, "big") + (1).to_bytes(4, "big") + objects
+    source = GitCorpus(folder, server, readers).source()
+
+    with pytest.raises(Misconfigured, match="its objects are damaged"):
+        await listed(source)
+    await source.aclose()
 
 
 async def test_other_content_than_git_is_error(folder, server, readers):

@@ -89,6 +89,7 @@ class GitServer:
         self.requests = list[tuple[str, str | None]]()  # path and authorization of each
         self.answers = dict[str, tuple[int, Mapping[str, str]]]()  # status and headers instead of git's, by path
         self.cut_after: int | None = None  # bytes of a body after which the connection is closed
+        self.pack: bytes | None = None  # sent instead of the objects
         self._folder = folder
         self._authorization = login and f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
         owner = self
@@ -132,6 +133,9 @@ class GitServer:
             status, headers = answer
         elif authorization == self._authorization:
             status, headers, content = self._run_git(request, body)
+            if self.pack is not None and b"command=fetch" in body:
+                content = b"".join(map(_line, (b"packfile\n", b"\x01" + self.pack))) + b"0000"
+                headers["Content-Length"] = str(len(content))
         request.send_response(status)
         for name, value in ({"Content-Length": str(len(content))} | dict(headers)).items():
             request.send_header(name, value)
@@ -157,3 +161,8 @@ class GitServer:
         head, _, content = reply.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
         return int(headers.pop("Status", "200").split()[0]), headers, content
+
+
+def _line(content: bytes) -> bytes:
+    """Return a line of Git's protocol."""
+    return b"%04x" % (len(content) + 4) + content

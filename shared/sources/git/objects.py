@@ -110,8 +110,8 @@ def too_large_object() -> TooLarge:
 class GitReader:
     """Reads Git's objects.
 
-    All methods raise `Unavailable` if the objects are damaged, or reading them takes too much time or memory; this is
-    `Misconfigured` if another attempt would fail alike.
+    All methods raise `Misconfigured` if the objects are damaged, or reading them takes too much time or memory, and
+    `Unavailable` if no process can be started.
 
     Args:
         reader: reader of the tenant's sources.
@@ -210,18 +210,18 @@ class GitReader:
             async with aclosing(reading) as messages:
                 yield messages
         except Unreadable as error:
-            kind = Unavailable if files else Misconfigured  # a pack may be incomplete; its objects do not change
-            raise self._error(f"{error.message}.", kind) from error
+            raise self._error(f"{error.message}.") from error
         except Unavailable:
             raise
         except Transient as error:
             raise Unavailable(error.message, component="parser") from error
 
-    def _invalid(self) -> Unavailable:
-        return self._error("it crashed the parser (invalid reply).", Unavailable)
+    def _invalid(self) -> Misconfigured:
+        return self._error("it crashed the parser (invalid reply).")
 
-    def _error(self, reason: str, kind: type[Unavailable]) -> Unavailable:
-        return kind(f"The repository at {self._label} cannot be read: {reason}", component=COMPONENT)
+    def _error(self, reason: str) -> Misconfigured:
+        """Return the error of objects that were received completely: other attempts would fail alike."""
+        return Misconfigured(f"The repository at {self._label} cannot be read: {reason}", component=COMPONENT)
 
 
 class _Receiving:

@@ -242,13 +242,14 @@ class _Receiving:
         """Count bytes of a reply.
 
         Raises:
-            Unavailable: the source was closed, the server sends too slowly, or too much before the objects.
+            Unavailable: the source was closed, or the server sends too slowly.
+            Misconfigured: the server sends too much before the objects.
         """
         self._received += size
         if self.stopped.is_set() or time.monotonic() > self._until:
             raise Unavailable("The repository was not received in time.", component=COMPONENT)
         if not self._written and self._received > _MAX_REFS_BYTES:
-            raise Unavailable("The server names too many refs.", component=COMPONENT)
+            raise Misconfigured("The server names too many refs.", component=COMPONENT)
 
     def write(self, size: int) -> None:
         """Count bytes of objects.
