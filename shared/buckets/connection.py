@@ -49,7 +49,10 @@ _CLIENT = {
 
 
 def open_bucket(
-    url: str, options: Mapping[str, str], credentials: Callable[[], Mapping[str, Any]] | None = None
+    url: str,
+    options: Mapping[str, str],
+    credentials: Callable[[], Mapping[str, Any]] | None = None,
+    retries: Mapping[str, Any] = RETRIES,
 ) -> Bucket:
     """Return the bucket at a URL; nothing is read or written yet.
 
@@ -58,20 +61,29 @@ def open_bucket(
         options: options of the store, by obstore's names; missing ones are read from the vendor's usual variables
             (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
         credentials: returns the credentials, by obstore's names; default: they are options or variables.
+        retries: the retries, by obstore's names.
 
     Raises:
         ValueError: the URL, an option or a proxy cannot be used; the message contains no value, which may be a secret.
     """
     config = {name: value for name, value in options.items() if name.startswith(_OF_VENDORS)}
-    network_options = _network_of(_endpoint(url, config))
-    client = _CLIENT | network_options | {name: value for name, value in options.items() if name not in config}
+    client = _CLIENT | network_of(url, config) | {name: value for name, value in options.items() if name not in config}
     own = {} if credentials is None else {"credential_provider": credentials}
     try:
-        bucket = from_url(url, config=config, client_options=client, retry_config=RETRIES, **own)  # type: ignore[call-overload]
+        bucket = from_url(url, config=config, client_options=client, retry_config=retries, **own)  # type: ignore[call-overload]
     except (BaseError, ValueError) as error:
         raise ValueError(type(error).__name__) from None
     assert isinstance(bucket, Bucket)
     return bucket
+
+
+def network_of(url: str, config: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the network of a store's clients.
+
+    Raises:
+        ValueError: a proxy or the address of the server cannot be used.
+    """
+    return _network_of(_endpoint(url, config))
 
 
 def _endpoint(url: str, config: Mapping[str, str]) -> str:

@@ -2,7 +2,8 @@
 
 It is started as `python -m shared.confined.child MEMORY_BYTES CPU_SECONDS FOLDER KIND [ARGUMENTS]`. KIND is a module
 with a function `prepare(folder, *arguments)`, which imports libraries, and returns a function that loads their
-data. This function is called after files can no longer be opened, and returns the function that answers requests.
+data. This function is called after files can no longer be opened, and returns the function that answers requests. A
+module with `CONNECTS = True` is only limited, because its libraries need sockets and files.
 
 It reads requests from the socket on descriptor 0 and replies there, one at a time, until the parent closes the socket.
 Each request passes open descriptors of its files, because this process opens none. Output of native libraries is
@@ -51,10 +52,16 @@ def main() -> None:
     usage.open_figures()
     tie_to_parent()
     load_codecs()
-    load: Load = import_module(kind).prepare(folder, *sys.argv[5:])
-    confinement.close_files(folder)
-    work = load()
-    confine(memory_bytes, cpu_seconds)
+    module = import_module(kind)
+    load: Load = module.prepare(folder, *sys.argv[5:])
+    if getattr(module, "CONNECTS", False):
+        work = load()
+        limit(memory_bytes, cpu_seconds)
+    else:
+        confinement.close_files(folder)
+        work = load()
+        limit(memory_bytes, cpu_seconds)
+        confine()
     channel.sendall(READY)
     with channel, channel.makefile("rb") as bodies, suppress(Ended):
         while received := _received_request(channel):
@@ -78,14 +85,14 @@ def load_codecs() -> None:
             import_module(f"encodings.{module.name}")
 
 
-def confine(memory_bytes: int, cpu_seconds: int) -> None:
+def limit(memory_bytes: int, cpu_seconds: int) -> None:
     """Set limits that the kernel enforces on any parser.
 
     RLIMIT_DATA counts private writable memory, which approximates the parser's allocations. RLIMIT_AS also counts 0.4
     GB that the extractor's threads reserve without using, so it is only an outer limit.
     """
     os.chdir("/")
-    for limit, value in (
+    for name, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, SCRATCH_BYTES),
         (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
@@ -94,7 +101,11 @@ def confine(memory_bytes: int, cpu_seconds: int) -> None:
         (resource.RLIMIT_AS, memory_bytes + MAPPED_BYTES),
     ):
         with suppress(ValueError, OSError):  # macOS refuses some of them
-            resource.setrlimit(limit, (value, value))
+            resource.setrlimit(name, (value, value))
+
+
+def confine() -> None:
+    """Give up privileges, and all system calls that parsing does not need."""
     cease_to_be_root()
     confinement.allow_calls_of_parsing()
 

@@ -34,7 +34,8 @@ from shared.domain.errors import Transient, Unreadable
 MOST_MESSAGE_BYTES = 2_000_000
 
 log = structlog.get_logger()
-_KIND = "shared.confined.records"
+_KIND, _CONNECTING = "shared.confined.records", "shared.confined.connecting"
+_CONNECTIONS = 16  # listings that are open at once: some wait for their runs
 _SLOTS = 4  # as many syncs run at once
 _LIFETIMES = 20  # of a message's processor time, after which a process is replaced
 _LONGEST_SECONDS = 3_600  # of processor time; the kernel ends a process then
@@ -54,6 +55,10 @@ class ReadLimits:
     memory_bytes: int = 1024 * 1024 * 1024
 
 
+class TooSlow(Unreadable):
+    """A reader sent no message in time. One that waits for a server may be in time at another attempt."""
+
+
 class Readers:
     """Confined processes for the contents of sources. They belong to the event loop that first uses them.
 
@@ -68,6 +73,7 @@ class Readers:
         self._limits = limits or ReadLimits()
         self._most_idle = slots
         self._slots = FairSemaphore(slots)
+        self._connections = FairSemaphore(_CONNECTIONS)
         self._idle: list[_Process] = []
         self._ending = set[asyncio.Task[None]]()
         self._closed = False
@@ -84,7 +90,8 @@ class Readers:
 
     async def read(self, tenant: str | None, request: _Request) -> AsyncGenerator[bytes, None]:
         """Yield the messages of a reply; raises as `Reader.read`."""
-        async with self._slots.one(tenant):
+        slots = self._connections if request.kind == _CONNECTING else self._slots
+        async with slots.one(tenant):
             if self._closed:
                 raise Transient("the readers are closed")
             process, message = await self._first(tenant, request)
@@ -110,7 +117,7 @@ class Readers:
             with suppress(_DiedError):
                 return used, await self._asked(used, request)
         limits = ChildLimits(self._limits.memory_bytes, _LONGEST_SECONDS)
-        new = _Process(await ConfinedProcess.start(limits, [_KIND, request.module]), tenant, request.module)
+        new = _Process(await ConfinedProcess.start(limits, [request.kind, request.module]), tenant, request.module)
         try:
             return new, await self._asked(new, request)
         except _DiedError as error:
@@ -133,7 +140,7 @@ class Readers:
             async with asyncio.timeout(self._limits.timeout.total_seconds()):
                 return await process.confined.message(MOST_MESSAGE_BYTES + 1)
         except TimeoutError as error:
-            raise Unreadable(took_too_long(self._limits.timeout, request.subject)) from error
+            raise TooSlow(took_too_long(self._limits.timeout, request.subject)) from error
         except InvalidReply as error:
             death = await process.confined.end()
             raise _DiedError(replace(death, fault="invalid reply", detail=str(error))) from error
@@ -206,6 +213,15 @@ class Reader:
         """
         return self._readers.read(self._tenant, _Request(module, name, options, files, subject))
 
+    def connected(
+        self, module: str, name: str, options: Mapping[str, Any], *, subject: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the messages of a reader that connects to a server: see `shared.confined.connecting`.
+
+        It has slots of its own, because the server decides how long it takes. Arguments and errors are those of `read`.
+        """
+        return self._readers.read(self._tenant, _Request(module, name, options, (), subject, _CONNECTING))
+
     async def message(
         self, module: str, name: str, options: Mapping[str, Any], content: bytes, *, subject: str
     ) -> bytes:
@@ -252,6 +268,7 @@ class _Request:
     options: Mapping[str, Any]
     files: Sequence[int]
     subject: str
+    kind: str = _KIND
 
     def body(self, seconds: int) -> bytes:
         return orjson.dumps({"reader": self.name, "options": self.options, "seconds": seconds})

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from posixpath import basename
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import obstore
-from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
-from pydantic import Field, ValidationError
+from obstore.exceptions import BaseError, PreconditionError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from shared.buckets.connection import Bucket, is_missing, is_refusal, open_bucket, reason_of
-from shared.confined.reading import Reader
-from shared.domain.errors import Misconfigured
+from shared.buckets.connection import RETRIES, Bucket, is_missing, is_refusal, network_of, open_bucket, reason_of
+from shared.confined.reading import Reader, TooSlow
+from shared.domain.errors import Misconfigured, Unavailable, Unreadable
+from shared.sources import listed
 from shared.sources.addresses import Address
 from shared.sources.files import (
     COMPONENT,
@@ -36,10 +39,13 @@ from shared.sources.source import Entry, Item
 
 K = TypeVar("K", bound="_Secret")
 
-_PAGE = 1_000  # keys of a list request
 _PIECE_BYTES = 8 << 20
 _MODIFIED = "modified:"  # start of a version without an entity tag
 _ENDPOINT = "aws_endpoint_url"
+_READER = "shared.sources.reading.buckets"
+# Variables with the credentials of foreask's own processes.
+_OF_MACHINE = {"s3": ("AWS_",), "gs": ("GOOGLE_",), "az": ("AZURE_", "IDENTITY_", "MSI_")}
+_HOME = "HOME"  # in which vendors' files are
 _UNREPRESENTABLE = "Its name has an empty segment, a segment . or .., or a control character: rename it."
 _NAME_IN_ERROR = re.compile(r'[Pp]ath "(.*?)"(?: contained empty path segment|: Encountered)', re.DOTALL)
 _SHOWN_CHARS = 200  # of a name in a message
@@ -54,8 +60,64 @@ _OUT_OF_ORDER = (
 )
 
 
+_NO_BUCKET = "The bucket does not exist."
+_REFUSED = "The store refuses the credentials, or they may not list and read."
+
+
 class _Unrepresentable(Misconfigured):
     """obstore refuses a page of a listing because of a name in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """Listings of a bucket by obstore, in a process with limits: obstore has each reply in memory.
+
+    Args:
+        reader: reader of the tenant's sources.
+        request: options of the process: see `shared.sources.reading.buckets`.
+    """
+
+    reader: Reader
+    request: Mapping[str, Any]
+
+    async def objects(self, after: str) -> AsyncGenerator[dict[str, Any]]:
+        """Yield the objects that follow a name.
+
+        Raises:
+            Misconfigured: the bucket cannot be listed.
+            Unavailable: the store does not answer.
+        """
+        request = {**self.request, "after": after, "retries": RETRIES["max_retries"]}
+        problem: listed.Problem | None = None
+        try:
+            async with aclosing(self.reader.connected(_READER, "listed", request, subject="its reply")) as messages:
+                async for message in messages:
+                    found = listed.read(message)
+                    if isinstance(found, listed.Problem):
+                        problem = found
+                    elif isinstance(found, list):
+                        for each in found:
+                            yield each
+        except TooSlow as error:
+            raise unavailable(f"The bucket cannot be read: {error.message}.") from error
+        except Unreadable as error:
+            raise listed.unlistable(error.message) from error
+        except ValidationError as error:
+            raise listed.unlistable("its reply crashed the parser") from error
+        if problem is not None:
+            raise _problem(problem)
+
+
+def _problem(found: listed.Problem) -> Misconfigured | Unavailable:
+    match found.problem:
+        case "name":
+            return _Unrepresentable(_ENDS_LISTING.format(name=_name_in(found.text)), component=COMPONENT)
+        case "missing":
+            return _misconfigured(_NO_BUCKET)
+        case "refused":
+            return _misconfigured(_REFUSED)
+        case _:
+            return unavailable(f"The bucket cannot be read: {found.text}.")
 
 
 class _Secret(Options):
@@ -92,6 +154,7 @@ class ObjectSource(FileSource):
 
     Args:
         bucket: the bucket with the prefix.
+        listing: lists its objects.
         options: selection of its objects.
         names: lists names that obstore refuses; None: such a name is an error.
         temporary_bytes: maximum size of a copy of an object.
@@ -100,11 +163,13 @@ class ObjectSource(FileSource):
     def __init__(
         self,
         bucket: Bucket,
+        listing: _Listing,
         options: FileOptions,
         names: S3Names | None = None,
         temporary_bytes: int = TEMPORARY_BYTES,
     ) -> None:
         self._bucket = bucket
+        self._listing = listing
         self._options = options
         self._names = names
         self._temporary_bytes = temporary_bytes
@@ -114,8 +179,8 @@ class ObjectSource(FileSource):
         while not is_complete:
             try:
                 if self._names is None or is_representable(last):
-                    with _converted():
-                        async for found in self._found(last):
+                    async with aclosing(self._found(last)) as objects:
+                        async for found in objects:
                             last = found["path"]
                             if self._options.selects(last):
                                 yield _entry(found)
@@ -131,11 +196,11 @@ class ObjectSource(FileSource):
                     yield _entry(found)
             is_complete = page.is_last
 
-    async def _found(self, after: str) -> AsyncIterator[Any]:
+    async def _found(self, after: str) -> AsyncGenerator[Any]:
         """Yield the objects whose names follow `after`, without the markers of folders."""
         last = after
-        async for page in obstore.list(self._bucket, offset=after or None, chunk_size=_PAGE):
-            for found in page:
+        async with aclosing(self._listing.objects(after)) as objects:
+            async for found in objects:
                 key = found["path"]
                 # obstore ignores slashes at the end of an offset, so the first page can start earlier
                 if key <= after or (found["size"] == 0 and await self._is_marker(key, last)):
@@ -200,23 +265,25 @@ class ObjectSource(FileSource):
         """
         if key <= last:
             return True
-        try:
-            await obstore.head_async(self._bucket, key)
-        except FileNotFoundError:
-            return True
+        with _converted():
+            try:
+                await obstore.head_async(self._bucket, key)
+            except FileNotFoundError:
+                return True
         return False
 
     async def _require_bucket(self) -> None:
         """Check that a missing object is not a missing bucket."""
-        async for _ in obstore.list(self._bucket, chunk_size=1):
-            return
+        async with aclosing(self._listing.objects("")) as objects:
+            async for _ in objects:
+                return
 
 
 def open_objects(
     address: Address,
     options: ObjectOptions,
     secret: Mapping[str, str],
-    reader: Reader | None = None,
+    reader: Reader,
     temporary_bytes: int = TEMPORARY_BYTES,
 ) -> ObjectSource:
     """Return the source at an address; nothing is read yet.
@@ -228,7 +295,7 @@ def open_objects(
         address: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
         options: options of the source.
         secret: fields of `S3Secret`, `GoogleSecret` or `AzureSecret`.
-        reader: reads listings that obstore refuses in a confined process; None: such a listing is an error.
+        reader: reads listings in processes.
         temporary_bytes: maximum size of a copy of an object.
 
     Raises:
@@ -238,12 +305,29 @@ def open_objects(
     url = f"{address.scheme}://{address.host}/{quote(address.path)}"
     access = configure(secret, options)
     names = None
-    if reader is not None and address.scheme == "s3" and _ENDPOINT in access["options"] and "ambient" not in secret:
+    if address.scheme == "s3" and _ENDPOINT in access["options"] and not _is_ambient(secret):
         names = _names_of(address, reader, **access)
     try:
-        return ObjectSource(open_bucket(url, **access), options, names, temporary_bytes)
+        bucket, network = open_bucket(url, **access), network_of(url, access["options"])
     except ValueError as error:
         raise _misconfigured(f"The secret cannot be used: {error}.") from None
+    keys = access.get("credentials", lambda: None)()
+    request = {
+        "url": url,
+        "options": access["options"] | network,
+        "credentials": keys and {name: value for name, value in keys.items() if name != "expires_at"},
+        "environment": _variables(address.scheme) if _is_ambient(secret) else {},
+    }
+    return ObjectSource(bucket, _Listing(reader, request), options, names, temporary_bytes)
+
+
+def _is_ambient(secret: Mapping[str, str]) -> bool:
+    return TypeAdapter(bool).validate_python(secret.get("ambient", False))
+
+
+def _variables(scheme: str) -> dict[str, str]:
+    """Return the variables of foreask's own processes that a store's library reads."""
+    return {name: value for name, value in os.environ.items() if name == _HOME or name.startswith(_OF_MACHINE[scheme])}
 
 
 def _s3(secret: Mapping[str, str], options: ObjectOptions) -> dict[str, Any]:
@@ -339,20 +423,18 @@ def _converted() -> Iterator[None]:
     """Convert errors of the store."""
     try:
         yield
-    except InvalidPathError as error:
-        raise _Unrepresentable(_ENDS_LISTING.format(name=_name_in(error)), component=COMPONENT) from None
     except (BaseError, OSError) as error:
         if is_missing(error):
-            raise _misconfigured("The bucket does not exist.") from error
+            raise _misconfigured(_NO_BUCKET) from error
         if is_refusal(error):
-            raise _misconfigured("The store refuses the credentials, or they may not list and read.") from error
+            raise _misconfigured(_REFUSED) from error
         raise unavailable(f"The bucket cannot be read: {reason_of(error)}.") from error
 
 
-def _name_in(error: InvalidPathError) -> str:
-    """Return the name in an error, quoted and without control characters."""
-    found = _NAME_IN_ERROR.search(str(error))
-    return repr(found[1][:_SHOWN_CHARS] if found else str(error).partition("\n")[0])
+def _name_in(words: str) -> str:
+    """Return the name in the words of an error, quoted and without control characters."""
+    found = _NAME_IN_ERROR.search(words)
+    return repr(found[1][:_SHOWN_CHARS] if found else words.partition("\n")[0])
 
 
 def _misconfigured(problem: str) -> Misconfigured:

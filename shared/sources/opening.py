@@ -86,7 +86,7 @@ def _open_folder(address: Address, options: FileOptions, access: Access) -> File
 def _open_objects(address: Address, options: ObjectOptions, access: Access) -> FileSource:
     from shared.sources.objects import open_objects
 
-    return open_objects(address, options, access.secret, access.reader, access.temporary_bytes)
+    return open_objects(address, options, access.secret, _reader(access), access.temporary_bytes)
 
 
 def _open_rows(address: Address, options: RowOptions, access: Access) -> Source:

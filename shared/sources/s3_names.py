@@ -12,28 +12,21 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from shared.confined.reading import Reader, as_file
 from shared.domain.errors import Misconfigured, Unreadable
 from shared.process import network
+from shared.sources import listed
 from shared.sources.files import COMPONENT, unavailable
-from shared.sources.source import MOST_KEY_BYTES
 
 _PAGE = 1_000
 _MOST_BYTES = 16 << 20  # of a reply: 1,000 keys of 1,024 bytes need less
 _READER = "shared.sources.reading.listings"
-_OBJECT = tuple[
-    Annotated[str, Field(max_length=MOST_KEY_BYTES)],
-    Annotated[int, Field(ge=0, le=2**63 - 1)],
-    Annotated[str, Field(max_length=MOST_KEY_BYTES)] | None,
-    datetime,
-]
-_MESSAGE = TypeAdapter(list[_OBJECT] | bool, config=ConfigDict(strict=True))
 _UNPACKED = {"accept-encoding": "identity"}  # a reply of 0.6 MB can have 1.2 GB when it is unpacked
 _NO_BODY = hashlib.sha256(b"").hexdigest()
 _FORBIDDEN = (401, 403)
@@ -79,7 +72,7 @@ class S3Names:
 
         Raises:
             Unavailable: the server cannot be reached, or fails.
-            Misconfigured: it refuses the credentials.
+            Misconfigured: it refuses the credentials, or its reply is not a listing.
         """
         query = {"list-type": "2", "max-keys": str(_PAGE), "prefix": self.prefix, "encoding-type": "url"}
         if after:
@@ -88,9 +81,9 @@ class S3Names:
         try:
             return await self._page(reply)
         except Unreadable as error:
-            raise unavailable(f"The bucket cannot be listed: {error.message}.") from error
+            raise listed.unlistable(error.message) from error
         except ValidationError as error:
-            raise unavailable("The bucket cannot be listed: its reply crashed the parser.") from error
+            raise listed.unlistable("its reply crashed the parser") from error
 
     async def _get(self, query: Mapping[str, str]) -> bytes:
         encoded = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in sorted(query.items()))
@@ -151,11 +144,11 @@ class S3Names:
         with as_file(reply) as file:
             async with aclosing(self.reader.read(_READER, "s3", options, [file], subject="its reply")) as messages:
                 async for message in messages:
-                    read = _MESSAGE.validate_json(message)
+                    read = listed.read(message)
                     if isinstance(read, bool):
                         is_last = read
-                    else:
-                        objects += map(_fields, read)
+                    elif isinstance(read, list):
+                        objects += read
         return ObjectPage(objects, is_last)
 
 
@@ -163,21 +156,16 @@ async def _content_of(reply: httpx.Response) -> bytes:
     """Return the body of a reply.
 
     Raises:
-        Unavailable: it is too large, or packed although this was not requested.
+        Misconfigured: it is too large, or packed although this was not requested.
     """
     content = bytearray()
     if reply.headers.get("content-encoding", "identity") != "identity":
-        raise unavailable("The bucket cannot be listed: its reply is compressed.")
+        raise listed.unlistable("its reply is compressed")
     async for piece in reply.aiter_raw():
         content += piece
         if len(content) > _MOST_BYTES:
-            raise unavailable(f"The bucket cannot be listed: its reply has more than {_MOST_BYTES:,} bytes.")
+            raise listed.unlistable(f"its reply has more than {_MOST_BYTES:,} bytes")
     return bytes(content)
-
-
-def _fields(read: tuple[str, int, str | None, datetime]) -> dict[str, Any]:
-    path, size, tag, modified = read
-    return {"path": path, "size": size, "e_tag": tag, "version": None, "last_modified": modified}
 
 
 def is_representable(name: str) -> bool:

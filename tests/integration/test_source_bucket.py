@@ -3,7 +3,8 @@
 import gzip
 import json
 import re
-from datetime import UTC, datetime
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote_plus
 from uuid import uuid4
 from xml.sax.saxutils import escape
@@ -17,6 +18,7 @@ from botocore.credentials import Credentials
 
 from embedded.ports import free_port
 from shared.buckets.connection import RETRIES
+from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import Misconfigured, NotFound, Unavailable
 from shared.sources.opening import open_source
 from shared.sources.roots import Roots
@@ -202,6 +204,7 @@ class ScriptedStore:
         self.headers = []
         self.encodes = True
         self.reply = None
+        self.answer_all = None
 
     def secret(self, store):
         """Return the secret of a source in a bucket of another store, which lists the same names."""
@@ -215,6 +218,8 @@ class ScriptedStore:
 
     async def answer(self, request):
         self.headers.append(request.headers)
+        if self.answer_all is not None:
+            return await self.answer_all(request)
         if self.reply is not None:
             return self.reply
         if request.query.get("comp") == "list":
@@ -388,8 +393,53 @@ async def test_hostile_listing_is_refused_with_reason(scripted, readers, body, h
     scripted.reply = web.Response(body=body, headers=headers)
     names = S3Names(scripted.url, "eu-west-1", "bucket", "", None, readers.of("acme"))
 
-    with pytest.raises(Unavailable, match=reason):
+    with pytest.raises(Misconfigured, match=reason):
         await names.page("")
+
+
+async def endless(request):
+    """Send a listing of 400 MB."""
+    reply = web.StreamResponse()
+    await reply.prepare(request)
+    with suppress(ConnectionError):
+        for _ in range(400):
+            await reply.write(b" " * 1_000_000)
+    return reply
+
+
+@guards(
+    "shared/confined/child.py",
+    "work = load()\n        limit(memory_bytes, cpu_seconds)\n    else",
+    "work = load()\n    else",
+    means="a reply of a store of any size is in memory",
+)
+@pytest.mark.parametrize("store", ["s3", "gs", "az"])
+async def test_endless_listing_ends_with_its_process(scripted, store):
+    scripted.answer_all = endless
+    async with aclosing(Readers(ReadLimits(timedelta(seconds=20), 256 << 20))) as readers:
+        secret = scripted.secret(store)
+        source = open_source(
+            "objects", f"{store}://bucket", {}, roots=Roots(["*"]), secret=secret, reader=readers.of("a")
+        )
+
+        with pytest.raises(Misconfigured, match=r"cannot be listed: its reply needed more than 0\.2 GB"):
+            await listed(source)
+
+
+@pytest.mark.parametrize("store", ["s3", "gs", "az"])
+async def test_hostile_listing_of_any_store_is_refused(scripted, store, source_of):
+    scripted.reply = web.Response(body=b"<a>" * 300_000 + b"[" * 300_000)
+
+    with pytest.raises(Unavailable, match="cannot be read"):
+        await listed(source_of(f"{store}://bucket", scripted.secret(store)))
+
+
+@pytest.mark.parametrize("store", ["s3", "az"])
+async def test_name_of_any_length_is_refused(scripted, store, source_of):
+    scripted.names = ["a", "b" * 100_000]
+
+    with pytest.raises(Misconfigured, match="its reply has a name that is too long"):
+        await listed(source_of(f"{store}://bucket", scripted.secret(store)))
 
 
 async def test_object_larger_than_temporary_space_is_error(s3, bucket, readers):

@@ -15,7 +15,7 @@ from shared.sources.source import MOST_KEY_BYTES
 
 MOST_SIZE = 2**63 - 1
 
-_MESSAGE_OBJECTS = 100
+MESSAGE_OBJECTS = 100
 
 
 def s3(options: Mapping[str, Any], files: Sequence[BinaryIO]) -> Generator[bytes]:
@@ -36,13 +36,13 @@ def s3(options: Mapping[str, Any], files: Sequence[BinaryIO]) -> Generator[bytes
         raise Unreadable("its reply is not a listing") from error
     if len(objects) > options["most"]:
         raise Unreadable(f"its reply has more than {options['most']:,} names")
-    for start in range(0, len(objects), _MESSAGE_OBJECTS):
-        yield orjson.dumps(objects[start : start + _MESSAGE_OBJECTS])
+    for start in range(0, len(objects), MESSAGE_OBJECTS):
+        yield orjson.dumps(objects[start : start + MESSAGE_OBJECTS])
     yield orjson.dumps(root.findtext(f"{space}IsTruncated") != "true")
 
 
 def _object(element: ET.Element, space: str, decoded: Callable[[str], str], prefix: str) -> tuple[Any, ...]:
-    """Return name, size, tag and time of an object; raise ValueError if a field is missing or malformed."""
+    """Return name, size, tag, version and time of an object; raise ValueError if a field is missing or malformed."""
     fields = {name: element.findtext(f"{space}{name}") or "" for name in ("Key", "Size", "ETag", "LastModified")}
     key = decoded(fields["Key"])
     if max(map(len, (key.encode(), fields["ETag"]))) > MOST_KEY_BYTES:
@@ -50,7 +50,7 @@ def _object(element: ET.Element, space: str, decoded: Callable[[str], str], pref
     size, modified = int(fields["Size"]), datetime.fromisoformat(fields["LastModified"])
     if not 0 <= size <= MOST_SIZE:
         raise ValueError("an impossible size")
-    return key.removeprefix(prefix), size, fields["ETag"] or None, modified.isoformat()
+    return key.removeprefix(prefix), size, fields["ETag"] or None, None, modified.isoformat()
 
 
 READERS = {"s3": s3}
