@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+import struct
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -24,7 +25,8 @@ from shared.sources.source import Entry
 from tests.support.corpora import LOGIN, PASSWORD, PRIVATE, READER, TableCorpus, database, listed, renew
 from tests.support.names import resolving
 from tests.support.planted import guards
-from tests.support.waiting import eventually
+from tests.support.processor_time import processor_time_limit
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 
 @pytest.fixture(scope="module")
@@ -765,3 +767,64 @@ def test_user_may_be_an_option():
 def test_either_table_or_query_is_required(options):
     with pytest.raises(ValidationError, match="either table or query"):
         PostgresOptions(id="i", text="t", **options)
+
+
+VERSION = b"server_version\0" + b"16.0\0"
+GREETING, READY = b"R" + struct.pack(">II", 8, 0), b"Z" + struct.pack(">Ic", 5, b"I")
+HELLO = GREETING + b"S" + struct.pack(">I", 4 + len(VERSION)) + VERSION + READY
+NOTICE = b"N" + struct.pack(">I", 1_000) + bytes(996)
+
+
+@pytest.fixture
+async def flooding():
+    """Yield a function that starts a server, which sends some bytes and then others without an end."""
+    servers = []
+
+    async def start(first, endless, after):
+        async def answer(reader, writer):
+            with suppress(OSError, asyncio.IncompleteReadError):
+                await reader.read(1_000)
+                writer.write(first)
+                if after:
+                    await reader.read(1_000)
+                writer.write(endless[0])
+                while True:
+                    writer.write(endless[1] * 1_000)
+                    await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        servers.append(server)
+        return f"postgresql://127.0.0.1:{server.sockets[0].getsockname()[1]}/corpus"
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@guards(
+    "shared/sources/postgres/bounded.py",
+    "if self._left < 0:",
+    "if False:",
+    means="one message of a server fills the memory of a worker",
+    case="description",
+)
+@pytest.mark.parametrize(
+    ("first", "endless", "after"),
+    [
+        (b"", (b"S" + struct.pack(">I", 1 << 30), bytes(1_000)), False),
+        (HELLO, (b"T" + struct.pack(">I", 1 << 30), bytes(1_000)), True),
+        (HELLO, (b"D" + struct.pack(">IHI", 1 << 30, 1, (1 << 30) - 10), bytes(1_000)), True),
+        (HELLO, (b"E" + struct.pack(">I", 1 << 30), bytes(1_000)), True),
+        (HELLO, (b"", NOTICE), True),
+    ],
+    ids=["greeting", "description", "row", "error", "notices"],
+)
+async def test_endless_reply_of_server_is_refused(flooding, first, endless, after):
+    options = PostgresOptions(table="t", id="i", text="t", sslmode="disable")
+    source = PostgresSource(await flooding(first, endless, after), options, LOGIN | {"sslmode": "disable"}, PRIVATE)
+
+    with processor_time_limit(10), pytest.raises(Misconfigured, match="sends more than the 16,777,216 bytes"):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await listed(source)
+    await source.aclose()

@@ -16,6 +16,7 @@ from shared.process.network import problem_of
 from shared.process.network.certificates import new_ssl_context
 from shared.sources.files import COMPONENT
 from shared.sources.hosts import Hosts
+from shared.sources.postgres.bounded import REPLY_BYTES, Allowance, CountingLoop
 from shared.sources.postgres.options import DatabaseAddress, PostgresOptions, TlsMode
 
 _CONNECT_SECONDS = 10
@@ -74,15 +75,21 @@ class DatabaseConnection:
             _require_safe(options.sslmode, secret.get("sslmode", _MODES[-1]))
         self._tls = _tls(options.sslmode, secret.get("ca"), self._address.host)
         self._connection: Any = None
+        self._allowance = Allowance()
+
+    def expect(self, content_bytes: int = 0) -> None:
+        """Expect the reply of the next statement, which may have contents of this size."""
+        self._allowance.start(content_bytes)
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[Any]:
         """Start a transaction that cannot write. All its statements see the same state of the database.
 
         Raises:
-            Misconfigured: the server refuses the login or a statement.
+            Misconfigured: the server refuses the login or a statement, or sends more than expected.
             Unavailable: the server cannot be reached, or is too slow.
         """
+        self.expect()
         try:
             with self._errors():
                 connection = await self._connected()
@@ -114,6 +121,7 @@ class DatabaseConnection:
                 krbsrvname="postgres",
                 gsslib="gssapi",
                 server_settings={"application_name": "foreask"},
+                loop=CountingLoop(self._allowance),
                 statement_cache_size=0,
                 timeout=_CONNECT_SECONDS,
                 command_timeout=self._timeout_seconds + _CONNECT_SECONDS,
@@ -124,7 +132,8 @@ class DatabaseConnection:
     def _errors(self) -> Iterator[None]:
         """Convert the errors of asyncpg."""
         try:
-            yield
+            with self._too_much():
+                yield
         except ssl.SSLCertVerificationError as error:
             raise _wrong(
                 f"The certificate of {self._address.host} is not valid: {error.verify_message}. Add its authority to"
@@ -146,6 +155,19 @@ class DatabaseConnection:
                     " if you trust its network."
                 ) from error
             raise self._unavailable(f"cannot be reached: {problem_of(error) or type(error).__name__}") from error
+
+    @contextmanager
+    def _too_much(self) -> Iterator[None]:
+        """Convert the loss of a connection that received too many bytes."""
+        try:
+            yield
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            if not self._allowance.is_exceeded:
+                raise
+            raise _wrong(
+                f"The server {self._address.host} sends more than the {REPLY_BYTES:,} bytes that a reply without"
+                " contents may have, or more than a content may have."
+            ) from error
 
     def _problem(self, error: asyncpg.PostgresError) -> str | None:
         """Return the problem that an operator must solve; None if another attempt may succeed."""

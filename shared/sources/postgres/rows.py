@@ -24,6 +24,8 @@ from shared.sources.source import Entry, Item, Source
 
 _PAGE = 1_000  # rows that the server sends at once
 _SPOOL_BYTES = 16 << 20  # of a listing in memory; a longer one is stored in a temporary file
+_ROWS_OF_KEY = 2  # that are received: a second one is an error
+_BYTES_IN_UTF8 = 2  # at most, for each byte in the encoding of the database, in which contents are measured
 _NO_ID = "(no id)"  # key of the rows without one
 # Errors of a text that is not a value of its type.
 _NO_VALUE = (
@@ -75,11 +77,20 @@ class PostgresSource(Source):
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         with _Spool(self._temporary_bytes) as spool:
             async with self._reading() as (connection, statements):
-                rows = connection.cursor(statements.listing, after, prefetch=_PAGE)
-                async for entry in _entries(rows, after):
+                async for entry in _entries(self._listed(connection, statements, after), after):
                     spool.add(entry)
             for entry in spool:
                 yield entry
+
+    async def _listed(
+        self, connection: Any, statements: PostgresStatements, after: str
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        cursor = await connection.cursor(statements.listing, after)
+        self._connection.expect()
+        while rows := await cursor.fetch(_PAGE):
+            for row in rows:
+                yield row
+            self._connection.expect()
 
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
         row = await self._row(entry.key, max_bytes)
@@ -125,6 +136,7 @@ class PostgresSource(Source):
             return None
         try:
             async with self._reading() as (connection, statements):
+                self._connection.expect(_ROWS_OF_KEY * _BYTES_IN_UTF8 * max_bytes)
                 rows = await connection.fetch(statements.row, key, max_bytes, *self._options.metadata)
         except Misconfigured as error:
             if _is_about_a_value(error) and not await self._is_value(key):
