@@ -24,7 +24,7 @@ from embedded.qdrant import operations, queries, schema
 from embedded.qdrant.errors import ErrorReply, engine_errors
 from embedded.qdrant.filters import point_ids
 from embedded.qdrant.messages import HEAD, RequestKind
-from embedded.qdrant.narrowing import is_costly, is_slow, narrowed
+from embedded.qdrant.narrowing import is_costly, narrowed
 from embedded.qdrant.schema import Json
 
 SYNC_EVERY_SECONDS = 5.0
@@ -148,7 +148,7 @@ class Shard:
     def _query(self, body: Json) -> Generator[None, None, list[Json]]:
         self._last_query = time.monotonic()
         searches = body["searches"]
-        if any(is_slow(search.get("filter"), self._indexed) for search in searches):
+        if any(is_costly(search.get("filter"), self._indexed) for search in searches):
             return (yield from self._query_apart(searches))
         return self._found([queries.query_request(search, quantized=self._is_quantized) for search in searches])
 

@@ -955,6 +955,26 @@ async def test_costly_filter_finds_the_same_points_in_steps(shard, values):
     assert (few_steps, steps > 3) == (0, True)
 
 
+@guards(
+    "embedded/qdrant/narrowing.py",
+    "NARROWED_CONDITIONS = 2",
+    "NARROWED_CONDITIONS = 5",
+    means="a search with four conditions delays other tenants until its end",
+)
+@pytest.mark.parametrize("count", [2, 3, 4])
+async def test_few_conditions_are_evaluated_in_steps(shard, monkeypatch, count):
+    await of_tenants(shard, 300)
+    body = searched("acme", [costly(range(count))])
+
+    (stepped,), steps = read(shard, body)
+    monkeypatch.setattr("embedded.qdrant.narrowing._MOST_POINTS_OF_FEW", 0)
+    (left,), of_engine = read(shard, body)
+
+    assert sorted(point["id"] for point in stepped["points"]) == sorted(point["id"] for point in left["points"])
+    assert len(left["points"]) == count
+    assert steps > of_engine == 1
+
+
 def replies_to(shard, messages, count):
     """Return the numbers of the first replies in their order."""
     server, its = socket.socketpair()
@@ -977,8 +997,8 @@ def replies_to(shard, messages, count):
 )
 @guards(
     "embedded/qdrant/shard.py",
-    "if any(is_slow(search.get(",
-    "if not any(is_slow(search.get(",
+    "if any(is_costly(search.get(",
+    "if not any(is_costly(search.get(",
     means="an expensive search of a tenant cannot be interrupted",
 )
 async def test_costly_searches_of_tenant_delay_another_by_steps(shard):
