@@ -54,7 +54,8 @@ MAX_NATIVE_FILES = 200
 LIFETIMES = 20
 """A child is replaced after this multiple of one file's processor time; soon afterwards the kernel kills it."""
 
-_PAGE_WALL = 6  # times the processor time that a page may take
+# Limits of time, times those of processor time: other processes take precedence, and pages are read on all cores.
+_WALL, _PAGE_WALL = 2, 6
 _PIECE_CHARS = 100_000
 _KIND = "shared.ingest.parse.child"
 _SMALL_BYTES = 65_536  # of a reply: decoding it takes half a millisecond, and changing threads as long
@@ -67,7 +68,7 @@ class ParsingSandbox:
 
     Args:
         workers: number of files parsed concurrently.
-        timeout: limit per file, in wall-clock and in processor time.
+        timeout: limit per file in processor time; twice this in wall-clock time.
         memory_bytes: memory limit of a child.
         max_text_chars: a file with more text is rejected.
         scans: whether children can find pages without text, for `parse` with a `reading`.
@@ -382,9 +383,7 @@ class _Task:
 
     @property
     def wall_seconds(self) -> float:
-        """The limit of time; pages get more, because workers read them on all cores."""
-        seconds = self.timeout.total_seconds()
-        return seconds * _PAGE_WALL if self.profile.name == "ocr" else seconds
+        return self.timeout.total_seconds() * (_PAGE_WALL if self.profile.name == "ocr" else _WALL)
 
 
 def _limits_of(request: ParseRequest) -> ReplyLimits:
