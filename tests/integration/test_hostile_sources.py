@@ -1,8 +1,11 @@
 """Hostile contents of sources end their own reading with a sentence, and cost the worker that reads them little."""
 
+import asyncio
 import gzip
+import socket
 import stat
-from contextlib import aclosing
+import threading
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -11,7 +14,7 @@ from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Blob, Commit, Tree
 
 from shared.confined.reading import Readers, ReadLimits
-from shared.domain.errors import Misconfigured
+from shared.domain.errors import Misconfigured, Unavailable
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.web_pages import SandboxExtractor
 from shared.sources.git.options import GitOptions
@@ -207,3 +210,138 @@ async def test_hidden_folders_are_not_walked(tmp_path):
         aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, quick.of("alice"))) as source,
     ):
         assert [entry async for entry in source.entries()] == []
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ntransfer-encoding: chunked\r\n\r\n"
+INFORMING = b"HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n"
+
+
+@asynccontextmanager
+async def sending(first, endless):
+    """Serve pages that begin with some bytes, and continue with others without an end."""
+
+    async def answer(reader, writer):
+        with suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            is_robots = b"/robots.txt" in head
+            writer.write(b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n" if is_robots else first)
+            while not is_robots:
+                writer.write(endless)
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/docs/"
+
+
+@guards(
+    "shared/sources/pages/bodies.py",
+    "if len(parts) > _MOST_PIECES and",
+    "if False and",
+    means="a site takes the event loop of a worker by chunks of one byte",
+    case="chunks",
+)
+@guards(
+    "shared/outside/requests.py",
+    "if self._informational > _MOST_INFORMATIONAL:",
+    "if False:",
+    means="a site takes the event loop of a worker by informational replies",
+    case="informing",
+)
+@pytest.mark.parametrize(
+    ("first", "endless", "problem"),
+    [
+        (CHUNKED, b"1\r\nx\r\n" * 10_000, "in pieces of a few bytes"),
+        (b"", INFORMING * 1_000, "RemoteProtocolError"),
+        (CHUNKED + b"1;", b"x" * 65_536, "RemoteProtocolError"),
+        (b"HTTP/1.1 200 OK\r\n", b"x: y\r\n" * 10_000, "RemoteProtocolError"),
+        (b"HTTP/1.1 302 X\r\nlocation: /", b"a" * 65_536, "RemoteProtocolError"),
+        (CHUNKED, b"10000\r\n" + b"x" * 65_536 + b"\r\n", "more than 20,971,520 bytes"),
+    ],
+    ids=["chunks", "informing", "extension", "headers", "location", "endless"],
+)
+async def test_endless_reply_ends_at_once(web, first, endless, problem):
+    async with sending(first, endless) as start:
+        source = open_pages(start, CrawlOptions(), web)
+        with pytest.raises(Unavailable, match=problem):
+            await listed(source)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<p title='" + b"x" * 19_000_000 + b"'>" + GOOD.encode(),
+        b"<!---->" * 2_700_000,
+        b"<svg>" * 3_000_000,
+        b"<table><tr><td>" * 1_200_000,
+    ],
+    ids=["attribute", "comments", "pictures", "tables"],
+)
+async def test_large_page_leaves_others_readable(site, web, page):
+    site.replies["/docs/"] = html("<a href=hostile>1</a><a href=good>2</a>")
+    site.replies["/docs/hostile"] = Response(body=page, content_type="text/html")
+
+    found, _, _ = await listed(open_pages(site.start, CrawlOptions(), web))
+
+    assert "good" in found
+
+
+async def test_sitemap_that_names_itself_is_read_once(site, web):
+    index = f"<sitemapindex {NAMESPACE}><sitemap><loc>{site.url}/all.xml</loc></sitemap></sitemapindex>"
+    site.replies["/all.xml"] = Response(text=index, content_type="application/xml")
+
+    assert await listed(open_pages(f"{site.url}/all.xml", SitemapOptions(), web)) == (set(), set(), 0)
+
+
+@contextmanager
+def git_sending(first, endless):
+    """Serve a repository whose first reply continues without an end."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65_536)
+                    connection.sendall(first)
+                    while True:
+                        connection.sendall(endless)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"git+http://127.0.0.1:{server.getsockname()[1]}/a.git"
+        server.close()
+        thread.join()
+
+
+@guards(
+    "shared/sources/git/server.py",
+    "if self._statuses > _MOST_INFORMATIONAL:",
+    "if False:",
+    means="a server of a repository takes a processor of a worker for an hour",
+    case="informing",
+)
+@guards(
+    "shared/sources/git/remote.py",
+    "if self._reads > _MOST_READS and",
+    "if False and",
+    means="a server of a repository takes a processor of a worker by pieces of one byte",
+    case="lines",
+)
+@pytest.mark.parametrize(
+    ("first", "endless", "problem"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000, "status 100 without an end"),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/x-git-upload-pack-advertisement\r\n\r\n",
+            b"0005x" * 10_000,
+            "in pieces of a few bytes",
+        ),
+    ],
+    ids=["informing", "lines"],
+)
+async def test_endless_repository_fails_at_once(readers, first, endless, problem):
+    with git_sending(first, endless) as uri:
+        async with aclosing(GitSource(uri, GitOptions(), {}, PRIVATE, readers.of("alice"))) as source:
+            with processor_time_limit(20), pytest.raises(Misconfigured, match=problem):
+                [entry async for entry in source.entries()]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _MAX_PACK_BYTES = 2 << 30  # of a reply; twice as many are on disk for a moment
 _MAX_REFS_BYTES = 64 << 20
 _MAX_SECONDS = 1_800.0  # of a reply
+_MOST_READS, _LEAST_READ_BYTES = 100_000, 16  # names of refs have more, and each read costs the processor
 MOST_FILES = 256  # of a request for contents
 _LARGE_PACK_BYTES = 16 << 20  # after a larger reply, the next one gets fewer files
 _PREFIXES = (b"HEAD", b"refs/heads/", b"refs/tags/")
@@ -230,12 +231,12 @@ class _Receiving:
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
-        self._received = self._written = 0
+        self._received = self._written = self._reads = 0
         self._until = 0.0
 
     def start(self) -> None:
         """Start a request; it may have several replies, of which the last one has objects."""
-        self._received = self._written = 0
+        self._received = self._written = self._reads = 0
         self._until = time.monotonic() + _MAX_SECONDS
 
     def receive(self, size: int) -> None:
@@ -243,9 +244,12 @@ class _Receiving:
 
         Raises:
             Unavailable: the source was closed, or the server sends too slowly.
-            Misconfigured: the server sends too much before the objects.
+            Misconfigured: the server sends too much before the objects, or too small pieces.
         """
         self._received += size
+        self._reads += size > 0
+        if self._reads > _MOST_READS and self._received < self._reads * _LEAST_READ_BYTES:
+            raise Misconfigured("The server sends the repository in pieces of a few bytes.", component=COMPONENT)
         if self.stopped.is_set() or time.monotonic() > self._until:
             raise Unavailable("The repository was not received in time.", component=COMPONENT)
         if not self._written and self._received > _MAX_REFS_BYTES:

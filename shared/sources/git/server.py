@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from http.client import HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,12 +24,26 @@ _TIMEOUT = urllib3.Timeout(connect=10, read=60)  # seconds; a server reports pro
 _RETRIES = urllib3.Retry(connect=2, read=0, redirect=5, status=0, other=0, respect_retry_after_header=False)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _NO_ACCESS = (401, 403)
+_MOST_INFORMATIONAL = 20  # replies with the status 100 before the reply
 _MISSING = (404, 410)
+
+
+class _LimitedReply(HTTPResponse):
+    """A reply before which the server may inform a limited number of times."""
+
+    _statuses = 0
+
+    def _read_status(self) -> Any:
+        self._statuses += 1
+        if self._statuses > _MOST_INFORMATIONAL:
+            raise Misconfigured("The server sends replies with the status 100 without an end.", component=COMPONENT)
+        return super()._read_status()  # type: ignore[misc] # http.client calls it for each of them
 
 
 class _CheckedAddress(HTTPConnection):
     """A connection to a checked address of its host. The name in requests and certificates remains the host's."""
 
+    response_class = _LimitedReply
     hosts = Hosts()
 
     def _new_conn(self) -> socket.socket:
