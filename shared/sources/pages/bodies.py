@@ -101,7 +101,7 @@ def _inflated(body: bytes, window: int, max_bytes: int) -> Iterator[bytes]:
                 raise BodyTooLarge
             yield piece
     rest = inflater.flush()
-    if len(rest) > left:
+    if rest and len(rest) > left:
         raise BodyTooLarge
     if not inflater.eof:
         raise BadBody("it ends too early")
