@@ -105,7 +105,7 @@ def limit(memory_bytes: int, cpu_seconds: int) -> None:
 
 
 def confine() -> None:
-    """Give up privileges, and all system calls that parsing does not need."""
+    """Abandon privileges, and all system calls that parsing does not need."""
     cease_to_be_root()
     confinement.allow_calls_of_parsing()
 

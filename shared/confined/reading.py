@@ -57,7 +57,7 @@ class ReadLimits:
 
 
 class TooSlow(Unreadable):
-    """A reader sent no message in time. One that waits for a server may be in time at another attempt."""
+    """A reader sent no message in time. If it waits for a server, another attempt may succeed."""
 
 
 class Readers:
@@ -219,7 +219,7 @@ class Reader:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the messages of a reader that connects to a server: see `shared.confined.connecting`.
 
-        It has slots of its own, because the server decides how long it takes. Arguments and errors are those of `read`.
+        It has slots of its own, because the server decides how long it takes. It has the arguments and errors of `read`.
         """
         return self._readers.read(self._tenant, _Request(module, name, options, (), subject, _CONNECTING))
 

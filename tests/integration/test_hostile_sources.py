@@ -218,7 +218,7 @@ INFORMING = b"HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n"
 
 @asynccontextmanager
 async def sending(first, endless):
-    """Serve pages that begin with some bytes, and continue with others without an end."""
+    """Serve pages that start with some bytes, and continue with others without an end."""
 
     async def answer(reader, writer):
         with suppress(OSError, asyncio.IncompleteReadError):
