@@ -67,15 +67,20 @@ ARABIC = dict(zip("abcdef", ("0623", "064a", "064b", "0636", "0627", "0650"), st
 """Letters of a font that draws Arabic: alef, yeh, the signs of tanween and kasra, dad and alef."""
 
 
+def mapped(content, codes):
+    """Return a page whose font `F2` maps these characters to these codes of Unicode."""
+    pairs = "\n".join(f"<{ord(char):02x}> <{code}>" for char, code in codes.items())
+    cmap = f"begincmap 1 begincodespacerange <00> <ff> endcodespacerange {len(codes)} beginbfchar {pairs} endbfchar"
+    stream = f"<< /Length {len(cmap)} >> stream\n{cmap}\nendstream".encode()
+    return pdf(content, more=[b"null", stream]).replace(
+        b"/BaseFont /Helvetica-Bold /Encoding", b"/BaseFont /Helvetica-Bold /ToUnicode 101 0 R /Encoding"
+    )
+
+
 def arabic(*letters):
     """Return a page with these letters, each with its distance from the left."""
     content = "\n".join(f"BT /F2 12 Tf 1 0 0 1 {x} 700 Tm ({char}) Tj ET" for char, x in letters)
-    pairs = "\n".join(f"<{ord(char):02x}> <{code}>" for char, code in ARABIC.items())
-    cmap = f"begincmap 1 begincodespacerange <00> <ff> endcodespacerange {len(ARABIC)} beginbfchar {pairs} endbfchar"
-    stream = f"<< /Length {len(cmap)} >> stream\n{cmap}\nendstream".encode()
-    return pdf(content, more=[b"null", stream]).replace(
-        b"/BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding", b"/BaseFont /Courier /ToUnicode 101 0 R"
-    )
+    return mapped(content, ARABIC).replace(b"/BaseFont /Helvetica-Bold", b"/BaseFont /Courier")
 
 
 @pytest.mark.parametrize(
@@ -114,3 +119,24 @@ def test_digits_drawn_one_by_one_are_one_number():
         words = Finder(text_page, chars, Fonts()).words()
 
     assert [word.text for word in words] == ["122112"]
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/text/words.py",
+    "return found if all(map(self._chars.is_ligature, back)) else []",
+    "return [] if back else found",
+    means="a move as wide as a space divides no word with a ligature",
+)
+@pytest.mark.parametrize(
+    ("moved", "text"),
+    [
+        ("[(new) -250 (con\\256gurations)]", "new configurations"),
+        ("[(Miller,) -250 (Campus)]", "Miller, Campus"),
+        ("[(Cedex) -250 (20)]", "Cedex 20"),
+        ("[(Verzwei\\257) 278 ( ung)]", "Verzweiflung"),  # the space is drawn over the ligature
+    ],
+)
+def test_moves_as_wide_as_spaces_divide_words(moved, text):
+    content = f"BT /F2 10 Tf 1 0 0 1 50 700 Tm {moved} TJ ET"
+
+    assert markdown(mapped(content, {"\xae": "00660069", "\xaf": "0066006c"})) == text

@@ -15,6 +15,7 @@ _RISE = 0.75  # of the font size: not higher above the baseline
 _FALL = 0.5
 _LEAST_MOVE = 0.08
 _GAP = 0.3  # of the font size
+_MARK_GAP = 0.8  # the same after a mark in front of its note
 _TOUCHES = 0.15
 _NO_GAP = 0.03  # TeX leaves more after the powers of formulas, whose letters are words
 _BACK = 0.7
@@ -85,7 +86,7 @@ def _follows(chain: PageLine, host: PageLine, end: float) -> bool:
 
 def _precedes(mark: PageLine, chain: PageLine) -> bool:
     """Return whether a raised mark is in front of a word."""
-    return -_TOUCHES * chain.size <= chain.x0 - mark.x1 <= _GAP * chain.size and _is_moved(mark, chain)
+    return -_TOUCHES * chain.size <= chain.x0 - mark.x1 <= _MARK_GAP * chain.size and _is_moved(mark, chain)
 
 
 def _continues(chain: PageLine, host: PageLine) -> bool:

@@ -143,6 +143,10 @@ class Characters:
         """Return the height of a character's box in points."""
         return self.boxes[4 * at + 1] - self.boxes[4 * at + 3]
 
+    def is_ligature(self, at: int) -> bool:
+        """Return whether one glyph is a character and the next one."""
+        return self.boxes[4 * at : 4 * at + 4] == self.boxes[4 * at + 4 : 4 * at + 8]
+
     def part(self, start: int, end: int) -> str:
         """Return the characters of a part of the page."""
         return self._plain(self.text[start:end].replace("\x02", "-"))

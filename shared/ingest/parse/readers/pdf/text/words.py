@@ -21,9 +21,11 @@ _LOWERED = 0.35  # of the font size: the same for a letter of the same size, as 
 _LEVEL = 0.12  # of the font size: baselines that are not farther are one
 _BACK = -0.7  # of the font size: kerning and accents move back less
 _SMALLER = 0.92  # of the font size: a raised number is smaller
+_COVERED = 0.05  # of the font size
 _DRAWN = 3  # times the font size: the size of a font of drawn glyphs counts in another unit
 _SLANT = 0.2  # between sine and cosine: near 45 degrees, the width of a character does not follow from its box
 _SPACE = 0.17  # of the font size: a wider gap in an object is a space
+_BETWEEN_WORDS = re.compile(r"[^\W\d_]\w|[,.;:)][^\W\d_]")
 _TOKEN = re.compile(r"[^\s\x02]+\x02?|\x02")
 
 
@@ -77,12 +79,21 @@ class Finder:
             pieces = [piece for piece in self._pieces(start, end) if piece.text]
             if not pieces:
                 continue
-            if gap == " " and words and self._is_tracked(words[-1], pieces[0], start - 1):
+            if gap == " " and words and self._is_no_space(words[-1], pieces[0], start - 1):
                 first = pieces.pop(0)
                 words[-1].text += first.text
                 words[-1].x0, words[-1].x1 = _hull(words[-1], first)
             words += pieces
         return words
+
+    def _is_no_space(self, last: Word, piece: Word, space: int) -> bool:
+        return self._is_tracked(last, piece, space) or self._is_covered(last, piece, space)
+
+    def _is_covered(self, last: Word, piece: Word, space: int) -> bool:
+        """Return whether a space is drawn over the ligature in front of it, as some programs do for its width."""
+        if space < 2 or last.style.angle or not self._chars.is_ligature(space - 2) or last.y != piece.y:  # noqa: PLR2004
+            return False
+        return self._boxes[4 * space] < last.x1 and abs(piece.x0 - last.x1) <= _COVERED * last.style.size
 
     def _is_tracked(self, last: Word, piece: Word, space: int) -> bool:
         """Return whether a space that pdfium inserted between two objects is as narrow as those between letters."""
@@ -119,10 +130,13 @@ class Finder:
         found = [
             start + 1 + at
             for at, gap in enumerate(gaps)
-            if gap > limit and self._text[start + at].isalpha() and self._text[start + at + 1].isalpha()
+            if gap > limit and _BETWEEN_WORDS.match(self._text[start + at : start + at + 2])
         ]
         found = [at for at in found if self._objects[at] == self._objects[at - 1] and self._chars.are_level(at, at - 1)]
-        return found if len(found) * 3 <= len(gaps) and min(gaps) > -limit * 3 else []
+        if not found or len(found) * 3 > len(gaps):
+            return []
+        back = (start + at for at, gap in enumerate(gaps) if gap <= -limit * 3)
+        return found if all(map(self._chars.is_ligature, back)) else []
 
     def _add(self, pieces: list[Word], piece: Word) -> None:
         last = pieces[-1] if pieces else None
