@@ -447,3 +447,43 @@ def test_row_without_inner_lines_has_cells():
 
     assert "| Kiel | 112 | 97 |\n| Turku | 64 | 51 |\n| Riga | 48 | 33 |" in text
     assert "| The harbour opens at six and closes late |  |  |" in text
+
+
+INVOICE = (
+    ("Item", "Description", "Qty", "Price", "Amount"),
+    ("P-1", "Mooring rope, 20 m", "2", "120.00", "240.00"),
+    ("P-2", "Fender, blue", "10", "035.50", "355.00"),
+    ("P-3", "Anchor chain", "1", "900.00", "900.00"),
+)
+TOTALS = (("Subtotal", "495.00"), ("VAT 19 %", "284.05"), ("Total", "779.05"))
+TOTAL_ROWS = "|  |  |  | Subtotal | 495.00 |\n|  |  |  | VAT 19 % | 284.05 |\n|  |  |  | Total | 779.05 |"
+
+
+@pytest.mark.parametrize("label_x", [400, 440])
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/aligned.py",
+    "totals = _totals(part[:end])",
+    "totals = 0",
+    means="the labels of totals join the columns above them",
+)
+def test_totals_below_table_are_rows(label_x):
+    table = rows((50, 120, 390, 440, 520), 640, *INVOICE) + rows((label_x, 520), 576, *TOTALS)
+
+    (text,) = markdown(line(50, 700, BODY) + table + line(50, 480, BODY))
+
+    assert "| P-3 | Anchor chain | 1 | 900.00 | 900.00 |\n" + TOTAL_ROWS in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/rulings.py",
+    "if not any(_crosses(lines, y) for lines in self._columns[: column + 1]):",
+    "if row < 0:",
+    means="the labels of totals are one cell",
+)
+def test_totals_next_to_lines_are_rows():
+    grid = box((45, 110, 360, 430, 510, 585), (654, 634, 614, 594, 574)) + box((510, 585), (574, 554, 534, 514))
+    table = rows((50, 120, 390, 440, 520), 640, *INVOICE, pitch=20) + rows((440, 520), 560, *TOTALS, pitch=20)
+
+    (text,) = markdown(line(50, 700, BODY) + grid + table + line(50, 480, BODY))
+
+    assert "| P-3 | Anchor chain | 1 | 900.00 | 900.00 |\n" + TOTAL_ROWS in text

@@ -184,6 +184,8 @@ def _label(line: PageLine) -> str:
     first = line.words[0].text
     if len(line.words) > 1 and LABEL.match(first):
         return first
+    if first[0] == "·" and not first[1:2].isalpha():
+        return ""
     return first[0] if first[0] in "•▪➢✓●○◦‣\u2043·" else ""
 
 

@@ -22,6 +22,8 @@ from shared.ingest.parse.readers.pdf.layout.lines import Flow, Item, PageLine, P
 
 _APART = 2.6  # of the font size: lines that are farther apart belong to two tables
 _LEAST_ROWS = 3
+_MOST_TOTALS = 8
+_SAME_END = 6.0  # points
 _LEAST_SCALE = 4  # numbers of an axis
 _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
 _OFTEN = 0.3
@@ -47,7 +49,9 @@ def add_tables(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
         add_lines(items, part[:lead])
         part = part[lead:]  # noqa: PLW2901
         end = _end(part)
-        if table := table_of(part[:end]):
+        totals = _totals(part[:end])
+        if table := table_of(part[: end - totals]):
+            table.rows += [_total(row, len(table.edges)) for row in part[end - totals : end]]
             items.append(table)
             add_lines(items, part[end:])
         else:
@@ -79,6 +83,27 @@ def _end(rows: Sequence[list[PageLine]]) -> int:
             break
         end -= 1
     return end
+
+
+def _totals(rows: Sequence[list[PageLine]]) -> int:
+    """Return the number of rows at the end that are totals: a label over several columns, and below numbers a number."""
+    count = 0
+    while count < min(_MOST_TOTALS, len(rows) - _LEAST_ROWS) and _is_total(rows, len(rows) - 1 - count):
+        count += 1
+    above = rows[: len(rows) - count]
+    columns = table_columns(above) if count else []
+    return count if len(columns) > max(2, len(table_columns(rows))) else 0
+
+
+def _is_total(rows: Sequence[list[PageLine]], at: int) -> bool:
+    label, *numbers = rows[at]
+    if len(numbers) != 1 or len(rows[0]) <= 2 or not is_value(numbers):  # noqa: PLR2004 - a label and a number
+        return False
+    return label.x0 > rows[0][0].x1 and abs(numbers[0].x1 - rows[at - 1][-1].x1) <= _SAME_END
+
+
+def _total(row: Sequence[PageLine], columns: int) -> list[list[PageLine]]:
+    return [*([] for _ in range(columns - 2)), [row[0]], [row[1]]]
 
 
 def _untabled(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
@@ -256,17 +281,20 @@ def _wraps(
     limit: float,
 ) -> bool:
     """Return whether a printed line continues the cells of the row above it."""
-    if ends_header(above, below) or _has_two_numbers(last, cells):
+    if ends_header(above, below) or _numbers_below_numbers(last, cells) > 1:
         return False
     if limit:
         return above[0].y - below[0].y < limit
-    return not cells[0] and sum(map(bool, cells)) * 2 <= len(cells) and not _is_below_number(last, cells)
+    few = not cells[0] and sum(map(bool, cells)) * 2 <= len(cells)
+    return few and not _is_below_number(last, cells) and not _numbers_below_numbers(last, cells)
 
 
-def _has_two_numbers(last: Sequence[Sequence[PageLine]], cells: Sequence[Sequence[PageLine]]) -> bool:
-    """Return whether several columns have a number in both rows."""
-    both = sum(is_value(above[-1:]) and is_value(below) for above, below in zip(last, cells, strict=True))
-    return both > 1
+def _numbers_below_numbers(last: Sequence[Sequence[PageLine]], cells: Sequence[Sequence[PageLine]]) -> int:
+    """Return how many columns have a number in both rows. A list of numbers continues after a comma."""
+    return sum(
+        is_value(above[-1:]) and is_value(below) and not above[-1].text.endswith(",")
+        for above, below in zip(last, cells, strict=True)
+    )
 
 
 def _is_below_number(last: Sequence[Sequence[PageLine]], cells: Sequence[Sequence[PageLine]]) -> bool:
