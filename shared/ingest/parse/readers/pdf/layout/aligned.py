@@ -86,7 +86,7 @@ def _end(rows: Sequence[list[PageLine]]) -> int:
 
 
 def _totals(rows: Sequence[list[PageLine]]) -> int:
-    """Return the number of rows at the end that are totals: a label over several columns, and below numbers a number."""
+    """Return the number of rows at the end that are totals: a label, and a number below the numbers of a column."""
     count = 0
     while count < min(_MOST_TOTALS, len(rows) - _LEAST_ROWS) and _is_total(rows, len(rows) - 1 - count):
         count += 1
