@@ -476,7 +476,7 @@ def test_totals_below_table_are_rows(label_x):
 
 @guards(
     "shared/ingest/parse/readers/pdf/rulings.py",
-    "if not any(_crosses(lines, y) for lines in self._columns[: column + 1]):",
+    "if not column and own and not _crosses(self._columns[0], y):",
     "if row < 0:",
     means="the labels of totals are one cell",
 )

@@ -304,10 +304,11 @@ class _Grid:
     def _first(self, row: int, column: int) -> tuple[int, int]:
         """Return the first cell of a merged cell. An area that no line closes on the left, as of totals, has cells."""
         y = (self._ys[row] + self._ys[row + 1]) / 2
-        if not any(_crosses(lines, y) for lines in self._columns[: column + 1]):
-            return row, column
+        own = column
         while column and not _crosses(self._columns[column], y):
             column -= 1
+        if not column and own and not _crosses(self._columns[0], y):
+            return row, own
         x = (self._xs[column] + self._xs[column + 1]) / 2
         while row and not _crosses(self._rows[row], x):
             row -= 1

@@ -153,12 +153,14 @@ def _above(rows: Sequence[list[PageLine]]) -> int:
 def _is_filled(table: PageTable) -> bool:
     """Return whether enough cells have text; scattered words fill only few."""
     cells = [bool(cell) for row in table.rows for cell in row]
-    numbers = (sum(map(is_value, column)) for column in zip(*table.rows, strict=True))
-    if len(table.rows) >= _MANY_ROWS and sum(count >= len(table.rows) - 1 for count in numbers) >= _FULL_COLUMNS:
-        return True
     header = all(table.rows[0])
     least = _FULL if header else _FULL_WITHOUT_HEADER
-    return len(table.rows) >= (_LEAST_ROWS - 1 if header else _LEAST_ROWS) and sum(cells) >= len(cells) * least
+    if len(table.rows) >= (_LEAST_ROWS - 1 if header else _LEAST_ROWS) and sum(cells) >= len(cells) * least:
+        return True
+    if len(table.rows) < _MANY_ROWS:
+        return False
+    numbers = (sum(map(is_value, column)) for column in zip(*table.rows, strict=True))
+    return sum(count >= len(table.rows) - 1 for count in numbers) >= _FULL_COLUMNS
 
 
 def _is_prose(rows: Sequence[Sequence[PageLine]], columns: Sequence[list[float]]) -> bool:
@@ -281,10 +283,10 @@ def _wraps(
     limit: float,
 ) -> bool:
     """Return whether a printed line continues the cells of the row above it."""
-    if ends_header(above, below) or _numbers_below_numbers(last, cells) > 1:
+    if ends_header(above, below):
         return False
     if limit:
-        return above[0].y - below[0].y < limit
+        return above[0].y - below[0].y < limit and _numbers_below_numbers(last, cells) <= 1
     few = not cells[0] and sum(map(bool, cells)) * 2 <= len(cells)
     return few and not _is_below_number(last, cells) and not _numbers_below_numbers(last, cells)
 

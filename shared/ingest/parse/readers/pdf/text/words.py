@@ -87,17 +87,19 @@ class Finder:
         return words
 
     def _is_no_space(self, last: Word, piece: Word, space: int) -> bool:
-        return self._is_tracked(last, piece, space) or self._is_covered(last, piece, space)
+        if self._objects[space] is None:
+            return self._is_tracked(last, piece, space)
+        return self._boxes[4 * space] < last.x1 - 1 and self._is_covered(last, piece, space)
 
     def _is_covered(self, last: Word, piece: Word, space: int) -> bool:
         """Return whether a space is drawn over the ligature in front of it, as some programs do for its width."""
         if space < 2 or last.style.angle or not self._chars.is_ligature(space - 2) or last.y != piece.y:  # noqa: PLR2004
             return False
-        return self._boxes[4 * space] < last.x1 and abs(piece.x0 - last.x1) <= _COVERED * last.style.size
+        return abs(piece.x0 - last.x1) <= _COVERED * last.style.size
 
     def _is_tracked(self, last: Word, piece: Word, space: int) -> bool:
         """Return whether a space that pdfium inserted between two objects is as narrow as those between letters."""
-        if self._objects[space] is not None or last.style.angle or piece.style.angle:
+        if last.style.angle or piece.style.angle:
             return False
         size, gap = max(last.style.size, piece.style.size), piece.x0 - last.x1
         at = space - 1 if len(last.text) > 1 else space + 2
