@@ -413,12 +413,6 @@ def test_wrapped_cells_with_numbers_stay_cells():
     assert "| Notes of class A | 256,000 (12 %) |" in text
 
 
-@guards(
-    "shared/ingest/parse/readers/pdf/rulings.py",
-    "if continues_outside(lines, self.box, words):",
-    "if False:",
-    means="columns outside of the lines of a table are lost to its rows",
-)
 def test_lines_between_some_columns_keep_rows_whole():
     content = box((150, 250, 350), (700, 680, 520))
     content += "".join(line(x, 686, name) for x, name in ((55, "Port"), (160, "Ships"), (260, "Tons"), (360, "Open")))
@@ -431,12 +425,6 @@ def test_lines_between_some_columns_keep_rows_whole():
     assert "| Visby in the north | 18 | 18 | 18 |" in text
 
 
-@guards(
-    "shared/ingest/parse/readers/pdf/rulings.py",
-    "cuts = [at for at in columns[1:] if _leaves(",
-    "cuts = [at for at in columns[1:0] if _leaves(",
-    means="cells of a row without inner lines are one cell",
-)
 def test_row_without_inner_lines_has_cells():
     content = box((50, 150, 250, 350), (700, 680, 660)) + box((50, 350), (660, 640))
     content += box((50, 150, 250, 350), (640, 620)) + box((50, 350), (620, 600))
@@ -474,12 +462,6 @@ def test_totals_below_table_are_rows(label_x):
     assert "| P-3 | Anchor chain | 1 | 900.00 | 900.00 |\n" + TOTAL_ROWS in text
 
 
-@guards(
-    "shared/ingest/parse/readers/pdf/rulings.py",
-    "if not column and own and not _crosses(self._columns[0], y):",
-    "if row < 0:",
-    means="the labels of totals are one cell",
-)
 def test_totals_next_to_lines_are_rows():
     grid = box((45, 110, 360, 430, 510, 585), (654, 634, 614, 594, 574)) + box((510, 585), (574, 554, 534, 514))
     table = rows((50, 120, 390, 440, 520), 640, *INVOICE, pitch=20) + rows((440, 520), 560, *TOTALS, pitch=20)
@@ -487,3 +469,15 @@ def test_totals_next_to_lines_are_rows():
     (text,) = markdown(line(50, 700, BODY) + grid + table + line(50, 480, BODY))
 
     assert "| P-3 | Anchor chain | 1 | 900.00 | 900.00 |\n" + TOTAL_ROWS in text
+
+
+def test_fields_next_to_sender_are_no_table():
+    sender = lines(50, 740, "Harbour Supplies", "Pier Street 1", "20457 Hamburg", "Germany")
+    fields = lines(400, 738, "Invoice no.: 2024-117", "Date: 2024-03-01", "Due: 2024-03-31", "Page: 1")
+
+    (text,) = markdown(sender + fields + line(50, 600, BODY))
+
+    assert "|" not in text
+    assert " ".join(text.split()).startswith(
+        "Harbour Supplies Pier Street 1 20457 Hamburg Germany Invoice no.: 2024-117"
+    )

@@ -102,12 +102,6 @@ def test_vowel_sign_follows_its_letter(letters, text):
     assert markdown(arabic(*letters)) == text
 
 
-@guards(
-    "shared/ingest/parse/readers/pdf/text/words.py",
-    "start = piece.x0 if piece.style.angle else",
-    "start = piece.x0 if piece else",
-    means="space around the ink of digits divides numbers",
-)
 def test_digits_drawn_one_by_one_are_one_number():
     content = "".join(line(50 + 5.56 * at, 700, char) for at, char in enumerate("122112"))
     with pypdfium2.PdfDocument(pdf(content)) as document, closing(document[0].get_textpage()) as text_page:
@@ -121,12 +115,6 @@ def test_digits_drawn_one_by_one_are_one_number():
     assert [word.text for word in words] == ["122112"]
 
 
-@guards(
-    "shared/ingest/parse/readers/pdf/text/words.py",
-    "return found if all(map(self._chars.is_ligature, back)) else []",
-    "return [] if back else found",
-    means="a move as wide as a space divides no word with a ligature",
-)
 @pytest.mark.parametrize(
     ("moved", "text"),
     [

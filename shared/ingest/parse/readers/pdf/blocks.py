@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from shared.ingest.parse.readers.pdf.layout.cells import with_whole_header
-from shared.ingest.parse.readers.pdf.layout.lines import LABEL, Flow, Item, PageLine, PageTable, is_right_to_left
+from shared.ingest.parse.readers.pdf.layout.lines import FIELD, LABEL, Flow, Item, PageLine, PageTable, is_right_to_left
 from shared.ingest.parse.readers.pdf.text.characters import UNSPACED
 
 _SPACED = 0.25  # of the font size: more space than between the lines of a paragraph
@@ -226,10 +226,11 @@ def _paragraph(lines: Sequence[PageLine]) -> PageBlock:
 
 def _text(lines: Sequence[PageLine], *, flat: bool = False) -> str:
     right = max(line.x1 for line in lines)
-    text = lines[0].text
+    text = above = lines[0].text
     for last, line in pairwise(lines):
-        gap = "\n" if not flat and _is_forced(last, line, right) else " "
-        text = _together(text, line.text, gap)
+        here = line.text
+        forced = not flat and (_is_forced(last, line, right) or (FIELD.match(above) and FIELD.match(here)))
+        text, above = _together(text, here, "\n" if forced else " "), here
     return text.replace("\xad", "")
 
 

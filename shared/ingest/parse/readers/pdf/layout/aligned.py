@@ -18,7 +18,7 @@ from shared.ingest.parse.readers.pdf.layout.cells import (
     with_whole_header,
 )
 from shared.ingest.parse.readers.pdf.layout.columns import at_columns, by_column, columns_of, is_marginal
-from shared.ingest.parse.readers.pdf.layout.lines import Flow, Item, PageLine, PageTable, add_lines, rows_of
+from shared.ingest.parse.readers.pdf.layout.lines import FIELD, Flow, Item, PageLine, PageTable, add_lines, rows_of
 
 _APART = 2.6  # of the font size: lines that are farther apart belong to two tables
 _LEAST_ROWS = 3
@@ -66,7 +66,7 @@ def table_of(rows: Sequence[list[PageLine]]) -> PageTable | None:
         return None
     table = _table(rows, columns)
     is_table = not _are_labels(rows, len(columns)) and _is_filled(table) and are_flush(table.rows)
-    is_table = is_table and not _is_prose(rows, columns)
+    is_table = is_table and not _is_prose(rows, columns) and not _are_fields_beside(rows, columns)
     return table if is_table else None
 
 
@@ -122,7 +122,8 @@ def _untabled(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
     columns = columns_of(line for row in rows for line in row)
     parts = by_column(rows, columns)
     longer = sum(len(part) > 1 for part in parts)
-    if several * 2 < len(rows) and longer > 1 and not is_marginal(parts[0]):
+    beside = several * 2 < len(rows) or (len(columns) == 2 and _are_fields_beside(rows, columns))  # noqa: PLR2004
+    if beside and longer > 1 and not is_marginal(parts[0]):
         for column in parts:
             add_lines(items, rows_of(column))
     else:
@@ -201,6 +202,14 @@ def _are_labels(rows: Sequence[Sequence[PageLine]], columns: int) -> bool:
     """Return whether rows are labels with a colon, each in front of its value, as in forms."""
     ended = sum(row[0].words[-1].text.endswith((":", "\uff1a")) for row in rows)
     return columns == 2 and ended * 2 > len(rows)  # noqa: PLR2004
+
+
+def _are_fields_beside(rows: Sequence[Sequence[PageLine]], columns: Sequence[list[float]]) -> bool:
+    """Return whether the second of two columns has fields, such as dates of a letter next to the sender."""
+    if len(columns) > 2:  # noqa: PLR2004
+        return False
+    texts, fields = ([bool(FIELD.match(line.text)) for line in part] for part in by_column(rows, columns))
+    return not any(texts) and sum(fields) >= max(2, len(fields) * _MOSTLY)
 
 
 def _is_header_line(rows: Sequence[Sequence[PageLine]]) -> bool:
