@@ -321,8 +321,8 @@ def test_text_below_numbers_is_a_row():
 
 @guards(
     "shared/ingest/parse/readers/pdf/layout/aligned.py",
-    "if several * 2 < len(rows) and longer > 1 and",
-    "if several * 2 < len(rows) and longer > 0 and",
+    "if beside and longer > 1 and",
+    "if beside and longer > 0 and",
     means="fields of one line are read as columns",
 )
 def test_fields_on_one_line_are_read_together():
@@ -480,4 +480,16 @@ def test_fields_next_to_sender_are_no_table():
     assert "|" not in text
     assert " ".join(text.split()).startswith(
         "Harbour Supplies Pier Street 1 20457 Hamburg Germany Invoice no.: 2024-117"
+    )
+
+
+def test_blocks_of_page_head_are_no_table():
+    left = lines(50, 760, "Construction of the pier", "Harbour of Turku", "Winter works")
+    right = "".join(line(x, y, text) for x, y, text in ((452.8, 760, "Section 12"), (423.9, 748, "Notes for bidders")))
+
+    (text,) = markdown(left + right + line(442.7, 736, "Part one of 8") + line(50, 600, BODY))
+
+    assert "|" not in text
+    assert " ".join(text.split()).startswith(
+        "Construction of the pier Harbour of Turku Winter works Section 12 Notes for bidders Part one of 8"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -24,6 +24,7 @@ _APART = 2.6  # of the font size: lines that are farther apart belong to two tab
 _LEAST_ROWS = 3
 _MOST_TOTALS = 8
 _SAME_END = 6.0  # points
+_FLUSH = 2.0  # points
 _LEAST_SCALE = 4  # numbers of an axis
 _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
 _OFTEN = 0.3
@@ -66,7 +67,7 @@ def table_of(rows: Sequence[list[PageLine]]) -> PageTable | None:
         return None
     table = _table(rows, columns)
     is_table = not _are_labels(rows, len(columns)) and _is_filled(table) and are_flush(table.rows)
-    is_table = is_table and not _is_prose(rows, columns) and not _are_fields_beside(rows, columns)
+    is_table = is_table and not _is_prose(rows, columns) and not _are_blocks_beside(rows, columns)
     return table if is_table else None
 
 
@@ -122,7 +123,7 @@ def _untabled(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
     columns = columns_of(line for row in rows for line in row)
     parts = by_column(rows, columns)
     longer = sum(len(part) > 1 for part in parts)
-    beside = several * 2 < len(rows) or (len(columns) == 2 and _are_fields_beside(rows, columns))  # noqa: PLR2004
+    beside = several * 2 < len(rows) or (len(columns) == 2 and _are_blocks_beside(rows, columns))  # noqa: PLR2004
     if beside and longer > 1 and not is_marginal(parts[0]):
         for column in parts:
             add_lines(items, rows_of(column))
@@ -204,12 +205,34 @@ def _are_labels(rows: Sequence[Sequence[PageLine]], columns: int) -> bool:
     return columns == 2 and ended * 2 > len(rows)  # noqa: PLR2004
 
 
-def _are_fields_beside(rows: Sequence[Sequence[PageLine]], columns: Sequence[list[float]]) -> bool:
-    """Return whether the second of two columns has fields, such as dates of a letter next to the sender."""
+def _are_blocks_beside(rows: Sequence[Sequence[PageLine]], columns: Sequence[list[float]]) -> bool:
+    """Return whether two columns are blocks of a letter's or page's head: the second has fields, or is flush right."""
     if len(columns) > 2:  # noqa: PLR2004
         return False
-    texts, fields = ([bool(FIELD.match(line.text)) for line in part] for part in by_column(rows, columns))
-    return not any(texts) and sum(fields) >= max(2, len(fields) * _MOSTLY)
+    left, right = by_column(rows, columns)
+    fields = sum(bool(FIELD.match(line.text)) for line in right)
+    if any(FIELD.match(line.text) for line in left):
+        return False
+    return fields >= max(2, len(right) * _MOSTLY) or (_is_flush_right(right) and _extent(left, _start) <= _FLUSH)
+
+
+def _is_flush_right(lines: Sequence[PageLine]) -> bool:
+    """Return whether lines of letters end, but do not start, at one distance from the left."""
+    words = all(line.words and line.words[0].text[:1].isalpha() for line in lines)
+    return words and len(lines) >= _LEAST_ROWS and _extent(lines, _end_of) <= _FLUSH < _extent(lines, _start)
+
+
+def _extent(lines: Iterable[PageLine], place: Callable[[PageLine], float]) -> float:
+    places = [place(line) for line in lines]
+    return max(places) - min(places)
+
+
+def _start(line: PageLine) -> float:
+    return line.x0
+
+
+def _end_of(line: PageLine) -> float:
+    return line.x1
 
 
 def _is_header_line(rows: Sequence[Sequence[PageLine]]) -> bool:
