@@ -471,7 +471,7 @@ def test_totals_next_to_lines_are_rows():
     assert "| P-3 | Anchor chain | 1 | 900.00 | 900.00 |\n" + TOTAL_ROWS in text
 
 
-def test_fields_next_to_sender_are_no_table():
+def test_fields_next_to_sender_stay_blocks():
     sender = lines(50, 740, "Harbour Supplies", "Pier Street 1", "20457 Hamburg", "Germany")
     fields = lines(400, 738, "Invoice no.: 2024-117", "Date: 2024-03-01", "Due: 2024-03-31", "Page: 1")
 
@@ -483,7 +483,7 @@ def test_fields_next_to_sender_are_no_table():
     )
 
 
-def test_blocks_of_page_head_are_no_table():
+def test_blocks_of_page_head_stay_apart():
     left = lines(50, 760, "Construction of the pier", "Harbour of Turku", "Winter works")
     right = "".join(line(x, y, text) for x, y, text in ((452.8, 760, "Section 12"), (423.9, 748, "Notes for bidders")))
 
