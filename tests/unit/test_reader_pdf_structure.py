@@ -89,3 +89,12 @@ def test_bold_title_over_mixed_paragraph_is_heading():
     parties = "BT /F1 10 Tf 1 0 0 1 50 686 Tm (Between ) Tj /F2 10 Tf (Acme Ltd) Tj /F1 10 Tf ( and others) Tj ET\n"
 
     assert headings(line(250, 700, "AGREEMENT", 10, "F2") + parties + lines(50, 650, *[BODY] * 9)) == ["AGREEMENT"]
+
+
+def test_bold_fields_below_each_other_are_not_headings():
+    fields = "".join(
+        line(50, 700 - 30 * at, f"{name}: SA{at}", 10, "F2") for at, name in enumerate(("Carrier", "Sales"))
+    )
+    body = lines(50, 560, *[f"{BODY} {at}." for at in range(9)])
+
+    assert headings(line(50, 750, "Part 1: Freight", 16, "F2") + fields + body) == ["Part 1: Freight"]

@@ -12,7 +12,7 @@ from typing import Any
 from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf.blocks import PageBlock
-from shared.ingest.parse.readers.pdf.layout.lines import normal
+from shared.ingest.parse.readers.pdf.layout.lines import FIELD, normal
 
 _MAX_BOOKMARKS = 20_000
 _MAX_ELEMENTS = 20_000  # of the structure of a page
@@ -200,11 +200,16 @@ def _candidates(page: Sequence[PageBlock], body: float, *, bold_is_rare: bool) -
             listed = False
             continue
         in_list = listed
-        listed = following is not None and block.kind == following.kind == "item" and _font(block) == _font(following)
+        listed = following is not None and _are_alike(block, following) and _font(block) == _font(following)
         if in_list or listed or not _stands_out(block, body, bold_is_rare=bold_is_rare):
             continue
         if following is None or block.size >= body * _MUCH_LARGER or not _goes_on(following):
             yield block
+
+
+def _are_alike(block: PageBlock, following: PageBlock) -> bool:
+    """Return whether two blocks are items of a list, or labels with their values."""
+    return block.kind == following.kind == "item" or bool(FIELD.match(block.text) and FIELD.match(following.text))
 
 
 def _goes_on(following: PageBlock) -> bool:
