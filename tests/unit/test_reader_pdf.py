@@ -177,6 +177,7 @@ def test_page_with_header_only_keeps_it():
         ("An up-to-", "date list", "up-to-date list"),
         ("The C-", "64 runs", "C-64 runs"),
         ("A long-", "term plan", "long-term plan"),
+        ("9 inter-", "na-\ntional lines", "9 international lines"),
         ("The hard high-", "light of it", "highlight of it"),
         ("All short-", "and long-term plans", "short- and long-term plans"),
         ("See the sea-", "side pier of the sea-side road", "sea-side pier"),
@@ -184,7 +185,7 @@ def test_page_with_header_only_keeps_it():
     ],
 )
 def test_hyphen_at_line_end_joins_words(first, second, whole):
-    reading = read(pdf(lines(50, 700, first, second)))
+    reading = read(pdf(lines(50, 700, first, *second.split("\n"))))
 
     assert whole in reading.parts[0].markdown
     assert guarded(reading.parts).coverage == 1

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import pairwise
 
 from shared.ingest.parse.readers.pdf.blocks import MAYBE_HYPHEN, PageBlock
 from shared.ingest.parse.readers.pdf.margins import PageBlocks, without
 
-_MAYBE = re.compile(rf"([^\W\d_]*){MAYBE_HYPHEN}([^\W\d_]*)")
-_DIVIDED = re.compile(r"\w+[-\u2010]\n\w*")
+# Both start only where a run of letters starts, so that a long word takes no longer than its letters.
+_MAYBE = re.compile(rf"(?<![^\W\d_])[^\W\d_]*+(?:{MAYBE_HYPHEN}[^\W\d_]*+)+")
+_DIVIDED = re.compile(r"\b\w++[-\u2010]\n\w*+")
 _WORD = re.compile(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*")
 _FIRST_PARTS = re.compile(
     r"(?:full|half|high|large|long|low|non|open|self|short|small|well|two|three|four|five|six|seven|eight|nine|ten)$"
@@ -69,7 +71,10 @@ def _words_of(texts: Iterable[str]) -> set[str]:
 
 
 def _settled(text: str, words: set[str]) -> str:
-    return _MAYBE.sub(lambda found: _with_hyphen(found[1], found[2], words), text) if MAYBE_HYPHEN in text else text
+    def whole(found: re.Match[str]) -> str:
+        return reduce(lambda before, after: _with_hyphen(before, after, words), found[0].split(MAYBE_HYPHEN))
+
+    return _MAYBE.sub(whole, text) if MAYBE_HYPHEN in text else text
 
 
 def _with_hyphen(before: str, after: str, words: set[str]) -> str:

@@ -25,7 +25,7 @@ _EQUAL = 1.03
 _FEW_TALL = 3  # cells of several lines
 _LEVEL = 0.35  # of the font size
 _MOSTLY = 0.8
-_LEAST_LABELS = 3
+_LEAST_LABELS, _MOST_LABELS = 3, 300
 _FULL_COLUMN = 0.7
 _FULL, _FULL_FEW = 0.55, 0.9  # share of the cells with text, of many rows and of few
 _MARK = re.compile(r".*[:\uff1a]|[\W\d_]{1,7}|\(?[a-z]{1,4}[.)]|[a-z]\.[\d.]+", re.IGNORECASE)
@@ -286,7 +286,7 @@ def with_all_rows(row: Cells) -> list[Cells]:
 
 def _has_numbered_rows(cells: Sequence[list[PageLine]]) -> bool:
     """Return whether the first cell has several labels, and another one has a number next to most of them."""
-    if len(cells) < 2 or len(cells[0]) < _LEAST_LABELS:  # noqa: PLR2004 - labels and numbers
+    if len(cells) < 2 or not _LEAST_LABELS <= len(cells[0]) <= max(map(len, cells)) <= _MOST_LABELS:  # noqa: PLR2004
         return False
     labels = cells[0]
     if sum(any(map(str.isalpha, line.text)) for line in labels) < len(labels) * _MOSTLY:
