@@ -493,3 +493,14 @@ def test_blocks_of_page_head_stay_apart():
     assert " ".join(text.split()).startswith(
         "Construction of the pier Harbour of Turku Winter works Section 12 Notes for bidders Part one of 8"
     )
+
+
+def test_leaders_and_lines_of_fields_are_short():
+    rows = (("Kiel" + " ." * 20, "112"), ("Turku" + "." * 30, "97"), ("Riga" + " ." * 30, "64"))
+    table = "".join(line(50, 700 - 14 * at, one) + line(350, 700 - 14 * at, two) for at, (one, two) in enumerate(rows))
+
+    (text,) = markdown(line(50, 750, BODY) + table + line(50, 600, "Name: " + "_" * 60))
+
+    assert "| Kiel .... | 112 |" in text
+    assert "| Turku.... | 97 |" in text
+    assert text.endswith("Name: ____")

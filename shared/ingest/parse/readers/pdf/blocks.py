@@ -25,6 +25,9 @@ _CONJUNCTION = re.compile(r"(?:and|or|und|oder)\s")
 MAYBE_HYPHEN = "\x02"
 """Replaces a hyphen that may only divide a word, until the words of all pages are known."""
 
+_LEADERS = re.compile(r"_{5,}|\.(?: ?\.){4,}")
+"""The line of a field to fill in, or the dots in front of a number: the words of a chunk matter, not their length."""
+
 _MARKUP = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|>|\||[+*-](?=\s|$)|=+\s*$|-{2,}\s*$|```|~~~)", re.MULTILINE)
 
 
@@ -231,6 +234,8 @@ def _text(lines: Sequence[PageLine], *, flat: bool = False) -> str:
         here = line.text
         forced = not flat and (_is_forced(last, line, right) or (FIELD.match(above) and FIELD.match(here)))
         text, above = _together(text, here, "\n" if forced else " "), here
+    if "____" in text or ". . ." in text or "....." in text:
+        text = _LEADERS.sub(lambda found: found[0][0] * 4, text)
     return text.replace("\xad", "")
 
 
