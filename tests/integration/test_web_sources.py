@@ -796,13 +796,12 @@ async def test_unpacked_page_is_bounded(small, extractor, reader, memory):
 async def test_crawl_reports_progress_after_each_page(small, web):
     add_pages(small, {"/docs/": ["a", "b"], "/docs/a": ["c"], "/docs/b": [], "/docs/c": []})
     progress = []
-    source = WatchedSource(crawl(small, web), lambda: progress.append(len(small.requests)))
-
-    async with aclosing(source.entries()) as entries:
-        await anext(entries)  # after the crawl
+    async with closing(crawl(small, web)) as source:
+        entries = WatchedSource(source, lambda: progress.append(len(small.requests))).entries()
+        async with aclosing(entries):
+            await anext(entries)  # after the crawl
 
     assert len(set(progress)) >= 4
-    await source.aclose()
 
 
 async def test_listing_continues_after_a_key(small, web):
