@@ -149,12 +149,6 @@ async def test_extension_does_not_wait_for_locked_rows(services, library):
 
 @guards(
     "shared/ledger/work/settlements.sql",
-    "UPDATE documents SET due_at = now() + :lease\nWHERE id = :id",
-    "UPDATE documents SET due_at = due_at + 0 * CAST(:lease AS interval)\nWHERE id = :id",
-    means="the lease on a large document expires while its chunks are stored",
-)
-@guards(
-    "shared/ledger/work/settlements.sql",
     "WHERE a.lease_token = ANY(CAST(:tokens AS bigint[])) FOR UPDATE SKIP LOCKED))",
     "WHERE a.lease_token = ANY(CAST(:tokens AS bigint[]))))",
     means="an extension waits for the settlement of a discarded call, and other leases expire",
@@ -174,6 +168,12 @@ async def test_extension_waits_for_no_settlement_of_call(services, library):
     assert extension == LeaseExtension(others, set())
 
 
+@guards(
+    "shared/ledger/work/settlements.sql",
+    "UPDATE documents SET due_at = now() + :lease\nWHERE id = :id",
+    "UPDATE documents SET due_at = due_at + 0 * CAST(:lease AS interval)\nWHERE id = :id",
+    means="the lease on a large document expires while its chunks are stored",
+)
 async def test_slices_of_large_document_extend_its_lease(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 2)
     await library.add("text")
