@@ -232,7 +232,9 @@ def _text(lines: Sequence[PageLine], *, flat: bool = False) -> str:
     text = above = lines[0].text
     for last, line in pairwise(lines):
         here = line.text
-        forced = not flat and (_is_forced(last, line, right) or (FIELD.match(above) and FIELD.match(here)))
+        forced = not flat and (
+            _is_forced(last, line, right) or (":" in here and FIELD.match(here) and FIELD.match(above))
+        )
         text, above = _together(text, here, "\n" if forced else " "), here
     if "____" in text or ". . ." in text or "....." in text:
         text = _LEADERS.sub(lambda found: found[0][0] * 4, text)

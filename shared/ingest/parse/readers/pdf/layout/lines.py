@@ -18,7 +18,7 @@ LABEL = re.compile(
 )
 """The number, letter or bullet of an item of a list."""
 
-FIELD = re.compile(r"[^:\uff1a]{2,30}[:\uff1a]\s*\S")
+FIELD = re.compile(r"[^:\uff1a]{2,30}+[:\uff1a]\s*\S")
 """A label with its value."""
 
 
