@@ -187,5 +187,21 @@ def test_page_has_language_of_browser():
     assert passes("words")
 
 
+@guards(
+    "api/web/routes/work.js",
+    "(status.damaged ?? [])",
+    "[]",
+    means="the page does not say that an index is being repaired",
+)
 def test_work_screen_names_bottleneck():
     assert passes("work")
+
+
+@guards(
+    "api/web/parts/turns.js",
+    "notice: data.metadata.notice",
+    "notice: null",
+    means="readers of an answer do not know that its index is being repaired",
+)
+def test_answer_shows_notice_of_index():
+    assert passes("answer")

@@ -36,6 +36,7 @@ export function answerView(turn, open, isLast, busy, actions) {
     ${phase === "searching" ? html`<p class="soft">${say`Searching\u2026`}</p>` : nothing}
     ${turn.isNew ? html`<p class="hidden" role="status">${spoken(turn)}</p>` : nothing}
     <div class="written">${prose(turn.answer, (number) => cite(turn, number, open, actions))}</div>
+    ${turn.notice ? html`<p class="warning" lang="en" dir="ltr">${turn.notice}</p>` : nothing}
     ${turn.stopped ? html`<p class="soft">${say`Stopped.`}</p>` : nothing}
     ${turn.cut ? html`<p class="warning">${CUT[turn.cut] ?? CUT.interrupted}</p>` : nothing}
     ${problemCard(problem, () => actions.again?.(turn))}

@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post } from "../api.js";
 import { bar } from "../parts/bars.js";
 import { callsInFlight, costs, readCosts, readThroughput, sample, throughput } from "../parts/charts.js";
-import { count, plural, duration, money } from "../parts/format.js";
+import { ago, count, plural, duration, money } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 import { polling } from "../parts/polling.js";
@@ -85,6 +85,7 @@ export function view() {
     ${open || status.pace ? nothing : html`<p>${say`No work is waiting.`}</p>`}
     ${open && !status.pace ? html`<p class="soft">${say`${plural(Math.round(status.chunks_per_minute), "chunk")} per minute`}${status.eta_seconds ? ` \u00b7 ${say`about ${duration(status.eta_seconds)} left`}` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${paceOf(status.pace)}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
+    ${(status.damaged ?? []).map(damage)}
     <div class="cards">${STAGES.filter(([name]) => name !== "read" || reads(status)).map(([name, words]) => stage(words, status.stages[name]))}</div>
     <div class="charts">${throughput()}${callsInFlight()}</div>
     <h2>${say`Limits`}</h2>
@@ -98,6 +99,11 @@ export function view() {
     ${may("manage") ? webhooks() : nothing}
   </section>`;
 }
+
+/** @param {Api["DamageView"]} each */
+const damage = ({ collection, since, sentence }) => html`<p class="warning"><b dir="auto">${collection}</b>:
+  ${say`The index is being repaired. Progress: ${html`<code>foreask verify --repair --collection ${collection}</code>`}`}
+  <span lang="en" dir="ltr">${sentence}</span> <span class="soft">${ago(since)}</span></p>`;
 
 /** Whether pages are or could be read: without OCR there is no such worker. @param {Api["StatusView"]} status */
 const reads = ({ stages: { read }, pace }) => Boolean(pace?.workers.read || read.due + read.in_flight + read.later);

@@ -219,6 +219,7 @@ export default {
   "Close original": "Original schließen",
   "Opening the original…": "Original wird geöffnet…",
   "The original picture.": "Das Originalbild.",
+  "The index is being repaired. Progress: {0}": "Der Index wird repariert. Fortschritt: {0}",
   "The picture is damaged and cannot be shown.": "Das Bild ist beschädigt und lässt sich nicht anzeigen.",
   "This file is not a picture that a browser can show. You can download it.": "Diese Datei ist kein Bild, das ein Browser anzeigen kann. Sie können sie herunterladen.",
   "A part of it was not found.": "Ein Teil davon wurde nicht gefunden.",

@@ -220,6 +220,7 @@ export default {
   "Close original": "关闭原件",
   "Opening the original…": "正在打开原件…",
   "The original picture.": "原始图片。",
+  "The index is being repaired. Progress: {0}": "索引正在修复。进度：{0}",
   "The picture is damaged and cannot be shown.": "图片已损坏，无法显示。",
   "This file is not a picture that a browser can show. You can download it.": "此文件不是浏览器可显示的图片。您可以下载它。",
   "A part of it was not found.": "其中一部分未找到。",

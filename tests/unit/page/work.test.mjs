@@ -41,6 +41,22 @@ test("another language names the cause first", async () => {
   screen.unload();
 });
 
+const DAMAGED = { collection: "handbook", cause: "lost_points", since: "2026-10-01T07:00:00Z", sentence: "The index has lost points: results are incomplete." };
+
+test("damaged collection is shown with its repair", async () => {
+  const screen = await openWork({ damaged: [DAMAGED] });
+  const { text } = drawn(screen.view());
+  assert.match(text, /handbook\s*:\s*The index is being repaired\. Progress:\s*foreask verify --repair --collection handbook/);
+  assert.ok(text.includes(DAMAGED.sentence));
+  screen.unload();
+});
+
+test("another language says that the index is repaired", async () => {
+  const screen = await openWork({ damaged: [DAMAGED] }, ["de"]);
+  assert.match(drawn(screen.view()).text, /handbook\s*:\s*Der Index wird repariert\. .*The index has lost points/s);
+  screen.unload();
+});
+
 test("limits are unknown without the broker", async () => {
   const screen = await openWork({ pace: BROKER, limits: null });
   assert.match(drawn(screen.view()).text, /Unknown: the broker is unavailable\./);
