@@ -17,6 +17,7 @@ BENCHMARKS = {
     "bm25": [],
     "calibration": QUESTION_SETS,
     "corpus": ["--documents", "5000"],
+    "edits": ["--seconds", "30"],
     "fidelity": [],
     "flex": ["--pairs", "2"],
     "flushes": [],

@@ -128,8 +128,7 @@ async def _questions(work: Work) -> None:
 
 
 async def _finish(work: Work) -> None:
-    while sweeps := await work.finish(await work.find_ended()):
-        await work.settle_sweeps(sweeps)
+    await work.finish(await work.find_ended())
 
 
 def _document(collection: Collection) -> NewDocument:

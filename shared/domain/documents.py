@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -20,19 +19,16 @@ Version = tuple[UUID, int]
 """The row of a document, and one of its versions."""
 
 
-class Transitions(NamedTuple):
-    """Versions with points that queries must not see, or not yet.
+class ShownVersion(NamedTuple):
+    """The version of a document that queries see.
 
     Args:
-        outdated: versions of deleted documents, and versions that were replaced: queries must not see them.
-        arriving: versions that Qdrant is showing now, instead of the versions before them.
+        version: None if the document is deleted.
+        age_seconds: time since it has replaced another version; None if that was not lately.
     """
 
-    outdated: AbstractSet[Version]
-    arriving: AbstractSet[Version]
-
-
-NO_TRANSITIONS = Transitions(frozenset(), frozenset())
+    version: int | None
+    age_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def retriever_of(parts: Parts) -> Retriever:
     return Retriever(
         query_embedders(parts),
         parts.index,
-        parts.ledger.documents.transitions,
+        parts.ledger.documents.shown_versions,
         rewriter=_rewriter(parts),
         reranker=reranker_of(parts.settings, parts.stack),
         tokens=token_counter(parts.settings.llm_tokenizer),
@@ -45,7 +45,7 @@ def evaluated_retriever_of(parts: Parts) -> Retriever:
     return Retriever(
         query_embedders(parts),
         parts.index,
-        parts.ledger.documents.transitions,
+        parts.ledger.documents.shown_versions,
         rewriter=rewriter,
         reranker=reranker_of(parts.settings, parts.stack),
     )
@@ -53,7 +53,7 @@ def evaluated_retriever_of(parts: Parts) -> Retriever:
 
 def calibrator_of(parts: Parts) -> Calibrator:
     embedders = query_embedders(parts)
-    retriever = Retriever(embedders, parts.index, parts.ledger.documents.transitions)
+    retriever = Retriever(embedders, parts.index, parts.ledger.documents.shown_versions)
     return Calibrator(parts.ledger.calibrations, parts.ledger.feedback, retriever, embedders, parts.index)
 
 

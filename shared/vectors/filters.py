@@ -19,7 +19,7 @@ A caller's filter is checked and becomes Qdrant's conditions:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import repeat
@@ -81,16 +81,21 @@ def visible_points(location: IndexLocation, conditions: Sequence[Condition] = ()
     return VisiblePoints(location, of("q"), of("t"), corpus)
 
 
-def without_versions(where: VisiblePoints, versions: Iterable[tuple[UUID, int]]) -> VisiblePoints:
-    """Exclude versions of documents from the visible points."""
-    excluded = [
-        {"must": [_equals("document_id", str(document_id)), _equals("version", version)]}
-        for document_id, version in versions
-    ]
+def only_versions(where: VisiblePoints, shown: Mapping[UUID, int | None]) -> VisiblePoints:
+    """Exclude all versions of these documents but one from the visible points; None excludes this one, too."""
+    excluded = [condition for document_id, version in shown.items() for condition in _others(document_id, version)]
     questions, texts = (
         {**selected, "must_not": [*selected["must_not"], *excluded]} for selected in (where.questions, where.texts)
     )
     return replace(where, questions=questions, texts=texts)
+
+
+def _others(document_id: UUID, version: int | None) -> list[Condition]:
+    of_document = _equals("document_id", str(document_id))
+    if version is None:
+        return [of_document]
+    above = {"key": "version", "range": {"gt": version}}
+    return [{"must": [of_document, condition]} for condition in (_below("version", version), above)]
 
 
 def caller_conditions(

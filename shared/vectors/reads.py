@@ -84,28 +84,14 @@ class Reads(QdrantConnection):
         return {section: [hit.payload for hit in part] for section, part in zip(sections, hits, strict=True)}
 
     async def chunk_payloads(
-        self, where: VisiblePoints, versions: Mapping[str, int], questions: Sequence[str] = ()
+        self, location: IndexLocation, versions: Mapping[str, int], questions: Sequence[str] = ()
     ) -> ChunkPayloads:
-        """Return the payloads of chunks and questions that a search found; deleted ones are missing.
+        """Return the payloads of chunks and questions that a search found, in one request; deleted ones are missing.
 
         Args:
-            where: points that the query may see.
-            versions: versions of the chunks as the search found them. Points are read by id. If an edit has replaced a
-                point since, the chunk's newest visible version is searched for and returned instead.
+            location: location of the searched collection; an id never returns a point of another one.
+            versions: versions of the chunks as the search found them.
             questions: ids of question points.
-        """
-        payloads = await self._payloads_by_id(where.location, versions, questions)
-        if replaced := [chunk for chunk in versions if chunk not in payloads.chunks]:
-            newest = await self._newest(where, chunk_search(where, replaced))
-            payloads.chunks.update({chunk: hit.payload for chunk, hit in newest.items()})
-        return payloads
-
-    async def _payloads_by_id(
-        self, location: IndexLocation, versions: Mapping[str, int], questions: Sequence[str]
-    ) -> ChunkPayloads:
-        """Read visible points in one request.
-
-        Their groups are checked, so an id never returns another tenant's point.
         """
         ids = [*(chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()), *questions]
         points = []
@@ -124,7 +110,7 @@ class Reads(QdrantConnection):
         Returns:
             Vectors of shape `(dimensions,)` and unit length; chunks without a vector are missing.
         """
-        newest = await self._newest(where, chunk_search(where, chunks, text_vectors=True)) if chunks else {}
+        newest = await self._newest(where, chunk_search(where, chunks)) if chunks else {}
         return {chunk: _vector(hit.vectors["dense"]) for chunk, hit in newest.items() if "dense" in hit.vectors}
 
     async def stored_vectors(self, name: str, ids: Sequence[str]) -> dict[str, StoredVector]:

@@ -15,7 +15,7 @@ from shared.domain.documents import Description
 from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.index_location import IndexLocation
-from shared.domain.work import ChunkToIndex, Sweep
+from shared.domain.work import ChunkToIndex, HiddenVersion, Sweep
 from shared.vectors import fields, filters
 from shared.vectors.connection import all_of
 from shared.vectors.errors import NoAnswer, Refusal, converted
@@ -106,15 +106,25 @@ class Writes(Lifecycle):
             log.warning("upsert.divided", index=name, points=self._most_points[name])
         return refused
 
-    async def sweep(self, sweep: Sweep) -> None:
-        """Update a document's points to the ledger's state, in one idempotent request.
+    async def show_version(self, version: HiddenVersion) -> None:
+        """Make the points of a document's version visible; Qdrant has confirmed it when this returns.
 
-        The live version becomes visible before older versions are deleted: a query in between sees both versions, but
-        never none. If the collection does not exist, the document has no points.
+        If the collection does not exist, the document has no points.
+        """
+        location = version.location
+        hidden = filters.hidden_points(location, version.document_id, version=version.version)
+        with self._if_exists():
+            await self._change(location.index_name, [_setting({"hidden": False}, hidden)])
+
+    async def sweep(self, sweep: Sweep) -> None:
+        """Delete a document's points that the ledger does not have, in one idempotent request.
+
+        If the collection does not exist, the document has no points.
         """
         operations = list(_operations(sweep))
-        with self._if_exists():
-            await self._change(sweep.location.index_name, operations)
+        if operations:
+            with self._if_exists():
+                await self._change(sweep.location.index_name, operations)
 
     async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex]) -> None:
         """Delete points of chunks that earlier claims wrote and this claim did not rewrite, in one request.
@@ -228,16 +238,16 @@ def _operations(sweep: Sweep) -> Iterator[_Operation]:
         yield _deletion(filters.document_points(location, document_id))
         return
     if sweep.chunk_id is not None and sweep.points_token is not None:
-        chunk, token = str(sweep.chunk_id), sweep.points_token
-        yield _deletion(filters.leftover_points(location, [chunk], sweep.below_version, token))
-    if live is None:
-        yield _deletion(filters.document_points(location, document_id, below=sweep.below_version))
+        chunk, version = str(sweep.chunk_id), sweep.below_version
+        yield _deletion(filters.leftover_points(location, [chunk], version, sweep.points_token))
         return
-    hidden = filters.hidden_points(location, document_id, version=live)
-    yield _setting({"hidden": False}, hidden)
-    yield _deletion(filters.document_points(location, document_id, below=live))
-    if sweep.below_version > live:  # versions in between were discarded and never become visible
-        yield _deletion(filters.hidden_points(location, document_id, below=sweep.below_version))
+    if live is not None:  # a late writer may have hidden a text of it
+        yield _setting({"hidden": False}, filters.hidden_points(location, document_id, version=live))
+    if sweep.obsolete_version is None:
+        below = sweep.below_version if live is None else min(live, sweep.below_version)
+        yield _deletion(filters.document_points(location, document_id, below=below))
+    elif not sweep.in_use:
+        yield _deletion(filters.document_points(location, document_id, version=sweep.obsolete_version))
 
 
 def _by_version(chunks: Sequence[ChunkToIndex]) -> Iterator[tuple[IndexLocation, int, list[ChunkToIndex]]]:

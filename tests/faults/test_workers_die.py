@@ -92,12 +92,12 @@ def test_worker_killed_at_point_loses_nothing(fleet, provider, start_scenario, s
 
 @guards(
     "shared/maintenance/cleanup.py",
-    '            "sweep": self.sweep,',
+    '            "finish": self.finish,',
     "",
-    means="the sweep of a killed worker is not repeated",
-    case="before the delete",
+    means="the complete version of a killed worker is never shown",
+    case="before the show",
 )
-@pytest.mark.parametrize("point", ["before the delete", "after the delete"])
+@pytest.mark.parametrize("point", ["before the show", "after the show"])
 def test_kill_during_version_replacement_loses_nothing(fleet, provider, start_scenario, scale, point):
     scenario = start_scenario("2e" if point.startswith("before") else "2f", f"kill -9 {point}")
     first = scenario.corpus(scale.documents // 2)

@@ -18,7 +18,6 @@ from shared.domain.ids import accepted_id, accepted_point_id
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
 from shared.query.retrieve.scale import scale_of
-from shared.vectors.filters import visible_points
 from shared.vectors.groups import group
 from shared.vectors.points import Point
 from tests.conftest import Library
@@ -85,7 +84,7 @@ async def indexed_texts(services, library):
     location = (await library.collection()).location
     stored, _ = await services.index.scroll_points(location)
     versions = {str(point.chunk_id): 1 for point in stored}
-    payloads = (await services.index.chunk_payloads(visible_points(location), versions)).chunks
+    payloads = (await services.index.chunk_payloads(location, versions)).chunks
     return [chunk["text"] for chunk in sorted(payloads.values(), key=lambda chunk: chunk["ordinal"])]
 
 

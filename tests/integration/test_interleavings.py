@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from uuid import uuid4
 
 import pytest
@@ -12,22 +13,23 @@ from sqlalchemy import text
 
 from shared.domain.errors import ForeaskError
 from shared.domain.ids import accepted_point_id
-from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Dead, Retry
 from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.domain.verification import DifferingPoint
+from shared.domain.work import POINTS_STAY
 from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.documents.dead_letters import Choice
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.maintenance.verification import Verification
-from shared.vectors import filters
+from shared.vectors.connection import SEARCH_SECONDS
 from shared.vectors.index import Index
 from shared.vectors.payload_indexes import REQUIRED
 from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
-from tests.support.api import ready, work
+from tests.support.api import delete_replaced, ready, work
 from tests.support.planted import guards
 from tests.support.qdrant import qdrant_client
 
@@ -114,6 +116,7 @@ async def test_edit_of_never_live_version_becomes_ready(services, library, once)
     await work(services)
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    await services.cleaner.sweep()
     assert {p["version"] for p in (await points(services, library)).values()} == {2}
     assert await differences(services, library) == []
 
@@ -184,44 +187,47 @@ async def test_document_stays_searchable_during_edit_and_show(services, library,
 
     during(monkeypatch, services, edit, before=before)
     await work(services, "parse", "index")
+    assert await words_found(services, library) == ["alpha"]
     await services.cleaner.clean()
     await work(services, "parse")
-    assert await words_found(services, library) == ["beta", "gamma"]
+    assert await words_found(services, library) == ["alpha"]
 
     await index_batch(services.indexer, [await common_chunk(services)])
-    assert await words_found(services, library) == ["beta", "gamma"]
+    assert await words_found(services, library) == ["alpha"]
     await library.add(UNREADABLE, "a.md")
     await work(services)
     await clean_completely(services)
 
     found = await services.ledger.documents.get("default", document.id)
-    assert (found.state, found.live_version) == (DocumentState.FAILED, 2)
-    assert await words_found(services, library) == ["beta", "gamma"]
+    assert (found.state, found.live_version) == (DocumentState.FAILED, 1)
+    assert await words_found(services, library) == ["alpha"]
     assert await differences(services, library) == []
 
 
-async def killed_during_show(services, monkeypatch):
-    """Index the last texts of an edit, in a process that is killed before it shows the new version."""
+async def killed_during_show(services, monkeypatch, *, before):
+    """Index the last texts of an edit, in a process that is killed when it shows the new version."""
     batch = await services.ledger.work.claim_to_index(10)
 
     async def die():
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patched:
-        during(patched, services, die, before=True)
+        during(patched, services, die, before=before)
         with suppress(asyncio.CancelledError):
             await indexed(services.indexer, batch)
 
 
-async def test_document_stays_searchable_after_kill_during_show(services, library, once, monkeypatch):
+@pytest.mark.parametrize("before", [True, False], ids=["before the request", "after the request"])
+async def test_document_stays_searchable_after_kill_during_show(services, library, once, monkeypatch, before):
     document = await once(edited)
     await work(services, "parse")
-    await killed_during_show(services, monkeypatch)
+    await killed_during_show(services, monkeypatch, before=before)
+    assert await words_found(services, library) == ["alpha"]
+
+    await services.cleaner.clean()
+    assert await words_found(services, library) == ["beta", "gamma"]
     await library.add(UNREADABLE, "a.md")
     await work(services)
-    assert await differences(services, library) == []
-    await services.cleaner.clean()
-
     found = await services.ledger.documents.get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.FAILED, 2)
     assert await words_found(services, library) == ["beta", "gamma"]
@@ -229,22 +235,37 @@ async def test_document_stays_searchable_after_kill_during_show(services, librar
     assert await differences(services, library) == []
 
 
+async def test_points_of_killed_abandoned_edit_are_deleted(services, library, once, monkeypatch):
+    await once(edited)
+    before = await points(services, library)
+    await work(services, "parse")
+    await killed_during_show(services, monkeypatch, before=False)
+    assert not await points(services, library, hidden=True)
+
+    await library.add(UNREADABLE, "a.md")
+    await work(services)
+    await services.cleaner.clean()
+
+    assert await points(services, library) == before
+    assert await words_found(services, library) == ["alpha"]
+
+
 @guards(
     "shared/query/retrieve/retriever.py",
-    "        search.where = without_versions(search.where, leaving)\n",
-    "",
+    "others = {each for each in found if",
+    "others = {each for each in () if",
     means="queries see two versions of a document after its replacement was interrupted",
 )
-async def test_query_sees_one_version_after_interrupted_replacement(services, library, once, monkeypatch):
-    monkeypatch.setattr("shared.query.retrieve.retriever._PAUSES_SECONDS", (0.0,))
-    document = await once(edited)
+@pytest.mark.parametrize("shown", [("beta",), ("beta", "gamma")], ids=["partly", "completely"])
+async def test_query_sees_one_version_after_interrupted_replacement(services, library, once, monkeypatch, shown):
+    await once(edited)
     await work(services, "parse")
-    await killed_during_show(services, monkeypatch)
-    location = (await library.collection()).location
-    hidden = filters.hidden_points(location, document.id, version=2)
-    await services.index._write(location.index_name, "/payload", {"payload": {"hidden": False}, "filter": hidden})
+    await killed_during_show(services, monkeypatch, before=True)
+    stored = await points(services, library, version=2)
+    visible = [i for i, payload in stored.items() if any(word in payload.get("text", "") for word in shown)]
+    await services.index.show((await library.collection()).location, visible)
 
-    assert await words_found(services, library) == ["beta", "gamma"]
+    assert await words_found(services, library) == ["alpha"]
 
 
 async def whole_points(services, library):
@@ -283,22 +304,97 @@ async def test_abandoned_edit_does_not_change_shared_chunks(services, library, p
     assert await differences(services, library) == []
 
 
-async def test_version_is_shown_before_older_is_deleted(services, library, once, monkeypatch):
-    await once(ready, (SEVEN, "a.md"))
-    await library.add(NINE, "a.md")
-    requests = []
-    change = services.index._change
+async def replaced(services):
+    """Replace a document. The points of the version before are not deleted yet."""
+    await edited(services)
+    await work(services, "parse")
+    await indexed(services.indexer, await services.ledger.work.claim_to_index(10))
 
-    async def counting(name, operations):
-        requests.append([kind for operation in operations for kind in operation])
-        await change(name, operations)
 
-    monkeypatch.setattr(services.index, "_change", counting)
-    await work(services)
+@guards(
+    "shared/ledger/documents/versions.py",
+    "POINTS_STAY if were_live else timedelta()",
+    "timedelta()",
+    means="a search that began before a version was replaced finds none of its texts",
+)
+async def test_replaced_points_stay_for_running_searches(services, library, once):
+    await once(replaced)
 
-    (operations,) = requests
-    assert operations.index("set_payload") < operations.index("delete")
-    assert await run(services, "SELECT again, due_at > now() FROM sweeps") == [(False, True)]
+    await services.cleaner.clean()
+
+    assert {p["version"] for p in (await points(services, library)).values()} == {1, 2}
+    assert await words_found(services, library) == ["beta", "gamma"]
+    assert await run(services, "SELECT obsolete_version, repeats, due_at > now() FROM sweeps") == [(1, True, True)]
+    await delete_replaced(services)
+    assert {p["version"] for p in (await points(services, library)).values()} == {2}
+    assert await run(services, "SELECT obsolete_version, repeats, due_at > now() FROM sweeps") == [(1, False, True)]
+
+
+async def test_points_stay_longer_than_any_search():
+    assert POINTS_STAY.total_seconds() > SEARCH_SECONDS
+
+
+def searches(monkeypatch, services, meanwhile=()):
+    """Record the searches of channels; call the next of `meanwhile` after each."""
+    search, sent, actions = services.index.search, [], iter(meanwhile)
+
+    async def recorded(name, searched):
+        sent.append(searched)
+        hits = await search(name, searched)
+        for action in islice(actions, 1):
+            await action()
+        return hits
+
+    monkeypatch.setattr(services.index, "search", recorded)
+    return sent
+
+
+async def test_query_during_replacement_searches_once(services, library, once, monkeypatch):
+    await once(replaced)
+    sent = searches(monkeypatch, services)
+
+    assert await texts_found(services, library, "gamma is the word", top_k=1) == [GAMMA.strip()]
+
+    assert len(sent) == 1
+
+
+@guards(
+    "shared/query/retrieve/retriever.py",
+    "if self.is_crowded and not enough and not self.is_last:",
+    "if False:",
+    means="texts are missing while the points of replaced versions are not deleted",
+)
+async def test_replaced_points_do_not_crowd_out_texts(services, library, once, monkeypatch):
+    await once(replaced)
+    monkeypatch.setattr("shared.query.retrieve.searching.limit_of", lambda *_: 1)
+    sent = searches(monkeypatch, services)
+
+    assert await texts_found(services, library, "alpha is the word", top_k=1) != []
+
+    assert [len(each[0]["filter"]["must_not"]) for each in sent] == [1, 3]
+
+
+@guards(
+    "shared/query/retrieve/retriever.py",
+    "any(age is not None and age <= seconds for _, age in shown.values())",
+    "False",
+    means="a query whose search found half of a new version does not see the rest",
+)
+async def test_search_before_replacement_is_repeated(services, library, once, monkeypatch):
+    await once(edited)
+    await work(services, "parse")
+    batch = await services.ledger.work.claim_to_index(10)
+    await index_batch(services.indexer, batch)
+    stored = await points(services, library, version=2)
+    beta = [i for i, payload in stored.items() if "beta" in payload.get("text", "")]
+    location = (await library.collection()).location
+    await services.index.show(location, beta)
+    sent = searches(monkeypatch, services, [partial(indexed, services.indexer, batch)])
+
+    found = await texts_found(services, library, "beta is the word", top_k=9)
+
+    assert sorted({chunk.split()[1] for chunk in found}) == ["beta", "gamma"]
+    assert len(sent) == 2
 
 
 async def test_documents_of_large_batch_finish_together(services, library):
@@ -353,6 +449,7 @@ async def test_dropped_question_of_late_writer_is_deleted(services, library, onc
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
     await indexed(replace(services.indexer, floor=0.99), await services.ledger.work.claim_to_index(10))
+    await delete_replaced(services)
     before = await points(services, library)
 
     outcomes = await index_batch(services.indexer, late)
@@ -567,19 +664,16 @@ async def test_missing_payload_indexes_are_created_on_next_use(services, monkeyp
 
 
 @guards(
-    "shared/vectors/writes.py", 'yield _setting({"hidden": False}, hidden)', "pass", means="a new version stays hidden"
+    "shared/vectors/writes.py",
+    'await self._change(location.index_name, [_setting({"hidden": False}, hidden)])',
+    "pass",
+    means="a new version stays hidden",
 )
 @guards(
     "shared/ledger/work/settlements.sql",
-    "d.live_version = d.version AND {no_first_sweep}",
-    "d.live_version = d.version",
-    means="an edit is searchable before Qdrant shows it",
-)
-@guards(
-    "shared/ledger/work/settlements.sql",
-    "{becomes_live} AND d.version = 1 AND",
-    "{becomes_live} AND",
-    means="an edit is live without a sweep of the older version",
+    "AND (d.live_version IS NULL\n",
+    "AND (true\n",
+    means="a version is live before Qdrant shows it",
 )
 async def test_edit_is_searchable_once_qdrant_shows_it(services, library, once):
     (document,) = await once(ready, (SEVEN, "a.md"))
@@ -587,14 +681,15 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, once):
     await work(services, "parse")
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     await services.ledger.work.settle_indexed(outcomes)
-    assert await services.ledger.work.finish([document.id]) != []  # the worker dies at this point
+    (hidden,) = await services.ledger.work.finish([document.id])  # the worker dies at this point
+    assert hidden.version == 2
 
     async def seen():
         found = await services.ledger.documents.get("default", document.id)
         return found.state, await texts_found(services, library, QUESTION)
 
     assert await seen() == (DocumentState.INDEXING, [SEVEN])
-    await services.cleaner.sweep()
+    await services.cleaner.finish()
     assert await seen() == (DocumentState.SEARCHABLE, [NINE])
 
 
@@ -613,18 +708,3 @@ async def test_document_of_dead_worker_is_finished_later(services, library, prov
     await services.cleaner.clean()
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
-
-
-async def test_document_of_worker_dead_before_sweep_is_finished(services, library, provider):
-    await library.add("one", "a.md", questions=["Which number?"])
-    await work(services)
-    document = await library.add("two", "a.md", questions=["Which number?"])
-    await work(services, "parse")
-    chunks = await services.ledger.work.claim_to_index(10)
-    await services.ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in chunks])
-    assert await services.ledger.work.finish([document.id]) != []
-    await run(services, "UPDATE documents SET due_at = now() + interval '1 minute'")
-
-    await services.cleaner.sweep()
-
-    assert await run(services, "SELECT state, live_version FROM documents") == [("ready", 2)]

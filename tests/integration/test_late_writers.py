@@ -80,9 +80,9 @@ async def test_suspected_questions_of_next_version_wait(services, library, provi
 
 
 @guards(
-    "shared/ledger/documents/documents.sql",
-    "OR v.version < coalesce(d.live_version, d.version)",
-    "OR false",
+    "shared/query/retrieve/retriever.py",
+    "others = {each for each in found if",
+    "others = {each for each in () if",
     means="a late writer of a replaced version shows its text",
 )
 @pytest.mark.parametrize("settles", [True, False], ids=["settles", "dies before settling"])
@@ -148,8 +148,8 @@ async def test_document_replaced_during_query_is_found(services, library, once, 
 
 @guards(
     "shared/query/retrieve/retriever.py",
-    "checked = await within(_CHECK_BUDGET, self._find_transitions(found))",
-    "checked = await self._find_transitions(found)",
+    "checked = await within(_CHECK_BUDGET, self._find_shown(found))",
+    "checked = await self._find_shown(found)",
     means="a query fails or hangs while the ledger does not answer",
     case="refuses",
 )
@@ -161,7 +161,8 @@ async def test_query_continues_without_ledger(services, library, once, monkeypat
     database = Database(f"postgresql://user@127.0.0.1:{silent.getsockname()[1]}/name")
     if not is_silent:
         silent.close()
-    monkeypatch.setattr(services.retriever, "_find_transitions", Documents(database).transitions)
+    monkeypatch.setattr(services.retriever, "_checks_after", 0.0)  # also restores it
+    monkeypatch.setattr(services.retriever, "_find_shown", Documents(database).shown_versions)
 
     retrieval = await services.retriever.retrieve(collection, Query(ASKED))
 

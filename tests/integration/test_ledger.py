@@ -414,8 +414,8 @@ async def test_replaced_document_keeps_live_version(services, library):
     await work.finish([document.id])
 
     async with services.database.begin() as connection:
-        swept = (await connection.execute(text("SELECT below_version, again FROM sweeps"))).all()
-        assert [tuple(row) for row in swept] == [(3, True)]
+        swept = (await connection.execute(text("SELECT obsolete_version, repeats FROM sweeps"))).all()
+        assert [tuple(row) for row in swept] == [(2, True)]
     assert (await services.ledger.documents.get("default", document.id)).live_version == 1
     assert len(await work.purge_versions()) == 1
     async with services.database.begin() as connection:
@@ -544,7 +544,7 @@ async def test_deleted_document_is_swept_again_after_leases(services, library):
     assert await work.due_sweeps() == []
     await age_rows(services.database, "sweeps.due_at", 2 * SHORT)
     (sweep,) = await work.due_sweeps()
-    assert (sweep.document_id, sweep.below_version) == (document.id, 2)
+    assert (sweep.document_id, sweep.obsolete_version) == (document.id, 2)
     await work.settle_sweeps([sweep])
     assert await work.due_sweeps() == []
 

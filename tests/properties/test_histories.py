@@ -200,8 +200,8 @@ def _address(url: str) -> str:
 )
 @guards(
     "shared/ledger/documents/versions.py",
-    "if written else {}",
-    "if not written else {}",
+    "await insert_sweeps(connection, [(row.id, row.version) for row in obsolete], after=after)",
+    "pass",
     means="the points of an abandoned version remain",
     histories=100,
 )

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import uvicorn
 from fastapi import FastAPI
+from sqlalchemy import text
 from starlette.types import Receive, Scope, Send
 
 from api.app import create
@@ -141,7 +142,10 @@ class _Drain(Drain[Any, Any]):
 
 
 async def work(services: AllServices, *stages: str) -> None:
-    """Do all due work of the stages, or of every stage, as the workers do."""
+    """Do all due work of the stages, or of every stage, as the workers do.
+
+    After the index stage the points of replaced versions are deleted, as the scheduler does some seconds later.
+    """
     settings = services.settings
     limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
     made: dict[str, Callable[[], Stage[Any, Any]]] = {
@@ -152,6 +156,18 @@ async def work(services: AllServices, *stages: str) -> None:
     }
     for stage in stages or ("parse", "index", "generate", "index"):
         assert not await _Drain(replace(made[stage](), linger=timedelta()), limits, asyncio.Event()).run()
+        if stage == "index":
+            await delete_replaced(services)
+
+
+async def delete_replaced(services: AllServices) -> None:
+    """Delete the points of replaced versions, as if the searches that may still need them had ended."""
+    async with services.database.begin() as connection:
+        due = text("UPDATE sweeps SET due_at = now() WHERE repeats AND due_at > now() RETURNING id")
+        replaced = set((await connection.execute(due)).scalars())
+    if replaced:
+        sweeps = await services.ledger.work.due_sweeps(10_000)
+        await services.cleaner.finisher.sweep([sweep for sweep in sweeps if sweep.id in replaced])
 
 
 async def ready(services: AllServices, *documents: tuple[str, str], tenant: str = "default") -> list[Document]:

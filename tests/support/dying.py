@@ -69,8 +69,8 @@ POINTS = {
     "before the end of a batch": KillPoint("generate", Batches, "finish", before=True),
     "before the upsert": KillPoint("index", Index, "upsert", before=True),
     "after the upsert": KillPoint("index", Index, "upsert"),
-    "before the delete": KillPoint("index", Index, "sweep", before=True),
-    "after the delete": KillPoint("index", Index, "sweep"),
+    "before the show": KillPoint("index", Index, "show_version", before=True),
+    "after the show": KillPoint("index", Index, "show_version"),
     "after a repair": KillPoint("index", Verification, "_mend_slice"),
 }
 

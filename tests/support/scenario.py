@@ -196,6 +196,10 @@ class Scenario:
         """
         return bool(self.fleet.query(statement)[0]["open"] == 0)
 
+    def _replaced_deleted(self) -> bool:
+        """Return whether points of replaced versions are deleted, as if the searches that may need them had ended."""
+        return not self.fleet.query("UPDATE sweeps SET due_at = least(due_at, now()) WHERE repeats RETURNING id")
+
     def update(self, documents: Mapping[str, list[Section]], *, changed: int, version: int) -> None:
         """Upload documents again with their last sections changed."""
         self.submit(
@@ -225,6 +229,7 @@ class Scenario:
             failed: documents that must have failed and have no points.
             note: remark for the table.
         """
+        self.fleet.wait_until(self._replaced_deleted, "the points of replaced versions were not deleted")
         stored = self._stored()
         lost, unexpected = self._compare(stored, dead, failed)
         stats = self.stats()

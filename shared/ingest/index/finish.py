@@ -30,8 +30,8 @@ class Finisher:
     async def finish(self, document_ids: Sequence[UUID]) -> bool:
         """Finish the documents whose chunks are all final; safe to repeat.
 
-        The ledger decides which version is live and records a sweep; Qdrant follows. After a kill or an edit in
-        between, the scheduler does the sweep.
+        Qdrant shows the points of a next version, then the ledger makes it live. After a kill or an edit in between,
+        queries see the version before, and the scheduler finishes the document.
 
         Returns:
             Whether another version of a document became live: its questions are due now.
@@ -41,13 +41,15 @@ class Finisher:
         """
         is_replaced = False
         for start in range(0, len(document_ids), _GROUP):
-            sweeps = await self.work.finish(document_ids[start : start + _GROUP])
-            is_replaced |= bool(sweeps)
-            await self.sweep(sweeps)
+            hidden = await self.work.finish(document_ids[start : start + _GROUP])
+            shown = await confirmed(hidden, self.index.show_version)
+            if shown:
+                await self.work.finish([each.document_id for each in shown], shown)
+            is_replaced |= bool(shown)
         return is_replaced
 
     async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
-        """Update the points of documents to the ledger's state, and finish documents that waited for this.
+        """Update the points of documents to the ledger's state.
 
         Returns:
             The sweeps that Qdrant confirmed.
@@ -58,7 +60,6 @@ class Finisher:
         swept = await confirmed(sweeps, self.index.sweep)
         if swept:
             await self.work.settle_sweeps(swept)
-            await self.work.finish([sweep.document_id for sweep in swept])
         return swept
 
     async def delete_unrecorded(self, chunks: Sequence[ChunkToIndex]) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain import readers
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.collections import Collection
-from shared.domain.documents import DeletableDocument, Document, NewDocument, Transitions, Version
+from shared.domain.documents import DeletableDocument, Document, NewDocument, ShownVersion, Version
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import require_fit
 from shared.domain.jobs import JobKind
@@ -299,12 +299,14 @@ class Documents:
         async with self._database.begin() as connection:
             return {row.public_id: row.id for row in await connection.execute(SQL.row_ids, parameters)}
 
-    async def transitions(self, found: AbstractSet[Version]) -> Transitions:
-        """Return the versions that queries must not see, or not yet, among versions that have points in Qdrant."""
+    async def shown_versions(self, found: AbstractSet[Version]) -> dict[UUID, ShownVersion]:
+        """Return the versions that queries see, among documents with points in Qdrant.
+
+        Documents are missing of which only the shown version was found, unless it has replaced another one lately.
+        """
         parameters = {"ids": [row_id for row_id, _ in found], "versions": [version for _, version in found]}
-        rows = await self._database.rows(SQL.transitions, parameters)
-        outdated = {(row["id"], row["version"]) for row in rows if row["is_outdated"]}
-        return Transitions(outdated, {(row["id"], row["version"]) for row in rows} - outdated)
+        rows = await self._database.rows(SQL.shown_versions, parameters)
+        return {row["id"]: ShownVersion(row["shown"], row["age_seconds"]) for row in rows}
 
     async def live_chunk_ids(self, collection: Collection, external_ids: Sequence[str]) -> dict[str, set[str]]:
         """Return the ids of documents' chunks as queries see them, by external id; unknown documents are missing."""

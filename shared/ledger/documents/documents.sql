@@ -112,21 +112,17 @@ ORDER BY external_id LIMIT :limit FOR UPDATE
 SELECT public_id, id FROM documents
 WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {exists}
 
--- name: transitions
--- Return the versions among these that queries must not see: of deleted documents, and versions that a newer one has
--- replaced. Until Qdrant has confirmed the sweep of a replacement, queries see the version before. The newer version
--- is returned, too: it is arriving.
+-- name: shown_versions
+-- Return the version that queries see of these documents; null if a document is deleted. Only documents of which another
+-- version was found are returned, and documents that have replaced a version lately, with its age.
 -- plan: generic
-SELECT v.id, v.version, v.version IS DISTINCT FROM d.live_version AS is_outdated
+SELECT v.id, CASE WHEN d.id IS NOT NULL THEN coalesce(d.live_version, d.version) END AS shown,
+       extract(epoch FROM now() - s.since)::float8 AS age_seconds
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS v(id, version)
 LEFT JOIN documents d ON d.id = v.id AND {exists:d}
-WHERE d.id IS NULL
-   OR v.version < coalesce(d.live_version, d.version)
-      AND NOT EXISTS (SELECT 1 FROM sweeps s
-                      WHERE s.document_id = d.id AND s.again AND s.below_version >= d.live_version)
-   OR v.version = d.live_version
-      AND EXISTS (SELECT 1 FROM sweeps s
-                  WHERE s.document_id = d.id AND s.again AND s.below_version = d.live_version)
+CROSS JOIN LATERAL (SELECT max(s.obsolete_since) AS since FROM sweeps s
+                    WHERE s.document_id = v.id AND s.obsolete_version < d.live_version) s
+WHERE d.id IS NULL OR v.version <> coalesce(d.live_version, d.version) OR s.since IS NOT NULL
 
 -- name: ids_of_names
 -- Find the documents of a collection that have these external ids.

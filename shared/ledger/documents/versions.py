@@ -14,6 +14,8 @@ from uuid import UUID
 from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.documents import Version
+from shared.domain.work import POINTS_STAY
 from shared.ledger.documents import acceptance
 from shared.ledger.model import states
 from shared.ledger.model.rows import version_rows
@@ -72,22 +74,23 @@ async def reindex(connection: AsyncConnection, documents: Sequence[UUID], *, lan
     await supersede(connection, documents)
 
 
-async def supersede(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
+async def supersede(connection: AsyncConnection, documents: Sequence[UUID], *, were_live: bool = False) -> None:
     """Make versions obsolete that are neither live nor newest, in locked documents; `purge` deletes them.
 
-    Their points are swept.
-
-    Returns:
-        The sweeps by document; documents without such points are missing.
+    Their points are swept: of versions that were live until now, when no search needs them any more.
     """
-    written = (await connection.execute(SQL.supersede, {"ids": list(documents)})).all()
-    return await insert_sweeps(connection, [(row.id, row.version) for row in written]) if written else {}
+    parameters = {"ids": list(documents), "were_live": were_live}
+    if obsolete := (await connection.execute(SQL.supersede, parameters)).all():
+        after = POINTS_STAY if were_live else timedelta()
+        await insert_sweeps(connection, [(row.id, row.version) for row in obsolete], after=after)
 
 
-async def insert_sweeps(connection: AsyncConnection, below: Sequence[tuple[UUID, int]]) -> dict[UUID, int]:
-    """Sweep documents below a version; return the sweeps by document."""
-    inserted = await connection.execute(SQL.insert_sweeps, version_rows(below))
-    return {row.document_id: row.id for row in inserted}
+async def insert_sweeps(
+    connection: AsyncConnection, versions: Sequence[Version], *, after: timedelta = timedelta()
+) -> list[int]:
+    """Sweep versions of documents after a time; return the sweeps."""
+    inserted = await connection.execute(SQL.insert_sweeps, version_rows(versions) | {"after": after})
+    return list(inserted.scalars())
 
 
 async def purge(database: Database) -> list[str]:

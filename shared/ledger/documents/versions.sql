@@ -3,16 +3,12 @@
 jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int)
 
 -- name: insert_sweeps
--- Sweep documents now, and again when all leases on lower versions have expired. This replaces earlier sweeps of these
--- documents.
+-- Delete the points of versions after a while, and again when all leases on them have expired.
 -- plan: generic
-WITH earlier AS (
-    DELETE FROM sweeps s USING {version_rows} WHERE s.document_id = v.id AND s.chunk_id IS NULL
-)
-INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, again, due_at)
-SELECT d.collection_id, d.tenant, l.index_name, d.id, v.version, true, now()
+INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version, below_version, repeats, due_at)
+SELECT d.collection_id, d.tenant, l.index_name, d.id, v.version, v.version + 1, true, now() + :after
 FROM {version_rows} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
-RETURNING document_id, id
+RETURNING id
 
 -- part: delete_contents
 -- Delete the contents and questions of deleted chunks.
@@ -24,7 +20,7 @@ contents AS (
 
 -- name: supersede
 -- Mark versions that are neither live nor newest, delete their open chunks and pages, record their calls in flight, and return
--- the documents that may have points of such a version.
+-- the versions that may have points, or all that were live.
 WITH obsolete AS (
     UPDATE document_versions v SET obsolete = true
     FROM documents d
@@ -44,10 +40,10 @@ WITH obsolete AS (
     WHERE {TO_GENERATE} AND leased_by IS NOT NULL AND due_at > now()
     ON CONFLICT DO NOTHING
 )
-SELECT d.id, d.version FROM documents d
-WHERE {exists:d} AND EXISTS (
-    SELECT 1 FROM obsolete o JOIN chunks c ON c.document_id = o.document_id AND c.version = o.version
-    WHERE o.document_id = d.id)
+SELECT o.document_id AS id, o.version FROM obsolete o JOIN documents d ON d.id = o.document_id
+WHERE {exists:d}
+  AND (CAST(:were_live AS boolean)
+       OR EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = o.document_id AND c.version = o.version))
 
 -- name: find_obsolete
 -- Find obsolete versions.

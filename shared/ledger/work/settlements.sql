@@ -306,30 +306,22 @@ NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.
 ({has_dead_part} OR EXISTS (SELECT 1 FROM document_versions v
                             WHERE v.document_id = d.id AND v.version = d.version AND v.missing IS NOT NULL))
 
--- part: no_first_sweep
--- Qdrant has confirmed every sweep of a document once.
-NOT EXISTS (SELECT 1 FROM sweeps s WHERE s.document_id = d.id AND s.again)
-
 -- part: all_texts_stored
 -- Every text of a document's newest version is stored, or cannot be.
 NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
             AND {TO_INDEX_TEXT:c})
 
--- part: becomes_live
--- A document's newest version is about to be live; Qdrant is updated next.
-{SHOW.applies:d} AND d.live_version IS DISTINCT FROM d.version AND {all_texts_stored}
-
--- part: is_shown
--- Queries see a document's newest version.
-{SHOW.applies:d} AND d.live_version = d.version AND {no_first_sweep}
+-- part: is_complete
+-- A document's newest version may become live.
+{SHOW.applies:d} AND {all_texts_stored}
 
 -- part: is_finished
 -- A document's chunks have all ended.
-{FINISH.applies:d} AND {no_open_chunk} AND {no_first_sweep}
+{FINISH.applies:d} AND {no_open_chunk}
 
 -- part: may_advance
 -- A document may advance to its next state.
-({becomes_live} OR {is_shown} OR {is_finished})
+({is_complete} OR {is_finished})
 
 -- name: check_open
 -- Find open documents that can advance because their workers died, longest due first. All checked documents are due
@@ -364,19 +356,24 @@ SELECT d.id, {SHOW.applies:d} AS opening FROM documents d
 WHERE d.id IN (SELECT d.id FROM documents d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {may_advance})
 ORDER BY d.id FOR UPDATE
 
--- name: open_first
--- Make the first version of locked documents live and searchable: queries see its points as soon as they are written.
+-- name: show
+-- Make the newest version of locked documents live and searchable if all its texts are stored and its points visible:
+-- either Qdrant has shown this version, or they were written visible, because the document has no live version.
 -- plan: generic
 UPDATE documents d SET {SHOW.sets}, live_version = d.version, due_at = now(), updated_at = now()
-WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {becomes_live} AND d.version = 1 AND {no_first_sweep}
-RETURNING d.id, {follows}
+FROM documents o
+WHERE o.id = d.id AND d.id = ANY(CAST(:ids AS uuid[])) AND {is_complete}
+  AND (d.live_version IS NULL
+       OR EXISTS (SELECT 1 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int)
+                  WHERE v.id = d.id AND v.version = d.version))
+RETURNING d.id, o.live_version IS NOT NULL AS replaces, {follows}
 
--- name: make_live
--- Make the newest version of locked documents live if all its texts are stored.
+-- name: hidden_versions
+-- Find the complete versions of locked documents whose points are hidden.
 -- plan: generic
-UPDATE documents d SET live_version = d.version, due_at = now(), updated_at = now()
-WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {becomes_live}
-RETURNING d.id, d.version
+SELECT d.id AS document_id, d.version, d.collection_id, d.tenant, l.index_name
+FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_complete}
 
 -- part: follows
 -- A document belongs to a build that follows the live one, or to a live one with followers.
@@ -384,13 +381,6 @@ EXISTS (SELECT 1 FROM collections l WHERE l.id = d.collection_id AND {is_followe
 AS follows,
 EXISTS (SELECT 1 FROM collections l WHERE l.id = d.collection_id AND l.followed AND {is_live:l})
 AS leads
-
--- name: show
--- Record locked documents as searchable once Qdrant shows their live version: until then queries see the one before.
--- plan: generic
-UPDATE documents d SET {SHOW.sets}, due_at = now(), updated_at = now()
-WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_shown}
-RETURNING d.id, {follows}
 
 -- name: finish
 -- Finish locked documents that show their newest version in Qdrant too.
@@ -401,11 +391,12 @@ WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_finished}
 RETURNING d.id, d.tenant, d.collection_id, d.state, {follows}
 
 -- name: insert_late_sweeps
--- Sweep chunks that a late writer has written or may still write. A version without the chunk is used by no worker.
+-- Sweep chunks that a late writer has written or may still write. A version without the chunk is used by no worker, and
+-- queries may still need its points for a while.
 -- plan: generic
-INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, chunk_id, due_at)
-SELECT v.collection_id, v.tenant, v.index_name, v.document_id, v.version + (c.id IS NULL)::int, c.id,
-       CASE WHEN v.later THEN now() + :after ELSE now() END
+INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version, below_version, chunk_id, due_at)
+SELECT v.collection_id, v.tenant, v.index_name, v.document_id, v.version, v.version + (c.id IS NULL)::int, c.id,
+       now() + CASE WHEN v.later THEN :after WHEN c.id IS NULL THEN :points_stay ELSE interval '0' END
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, document_id uuid, collection_id uuid, tenant text, index_name text,
          later boolean)
@@ -430,13 +421,14 @@ UPDATE documents SET due_at = now() WHERE id = ANY(CAST(:ids AS uuid[])) AND sta
 DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = {DocumentState.DELETING}
 
 -- name: due_sweeps
--- Find due sweeps, all or some, longest due first.
-SELECT s.id, s.collection_id, s.index_name, s.tenant, s.document_id, s.below_version, d.live_version,
-       d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again
+-- Find due sweeps, longest due first.
+SELECT s.id, s.collection_id, s.index_name, s.tenant, s.document_id, s.obsolete_version, s.below_version,
+       d.live_version, coalesce(s.obsolete_version IN (d.live_version, d.version), false) AS in_use,
+       d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again OR s.repeats AS again
 FROM sweeps s
 LEFT JOIN documents d ON d.id = s.document_id AND {exists:d}
 LEFT JOIN chunks c ON c.id = s.chunk_id AND c.version = s.below_version
-WHERE s.due_at <= now() AND (CAST(:ids AS bigint[]) IS NULL OR s.id = ANY(CAST(:ids AS bigint[])))
+WHERE s.due_at <= now()
 ORDER BY s.due_at LIMIT :limit
 
 -- name: postpone_sweeps
@@ -452,7 +444,8 @@ DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))
 -- name: repeat_sweeps
 -- Postpone sweeps that were done once until all older leases have expired.
 -- plan: generic
-UPDATE sweeps SET again = false, due_at = now() + :after WHERE id = ANY(CAST(:ids AS bigint[])) AND again
+UPDATE sweeps SET again = false, repeats = false, due_at = now() + :after
+WHERE id = ANY(CAST(:ids AS bigint[])) AND (again OR repeats)
 
 -- part: valid_leases
 -- The leases that still hold.

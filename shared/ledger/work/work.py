@@ -30,10 +30,12 @@ from shared.domain.states import DocumentState
 from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage, with_cost
 from shared.domain.work import (
+    POINTS_STAY,
     ChunkToGenerate,
     ChunkToIndex,
     DocumentToParse,
     EmbeddedChunk,
+    HiddenVersion,
     Lease,
     LeaseExtension,
     NewChunk,
@@ -378,7 +380,7 @@ class Work:
         """Sweep chunks that a late writer has written, and later the chunks that another worker may write."""
         late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
         if late:
-            parameters = rows.late_rows(late) | {"after": self._leases_expire_after}
+            parameters = rows.late_rows(late) | {"after": self._leases_expire_after, "points_stay": POINTS_STAY}
             await connection.execute(SQL.insert_late_sweeps, parameters)
 
     # Documents whose chunks have all ended
@@ -393,20 +395,24 @@ class Work:
             return list((await connection.execute(SQL.check_open, {"limit": limit})).scalars())
 
     @again_after_collision
-    async def finish(self, document_ids: Sequence[UUID]) -> list[Sweep]:
+    async def finish(self, document_ids: Sequence[UUID], shown: Sequence[HiddenVersion] = ()) -> list[HiddenVersion]:
         """Make versions live whose texts are all stored, and finish documents whose chunks have all ended, among these.
 
-        A document without changes in Qdrant advances at once. For every other document this records a sweep, which
-        survives a kill and an edit. The call after the sweep marks the document searchable.
+        A version that replaces another becomes live when Qdrant shows it: from then on queries see it, and only it. The
+        points of the replaced version are deleted when no search that has started before can still need them.
+
+        Args:
+            document_ids: ids of documents.
+            shown: versions among them whose points Qdrant has made visible.
 
         Returns:
-            The sweeps to do now.
+            The complete versions that are still hidden.
         """
         async with self._database.begin() as connection:
             ended = (await connection.execute(SQL.lock_advancing, {"ids": list(document_ids)})).all()
             if not ended:
                 return []
-            sweeps, moved = await _open(connection, [row.id for row in ended if row.opening])
+            hidden, moved = await _show(connection, [row.id for row in ended if row.opening], shown)
             searchable = [row.id for row in ended if not row.opening] + [row.id for row in moved]
             finished = (await connection.execute(SQL.finish, {"ids": searchable})).all() if searchable else []
             moved += finished
@@ -420,7 +426,7 @@ class Work:
             if followers:
                 await build_sync.catch_up(connection, followers)
         _log_finished(finished)
-        return sweeps
+        return hidden
 
     # Documents to delete, and points that differ from the ledger
 
@@ -434,7 +440,7 @@ class Work:
         """Delete the rows of documents whose points are deleted."""
         async with self._database.begin() as connection:
             inserted = await versions.insert_sweeps(connection, [(d.id, d.version) for d in documents])
-            again = {"ids": list(inserted.values()), "after": self._leases_expire_after}
+            again = {"ids": inserted, "after": self._leases_expire_after}
             await connection.execute(SQL.repeat_sweeps, again)
             await connection.execute(SQL.delete_documents, {"ids": [d.id for d in documents]})
 
@@ -450,7 +456,8 @@ class Work:
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
         """Return due sweeps, longest due first."""
         async with self._database.begin() as connection:
-            return await _due_sweeps(connection, None, limit)
+            sweeps = (await connection.execute(SQL.due_sweeps, {"limit": limit})).mappings().all()
+        return [Sweep(**row) for row in sweeps]
 
     async def postpone_sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """Postpone these sweeps."""
@@ -637,34 +644,21 @@ async def _touch(connection: AsyncConnection, documents: Sequence[UUID]) -> None
         await connection.execute(SQL.touch, {"ids": sorted(set(documents))})
 
 
-async def _open(connection: AsyncConnection, ids: Sequence[UUID]) -> tuple[list[Sweep], list[Row[Any]]]:
-    """Make the newest versions of locked documents live; return the sweeps to do now, and the searchable documents."""
+async def _show(
+    connection: AsyncConnection, ids: Sequence[UUID], shown: Sequence[HiddenVersion]
+) -> tuple[list[HiddenVersion], list[Row[Any]]]:
+    """Make complete versions of locked documents live; return the hidden ones, and the documents that moved."""
     if not ids:
         return [], []
-    searchable = [*await connection.execute(SQL.open_first, {"ids": ids})]
-    opened = {row.id for row in searchable}
-    others = [document_id for document_id in ids if document_id not in opened]
+    visible = rows.version_rows([(each.document_id, each.version) for each in shown])
+    moved = (await connection.execute(SQL.show, visible | {"ids": ids})).all()
+    if replaced := [row.id for row in moved if row.replaces]:
+        await versions.supersede(connection, replaced, were_live=True)
+    others = sorted(set(ids) - {row.id for row in moved})
     if not others:
-        return [], searchable
-    live = (await connection.execute(SQL.make_live, {"ids": others})).all()
-    replacing = [(row.id, row.version) for row in live if row.version > 1]
-    sweeps = await _replace_older(connection, replacing) if replacing else []
-    searchable += await connection.execute(SQL.show, {"ids": others})
-    return sweeps, searchable
-
-
-async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:
-    """Make older versions obsolete, and sweep their documents."""
-    inserted = await versions.supersede(connection, [document_id for document_id, _ in replacing])
-    others = [(document_id, version) for document_id, version in replacing if document_id not in inserted]
-    if others:
-        inserted |= await versions.insert_sweeps(connection, others)
-    return await _due_sweeps(connection, list(inserted.values()), len(inserted))
-
-
-async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:
-    sweeps = (await connection.execute(SQL.due_sweeps, {"ids": ids, "limit": limit})).mappings().all()
-    return [Sweep(**row) for row in sweeps]
+        return [], list(moved)
+    hidden = (await connection.execute(SQL.hidden_versions, {"ids": others})).mappings().all()
+    return [HiddenVersion(**row) for row in hidden], list(moved)
 
 
 def is_large(parsed: ParseOutcome) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,10 +14,11 @@ from uuid import UUID
 import structlog
 
 from shared.domain.collections import Baseline, Collection, Weights
-from shared.domain.documents import NO_TRANSITIONS, Transitions, Version
+from shared.domain.documents import ShownVersion, Version
 from shared.domain.text.bm25 import query_vector
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
+from shared.process.clock import elapsed_seconds
 from shared.providers.embedding import Embedders, pack
 from shared.providers.reranking import Reranker
 from shared.providers.tokens import EstimatingCounter, TokenCounter
@@ -53,28 +54,26 @@ from shared.vectors.filters import (
     caller_conditions,
     held_out,
     of_chunks,
+    only_versions,
     visible_points,
-    without_versions,
 )
 from shared.vectors.hits import ChunkPayloads
 from shared.vectors.index import Index
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
 _MOST_CANDIDATES = 300
-# Pauses before a search is repeated because a document changed during it. Qdrant needs some milliseconds to replace the
-# points of a document, a tenth of a second for a large one, and seconds on a busy machine.
-_PAUSES_SECONDS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
+_ATTEMPTS = 4  # searches of a query, if a found document is replaced during each
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddings
 
 
 _CHECK_BUDGET = timedelta(seconds=1)  # a query takes a tenth of it, and PostgreSQL may be failing over
 _CHECK_PAUSE_SECONDS = 5.0  # after a check without an answer, queries do not wait for another one
 log = structlog.get_logger()
-FindTransitions = Callable[[AbstractSet[Version]], Awaitable[Transitions]]
+FindShown = Callable[[AbstractSet[Version]], Awaitable[Mapping[UUID, ShownVersion]]]
 
 
 class _Changed(Exception):
-    """A document changed during a search."""
+    """A document changed during a search, or points of other versions displaced chunks."""
 
 
 @dataclass(slots=True)
@@ -126,24 +125,27 @@ class _Search:
 
     Args:
         rewritten: the rewritten texts; None if they are not known yet.
-        outdated: found versions that queries must not see any more.
-        leaving: found versions whose points Qdrant is replacing by those of another found version.
+        started: time of the clock before the search.
+        shown: versions that queries see of documents of which another version was found; None for a deleted document.
         missing: found chunks with points that do not exist any more, each with its version.
-        is_changed: whether a found document has changed since the search.
+        is_changed: whether a found document has changed since the search started.
+        is_crowded: whether the search has found a version that queries do not see.
         is_last: whether the search is not repeated any more.
         is_unchecked: whether the ledger could not say which versions are current.
     """
 
     collection: Collection
     query: Query
+    visible: VisiblePoints
     where: VisiblePoints
     retrieval: Retrieval
     vector: Vectors | None = None
     rewritten: Sequence[ChannelQuery] | None = None
-    outdated: set[Version] = field(default_factory=set)
-    leaving: set[Version] = field(default_factory=set)
+    started: float = 0.0
+    shown: dict[UUID, int | None] = field(default_factory=dict)
     missing: set[tuple[str, int]] = field(default_factory=set)
     is_changed: bool = False
+    is_crowded: bool = False
     is_last: bool = False
     is_unchecked: bool = False
     channels: Mapping[Channel, ChannelHits] = field(default_factory=dict)
@@ -167,10 +169,20 @@ class _Search:
         if self.is_changed and not self.is_last:
             raise _Changed
 
-    def begin_again(self) -> None:
-        """Exclude the outdated versions, and forget the payloads."""
-        self.where = without_versions(self.where, self.outdated)
-        self.outdated, self.leaving, self.is_changed = set(), set(), False
+    def require_complete(self, *, enough: bool) -> None:
+        """Check that points of other versions did not displace chunks.
+
+        Raises:
+            _Changed: too few chunks are left, and the search can be repeated without these versions.
+        """
+        if self.is_crowded and not enough and not self.is_last:
+            raise _Changed
+
+    def begin(self) -> None:
+        """Exclude the versions that queries do not see, and forget the payloads."""
+        self.started = elapsed_seconds()
+        self.where = only_versions(self.visible, self.shown)
+        self.is_changed = self.is_crowded = False
         self.read = ChunkPayloads({}, {})
 
     def version_of(self, match: Match) -> int:
@@ -188,8 +200,8 @@ class Retriever:
     Args:
         embedders: embed questions and sentences with the collection's embedding.
         index: client of Qdrant.
-        find_transitions: returns the versions of documents, among some, that queries must not see, or not yet; None if
-            no document changes, as in an evaluation without a ledger.
+        find_shown: returns the versions that queries see, of documents of which another version was found or that have
+            replaced one lately; None if no document changes, as in an evaluation without a ledger.
         rewriter: rewrites questions; None skips rewriting.
         reranker: orders the best chunks; None keeps the fused order.
         tokens: counts tokens of returned texts.
@@ -200,7 +212,7 @@ class Retriever:
         self,
         embedders: Embedders,
         index: Index,
-        find_transitions: FindTransitions | None = None,
+        find_shown: FindShown | None = None,
         *,
         rewriter: Rewriter | None = None,
         reranker: Reranker | None = None,
@@ -210,7 +222,7 @@ class Retriever:
         self._embedders = embedders
         self._vectors = QuestionVectors(embedders, remembered)
         self._index = index
-        self._find_transitions = find_transitions
+        self._find_shown = find_shown
         self._checks_after = 0.0  # time of the event loop
         self._searcher = Searcher(index)
         self._rewriter = rewriter
@@ -220,9 +232,11 @@ class Retriever:
     async def retrieve(self, collection: Collection | None, query: Query) -> Retrieval:
         """Find the chunks of one collection that answer a question; none if the collection is missing or empty.
 
-        Qdrant may contain points of a version that a late writer restored, and documents may change between the
-        requests of a query. Therefore the ledger decides which of the found versions are current, and the search is
-        repeated without the others. If the ledger does not answer, the result has the versions that Qdrant contains.
+        While a document is replaced, and some seconds longer, Qdrant contains two versions of it, and a late writer may
+        restore points of others. The ledger says which version queries see. Every point of this version was visible
+        before the ledger said so. Chunks of other versions are left out. The search is repeated if the version has
+        changed since it started, or if too few chunks are left. If the ledger does not answer, the result has the
+        versions that Qdrant contains.
 
         Returns:
             `top_k` distinct units, never fewer while more exist that pass the filter and `min_score` and fit the token
@@ -239,26 +253,22 @@ class Retriever:
         if collection is None:
             return retrieval
         retrieval.weights = query.weights or collection.weights
-        search = _Search(collection, query, visible_points(collection.location, conditions), retrieval)
-        await self._searcher.require_affordable(search.where, conditions)
-        leaving = set[Version]()
-        for pause in _PAUSES_SECONDS:
+        visible = visible_points(collection.location, conditions)
+        search = _Search(collection, query, visible, visible, retrieval)
+        await self._searcher.require_affordable(visible, conditions)
+        for _ in range(_ATTEMPTS - 1):
             with suppress(_Changed):
                 return await self._attempt(search)
-            leaving = search.leaving
-            search.begin_again()
-            await asyncio.sleep(pause)
         search.is_last = True
-        # Qdrant has shown the new versions completely before it deletes the old ones, which a killed process may delay.
-        search.where = without_versions(search.where, leaving)
         return await self._attempt(search)
 
     async def _attempt(self, search: _Search) -> Retrieval:
         """Search once.
 
         Raises:
-            _Changed: a document that was found has changed since.
+            _Changed: the search must be repeated.
         """
+        search.begin()
         retrieval = search.retrieval
         search.channels = await self._searched(search)
         matches = await self._refined(_fused(search), search)
@@ -455,6 +465,7 @@ class Retriever:
         while start < len(matches) and not distinct.full:
             distinct.add(await self._read(matches[start : start + step], search))
             start += step
+        search.require_complete(enough=distinct.full)
         chunks = distinct.chunks
         if query.unit == "sentences" and chunks and search.vector is not None:
             with trace.timed("sentences"):
@@ -490,40 +501,41 @@ class Retriever:
             search.trace.record("fetch", FetchFacts(len(search.payloads)))
 
     async def _current(self, search: _Search, versions: Mapping[str, int], questions: Sequence[str]) -> ChunkPayloads:
-        """Return the payloads of found chunks and questions, without versions that queries must not see."""
-        read = await self._index.chunk_payloads(search.where, versions, questions)
+        """Return the payloads of found chunks and questions, without versions that queries do not see."""
+        read = await self._index.chunk_payloads(search.collection.location, versions, questions)
         found = {_version_of(payload) for payload in (*read.chunks.values(), *read.questions.values())}
-        outdated, arriving = await self._transitions(search, found)
-        chunks = {chunk: payload for chunk, payload in read.chunks.items() if _version_of(payload) not in outdated}
-        asked = {point: payload for point, payload in read.questions.items() if _version_of(payload) not in outdated}
-        gone = {(c, v) for c, v in versions.items() if c not in chunks or chunks[c]["version"] != v} - search.missing
-        search.outdated |= outdated
-        newest = dict(arriving)
-        search.leaving |= {(document, version) for document, version in found if version < newest.get(document, 0)}
+        shown = await self._shown(search, found)
+        others = {each for each in found if each[0] in shown and each[1] != shown[each[0]].version}
+        gone = {(chunk, version) for chunk, version in versions.items() if chunk not in read.chunks} - search.missing
         search.missing |= gone
-        search.is_changed |= bool(outdated or arriving or gone)
-        return ChunkPayloads(chunks, asked)
+        search.shown |= {document: shown[document].version for document, _ in others}
+        search.is_crowded |= bool(others)
+        search.is_changed |= bool(gone) or _has_changed(others, shown, elapsed_seconds() - search.started)
+        return ChunkPayloads(
+            {chunk: payload for chunk, payload in read.chunks.items() if _version_of(payload) not in others},
+            {point: payload for point, payload in read.questions.items() if _version_of(payload) not in others},
+        )
 
-    async def _transitions(self, search: _Search, found: AbstractSet[Version]) -> Transitions:
+    async def _shown(self, search: _Search, found: AbstractSet[Version]) -> Mapping[UUID, ShownVersion]:
         """Ask the ledger about found versions; a query does not fail because the ledger is unavailable."""
-        if self._find_transitions is None or not found or search.is_unchecked:
-            return NO_TRANSITIONS
+        if self._find_shown is None or not found or search.is_unchecked:
+            return {}
         now = asyncio.get_running_loop().time()
         if now < self._checks_after:
             return self._unchecked(search, "another query has just waited in vain")
-        checked = await within(_CHECK_BUDGET, self._find_transitions(found))
+        checked = await within(_CHECK_BUDGET, self._find_shown(found))
         if isinstance(checked, SkippedStep):
             self._checks_after = now + _CHECK_PAUSE_SECONDS
             return self._unchecked(search, checked.reason)
         return checked
 
-    def _unchecked(self, search: _Search, reason: str) -> Transitions:
+    def _unchecked(self, search: _Search, reason: str) -> Mapping[UUID, ShownVersion]:
         search.is_unchecked = True
         search.trace.skip("check", f"the ledger could not say which versions are current: {reason}")
         log.warning(
             "versions.unchecked", tenant=search.collection.tenant, collection=search.collection.name, reason=reason
         )
-        return NO_TRANSITIONS
+        return {}
 
     def _assembled(self, chunks: Sequence[RetrievedChunk], search: _Search) -> list[RetrievedChunk]:
         query = search.query
@@ -536,6 +548,19 @@ class Retriever:
             "assemble", AssemblyFacts(shortened, len(cut) - len(fitting), tokens, exact=self._tokens.exact)
         )
         return ordered(fitting, query.order)
+
+
+def _has_changed(others: Iterable[Version], shown: Mapping[UUID, ShownVersion], seconds: float) -> bool:
+    """Return whether the shown version of a document has changed during a search, or is just about to change.
+
+    Args:
+        others: found versions that queries do not see.
+        shown: versions that queries see.
+        seconds: time since the search started.
+    """
+    newer = ((version, shown[document].version) for document, version in others)
+    is_arriving = any(current is not None and version > current for version, current in newer)
+    return is_arriving or any(age is not None and age <= seconds for _, age in shown.values())
 
 
 def _version_of(payload: Mapping[str, Any]) -> Version:
