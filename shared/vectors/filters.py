@@ -81,9 +81,19 @@ def visible_points(location: IndexLocation, conditions: Sequence[Condition] = ()
     return VisiblePoints(location, of("q"), of("t"), corpus)
 
 
+def without_older_versions(where: VisiblePoints, versions: Mapping[UUID, int]) -> VisiblePoints:
+    """Exclude the versions of documents below these from the visible points."""
+    return _without(where, [_is_below(document_id, version) for document_id, version in versions.items()])
+
+
 def only_versions(where: VisiblePoints, shown: Mapping[UUID, int | None]) -> VisiblePoints:
     """Exclude all versions of these documents but one from the visible points; None excludes this one, too."""
-    excluded = [condition for document_id, version in shown.items() for condition in _others(document_id, version)]
+    return _without(
+        where, [condition for document_id, version in shown.items() for condition in _others(document_id, version)]
+    )
+
+
+def _without(where: VisiblePoints, excluded: Sequence[Condition]) -> VisiblePoints:
     questions, texts = (
         {**selected, "must_not": [*selected["must_not"], *excluded]} for selected in (where.questions, where.texts)
     )
@@ -95,7 +105,11 @@ def _others(document_id: UUID, version: int | None) -> list[Condition]:
     if version is None:
         return [of_document]
     above = {"key": "version", "range": {"gt": version}}
-    return [{"must": [of_document, condition]} for condition in (_below("version", version), above)]
+    return [_is_below(document_id, version), {"must": [of_document, above]}]
+
+
+def _is_below(document_id: UUID, version: int) -> Condition:
+    return {"must": [_equals("document_id", str(document_id)), _below("version", version)]}
 
 
 def caller_conditions(

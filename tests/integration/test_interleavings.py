@@ -23,6 +23,7 @@ from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.documents.dead_letters import Choice
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.maintenance.verification import Verification
+from shared.query.retrieve.replaced import ReplacedVersions
 from shared.vectors.connection import SEARCH_SECONDS
 from shared.vectors.index import Index
 from shared.vectors.payload_indexes import REQUIRED
@@ -335,7 +336,8 @@ async def test_points_stay_longer_than_any_search():
 
 
 def searches(monkeypatch, services, meanwhile=()):
-    """Record the searches of channels; call the next of `meanwhile` after each."""
+    """Record the searches of a process that remembers nothing; call the next of `meanwhile` after each."""
+    monkeypatch.setattr(services.retriever, "_replaced", ReplacedVersions())
     search, sent, actions = services.index.search, [], iter(meanwhile)
 
     async def recorded(name, searched):
@@ -372,6 +374,10 @@ async def test_replaced_points_do_not_crowd_out_texts(services, library, once, m
     assert await texts_found(services, library, "alpha is the word", top_k=1) != []
 
     assert [len(each[0]["filter"]["must_not"]) for each in sent] == [1, 3]
+
+    assert await texts_found(services, library, "alpha is the word", top_k=1) != []
+
+    assert [len(each[0]["filter"]["must_not"]) for each in sent] == [1, 3, 2]  # it remembers the replaced version
 
 
 @guards(

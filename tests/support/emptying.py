@@ -56,6 +56,7 @@ async def forget(services: AllServices) -> None:
     for indexer in services.indexers.values():
         indexer.embedder.seen = None
     services.retriever._vectors._remembered.clear()
+    services.retriever._replaced._of.clear()  # a restored document may have an earlier version
     services.index._rejecting.clear()
     services.index._most_points.clear()
     services.index._searched_apart.clear()

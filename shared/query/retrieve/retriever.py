@@ -32,6 +32,7 @@ from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, r
 from shared.query.retrieve.query import Channel, Query
 from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.query.retrieve.rank_probe import ExpectedChunk, Scopes, expected_ranks, settled
+from shared.query.retrieve.replaced import ReplacedVersions
 from shared.query.retrieve.scale import rescale
 from shared.query.retrieve.searching import Searcher
 from shared.query.retrieve.trace import (
@@ -56,6 +57,7 @@ from shared.vectors.filters import (
     of_chunks,
     only_versions,
     visible_points,
+    without_older_versions,
 )
 from shared.vectors.hits import ChunkPayloads
 from shared.vectors.index import Index
@@ -224,6 +226,7 @@ class Retriever:
         self._index = index
         self._find_shown = find_shown
         self._checks_after = 0.0  # time of the event loop
+        self._replaced = ReplacedVersions()
         self._searcher = Searcher(index)
         self._rewriter = rewriter
         self._reranker = reranker
@@ -253,7 +256,9 @@ class Retriever:
         if collection is None:
             return retrieval
         retrieval.weights = query.weights or collection.weights
-        visible = visible_points(collection.location, conditions)
+        # After a failover, a document's version may have become an earlier one again.
+        replaced = self._replaced.of(collection.id) if collection.damage is None else {}
+        visible = without_older_versions(visible_points(collection.location, conditions), replaced)
         search = _Search(collection, query, visible, visible, retrieval)
         await self._searcher.require_affordable(visible, conditions)
         for _ in range(_ATTEMPTS - 1):
@@ -505,6 +510,7 @@ class Retriever:
         read = await self._index.chunk_payloads(search.collection.location, versions, questions)
         found = {_version_of(payload) for payload in (*read.chunks.values(), *read.questions.values())}
         shown = await self._shown(search, found)
+        self._replaced.remember(search.collection.id, shown)
         others = {each for each in found if each[0] in shown and each[1] != shown[each[0]].version}
         gone = {(chunk, version) for chunk, version in versions.items() if chunk not in read.chunks} - search.missing
         search.missing |= gone
