@@ -18,6 +18,7 @@ BENCHMARKS = {
     "calibration": QUESTION_SETS,
     "corpus": ["--documents", "5000"],
     "edits": ["--seconds", "30"],
+    "erasure": ["--rows", "100000"],
     "fidelity": [],
     "flex": ["--pairs", "2"],
     "flushes": [],

@@ -513,8 +513,8 @@ async def test_query_logged_while_erasure_waits_names_no_chunk(services, library
 
 @guards(
     "shared/ledger/erasure/searches.py",
-    "    return Slice(changed.rowcount if is_tenant else 0, until)",
-    "    return Slice(changed.rowcount if is_tenant else 0)",
+    "    return Slice(0 if change is SQL.remove_chunks else changed.rowcount, until)",
+    "    return Slice(0 if change is SQL.remove_chunks else changed.rowcount)",
     means="an erasure reads only the first logged queries",
     case="document",
 )
@@ -525,7 +525,14 @@ async def test_query_logged_while_erasure_waits_names_no_chunk(services, library
     means="an erasure passes over the last logged queries of a slice",
     case="document",
 )
-@pytest.mark.parametrize("scope", ["document", "tenant"])
+@guards(
+    "shared/ledger/erasure/searches.py",
+    '"builds": erasure["collection_ids"]',
+    '"builds": erasure["build_ids"]',
+    means="the logged queries of an erased collection remain",
+    case="collection",
+)
+@pytest.mark.parametrize("scope", ["document", "collection", "tenant"])
 async def test_query_log_is_searched_in_slices(*, services, library, check, once, monkeypatch, scope):
     """Several queries were logged at the same time, and others of another tenant in between."""
     monkeypatch.setattr("shared.ledger.erasure.searches._SLICE_QUERIES", 2)
@@ -537,7 +544,8 @@ async def test_query_log_is_searched_in_slices(*, services, library, check, once
     some = "SELECT id FROM queries WHERE tenant = 'default' LIMIT 3"
     await run(services, f"UPDATE queries SET created_at = now() - interval '1 minute' WHERE id IN ({some})")
     erasures = services.ledger.erasures
-    started = erasures.start_document(document.id) if scope == "document" else erasures.start("default")
+    name = "default" if scope == "collection" else None
+    started = erasures.start_document(document.id) if scope == "document" else erasures.start("default", name)
     await finished(services, await started)
 
     lengths = await run(services, "SELECT tenant, cardinality(chunk_ids) FROM queries ORDER BY tenant")

@@ -90,7 +90,6 @@ _ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
 
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
-    "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
     "gaps": _delete_where("gaps", _OF_NAME),
     "resolutions": _REOPEN_GAPS,
     "shared_answers": _delete_where("shared_answers", _OF_ANSWERS),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from uuid import UUID
+from typing import Any
 
 from sqlalchemy import RowMapping, TextClause
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -81,23 +81,23 @@ async def count_unused(connection: AsyncConnection, table: str, tenant: str, aft
 
 
 async def _queries(connection: AsyncConnection, erasure: RowMapping, after: str | None) -> Slice:
-    """Remove an erased document's chunks from the next logged queries, or delete the next ones of a tenant.
-
-    The queries of a collection have an index, so they need no search.
-    """
-    is_tenant = erasure["collection"] is None and erasure["document_id"] is None
-    builds: list[UUID] = erasure["build_ids"]
-    if not is_tenant and not builds:
-        return _ENDED
-    following, change = (SQL.next_of_all, SQL.delete_queries) if is_tenant else (SQL.next_queries, SQL.remove_chunks)
-    scope = {"tenant": erasure["tenant"]} if is_tenant else {"builds": builds, "id": erasure["id"]}
-    of_builds = {} if is_tenant else {"builds": builds}
+    """Delete the next logged queries of a collection or a tenant, or remove an erased document's chunks from them."""
+    following, change, of_builds, scope = _logged(erasure)
     start = {"after": after or _FIRST_TIME}
     until = (await connection.execute(following, of_builds | start | {"limit": _SLICE_QUERIES})).scalar_one()
     if until is None:
         return _ENDED
-    changed = await connection.execute(change, scope | start | {"until": until})
-    return Slice(changed.rowcount if is_tenant else 0, until)
+    changed = await connection.execute(change, of_builds | scope | start | {"until": until})
+    return Slice(0 if change is SQL.remove_chunks else changed.rowcount, until)
+
+
+def _logged(erasure: RowMapping) -> tuple[TextClause, TextClause, dict[str, Any], dict[str, Any]]:
+    """Return the statements that find and change the next queries, with the builds and the scope that they name."""
+    if erasure["document_id"] is not None:
+        return SQL.next_queries, SQL.remove_chunks, {"builds": erasure["build_ids"]}, {"id": erasure["id"]}
+    if erasure["collection"] is not None:
+        return SQL.next_queries, SQL.delete_of_builds, {"builds": erasure["collection_ids"]}, {}
+    return SQL.next_of_all, SQL.delete_queries, {}, {"tenant": erasure["tenant"]}
 
 
 _OF_KEYS = {

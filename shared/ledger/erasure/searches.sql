@@ -38,6 +38,10 @@ SET answer_sha256 = NULL,
 WHERE q.id IN (SELECT n.id FROM (SELECT q.id, unnest(q.chunk_ids) AS chunk_id FROM {some_queries}) n
                JOIN erased r ON r.id = n.chunk_id)
 
+-- name: delete_of_builds
+-- Delete some logged queries of builds.
+DELETE FROM {some_queries}
+
 -- name: next_of_all
 -- Return the time of the last of the next logged queries of all tenants; null if there are none.
 SELECT CAST(max(s.created_at) AS text) AS until FROM (
