@@ -397,9 +397,8 @@ async def test_search_before_replacement_is_repeated(services, library, once, mo
     await services.index.show(location, beta)
     sent = searches(monkeypatch, services, [partial(indexed, services.indexer, batch)])
 
-    found = await texts_found(services, library, "beta is the word", top_k=9)
+    assert await texts_found(services, library, "gamma is the word", top_k=1) == [GAMMA.strip()]
 
-    assert sorted({chunk.split()[1] for chunk in found}) == ["beta", "gamma"]
     assert len(sent) == 2
 
 
