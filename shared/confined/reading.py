@@ -219,7 +219,7 @@ class Reader:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the messages of a reader that connects to a server: see `shared.confined.connecting`.
 
-        It has slots of its own, because the server decides how long it takes. It has the arguments and errors of `read`.
+        It has its own slots, because the server decides how long it takes. Its arguments and errors are as in `read`.
         """
         return self._readers.read(self._tenant, _Request(module, name, options, (), subject, _CONNECTING))
 

@@ -54,7 +54,8 @@ MAX_NATIVE_FILES = 200
 LIFETIMES = 20
 """A child is replaced after this multiple of one file's processor time; soon afterwards the kernel kills it."""
 
-# Limits of time, as multiples of the limits of processor time: other processes take precedence, and pages are read on all cores.
+# Limits of time, as multiples of the limits of processor time: other processes take precedence, and pages are read on
+# all cores.
 _WALL, _PAGE_WALL = 2, 6
 _PIECE_CHARS = 100_000
 _KIND = "shared.ingest.parse.child"
