@@ -154,8 +154,9 @@ def test_rows_of_any_form_have_all_cells() -> None:
     means="a value moves to the column of an empty cell",
 )
 def test_cell_without_reference_follows_empty_cell() -> None:
-    rows = _rows([["Name", "Price"]]) + '<row r="2"><c r="A2" s="0"/><c><v>5</v></c></row>' + _rows([["Apple", 7]], 3)
-    assert "|  | 5 |" in _text(workbook(rows))
+    first, second = _rows([["Name", "Unit", "Price"]]), _rows([["Apple", "kg", 7]], 3)
+    empty = '<c r="A2" s="0"/><c r="B2" s="0"/>'
+    assert "|  |  | 5 |" in _text(workbook(f'{first}<row r="2">{empty}<c><v>5</v></c></row>{second}'))
 
 
 @guards(
