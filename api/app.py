@@ -65,6 +65,10 @@ from api.routes import (
     webhooks,
 )
 from api.state import ApiState
+from shared.ledger.documents.documents import Documents
+from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.model.collections import Collections
+from shared.ledger.tenants.keys import Keys
 from shared.process import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
@@ -251,16 +255,16 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
         settings=settings,
         services=services,
         collection_cache=CollectionCache(
-            ledger.collections,
+            ledger[Collections],
             services.embeddings,
             settings.embedding_model or "",
             most=lambda tenant: settings.limits_of(tenant).collections,
         ),
-        key_cache=KeyCache(ledger.keys),
-        quotas=Quotas(settings, services.tenant_use, ledger.documents),
+        key_cache=KeyCache(ledger[Keys]),
+        quotas=Quotas(settings, services.tenant_use, ledger[Documents]),
         query_budgets=QueryBudgets(settings, services.tenant_use, partial(price, settings)),
         query_log=QueryLogWriter(
-            ledger.query_log,
+            ledger[QueryLog],
             enabled=settings.query_retention_days > 0,
             budget=settings.tuning.query_log_budget,
             keeps_digests=settings.shared_answer_days > 0,
@@ -268,7 +272,7 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
         sizes=Sizes(services.index.count_points),
         readiness=readiness,
         listeners=Listeners(settings),
-        progress_feeds=ProgressFeeds(ledger.documents, settings, partial(status_event, services, readiness)),
+        progress_feeds=ProgressFeeds(ledger[Documents], settings, partial(status_event, services, readiness)),
         job_feeds=JobFeeds(partial(jobs.read_job, services)),
         shutdown=shutdown,
     )

@@ -41,7 +41,12 @@ from shared.ingest.batches.lines import Lines
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate import content_key
 from shared.ingest.generate.stage import generate_stage
+from shared.ledger.documents.documents import Documents
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.schema import migrate
+from shared.ledger.work.costs import Costs
+from shared.ledger.work.work import Work
 from shared.process import logging
 from shared.services.generate import batch_lane_of, generator_of
 from shared.services.ingest import price
@@ -184,7 +189,7 @@ class Load:
     async def _cancel_one(self) -> None:
         """Erase the additional document, which cancels the batch with its chunk."""
         (document,) = await self._rows("SELECT public_id FROM documents WHERE external_id = 'erased'")
-        await self.services.ledger.erasures.start_document(document.public_id)
+        await self.services.ledger[Erasures].start_document(document.public_id)
         while not self.provider.batch_stats()["cancels"]:
             await self.lane.work(asyncio.Event())
 
@@ -208,7 +213,7 @@ class Load:
         await self._report_money(batches, live)
 
     async def _report_money(self, batches: Mapping[str, Any], live: Mapping[str, Any]) -> None:
-        sums = [each for each in await self.services.ledger.costs.sums("default") if each.kind == "generate"]
+        sums = [each for each in await self.services.ledger[Costs].sums("default") if each.kind == "generate"]
         booked = [(each.tier, each.usage) for each in sums]
         billed = [
             (Tier.BATCH, Usage(batches["prompt_tokens"], batches["completion_tokens"])),
@@ -257,7 +262,7 @@ async def fill(services: Parts, lines: Lines, count: int) -> None:
     ledger = services.ledger
     model = services.settings.embedding_model
     assert model is not None
-    collection = await ledger.collections.ensure("default", "default", embedding_model=model)
+    collection = await ledger[Collections].ensure("default", "default", embedding_model=model)
     options = lines.defaults.generation_of(CollectionOptions())
 
     def chunks(document: DocumentToParse) -> Iterator[NewChunk]:
@@ -266,14 +271,14 @@ async def fill(services: Parts, lines: Lines, count: int) -> None:
             yield NewChunk(uuid4(), ordinal, content, content_key("default", lines.model, content, options))
 
     for number in range(count // _OF_DOCUMENT):
-        await ledger.documents.submit(_document(collection, f"document-{number}"))
-    await ledger.documents.submit(_document(collection, _ERASED))
-    while documents := await ledger.work.claim_documents(8):
-        await ledger.work.settle_parsed(
+        await ledger[Documents].submit(_document(collection, f"document-{number}"))
+    await ledger[Documents].submit(_document(collection, _ERASED))
+    while documents := await ledger[Work].claim_documents(8):
+        await ledger[Work].settle_parsed(
             [ParseOutcome(document, "Title", "text/markdown", list(chunks(document))) for document in documents]
         )
-    while claimed := await ledger.work.claim_to_index(_CLAIMED):
-        await ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in claimed])
+    while claimed := await ledger[Work].claim_to_index(_CLAIMED):
+        await ledger[Work].settle_indexed([IndexOutcome(chunk, [], 0) for chunk in claimed])
 
 
 def _document(collection: Collection, name: str) -> NewDocument:

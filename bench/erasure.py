@@ -26,10 +26,12 @@ from embedded.stack import Stack
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
 from shared.domain.index_location import IndexNames
-from shared.ledger import Collections, Documents, Work
+from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure import erasures
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
+from shared.ledger.work.work import Work
 from shared.settings import Settings
 
 ROWS = 1_000_000

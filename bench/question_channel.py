@@ -27,6 +27,8 @@ from shared.domain.vectors import Vectors
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.schema import migrate
 from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve import Query
@@ -45,14 +47,14 @@ async def import_set(services: AllServices, folder: Path, questions: Mapping[str
     """Submit each passage as a document with its questions and wait for the stages."""
     model = services.settings.embedding_model or ""
     options = CollectionOptions(chunk_max_chars=100_000)
-    collection = await services.ledger.collections.ensure(
+    collection = await services.ledger[Collections].ensure(
         "default", folder.name, embedding_model=model, options=options
     )
     for row in lines(folder / "corpus.jsonl"):
         text, name = str(row["text"]), str(row["_id"])
         upload = await services.uploads.store_bytes(text.encode(), max_bytes=10_000_000)
         given = tuple(ReadyQuestion(q) for q in questions.get(name, []))
-        await services.ledger.documents.submit(
+        await services.ledger[Documents].submit(
             NewDocument(
                 collection, name, None, str(row.get("title") or "") or None, "text/plain", {}, given,
                 upload.name, upload.size_bytes, hashlib.sha256(text.encode()).digest(),
@@ -65,7 +67,7 @@ async def import_set(services: AllServices, folder: Path, questions: Mapping[str
 
 
 async def search(services: AllServices, folder: Path, queries: Mapping[str, str]) -> Run:
-    collection = await services.ledger.collections.get("default", folder.name)
+    collection = await services.ledger[Collections].get("default", folder.name)
     run: Run = {}
     for query_id, text in queries.items():
         found = await services.retriever.retrieve(

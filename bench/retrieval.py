@@ -27,7 +27,7 @@ import numpy as np
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id
 from shared.domain.index_location import IndexLocation, IndexNames
-from shared.ledger import Collections
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of

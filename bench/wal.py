@@ -24,9 +24,11 @@ from shared.domain.index_location import IndexNames
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.usage import Usage
 from shared.domain.work import NewChunk
-from shared.ledger import Collections, Documents, Work
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
+from shared.ledger.work.work import Work
 from shared.settings import Settings
 from tests.support.deployment import processor_seconds
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from shared.domain import keys
 from shared.domain.errors import InvalidInput
 from shared.domain.keys import OPERATOR
-from shared.ledger import Keys
+from shared.ledger.tenants.keys import Keys
 from shared.settings import is_tenant, load
 
 T = TypeVar("T")

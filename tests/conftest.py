@@ -20,6 +20,8 @@ from embedded.stack import Stack
 from shared.confined.reading import Readers
 from shared.domain.collections import Collection
 from shared.domain.documents import Document, NewDocument, ReadyQuestion
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
@@ -225,12 +227,12 @@ class Library:
     async def collection(self, name: str = "default") -> Collection:
         model = self._services.settings.embedding_model
         assert model is not None
-        return await self._services.ledger.collections.ensure(self.tenant, name, embedding_model=model)
+        return await self._services.ledger[Collections].ensure(self.tenant, name, embedding_model=model)
 
     async def add(self, text: str, external_id: str | None = None, **options: Any) -> Document:
         """Submit a document, with the options of `new`."""
         new = await self.new(text, external_id, **options)
-        return (await self._services.ledger.documents.submit(new)).document
+        return (await self._services.ledger[Documents].submit(new)).document
 
     async def new(
         self,

@@ -22,7 +22,31 @@ from shared.domain.lanes import Lane
 from shared.domain.queues import WORK_QUEUES, Queue
 from shared.domain.runs import RUNS_OF_PARSERS
 from shared.domain.sources import SourceDefinition
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.builds.builds import Builds
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.documents.completions import Completions
+from shared.ledger.documents.documents import Documents
+from shared.ledger.documents.page_texts import PageTexts
+from shared.ledger.feedback.conversations import Conversations
+from shared.ledger.feedback.gaps import Gaps
+from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.feedback.shared_answers import SharedAnswers
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.model.counters import Counters
 from shared.ledger.postgres.election import LEASE
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
+from shared.ledger.tenants.audit_log import AuditLog
+from shared.ledger.tenants.webhooks import Webhooks
+from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.batches import Batches
+from shared.ledger.work.costs import Costs
+from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.pages import Pages
+from shared.ledger.work.work import Work
 from shared.process import gc, metrics
 from shared.services import build
 from shared.services.scheduler import SchedulerServices
@@ -79,7 +103,7 @@ async def run(settings: Settings) -> None:
     async with build("scheduler", settings) as services:
         await check_start(settings, "scheduler")
         gc.freeze()
-        beating = services.ledger.heartbeats.beating("scheduler", lambda: 0)
+        beating = services.ledger[Heartbeats].beating("scheduler", lambda: 0)
         async with metrics.serving("scheduler", settings.metrics_host, settings.metrics_port), beating:
             await work_while_elected(services, steps_of(services), stopping)
 
@@ -91,40 +115,40 @@ def steps_of(services: SchedulerServices) -> list[Step]:
     return [
         Step("wake", every, partial(wake, services)),
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
-        Step("reindex", every, ledger.documents.continue_reindex),
-        Step("jobs", every, ledger.jobs.settle),
+        Step("reindex", every, ledger[Documents].continue_reindex),
+        Step("jobs", every, ledger[Jobs].settle),
         Step("start_syncs", every, partial(start_due_syncs, services)),
-        Step("look_again", every, ledger.hints.reopen),
-        Step("remove_sources", every, ledger.sources.continue_removal),
+        Step("look_again", every, ledger[Hints].reopen),
+        Step("remove_sources", every, ledger[Sources].continue_removal),
         Step("forget_jobs", _TIDY_EVERY, partial(forget_jobs, services)),
         Step("forget_changes", _TIDY_EVERY, partial(forget_changes, services)),
-        Step("fill", every, ledger.builds.fill),
-        Step("yield_batches", every, ledger.batches.yield_to_uploads),
-        Step("forget_batches", _TIDY_EVERY, partial(ledger.batches.forget, _FORGET_BATCHES_AFTER)),
+        Step("fill", every, ledger[Builds].fill),
+        Step("yield_batches", every, ledger[Batches].yield_to_uploads),
+        Step("forget_batches", _TIDY_EVERY, partial(ledger[Batches].forget, _FORGET_BATCHES_AFTER)),
         Step("notice_failover", every, services.index_watch.notice_failover),
         Step("check_indexes", every * _CHECK, services.index_watch.check),
         Step("repair_indexes", every, services.index_watch.repair),
         Step("deliver", every, services.deliverer.deliver),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("recheck_erasures", _RECHECK_EVERY, cleaner.recheck_erasures),
-        Step("book_lost_calls", every, ledger.budgets.book_lost),
-        Step("follow_settings", _NUDGE_EVERY, ledger.budgets.follow_settings),
-        Step("forget_calls", _TIDY_EVERY, ledger.budgets.forget),
+        Step("book_lost_calls", every, ledger[Budgets].book_lost),
+        Step("follow_settings", _NUDGE_EVERY, ledger[Budgets].follow_settings),
+        Step("forget_calls", _TIDY_EVERY, ledger[Budgets].forget),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_answers", _NUDGE_EVERY, partial(forget_answers, services)),
         Step("forget_conversations", _NUDGE_EVERY, partial(forget_conversations, services)),
-        Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
+        Step("forget_replies", _TIDY_EVERY, partial(ledger[Work].forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
-        Step("forget_page_days", _TIDY_EVERY, ledger.pages.forget_days),
-        Step("readmit_pages", _RECHECK_EVERY, ledger.pages.readmit),
+        Step("forget_page_days", _TIDY_EVERY, ledger[Pages].forget_days),
+        Step("readmit_pages", _RECHECK_EVERY, ledger[Pages].readmit),
         Step("explain_waiting_pages", _RECHECK_EVERY, partial(explain_waiting_pages, services)),
-        Step("fold_tallies", _FOLD_EVERY, ledger.counters.fold),
-        Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
-        Step("forget_minutes", _TIDY_EVERY, ledger.counters.forget_minutes),
-        Step("forget_attempts", _TIDY_EVERY, partial(ledger.costs.forget, _FORGET_ATTEMPTS_AFTER)),
-        Step("forget_deliveries", _TIDY_EVERY, partial(ledger.webhooks.forget, _FORGET_DELIVERIES_AFTER)),
-        Step("forget_workers", _TIDY_EVERY, ledger.heartbeats.forget),
+        Step("fold_tallies", _FOLD_EVERY, ledger[Counters].fold),
+        Step("fold_costs", _FOLD_EVERY, ledger[Costs].fold),
+        Step("forget_minutes", _TIDY_EVERY, ledger[Counters].forget_minutes),
+        Step("forget_attempts", _TIDY_EVERY, partial(ledger[Costs].forget, _FORGET_ATTEMPTS_AFTER)),
+        Step("forget_deliveries", _TIDY_EVERY, partial(ledger[Webhooks].forget, _FORGET_DELIVERIES_AFTER)),
+        Step("forget_workers", _TIDY_EVERY, ledger[Heartbeats].forget),
         Step("tidy_uploads", _TIDY_EVERY, partial(tidy_uploads, services)),
         Step("count_wanted", _SURVEY_EVERY, partial(count_wanted, services)),
         *([] if settings.metrics_port is None else [Step("survey", _SURVEY_EVERY, partial(survey, services))]),
@@ -149,19 +173,19 @@ async def wake(services: SchedulerServices) -> None:
 
 
 async def _due_stages(services: SchedulerServices) -> list[Queue]:
-    return list(await services.ledger.work.due())
+    return list(await services.ledger[Work].due())
 
 
 async def _due_batches(services: SchedulerServices) -> list[Queue]:
-    return ["batches"] if await services.ledger.batches.due() else []
+    return ["batches"] if await services.ledger[Batches].due() else []
 
 
 async def _due_calibrations(services: SchedulerServices) -> list[Queue]:
-    return ["calibrate"] if services.settings.calibrate and await services.ledger.calibrations.due() else []
+    return ["calibrate"] if services.settings.calibrate and await services.ledger[Calibrations].due() else []
 
 
 async def _due_runs(services: SchedulerServices) -> list[Queue]:
-    return list({"syncs" if kind in RUNS_OF_PARSERS else "runs" for kind in await services.ledger.runs.due()})
+    return list({"syncs" if kind in RUNS_OF_PARSERS else "runs" for kind in await services.ledger[RunClaims].due()})
 
 
 async def start_due_syncs(services: SchedulerServices) -> bool:
@@ -169,16 +193,16 @@ async def start_due_syncs(services: SchedulerServices) -> bool:
 
     Several missed times lead to one sync. A source whose sync cannot be started has the reason, and delays no other.
     """
-    sources = await services.ledger.sources.due()
+    sources = await services.ledger[Sources].due()
     for source in sources:
         try:
             refused = await _start_due_sync(services, source)
-            await services.ledger.sources.schedule_next(source, refused)
+            await services.ledger[Sources].schedule_next(source, refused)
         except Exception as error:  # this source alone; if the ledger is unavailable, it cannot be postponed either
             expected = isinstance(error, ForeaskError)
             log.warning("sync.postponed", source=source.name, tenant=source.tenant, exc_info=not expected)
             reason = error.message if isinstance(error, ForeaskError) else "The scheduler's log has the reason."
-            await services.ledger.sources.postpone(source, reason)
+            await services.ledger[Sources].postpone(source, reason)
     return bool(sources)
 
 
@@ -186,7 +210,7 @@ async def _start_due_sync(services: SchedulerServices, source: SourceDefinition)
     """Start the sync of a source unless one is open; return why it cannot be started before its next time."""
     names = {"source": source.name, "tenant": source.tenant}
     try:
-        sync = await services.ledger.syncs.start(source.tenant, source.name)
+        sync = await services.ledger[Syncs].start(source.tenant, source.name)
     except Rejected as error:
         log.info("sync.skipped", **names, reason=error.message)
         return None if isinstance(error, JobIsOpen) else error.message
@@ -197,14 +221,14 @@ async def _start_due_sync(services: SchedulerServices, source: SourceDefinition)
 
 async def survey(services: SchedulerServices) -> None:
     """Export the amount of open work, and the number of exhausted budgets, of all tenants."""
-    found = await services.ledger.backlogs.survey()
+    found = await services.ledger[Backlogs].survey()
     for (kind, state), rows in found.rows.items():
         metrics.ROWS.labels(kind, state).set(rows)
     for stage in WORK_QUEUES:
         for lane in Lane:
             age = found.oldest.get((stage, lane), timedelta())
             metrics.OLDEST_SECONDS.labels(stage, lane.value).set(age.total_seconds())
-    for period, (budgets, exhausted) in (await services.ledger.budgets.count()).items():
+    for period, (budgets, exhausted) in (await services.ledger[Budgets].count()).items():
         metrics.BUDGETS.labels(period, "open").set(budgets - exhausted)
         metrics.BUDGETS.labels(period, "exhausted").set(exhausted)
 
@@ -219,31 +243,31 @@ async def count_wanted(services: SchedulerServices) -> None:
 async def forget_queries(services: SchedulerServices) -> bool:
     """Delete some users' questions whose retention is over, then gaps without questions; return whether more wait."""
     days = services.settings.query_retention_days
-    if await services.ledger.query_log.purge(timedelta(days=days)):
+    if await services.ledger[QueryLog].purge(timedelta(days=days)):
         return True
-    return await services.ledger.gaps.forget()
+    return await services.ledger[Gaps].forget()
 
 
 async def forget_answers(services: SchedulerServices) -> bool:
     """Delete some shared answers that have expired or cite a deleted passage; return whether more may be due."""
     settings = services.settings
     days = settings.shared_answer_days if settings.query_retention_days else 0  # without the log, none can be opened
-    return await services.ledger.shared_answers.forget(timedelta(days=days))
+    return await services.ledger[SharedAnswers].forget(timedelta(days=days))
 
 
 async def forget_conversations(services: SchedulerServices) -> bool:
     """Delete some conversations whose retention, key or cited data has ended; return whether more may be due."""
-    return await services.ledger.conversations.forget(timedelta(days=services.settings.conversation_days))
+    return await services.ledger[Conversations].forget(timedelta(days=services.settings.conversation_days))
 
 
 async def forget_completions(services: SchedulerServices) -> bool:
     """Delete some paid questions that no chunk has needed for their retention; return whether more may wait."""
-    return await services.ledger.completions.forget(timedelta(days=services.settings.completion_retention_days))
+    return await services.ledger[Completions].forget(timedelta(days=services.settings.completion_retention_days))
 
 
 async def forget_page_texts(services: SchedulerServices) -> bool:
     """Delete some texts of pages, which are retained like paid questions; return whether more may wait."""
-    return await services.ledger.page_texts.forget(timedelta(days=services.settings.completion_retention_days))
+    return await services.ledger[PageTexts].forget(timedelta(days=services.settings.completion_retention_days))
 
 
 async def explain_waiting_pages(services: SchedulerServices) -> bool:
@@ -251,8 +275,8 @@ async def explain_waiting_pages(services: SchedulerServices) -> bool:
 
     The pages remain in the queue: they are read when a worker has started, and a worker may be started only at night.
     """
-    pages = services.ledger.pages
-    if await services.ledger.heartbeats.beats("read"):
+    pages = services.ledger[Pages]
+    if await services.ledger[Heartbeats].beats("read"):
         return await pages.withdraw(NO_READER)
     if explained := await pages.explain(NO_READER):
         log.warning("pages.unclaimed", documents=explained, reason=NO_READER)
@@ -261,12 +285,12 @@ async def explain_waiting_pages(services: SchedulerServices) -> bool:
 
 async def forget_jobs(services: SchedulerServices) -> bool:
     """Delete some jobs whose retention is over; return whether more may be left."""
-    return await services.ledger.jobs.forget(timedelta(days=services.settings.job_retention_days))
+    return await services.ledger[Jobs].forget(timedelta(days=services.settings.job_retention_days))
 
 
 async def forget_changes(services: SchedulerServices) -> bool:
     """Delete some recorded changes whose retention is over; return whether more may be left."""
-    return await services.ledger.audit_log.forget(timedelta(days=services.settings.audit_retention_days))
+    return await services.ledger[AuditLog].forget(timedelta(days=services.settings.audit_retention_days))
 
 
 async def tidy_uploads(services: SchedulerServices) -> None:

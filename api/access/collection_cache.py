@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict
 from shared.domain.index_location import is_in_space
-from shared.ledger import Collections
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres import actors
 from shared.providers.embedding import unserved
 from shared.settings import Embedding

@@ -15,7 +15,7 @@ import structlog
 
 from shared.domain.errors import ForeaskError, Unavailable
 from shared.domain.keys import Key
-from shared.ledger import Keys
+from shared.ledger.tenants.keys import Keys
 
 _SECONDS = 4.0  # a revoked key is refused within five seconds, including the lookup
 _MOST = 10_000

@@ -14,6 +14,7 @@ from shared.domain.errors import Transient
 from shared.domain.jobs import Job, Pause, PauseReason
 from shared.domain.limit_use import LimitUse
 from shared.domain.tiers import Tier
+from shared.ledger.budgets.budgets import Budgets
 from shared.services.api import ApiServices
 
 _LONG = timedelta(seconds=5)  # a shorter pause is a part of the pace
@@ -24,7 +25,7 @@ async def pauses_of(jobs: Sequence[Job], tenant: str, services: ApiServices) -> 
     waiting = [job for job in jobs if job.lacks_questions]
     if not waiting:
         return {}
-    exhausted = [budget for budget in await services.ledger.budgets.of(tenant) if budget.is_exhausted]
+    exhausted = [budget for budget in await services.ledger[Budgets].of(tenant) if budget.is_exhausted]
     pauses = {job.id: pause for job in waiting if (pause := _of_budgets(job, exhausted))}
     calling = [job for job in waiting if job.needs_calls and job.id not in pauses]
     if calling and (pause := await _of_provider(tenant, services)):

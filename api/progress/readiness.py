@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from shared.domain.errors import ForeaskError, Transient
+from shared.ledger.runs.repairs import Repairs
 from shared.services.api import ApiServices
 from shared.vectors.notices import READS, WRITES
 
@@ -103,7 +104,7 @@ class Readiness:
         return {name: f"{effects[name]}: {notice.rstrip('.')}" for name, notice in notices.items()}
 
     async def _read_ledger(self) -> None:
-        self.damaged = await self._services.ledger.repairs.count()
+        self.damaged = await self._services.ledger[Repairs].count()
 
 
 async def _problem(name: str, check: Awaitable[None]) -> str | None:

@@ -13,7 +13,10 @@ from shared.domain.budgets import Budget
 from shared.domain.errors import Transient
 from shared.domain.limit_use import LimitUse
 from shared.domain.sources import WaitingSync
-from shared.ledger.work.backlog import Backlog, Waiting
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.sources.syncs import Syncs
+from shared.ledger.work.backlog import Backlog, Backlogs, Waiting
+from shared.ledger.work.heartbeats import Heartbeats
 from shared.services.api import ApiServices
 
 
@@ -38,12 +41,12 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
     Raises:
         Unavailable: the ledger is unavailable.
     """
-    backlog = await services.ledger.backlogs.measure(tenant, services.embeddings)
-    budgets, parts = await services.ledger.budgets.of(tenant), await readiness.of_parts()
-    withheld = await services.ledger.syncs.waiting(tenant)
+    backlog = await services.ledger[Backlogs].measure(tenant, services.embeddings)
+    budgets, parts = await services.ledger[Budgets].of(tenant), await readiness.of_parts()
+    withheld = await services.ledger[Syncs].waiting(tenant)
     uses = await _uses(services, tenant) if parts["broker"] else None
     workers: dict[str, int] = dict.fromkeys(backlog.stages, 0)
-    for process in await services.ledger.heartbeats.seen():
+    for process in await services.ledger[Heartbeats].seen():
         if process.alive and process.role in workers:
             workers[process.role] += 1
     sentence = pace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shared.domain.documents import Document
 from shared.domain.errors import NotFound, Transient
 from shared.domain.states import DocumentState
+from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 from shared.vectors.notices import WRITES
 
@@ -23,7 +24,7 @@ async def reason_of(document: Document, tenant: str, services: ApiServices) -> s
     if document.state is DocumentState.INDEXING and (refusal := await _refusal(services)):
         return refusal
     try:
-        collection = await services.ledger.collections.get(tenant, document.collection)
+        collection = await services.ledger[Collections].get(tenant, document.collection)
         uses = await services.limiters.of_load(tenant, collection.embedding_model)
     except (NotFound, Transient):
         uses = []

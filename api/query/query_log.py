@@ -18,8 +18,7 @@ import structlog
 
 from shared.domain.collections import Collection
 from shared.domain.errors import ForeaskError
-from shared.ledger import QueryLog
-from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.feedback.shared_answers import digest_of
 from shared.query.retrieve import RetrievedChunk
 

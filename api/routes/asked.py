@@ -17,7 +17,8 @@ from api.http.replies import JsonReply
 from api.schemas.asked import AskedQuestionPage, AskedQuestionView
 from api.schemas.common import CollectionName, Moment
 from api.state import ServicesDep
-from shared.ledger.feedback.query_log import LoggedQuestion
+from shared.ledger.feedback.query_log import LoggedQuestion, QueryLog
+from shared.ledger.model.collections import Collections
 
 router = APIRouter(prefix="/v1", tags=["feedback"])
 
@@ -44,14 +45,14 @@ async def page(
 
     If `FOREASK_QUERY_RETENTION_DAYS` is 0, no question is retained: `kept_days` is 0, and `items` is empty.
     """
-    collection = await services.ledger.collections.get(tenant, name)
+    collection = await services.ledger[Collections].get(tenant, name)
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     days = services.settings.query_retention_days
     asked: Sequence[LoggedQuestion] = ()
     if days:
         oldest = datetime.now(UTC) - timedelta(days=days)
         start = max(since or oldest, oldest)
-        asked = await services.ledger.query_log.asked(tenant, collection.name, start, chunk_id=chunk_id)
+        asked = await services.ledger[QueryLog].asked(tenant, collection.name, start, chunk_id=chunk_id)
     rows = [
         question
         for question in asked

@@ -16,7 +16,7 @@ from api.http.replies import JsonReply
 from api.schemas.audit import AuditEntryView, AuditPage, ObjectKind, TenantAuditEntryView, TenantAuditPage
 from api.state import ServicesDep
 from shared.domain.audit import AuditEntry
-from shared.ledger.tenants.audit_log import AuditFilter
+from shared.ledger.tenants.audit_log import AuditFilter, AuditLog
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
@@ -71,7 +71,7 @@ async def _read(
     services: ApiServices, chosen: AuditFilter, limit: int, cursor: str | None
 ) -> tuple[Sequence[AuditEntry], str | None]:
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger.audit_log.page(chosen, after=after, limit=limit + 1)
+    rows = await services.ledger[AuditLog].page(chosen, after=after, limit=limit + 1)
     return paging.split_page(rows, limit, lambda entry: (entry.made_at.isoformat(), str(entry.id)))
 
 

@@ -20,6 +20,7 @@ from api.state import ServicesDep
 from shared.domain.batches import ShownBatch, Unanswered
 from shared.domain.states import BatchState
 from shared.domain.tiers import Tier
+from shared.ledger.work.shown_batches import ShownBatches
 from shared.services.ingest import price
 from shared.settings import Settings
 
@@ -40,7 +41,7 @@ async def page(
 ) -> Response:
     """List the batches of the last 30 days, newest first."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger.shown_batches.page(tenant, state=state, job_id=job, after=after, limit=limit + 1)
+    rows = await services.ledger[ShownBatches].page(tenant, state=state, job_id=job, after=after, limit=limit + 1)
     batches, following = paging.split_page(rows, limit, lambda batch: (batch.created_at.isoformat(), str(batch.id)))
     return JsonReply(BatchPage(items=await _views(batches, services.settings), next_cursor=following))
 
@@ -48,7 +49,7 @@ async def page(
 @router.get("/{batch_id}", response_model=BatchView, responses=problems(401, 404, 422, 503))
 async def get(batch_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Return a batch with its progress."""
-    return JsonReply(await _view(await services.ledger.shown_batches.get(tenant, batch_id), services.settings))
+    return JsonReply(await _view(await services.ledger[ShownBatches].get(tenant, batch_id), services.settings))
 
 
 @router.post(
@@ -71,7 +72,7 @@ async def cancel(
 
     To stop the load as well, pause or cancel its job first: requests of a paused job wait.
     """
-    batch = await services.ledger.shown_batches.cancel(tenant, batch_id, _UNANSWERED[lane])
+    batch = await services.ledger[ShownBatches].cancel(tenant, batch_id, _UNANSWERED[lane])
     services.wakeups.wake("batches")
     return JsonReply(await _view(batch, services.settings), 202)
 

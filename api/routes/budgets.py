@@ -16,6 +16,7 @@ from api.schemas.budgets import BudgetBody, BudgetList, BudgetView
 from api.schemas.operators import TenantName
 from api.state import ServicesDep
 from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, NewBudget, Period, SetBy
+from shared.ledger.budgets.budgets import Budgets
 from shared.services.api import ApiServices
 from shared.services.ingest import require_prices
 
@@ -71,7 +72,7 @@ async def delete_of_tenant(budget_id: UUID, tenant: TenantName, services: Servic
 
 
 async def _list(services: ApiServices, tenant: str) -> Response:
-    return JsonReply(BudgetList(items=[budget_view(each) for each in await services.ledger.budgets.of(tenant)]))
+    return JsonReply(BudgetList(items=[budget_view(each) for each in await services.ledger[Budgets].of(tenant)]))
 
 
 async def _set(services: ApiServices, tenant: str, body: BudgetBody, set_by: SetBy) -> Response:
@@ -80,13 +81,13 @@ async def _set(services: ApiServices, tenant: str, body: BudgetBody, set_by: Set
         await asyncio.to_thread(require_prices, services.settings, "A budget of money")  # list prices are loaded: 0.3 s
     most = round(body.limit * BILLIONTHS) if unit is BudgetUnit.MONEY else int(body.limit)
     new = NewBudget(tenant, body.collection, body.job_id, Period(body.period), unit, set_by, most)
-    budget = await services.ledger.budgets.set(new)
+    budget = await services.ledger[Budgets].set(new)
     services.wakeups.wake("generate")
     return JsonReply(budget_view(budget))
 
 
 async def _delete(services: ApiServices, tenant: str, budget_id: UUID, set_by: SetBy) -> Response:
-    await services.ledger.budgets.delete(tenant, budget_id, set_by)
+    await services.ledger[Budgets].delete(tenant, budget_id, set_by)
     services.wakeups.wake("generate")
     return Response(status_code=204)
 

@@ -41,7 +41,10 @@ from shared.domain.errors import Conflict
 from shared.domain.runs import OPEN_PHASES
 from shared.domain.stored import known_fields
 from shared.domain.verification import VerificationCounts
-from shared.ledger.runs.gates import GateRequest, GateRun
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
+from shared.ledger.runs.gates import GateRequest, GateRun, Gates
 from shared.maintenance.gate import require_comparable, require_known
 from shared.services.api import ApiServices
 
@@ -53,7 +56,7 @@ BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the
 @router.get("", response_model=BuildList, responses=problems(401, 404, 422, 503))
 async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
     """List the builds of a collection: the live build, and builds that are being filled or follow it."""
-    builds = await services.ledger.builds.list(tenant, name)
+    builds = await services.ledger[Builds].list(tenant, name)
     views = await asyncio.gather(*(_view(build, services) for build in builds))
     return JsonReply(BuildList(items=list(views)))
 
@@ -61,7 +64,7 @@ async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> R
 @router.get("/{number}", response_model=BuildView, responses=problems(401, 404, 422, 503))
 async def get(name: CollectionName, number: BuildNumber, tenant: Reader, services: ServicesDep) -> Response:
     """Return a build and its progress."""
-    return JsonReply(await _view(await services.ledger.builds.get(tenant, name, number), services))
+    return JsonReply(await _view(await services.ledger[Builds].get(tenant, name, number), services))
 
 
 @router.post(
@@ -77,9 +80,9 @@ async def begin(
 
     Queries see only the live build. Questions of chunks with unchanged text and prompt are reused without a call.
     """
-    live = await services.ledger.collections.get(tenant, name)
+    live = await services.ledger[Collections].get(tenant, name)
     options, embedding = migrated(live, change, services)
-    build = await services.ledger.builds.start(tenant, name, options=options, embedding_model=embedding)
+    build = await services.ledger[Builds].start(tenant, name, options=options, embedding_model=embedding)
     services.wakeups.wake("parse")
     return JsonReply(await _view(build, services), 201)
 
@@ -87,19 +90,19 @@ async def begin(
 @router.post("/{number}/pause", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
 async def pause(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Pause the fill of a build; work in progress continues. Uploads and edits still reach the build."""
-    return JsonReply(await _view(await services.ledger.builds.pause(tenant, name, number), services))
+    return JsonReply(await _view(await services.ledger[Builds].pause(tenant, name, number), services))
 
 
 @router.post("/{number}/resume", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
 async def resume(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Resume the fill of a paused build."""
-    return JsonReply(await _view(await services.ledger.builds.resume(tenant, name, number), services))
+    return JsonReply(await _view(await services.ledger[Builds].resume(tenant, name, number), services))
 
 
 @router.delete("/{number}", status_code=202, response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
 async def drop(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a build that is not live, with its points. Paid questions are retained."""
-    return JsonReply(await _view(await services.ledger.builds.drop(tenant, name, number), services), 202)
+    return JsonReply(await _view(await services.ledger[Builds].drop(tenant, name, number), services), 202)
 
 
 @router.post(
@@ -120,11 +123,11 @@ async def switch(
 
     A build that was never live needs an open gate, unless `despite` is true.
     """
-    build = await services.ledger.builds.get(tenant, name, number)
+    build = await services.ledger[Builds].get(tenant, name, number)
     if not (body.despite or build.live_until or (build.gate or {}).get("open")):
         raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate returns the reasons.")
-    require_served(await services.ledger.builds.collection(build), services.embeddings)
-    switched = await services.ledger.builds.switch(tenant, name, number)
+    require_served(await services.ledger[Builds].collection(build), services.embeddings)
+    switched = await services.ledger[Builds].switch(tenant, name, number)
     collection_cache.forget(tenant, name)
     return JsonReply(await _view(switched, services))
 
@@ -157,27 +160,27 @@ async def gate(
     No language model is called. The report is stored with the build. An index worker compares, and continues without
     the client: the same request joins a gate that is not done yet.
     """
-    build = await services.ledger.builds.get(tenant, name, number)
+    build = await services.ledger[Builds].get(tenant, name, number)
     require_comparable(build)
-    live = await services.ledger.collections.get(tenant, name)
+    live = await services.ledger[Collections].get(tenant, name)
     if body.questions is not None:
         names = sorted({name for each in body.questions for name in each.external_ids})
-        require_known(names, await services.ledger.documents.live_chunk_ids(live, names))
+        require_known(names, await services.ledger[Documents].live_chunk_ids(live, names))
     questions = None if body.questions is None else [each.model_dump(mode="json") for each in body.questions]
-    run = await services.ledger.gates.start(build, live.embedding_model, GateRequest(questions, body.accept_failures))
+    run = await services.ledger[Gates].start(build, live.embedding_model, GateRequest(questions, body.accept_failures))
     services.wakeups.wake("runs")
     if "text/event-stream" in request.headers.get("accept", ""):
         return event_stream(end_with_error(_events(run, services, shutdown), request.scope))
     async with aclosing(follow(run, _reader(services), shutdown, request)) as changes:
         async for _ in changes:
             pass
-    return JsonReply(_report(await services.ledger.gates.get(run.id)))
+    return JsonReply(_report(await services.ledger[Gates].get(run.id)))
 
 
 @router.get("/{number}/gate", response_model=GateRunView, responses=problems(401, 404, 422))
 async def get_gate(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Return the newest gate of a build with its state and report."""
-    run = await services.ledger.gates.newest(await services.ledger.builds.get(tenant, name, number))
+    run = await services.ledger[Gates].newest(await services.ledger[Builds].get(tenant, name, number))
     own = {field: getattr(run, field) for field in ("state", "error", "created_at", "ended_at")}
     report = None if run.report is None else _report(run)
     return JsonReply(GateRunView(**own, points=_points(run.counts), report=report))
@@ -186,13 +189,13 @@ async def get_gate(name: CollectionName, number: BuildNumber, tenant: Manager, s
 @router.delete("/{number}/gate", status_code=204, responses=problems(401, 404, 422))
 async def cancel_gate(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Cancel the gate of a build that is queued or running."""
-    await services.ledger.gates.cancel(await services.ledger.builds.get(tenant, name, number))
+    await services.ledger[Gates].cancel(await services.ledger[Builds].get(tenant, name, number))
     return Response(status_code=204)
 
 
 def _reader(services: ApiServices) -> Callable[[GateRun], Awaitable[GateRun]]:
     async def read(run: GateRun) -> GateRun:
-        return await services.ledger.gates.get(run.id)
+        return await services.ledger[Gates].get(run.id)
 
     return read
 
@@ -218,7 +221,7 @@ def _points(counts: VerificationCounts) -> PointDifferencesView:
 
 
 async def _view(build: Build, services: ApiServices) -> BuildView:
-    progress = await services.ledger.builds.progress(build)
+    progress = await services.ledger[Builds].progress(build)
     return BuildView(
         build=build.number,
         state=build.state,

@@ -19,6 +19,9 @@ from api.schemas.common import CollectionName
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
@@ -44,7 +47,7 @@ async def calibrate(
     the budgets of queries.
     """
     tenant = caller.tenant
-    collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
+    collection = require_served(await services.ledger[Collections].get(tenant, name), services.embeddings)
     if body.questions is None:
         if collection.is_labelled:
             raise Conflict(f"'{name}' is calibrated by labelled questions: DELETE its calibration first.")
@@ -62,8 +65,8 @@ async def forget(
     name: CollectionName, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Reset the channels to equal weights."""
-    collection = await services.ledger.collections.get(tenant, name)
-    await services.ledger.calibrations.save(collection, None, replace_labelled=True)
+    collection = await services.ledger[Collections].get(tenant, name)
+    await services.ledger[Calibrations].save(collection, None, replace_labelled=True)
     collection_cache.forget(tenant, name)
     return Response(status_code=204)
 
@@ -77,7 +80,7 @@ async def _relevant(
         InvalidInput: the collection has no document of that external id.
     """
     names = sorted({name for labelled in questions for name in labelled.external_ids})
-    chunks = await services.ledger.documents.live_chunk_ids(collection, names)
+    chunks = await services.ledger[Documents].live_chunk_ids(collection, names)
     missing = next((name for name in names if name not in chunks), None)
     if missing is not None:
         raise InvalidInput(f"The collection has no document '{missing}'.", field="questions")

@@ -45,6 +45,7 @@ from api.state import CollectionCacheDep, QueryLogDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput, NotFound
 from shared.domain.usage import Usage
+from shared.ledger.model.collections import Collections
 from shared.query.answer import Answer, Answerer
 from shared.query.answer.citations import CitationOrder
 from shared.query.answer.links import without_links
@@ -103,7 +104,7 @@ async def complete(
 async def models(tenant: Asker, services: ServicesDep) -> Response:
     """List the collections by name, each as a model."""
     collections, after = list[Collection](), ""
-    while page := await services.ledger.collections.page(tenant, after=after, limit=_MODELS_AT_ONCE):
+    while page := await services.ledger[Collections].page(tenant, after=after, limit=_MODELS_AT_ONCE):
         collections += page
         after = page[-1].name
     return JsonReply(ModelList(data=[_model(collection) for collection in collections]))
@@ -112,7 +113,7 @@ async def models(tenant: Asker, services: ServicesDep) -> Response:
 @router.get("/models/{name}", response_model=ModelView, responses=openai_errors(400, 404))
 async def model(name: CollectionName, tenant: Asker, services: ServicesDep) -> Response:
     """Return a collection as a model."""
-    collection = await services.ledger.collections.find(tenant, name)
+    collection = await services.ledger[Collections].find(tenant, name)
     if collection is None:
         raise _no_model(name)
     return JsonReply(_model(collection))

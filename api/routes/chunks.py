@@ -19,6 +19,7 @@ from api.state import ServicesDep
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import InvalidInput
 from shared.domain.states import ChunkState
+from shared.ledger.documents.documents import Documents
 from shared.services.api import ApiServices
 
 router = APIRouter(tags=["documents"])
@@ -49,18 +50,18 @@ class _Chunks:
     wanted: list[ChunkState] | None
 
     async def after(self, after: int, limit: int) -> list[ChunkDetail]:
-        return await self.services.ledger.documents.chunks(
+        return await self.services.ledger[Documents].chunks(
             self.tenant, self.document_id, live=self.live, after=after, wanted=self.wanted, limit=limit
         )
 
     async def before(self, ordinal: int, limit: int) -> list[ChunkDetail]:
-        return await self.services.ledger.documents.chunks(
+        return await self.services.ledger[Documents].chunks(
             self.tenant, self.document_id, live=self.live, before=ordinal, wanted=self.wanted, limit=limit
         )
 
     async def around(self, chunk_id: UUID, limit: int) -> tuple[list[ChunkDetail], list[ChunkDetail]]:
         """Return half a page before a chunk, and the rest from it on; each has one more if there are more."""
-        documents = self.services.ledger.documents
+        documents = self.services.ledger[Documents]
         ordinal = await documents.ordinal_of(self.tenant, self.document_id, chunk_id, live=self.live)
         before = await self.before(ordinal, limit // 2 + 1)
         return before, await self.after(ordinal - 1, limit - min(len(before), limit // 2) + 1)
@@ -117,7 +118,7 @@ async def chunk(
     *, chunk_id: UUID, tenant: Reader, services: ServicesDep, before: _Neighbours = 1, after: _Neighbours = 1
 ) -> Response:
     """Return a chunk, its document and its neighbours, in the version that queries see, else in the newest."""
-    found = await services.ledger.documents.chunk(tenant, chunk_id, before=before, after=after)
+    found = await services.ledger[Documents].chunk(tenant, chunk_id, before=before, after=after)
     settings = services.settings
     reply = ChunkInContextView(
         document=view(found.document, settings),

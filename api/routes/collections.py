@@ -31,8 +31,8 @@ from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.states import DocumentState
 from shared.ingest.generate import cache_warning
-from shared.ledger import Collections
-from shared.ledger.model.collections import MOST_CONFIRMED
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import MOST_CONFIRMED, Collections
 from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
 from shared.vectors.sizes import CachedCount, Sizes
@@ -55,7 +55,7 @@ async def page(
 ) -> Response:
     """List collections by name."""
     after = paging.read_cursor(cursor, paging.read_name) or ""
-    rows = await services.ledger.collections.page(tenant, after=after, limit=limit + 1)
+    rows = await services.ledger[Collections].page(tenant, after=after, limit=limit + 1)
     collections, following = paging.split_page(rows, limit, lambda collection: (collection.name,))
     return JsonReply(CollectionPage(items=await _views(tenant, collections, services, sizes), next_cursor=following))
 
@@ -63,7 +63,7 @@ async def page(
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
 async def get(name: CollectionName, tenant: Reader, services: ServicesDep, sizes: SizesDep) -> Response:
     """Return a collection: its options, and the number of its documents and points."""
-    (view,) = await _views(tenant, [await services.ledger.collections.get(tenant, name)], services, sizes)
+    (view,) = await _views(tenant, [await services.ledger[Collections].get(tenant, name)], services, sizes)
     return JsonReply(view)
 
 
@@ -91,10 +91,10 @@ async def put(
     """
     require_sizes_fit(change, services.settings)
     chosen = _embedding(change, services)
-    before = await services.ledger.collections.find(tenant, name)
+    before = await services.ledger[Collections].find(tenant, name)
     if before and chosen in (None, before.embedding_model):
         require_served(before, services.embeddings)
-    collection = await services.ledger.collections.ensure(
+    collection = await services.ledger[Collections].ensure(
         tenant,
         name,
         embedding_model=chosen or services.settings.embedding_model or "",
@@ -121,8 +121,8 @@ async def reindex(
     Questions of an unchanged chunk, prompt and model are reused: the language model is called only for the others.
     The reindex is a job: GET /v1/jobs/{id} has its progress. While it is open, a second one is answered 409.
     """
-    collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
-    started = await services.ledger.documents.reindex(collection, outdated=outdated)
+    collection = require_served(await services.ledger[Collections].get(tenant, name), services.embeddings)
+    started = await services.ledger[Documents].reindex(collection, outdated=outdated)
     services.wakeups.wake("parse")
     return JsonReply(ReindexReply(documents=started.documents, job_id=started.job_id), 202)
 
@@ -176,11 +176,11 @@ def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Se
 async def _views(
     tenant: str, collections: Sequence[Collection], services: ApiServices, sizes: Sizes
 ) -> list[CollectionView]:
-    documents = await services.ledger.collections.document_counts(tenant, [c.id for c in collections])
-    changes = await services.ledger.collections.last_changes(tenant)
+    documents = await services.ledger[Collections].document_counts(tenant, [c.id for c in collections])
+    changes = await services.ledger[Collections].last_changes(tenant)
     # They change with every document that is shown, finished or deleted.
     markers = [(changes.get(c.id), *sorted(documents[c.id].items())) for c in collections]
-    points = await _points(collections, markers, services.ledger.collections, sizes)
+    points = await _points(collections, markers, services.ledger[Collections], sizes)
     return [
         CollectionView(
             name=collection.name,

@@ -21,6 +21,8 @@ from api.routes.chunks import Version
 from api.state import ServicesDep
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import NotFound, Unreadable
+from shared.ledger.documents.documents import Documents
+from shared.ledger.sources.sources import Sources
 from shared.services.api import ApiServices
 from shared.storage.references import Reference, is_reference
 
@@ -55,7 +57,7 @@ async def content(
 
     Bytes that a source has, and that were not copied, are answered 404 with the name and the address of the source.
     """
-    stored = await services.ledger.documents.upload(tenant, document_id, live=version == "live")
+    stored = await services.ledger[Documents].upload(tenant, document_id, live=version == "live")
     if is_reference(stored.upload):
         raise await _not_copied(Reference.parse(stored.upload), services)
     tag = f'"{hashlib.sha256(stored.upload.encode()).hexdigest()[:32]}"'  # bytes of a name never change
@@ -97,7 +99,7 @@ async def image(  # noqa: PLR0917 - parameters of a request
 
     It was made when the page was read, so it exists even if the uploaded bytes do not.
     """
-    picture = await services.ledger.documents.page_picture(tenant, document_id, number, live=version == "live")
+    picture = await services.ledger[Documents].page_picture(tenant, document_id, number, live=version == "live")
     headers = _SAFE | {"etag": f'"{picture.tag}"', "cache-control": "private, no-cache"}
     if request.headers.get("if-none-match") == headers["etag"]:
         return Response(status_code=304, headers=headers)
@@ -114,7 +116,7 @@ async def text(document_id: UUID, tenant: Reader, services: ServicesDep, version
 
     It is joined from the chunks: the text between them is white space, returned as line ends.
     """
-    read = partial(services.ledger.documents.chunks, tenant, document_id, live=version == "live", limit=_PAGE)
+    read = partial(services.ledger[Documents].chunks, tenant, document_id, live=version == "live", limit=_PAGE)
     first = await read()
     if not first:
         raise NotFound("This version has no text: it is not parsed yet, or could not be read.", field="version")
@@ -123,7 +125,7 @@ async def text(document_id: UUID, tenant: Reader, services: ServicesDep, version
 
 async def _not_copied(reference: Reference, services: ApiServices) -> NotFound:
     """Return the error of bytes that only the source has: the API opens no sources, and has none of their secrets."""
-    source = await services.ledger.sources.by_id(reference.source_id)
+    source = await services.ledger[Sources].by_id(reference.source_id)
     place = f"the source '{source.name}' ({source.uri})" if source else "a source that was removed"
     return NotFound(
         f"The bytes were not copied: they are '{reference.key}' of {place}. The option keep_bytes of a source copies"

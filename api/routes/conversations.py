@@ -25,6 +25,7 @@ from api.state import ServicesDep
 from shared.domain.conversations import Citations, Conversation, Owner
 from shared.domain.errors import NotFound
 from shared.domain.keys import Scope
+from shared.ledger.feedback.conversations import Conversations
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/conversations", tags=["conversations"], route_class=StrictRoute)
@@ -40,7 +41,7 @@ async def page(
     """List the conversations of the key, the last changed first. They contain no passages."""
     owner, days = _required(request, services.settings)
     after = paging.read_cursor(cursor, _read_position)
-    rows = await services.ledger.conversations.page(owner, oldest=timedelta(days=days), after=after, limit=limit + 1)
+    rows = await services.ledger[Conversations].page(owner, oldest=timedelta(days=days), after=after, limit=limit + 1)
     shown, following = paging.split_page(rows, limit, lambda each: (each.changed_at, each.id))
     return JsonReply({"items": [_item(each) for each in shown], "next_cursor": following})
 
@@ -64,7 +65,7 @@ async def put(
     owner, _days = _required(request, services.settings)
     turns = orjson.dumps([turn.model_dump() for turn in body.turns]).decode()
     conversation = Conversation(conversation_id, body.name, turns, body.changed_at)
-    changed_at = await services.ledger.conversations.store(owner, conversation, _cited(body))
+    changed_at = await services.ledger[Conversations].store(owner, conversation, _cited(body))
     return JsonReply(StoredConversationView(id=conversation_id, changed_at=changed_at))
 
 
@@ -72,7 +73,7 @@ async def put(
 async def delete(request: Request, conversation_id: ConversationId, _: Asker, services: ServicesDep) -> Response:
     """Delete a conversation of the key."""
     owner, _days = _required(request, services.settings)
-    await services.ledger.conversations.delete(owner, conversation_id)
+    await services.ledger[Conversations].delete(owner, conversation_id)
     return Response(status_code=204)
 
 
@@ -80,7 +81,7 @@ async def delete(request: Request, conversation_id: ConversationId, _: Asker, se
 async def delete_all(request: Request, _: Asker, services: ServicesDep) -> Response:
     """Delete all conversations of the key."""
     owner, _days = _required(request, services.settings)
-    await services.ledger.conversations.delete_all(owner)
+    await services.ledger[Conversations].delete_all(owner)
     return Response(status_code=204)
 
 

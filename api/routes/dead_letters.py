@@ -28,7 +28,7 @@ from api.schemas.dead_letters import (
 from api.state import ServicesDep
 from shared.domain.dead_letters import DeadLetter
 from shared.domain.errors import InvalidInput
-from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.documents.dead_letters import Choice, DeadLetters
 
 router = APIRouter(prefix="/v1/dead", tags=["dead letters"], route_class=StrictRoute)
 
@@ -52,7 +52,7 @@ async def page(
     """List failed documents, unread pages and dead chunks, newest first."""
     choice = Choice(document_id, collection, reason)
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger.dead_letters.page(tenant, choice, after=after, limit=limit + 1)
+    rows = await services.ledger[DeadLetters].page(tenant, choice, after=after, limit=limit + 1)
     letters, following = paging.split_page(rows, limit, lambda letter: (letter.at.isoformat(), str(letter.id)))
     items = [DeadLetterView(**_fields(letter)) for letter in letters]
     return JsonReply(DeadLetterPage(items=items, next_cursor=following))
@@ -68,14 +68,14 @@ async def reasons(
     reason: AnyReason = None,
 ) -> Response:
     """Count dead letters by their reason."""
-    counts = await services.ledger.dead_letters.reasons(tenant, Choice(document_id, collection, reason))
+    counts = await services.ledger[DeadLetters].reasons(tenant, Choice(document_id, collection, reason))
     return JsonReply(DeadReasons(items=[DeadReasonView(**dataclasses.asdict(count)) for count in counts]))
 
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
 async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Return a dead letter with its failed attempts."""
-    letter = await services.ledger.dead_letters.get(tenant, letter_id)
+    letter = await services.ledger[DeadLetters].get(tenant, letter_id)
     history = [dataclasses.asdict(attempt) for attempt in letter.history]
     return JsonReply(DeadLetterHistory(**_fields(letter), history=history))
 
@@ -92,7 +92,7 @@ async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep
     A page starts the next version of its document, in which all its unread pages are read again. Queries see the
     current version until then.
     """
-    resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
+    resolved = await services.ledger[DeadLetters].retry(tenant, _choice(filter_))
     if resolved.documents or resolved.pages:
         services.wakeups.wake("parse")
     if resolved.chunks:
@@ -115,7 +115,7 @@ async def discard(filter_: DeadLetterFilter, tenant: Writer, services: ServicesD
         raise InvalidInput(
             'This would discard all dead letters. Select some, or send {"all": true} to discard all.', field="all"
         )
-    resolved = await services.ledger.dead_letters.discard(tenant, _choice(filter_))
+    resolved = await services.ledger[DeadLetters].discard(tenant, _choice(filter_))
     return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)))
 
 

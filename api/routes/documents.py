@@ -38,6 +38,8 @@ from api.submission.lanes import lane_of
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
+from shared.ledger.documents.descriptions import Descriptions
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import ListPosition, Order, Wanted
 from shared.ledger.model import states
 from shared.maintenance.descriptions import update_points
@@ -90,7 +92,7 @@ async def submit(
     document, wait = submitted.document, prefer_header.wait_of(prefer)
     if wait is not None:
         document = await long_poll.until_found(
-            request, tenant, document, services.ledger.documents, wait=wait, shutdown=shutdown
+            request, tenant, document, services.ledger[Documents], wait=wait, shutdown=shutdown
         )
     in_time = 201 if wait is not None and long_poll.is_found(document) else 202
     headers = {"location": f"/v1/documents/{document.id}"} | prefer_header.applied(wait)
@@ -162,7 +164,7 @@ async def page(
         outdated=outdated,
     )
     after = paging.read_cursor(cursor, partial(_read_position, sort))
-    rows = await services.ledger.documents.page(
+    rows = await services.ledger[Documents].page(
         tenant, selection, order=sort, after=after, limit=limit + 1, metadata=metadata
     )
     documents, following = paging.split_page(rows, limit, partial(_position_of, sort))
@@ -173,7 +175,7 @@ async def page(
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
 async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Return a document with its progress. While it waits, `error` is the reason."""
-    document = await services.ledger.documents.get(tenant, document_id)
+    document = await services.ledger[Documents].get(tenant, document_id)
     document = replace(document, error=await reason_of(document, tenant, services))
     return JsonReply(view(document, services.settings))
 
@@ -190,9 +192,9 @@ async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, se
     next version on.
     """
     title = None if change.title is None else change.title.strip()
-    described = await services.ledger.documents.describe(tenant, document_id, title=title, metadata=change.metadata)
+    described = await services.ledger[Documents].describe(tenant, document_id, title=title, metadata=change.metadata)
     services.wakeups.wake("parse", "index")  # the change ended the claims that had read the old description
-    rows, descriptions = described.rows, services.ledger.descriptions
+    rows, descriptions = described.rows, services.ledger[Descriptions]
     with suppress(Transient):  # the scheduler updates Qdrant when it is available again
         while claimed := await descriptions.claim(len(rows), rows):  # again if it changed in the meantime
             await update_points(descriptions, services.index, claimed)
@@ -202,7 +204,7 @@ async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, se
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Delete a document. It is invisible to every caller at once; its points are deleted as soon as Qdrant answers."""
-    deleted = await services.ledger.documents.delete(tenant, document_id)
+    deleted = await services.ledger[Documents].delete(tenant, document_id)
     with suppress(Transient):  # the scheduler deletes the points when Qdrant is available again
         await services.index.delete_document(deleted.location, deleted.id)
     return Response(status_code=204)
@@ -217,7 +219,7 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
     A degraded document without dead letters is read again if it is `outdated`. Otherwise it is answered 409: another
     attempt would miss the same words.
     """
-    document = await services.ledger.documents.retry(tenant, document_id)
+    document = await services.ledger[Documents].retry(tenant, document_id)
     if document.state is DocumentState.QUEUED:
         services.wakeups.wake("parse")
     else:

@@ -17,6 +17,7 @@ from api.schemas.operators import TenantName
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.erasures import Erasure
 from shared.domain.errors import InvalidInput, Unavailable
+from shared.ledger.erasure.erasures import Erasures
 from shared.maintenance.erasure_check import ErasureScope
 
 router = APIRouter(prefix="/v1", tags=["erasures"])
@@ -36,7 +37,7 @@ async def erase_collection(
 
     Until the erasure has finished, no collection of that name is created: uploads to it are answered 409.
     """
-    erasure = await services.ledger.erasures.start(tenant, name)
+    erasure = await services.ledger[Erasures].start(tenant, name)
     collection_cache.forget(tenant, name)
     return JsonReply(_view(erasure), 202, {"location": f"/v1/erasures/{erasure.id}"})
 
@@ -44,7 +45,7 @@ async def erase_collection(
 @router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
 async def get(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return the progress of an erasure."""
-    return JsonReply(_view(await services.ledger.erasures.get(erasure_id, tenant)))
+    return JsonReply(_view(await services.ledger[Erasures].get(erasure_id, tenant)))
 
 
 @operator_router.delete(
@@ -65,7 +66,7 @@ async def erase_tenant(
             f"This erases all data of the tenant '{tenant}': to confirm, add ?confirm={tenant} to the address.",
             field="confirm",
         )
-    erasure = await services.ledger.erasures.start(tenant)
+    erasure = await services.ledger[Erasures].start(tenant)
     collection_cache.forget_tenant(tenant)
     return JsonReply(_view(erasure), 202, {"location": f"/v1/operator/erasures/{erasure.id}"})
 
@@ -73,7 +74,7 @@ async def erase_tenant(
 @operator_router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
 async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response:
     """Return the progress of an erasure of any tenant."""
-    return JsonReply(_view(await services.ledger.erasures.get(erasure_id)))
+    return JsonReply(_view(await services.ledger[Erasures].get(erasure_id)))
 
 
 @operator_router.get("/tenants/{tenant}/remains", response_model=RemainsView, responses=problems(401, 422, 502, 503))

@@ -31,6 +31,8 @@ from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
 from shared.ingest.costs.estimator import PlannedLoad, SampleText
 from shared.ingest.parse.kinds import is_plain
+from shared.ledger.builds.estimates import Estimates
+from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
@@ -66,14 +68,14 @@ async def estimate(
     from the recent bills, else from 4.2 characters per token.
     """
     if body.migrate is not None:
-        collection = await services.ledger.collections.get(tenant, body.collection)
+        collection = await services.ledger[Collections].get(tenant, body.collection)
         made = await _of_rebuild(collection, body.migrate, services, body.models)
     else:
         assert body.documents is not None
         made = await _of_load(tenant, body.collection, body.documents, services, body.models)
     if body.keep:
         collection = await collection_cache.ensure(tenant, body.collection)
-        await services.ledger.estimates.keep(collection.id, made)
+        await services.ledger[Estimates].keep(collection.id, made)
     return JsonReply(EstimateView(**dataclasses.asdict(made)))
 
 
@@ -102,7 +104,7 @@ async def estimate_files(request: Request, tenant: Writer, services: ServicesDep
     made = None
     if texts:
         count = len(texts) if fields.count is None else max(1, round(fields.count * len(texts) / len(files)))
-        collection = await services.ledger.collections.find(tenant, fields.collection)
+        collection = await services.ledger[Collections].find(tenant, fields.collection)
         load = PlannedLoad(count, None, [SampleText(text) for text in texts])
         made = await services.estimator.estimate_load(tenant, collection, load)
     left_out = [file.filename for file, is_text in zip(files, plain, strict=True) if not is_text]
@@ -136,7 +138,7 @@ def migrated(collection: Collection, migration: MigrationBody, services: ApiServ
 
 
 async def _of_load(tenant: str, name: str, load: LoadBody, services: ApiServices, models: Sequence[str]) -> Estimate:
-    collection = await services.ledger.collections.find(tenant, name)
+    collection = await services.ledger[Collections].find(tenant, name)
     sample = [SampleText(document.text, document.title, document.questions) for document in load.sample]
     planned = PlannedLoad(load.count, load.bytes, sample, load.pages)
     return await services.estimator.estimate_load(tenant, collection, planned, models)

@@ -36,7 +36,8 @@ from api.state import ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.stored import known_fields
-from shared.ledger.feedback.evaluations import EvaluationRequest, EvaluationRun, StoredLabelledSet
+from shared.ledger.feedback.evaluations import EvaluationRequest, EvaluationRun, Evaluations, StoredLabelledSet
+from shared.ledger.model.collections import Collections
 from shared.query.evaluate import collection as evaluation
 from shared.query.evaluate.comparison import compare
 from shared.query.evaluate.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
@@ -50,8 +51,8 @@ InPath = Annotated[SetName, Path()]
 @router.get("/labelled", response_model=LabelledSetList, responses=problems(401, 404, 422))
 async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """List the labelled sets of a collection: questions with their relevant documents or chunks."""
-    collection = await services.ledger.collections.get(tenant, name)
-    sets = await services.ledger.evaluations.sets(tenant, collection.name)
+    collection = await services.ledger[Collections].get(tenant, name)
+    sets = await services.ledger[Evaluations].sets(tenant, collection.name)
     items = [LabelledSetSizeView(set=each.name, questions=each.questions, changed_at=each.changed_at) for each in sets]
     return JsonReply(LabelledSetList(items=items))
 
@@ -59,7 +60,7 @@ async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep
 @router.get("/labelled/{labelled_set}", response_model=LabelledSetView, responses=problems(401, 404, 422))
 async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
     """Read a labelled set."""
-    return JsonReply(_set_view(await services.ledger.evaluations.set_of(tenant, name, labelled_set)))
+    return JsonReply(_set_view(await services.ledger[Evaluations].set_of(tenant, name, labelled_set)))
 
 
 @router.put(
@@ -76,8 +77,8 @@ async def put_set(
 ) -> Response:
     """Write a labelled set, replacing one of the same name. Documents need not exist yet."""
     evaluation.label_field_of([_labelled(question) for question in body.questions])
-    collection = await services.ledger.collections.get(tenant, name)
-    saved = await services.ledger.evaluations.save_set(tenant, collection.name, labelled_set, _rows(body.questions))
+    collection = await services.ledger[Collections].get(tenant, name)
+    saved = await services.ledger[Evaluations].save_set(tenant, collection.name, labelled_set, _rows(body.questions))
     return JsonReply(_set_view(saved))
 
 
@@ -95,8 +96,8 @@ async def add_questions(
 ) -> Response:
     """Add questions to a labelled set, which is created if missing; existing questions are relabelled."""
     evaluation.label_field_of([_labelled(question) for question in body.questions])
-    collection = await services.ledger.collections.get(tenant, name)
-    saved = await services.ledger.evaluations.add_questions(
+    collection = await services.ledger[Collections].get(tenant, name)
+    saved = await services.ledger[Evaluations].add_questions(
         tenant, collection.name, labelled_set, _rows(body.questions), most=MOST_QUESTIONS
     )
     return JsonReply(_set_view(saved))
@@ -105,7 +106,7 @@ async def add_questions(
 @router.delete("/labelled/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
 async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a labelled set. Evaluations with it are kept."""
-    await services.ledger.evaluations.delete_set(tenant, name, labelled_set)
+    await services.ledger[Evaluations].delete_set(tenant, name, labelled_set)
     return Response(status_code=204)
 
 
@@ -132,15 +133,15 @@ async def evaluate(
     strategies = select_strategies(body.strategies)
     possible = [strategy for strategy in strategies if strategy.layout == "chunks"]
     baseline = select_baseline(body.baseline, possible or strategies)
-    collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
+    collection = require_served(await services.ledger[Collections].get(tenant, name), services.embeddings)
     if body.questions is not None:
         questions = body.questions
     else:
-        stored = await services.ledger.evaluations.set_of(tenant, collection.name, body.labelled_set or "")
+        stored = await services.ledger[Evaluations].set_of(tenant, collection.name, body.labelled_set or "")
         questions = _set_view(stored).questions
     notes = await _missing_labels(services, collection, [_labelled(question) for question in questions])
     work = EvaluationRequest(_rows(questions), [strategy.name for strategy in strategies], baseline, notes)
-    run = await services.ledger.evaluations.start(collection, body.labelled_set, work)
+    run = await services.ledger[Evaluations].start(collection, body.labelled_set, work)
     services.wakeups.wake("runs")
     return JsonReply(_run_view(run), 202)
 
@@ -148,8 +149,8 @@ async def evaluate(
 @router.get("/evaluations", response_model=EvaluationList, responses=problems(401, 404, 422))
 async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """List the evaluations of a collection, newest first; the last 100 are retained."""
-    collection = await services.ledger.collections.get(tenant, name)
-    runs = await services.ledger.evaluations.runs(tenant, collection.name)
+    collection = await services.ledger[Collections].get(tenant, name)
+    runs = await services.ledger[Evaluations].runs(tenant, collection.name)
     names = [strategy.name for strategy in (*STRATEGIES, *BY_NAME) if strategy.layout == "chunks"]
     return JsonReply(EvaluationList(items=[_run_view(run) for run in runs], strategies=names))
 
@@ -157,7 +158,7 @@ async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep
 @router.get("/evaluations/{evaluation_id}", response_model=EvaluationView, responses=problems(401, 404, 422))
 async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return an evaluation with its progress or its results."""
-    return JsonReply(_run_view(await services.ledger.evaluations.run_of(tenant, name, evaluation_id)))
+    return JsonReply(_run_view(await services.ledger[Evaluations].run_of(tenant, name, evaluation_id)))
 
 
 @router.get(
@@ -169,7 +170,7 @@ async def compare_runs(
     name: CollectionName, evaluation_id: UUID, other_id: UUID, tenant: Manager, services: ServicesDep
 ) -> Response:
     """Compare an evaluation with an earlier one, strategy by strategy, on their common questions."""
-    runs = [await services.ledger.evaluations.run_of(tenant, name, each) for each in (evaluation_id, other_id)]
+    runs = [await services.ledger[Evaluations].run_of(tenant, name, each) for each in (evaluation_id, other_id)]
     now, before = [run.results for run in runs]
     if now is None or before is None:
         raise Conflict("Both evaluations must be done before they can be compared.")
@@ -180,7 +181,7 @@ async def compare_runs(
 @router.delete("/evaluations/{evaluation_id}", status_code=204, responses=problems(401, 404, 422))
 async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Delete an evaluation. A queued evaluation does not start, and a running one stops."""
-    await services.ledger.evaluations.delete_run(tenant, name, evaluation_id)
+    await services.ledger[Evaluations].delete_run(tenant, name, evaluation_id)
     return Response(status_code=204)
 
 
@@ -195,7 +196,7 @@ async def _missing_labels(
     kind = evaluation.label_field_of(questions)
     noun = "documents" if kind == "external_ids" else "chunks"
     names = {name for question in questions for name in getattr(question, kind)}
-    missing = len(names) - await services.ledger.evaluations.count_known(collection, kind, sorted(names))
+    missing = len(names) - await services.ledger[Evaluations].count_known(collection, kind, sorted(names))
     if missing == len(names):
         why = (
             " Chunks of another build have other ids: label documents, or label the chunks again."

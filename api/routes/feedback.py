@@ -16,7 +16,8 @@ from api.http.strict_route import StrictRoute
 from api.schemas.common import CollectionName
 from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
 from api.state import QueryBudgetsDep, ServicesDep
-from shared.ledger.feedback.feedback import FeedbackResult, no_chunk
+from shared.ledger.feedback.feedback import Feedback, FeedbackResult, no_chunk
+from shared.ledger.model.collections import Collections
 from shared.query.metering import spend_embedding
 from shared.services.api import ApiServices
 from shared.vectors.filters import caller_conditions, visible_points
@@ -39,7 +40,7 @@ async def give(
     call to the language model. The document stays searchable. A key without the scope `manage` retracts and displaces
     only questions that it added itself. The embedding of an added question counts towards the budgets of queries.
     """
-    feedback, key = services.ledger.feedback, caller.feedback_key
+    feedback, key = services.ledger[Feedback], caller.feedback_key
     of_query = caller.tenant, body.query_id, body.chunk_id
     if caller.filter is not None:
         await _require_visible(body, caller, services)
@@ -66,9 +67,9 @@ async def accept(body: AcceptBody, name: CollectionName, caller: SpendingManager
 
     Its embedding counts towards the budgets of queries.
     """
-    collection = await services.ledger.collections.get(caller.tenant, name)
+    collection = await services.ledger[Collections].get(caller.tenant, name)
     most = services.settings.tuning.accepted_per_chunk
-    result = await services.ledger.feedback.accept_any(collection, body.question, body.chunk_id, most=most)
+    result = await services.ledger[Feedback].accept_any(collection, body.question, body.chunk_id, most=most)
     if result.embedding is not None:
         spend_embedding(result.embedding, [result.question])
     return _reply(services, body.chunk_id, result)
@@ -83,9 +84,9 @@ async def page(
     cursor: paging.Cursor = None,
 ) -> Response:
     """List users' questions that became questions of chunks, newest first."""
-    collection = await services.ledger.collections.get(tenant, name)
+    collection = await services.ledger[Collections].get(tenant, name)
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger.feedback.page(collection, after=after, limit=limit + 1)
+    rows = await services.ledger[Feedback].page(collection, after=after, limit=limit + 1)
     questions, following = paging.split_page(
         rows, limit, lambda question: (question.created_at.isoformat(), str(question.id))
     )
@@ -96,8 +97,8 @@ async def page(
 @router.delete("/collections/{name}/accepted/{accepted_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Retract an accepted question; it stops matching after the next runs of the scheduler."""
-    collection = await services.ledger.collections.get(tenant, name)
-    await services.ledger.feedback.remove(collection, accepted_id)
+    collection = await services.ledger[Collections].get(tenant, name)
+    await services.ledger[Feedback].remove(collection, accepted_id)
     return Response(status_code=204)
 
 
@@ -107,9 +108,9 @@ async def _require_visible(body: FeedbackBody, caller: Caller, services: ApiServ
     Raises:
         NotFound: it does not, as if the chunk were deleted.
     """
-    target = services.ledger.feedback.target
+    target = services.ledger[Feedback].target
     name, chunk_id = await target(caller.tenant, body.query_id, body.chunk_id, key=caller.feedback_key)
-    collection = await services.ledger.collections.get(caller.tenant, name)
+    collection = await services.ledger[Collections].get(caller.tenant, name)
     conditions = caller_conditions(None, None, collection.options.filterable, caller.filter)
     where = visible_points(collection.location, conditions)
     found = await services.index.search(collection.location.index_name, [chunk_search(where, [str(chunk_id)])])

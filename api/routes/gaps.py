@@ -35,7 +35,9 @@ from api.schemas.gaps import (
 from api.state import QueryBudgetsDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import ForeaskError, NotFound
-from shared.ledger.feedback.query_log import LoggedQuestion
+from shared.ledger.feedback.gaps import Gaps
+from shared.ledger.feedback.query_log import LoggedQuestion, QueryLog
+from shared.ledger.model.collections import Collections
 from shared.query.gaps.finder import ungrouped
 from shared.query.gaps.gap import WEEK, Gap, StateName, gaps_of, order_of
 from shared.services.api import ApiServices
@@ -98,7 +100,7 @@ async def page(  # noqa: PLR0917  the filters of a list
     Each request adds up to 500 new questions to groups. A question is embedded once, which counts towards the budgets
     of queries. A gap keeps its id until its questions expire.
     """
-    collection = await services.ledger.collections.get(tenant, name)
+    collection = await services.ledger[Collections].get(tenant, name)
     after = paging.read_cursor(cursor, _read_position)
     found = await _read(collection, services, (request.state.caller, query_budgets))
     chosen = [gap for gap in found.gaps if state is None or gap.state == state]
@@ -127,14 +129,14 @@ async def change(
 
     A resolved gap opens again when one of its questions is asked and not answered, and when the document is deleted.
     """
-    collection = await services.ledger.collections.get(tenant, name)
+    collection = await services.ledger[Collections].get(tenant, name)
     changes = {field: getattr(body, field) for field in body.model_fields_set}
     found = await _read(collection, services)
     gap = next((gap for gap in found.gaps if gap.id == gap_id), None)
     if gap is None:
         raise NotFound(f"The collection '{name}' has no gap {gap_id}. Its questions may have expired.")
-    await services.ledger.gaps.change(collection, gap_id, changes)
-    stored = await services.ledger.gaps.states(collection)
+    await services.ledger[Gaps].change(collection, gap_id, changes)
+    stored = await services.ledger[Gaps].states(collection)
     (view,) = await _views([replace(gap, stored=stored[gap_id])], collection, services)
     return JsonReply(view)
 
@@ -153,14 +155,14 @@ async def _read(
     if not days:
         return _Found([])
     oldest = datetime.now(UTC) - timedelta(days=days)
-    asked = await services.ledger.query_log.asked(collection.tenant, collection.name, oldest)
+    asked = await services.ledger[QueryLog].asked(collection.tenant, collection.name, oldest)
     delayed_by: str | None = None
     await services.gap_finder.carry(collection, asked, oldest)
     if caller is not None:
         changed, delayed_by = await _add(collection, asked, services, *caller)
         if changed:
-            asked = await services.ledger.query_log.asked(collection.tenant, collection.name, oldest)
-    stored = await services.ledger.gaps.states(collection)
+            asked = await services.ledger[QueryLog].asked(collection.tenant, collection.name, oldest)
+    stored = await services.ledger[Gaps].states(collection)
     return _Found(gaps_of(asked, stored), len(ungrouped(asked)), delayed_by)
 
 
@@ -231,7 +233,7 @@ async def _passages(
     """Return the nearest passage of each gap that has one, by the id of the gap."""
     nearest = {gap.id: gap.nearest[:_SHOWN] for gap in gaps}
     chunks = {question.chunk_ids[0] for questions in nearest.values() for question in questions}
-    documents = await services.ledger.gaps.passages(collection, list(chunks)) if chunks else {}
+    documents = await services.ledger[Gaps].passages(collection, list(chunks)) if chunks else {}
     views = {}
     for gap_id, questions in nearest.items():
         existing = next((each for each in questions if each.chunk_ids[0] in documents), None)

@@ -28,7 +28,8 @@ from shared.domain.errors import Forbidden
 from shared.domain.jobs import Job, JobKind, PauseReason
 from shared.domain.keys import Scope
 from shared.domain.queues import WORK_QUEUES
-from shared.ledger.work.costs import JobCost
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.work.costs import Costs, JobCost
 from shared.services.api import ApiServices
 from shared.services.ingest import price
 from shared.settings import Settings
@@ -54,7 +55,7 @@ async def begin(body: JobBody, tenant: Writer, services: ServicesDep, collection
     The load ends when it is closed and its documents are finished.
     """
     collection = await collection_cache.ensure(tenant, body.collection)
-    opened = await services.ledger.jobs.open_load(
+    opened = await services.ledger[Jobs].open_load(
         collection, key=body.idempotency_key, expected=body.documents, reopen=body.reopen
     )
     headers = {"location": f"/v1/jobs/{opened.job.id}"}
@@ -72,7 +73,7 @@ async def page(
 ) -> Response:
     """List jobs, newest first: loads, syncs, reindexes, builds, evaluations, gates, verifications, erasures."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger.jobs.page(tenant, kind=kind, after=after, limit=limit + 1)
+    rows = await services.ledger[Jobs].page(tenant, kind=kind, after=after, limit=limit + 1)
     jobs, following = paging.split_page(rows, limit, lambda job: (job.created_at.isoformat(), str(job.id)))
     return JsonReply(JobPage(items=await _views(jobs, tenant, services), next_cursor=following))
 
@@ -80,7 +81,7 @@ async def page(
 @router.get("/{job_id}", response_model=JobView, responses=problems(401, 404, 422, 503))
 async def get(job_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Return a job with its progress."""
-    return JsonReply(await _view(await services.ledger.jobs.get(tenant, job_id), tenant, services))
+    return JsonReply(await _view(await services.ledger[Jobs].get(tenant, job_id), tenant, services))
 
 
 @router.get(
@@ -109,14 +110,14 @@ async def events(
 ) -> Response:
     """Follow the progress of a job until it ends."""
     listeners.require_room(request.state.caller.owner)
-    await services.ledger.jobs.get(tenant, job_id)
+    await services.ledger[Jobs].get(tenant, job_id)
     return event_stream(end_with_error(_follow(request, feeds, listeners, shutdown, job_id), request.scope))
 
 
 @router.post("/{job_id}/close", response_model=JobView, responses=problems(401, 404, 409, 422, 503))
 async def close(job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Close a load: it accepts no more documents, and ends when its documents are finished."""
-    return JsonReply(await _view(await services.ledger.jobs.close(tenant, job_id), tenant, services))
+    return JsonReply(await _view(await services.ledger[Jobs].close(tenant, job_id), tenant, services))
 
 
 @router.post("/{job_id}/pause", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
@@ -126,7 +127,7 @@ async def pause(request: Request, job_id: UUID, tenant: Writer, services: Servic
     Work in progress is finished. A paused load accepts documents. A reindex needs a key with the scope `manage`.
     """
     await _require_scope(request, job_id, tenant, services)
-    return JsonReply(await _view(await services.ledger.jobs.pause(tenant, job_id, PauseReason.USER), tenant, services))
+    return JsonReply(await _view(await services.ledger[Jobs].pause(tenant, job_id, PauseReason.USER), tenant, services))
 
 
 @router.post("/{job_id}/resume", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
@@ -136,7 +137,7 @@ async def resume(request: Request, job_id: UUID, tenant: Writer, services: Servi
     A sync that waits for approval ends, and nothing is deleted.
     """
     await _require_scope(request, job_id, tenant, services)
-    job = await services.ledger.jobs.resume(tenant, job_id)
+    job = await services.ledger[Jobs].resume(tenant, job_id)
     services.wakeups.wake(*WORK_QUEUES, "syncs")
     return JsonReply(await _view(job, tenant, services))
 
@@ -151,14 +152,14 @@ async def cancel(request: Request, job_id: UUID, tenant: Writer, services: Servi
     key with the scope `manage`.
     """
     await _require_scope(request, job_id, tenant, services)
-    job = await services.ledger.jobs.cancel(tenant, job_id)
+    job = await services.ledger[Jobs].cancel(tenant, job_id)
     services.wakeups.wake(*WORK_QUEUES)  # documents in progress, if it was paused
     return JsonReply(await _view(job, tenant, services), 202)
 
 
 async def read_job(services: ApiServices, tenant: str, job_id: UUID) -> JobView:
     """Read a job for its listeners."""
-    return await _view(await services.ledger.jobs.get(tenant, job_id), tenant, services)
+    return await _view(await services.ledger[Jobs].get(tenant, job_id), tenant, services)
 
 
 async def _view(job: Job, tenant: str, services: ApiServices) -> JobView:
@@ -167,7 +168,7 @@ async def _view(job: Job, tenant: str, services: ApiServices) -> JobView:
 
 
 async def _views(jobs: Sequence[Job], tenant: str, services: ApiServices) -> list[JobView]:
-    costs = await services.ledger.costs.of_jobs(tenant, [job.id for job in jobs])
+    costs = await services.ledger[Costs].of_jobs(tenant, [job.id for job in jobs])
     prices = await asyncio.to_thread(_prices, services.settings, costs)  # the list prices are loaded once: 0.3 s
     pauses = await pauses_of(jobs, tenant, services)
     return [view(job, prices.get(job.id), pauses.get(job.id)) for job in jobs]
@@ -190,7 +191,7 @@ async def _require_scope(request: Request, job_id: UUID, tenant: str, services: 
         NotFound: the tenant has no job of that id.
         Forbidden: the key lacks the scope `manage`.
     """
-    job = await services.ledger.jobs.get(tenant, job_id)
+    job = await services.ledger[Jobs].get(tenant, job_id)
     if job.kind not in (JobKind.LOAD, JobKind.SYNC) and Scope.MANAGE not in request.state.caller.scopes:
         raise Forbidden(f"A job of the kind '{job.kind}' needs a key with the scope '{Scope.MANAGE}'.")
 

@@ -23,6 +23,7 @@ from api.state import KeyCacheDep, ServicesDep
 from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import TENANT_SCOPES, UNLIMITED, Key, KeyLimits, KeySpecification, Scope
+from shared.ledger.tenants.keys import Keys
 from shared.services.api import ApiServices
 from shared.services.ingest import require_prices
 from shared.vectors.filters import caller_conditions
@@ -50,7 +51,7 @@ async def make(
     _require_may_create(request.state.caller, new, services)
     await _require_price(new.limits, services)
     key = keys.draw()
-    created = await services.ledger.keys.make(new, keys.hash_of(key), keys.prefix_of(key))
+    created = await services.ledger[Keys].make(new, keys.hash_of(key), keys.prefix_of(key))
     key_cache.forget()
     return JsonReply(NewKeyView(**_view_fields(created), key=key), 201)
 
@@ -64,7 +65,7 @@ async def page(
     Keys in the server's settings are listed in `from_settings`: only the settings can change them.
     """
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger.keys.page(tenant, after=after, limit=limit + 1)
+    rows = await services.ledger[Keys].page(tenant, after=after, limit=limit + 1)
     shown, following = paging.split_page(rows, limit, lambda key: (key.created_at.isoformat(), str(key.id)))
     of_settings = [
         SettingsKeyView(name=settings_name(key.sha256), scopes=sorted(TENANT_SCOPES))
@@ -85,7 +86,7 @@ async def change(
     """
     if body.limits is not None:
         await _require_price(KeyLimits(**body.limits.model_dump()), services)
-    changed = await services.ledger.keys.change(tenant, key_id, partial(_changed, body, request.state.caller))
+    changed = await services.ledger[Keys].change(tenant, key_id, partial(_changed, body, request.state.caller))
     key_cache.forget()
     return JsonReply(KeyView(**_view_fields(changed)))
 
@@ -98,7 +99,7 @@ async def revoke(
 
     A key can revoke only keys whose scopes it has.
     """
-    await services.ledger.keys.revoke(tenant, key_id, partial(_require_scopes, request.state.caller, "revoke"))
+    await services.ledger[Keys].revoke(tenant, key_id, partial(_require_scopes, request.state.caller, "revoke"))
     key_cache.forget()
     return Response(status_code=204)
 

@@ -32,7 +32,10 @@ from api.schemas.verification import VerificationReply
 from api.state import ServicesDep
 from shared.domain.states import ChunkState, DocumentState, PageState
 from shared.ledger.model import states
-from shared.ledger.tenants.tenants import StateCounts
+from shared.ledger.model.collections import Collections
+from shared.ledger.tenants.tenants import StateCounts, Tenants
+from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.demand import Demand
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator], route_class=StrictRoute)
@@ -43,7 +46,7 @@ _AT_ONCE = 4  # tenants whose backlogs are read concurrently, with about ten con
 @router.get("/status", response_model=DeploymentView, responses=problems(401))
 async def status(services: ServicesDep) -> Response:
     """Show the documents, chunks and open work of all tenants together."""
-    tenants = services.ledger.tenants
+    tenants = services.ledger[Tenants]
     counts = await tenants.counts_of_all()
     dead = counts.documents.get(DocumentState.FAILED, 0) + counts.pages.get(PageState.DEAD, 0)
     dead += counts.chunks.get(ChunkState.DEAD, 0)
@@ -57,7 +60,7 @@ async def status(services: ServicesDep) -> Response:
             "generate": _sum(counts.chunks, states.TO_GENERATE),
             "index": _sum(counts.chunks, states.TO_INDEX),
         },
-        workers_wanted=await services.ledger.demand.wanted(),
+        workers_wanted=await services.ledger[Demand].wanted(),
         dead=dead,
     )
     return JsonReply(view)
@@ -66,9 +69,11 @@ async def status(services: ServicesDep) -> Response:
 @router.get("/tenants", response_model=TenantPage, responses=problems(400, 401, 422))
 async def page(services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None) -> Response:
     """List the tenants by name, each with its documents, chunks and open work."""
-    rows = await services.ledger.tenants.page(after=paging.read_cursor(cursor, paging.read_name) or "", limit=limit + 1)
+    rows = await services.ledger[Tenants].page(
+        after=paging.read_cursor(cursor, paging.read_name) or "", limit=limit + 1
+    )
     names, following = paging.split_page(rows, limit, lambda name: (name,))
-    counts, permits = await services.ledger.tenants.counts(names), asyncio.Semaphore(_AT_ONCE)
+    counts, permits = await services.ledger[Tenants].counts(names), asyncio.Semaphore(_AT_ONCE)
     views = await asyncio.gather(*(_tenant(name, counts[name], services, permits) for name in names))
     return JsonReply(TenantPage(items=list(views), next_cursor=following))
 
@@ -78,7 +83,7 @@ async def collections(
     tenant: TenantName, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List a tenant's collections by name."""
-    ledger = services.ledger.collections
+    ledger = services.ledger[Collections]
     rows = await ledger.page(tenant, after=paging.read_cursor(cursor, paging.read_name) or "", limit=limit + 1)
     shown, following = paging.split_page(rows, limit, lambda collection: (collection.name,))
     counts = await ledger.document_counts(tenant, [collection.id for collection in shown])
@@ -101,13 +106,13 @@ async def verify(
 
     The events have no cursors, which would name the tenant's documents: a failed run starts again.
     """
-    collection = await services.ledger.collections.get(tenant, name)
+    collection = await services.ledger[Collections].get(tenant, name)
     return await follower.verify(collection, repair=body.repair, with_cursors=False)
 
 
 async def _tenant(name: str, counts: StateCounts, services: ApiServices, permits: asyncio.Semaphore) -> TenantView:
     async with permits:
-        backlog = await services.ledger.backlogs.measure(name, services.embeddings)
+        backlog = await services.ledger[Backlogs].measure(name, services.embeddings)
     return TenantView(
         tenant=name,
         documents=_existing(counts.documents),

@@ -48,6 +48,7 @@ from shared.domain.chunks import CONTENT_FIELDS
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
+from shared.ledger.documents.documents import Documents
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.condense import Turn
 from shared.query.retrieve import LiveRetriever, Query, Retrieval, RetrievedChunk, Weights
@@ -150,7 +151,7 @@ async def find_chunks(  # noqa: PLR0917
     async def query_of(collection: Collection | None) -> Query:
         if collection is None or body.document_ids is None:
             return Query(**parameters)
-        rows = await services.ledger.documents.row_ids(collection, body.document_ids)
+        rows = await services.ledger[Documents].row_ids(collection, body.document_ids)
         ids = [rows.get(document_id, document_id) for document_id in body.document_ids]
         return Query(**{**parameters, "document_ids": ids})
 

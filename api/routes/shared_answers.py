@@ -21,7 +21,7 @@ from api.state import ServicesDep
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import Scope
 from shared.domain.shared_answers import SharedAnswer, SharedSource
-from shared.ledger.feedback.shared_answers import AnswerToShare, not_shared
+from shared.ledger.feedback.shared_answers import AnswerToShare, SharedAnswers, not_shared
 from shared.query.answer.answer import Passage, Support
 from shared.query.answer.citations import CitationOrder
 from shared.query.answer.support import supporting
@@ -56,7 +56,7 @@ async def share(
         key_id=caller.key_id,
         key_name=caller.key_name if caller.key_id is not None else None,  # a key of the settings has a part of its hash
     )
-    shared = await services.ledger.shared_answers.share(tenant, new)
+    shared = await services.ledger[SharedAnswers].share(tenant, new)
     return JsonReply(await asyncio.to_thread(_view, shared), 201)
 
 
@@ -69,7 +69,7 @@ async def get(request: Request, answer_id: UUID, tenant: Asker, services: Servic
     days = days_of(request.state.caller, services.settings)
     if not days:
         raise not_shared(answer_id)
-    found = await services.ledger.shared_answers.get(tenant, answer_id, oldest=timedelta(days=days))
+    found = await services.ledger[SharedAnswers].get(tenant, answer_id, oldest=timedelta(days=days))
     return JsonReply(await asyncio.to_thread(_view, found))
 
 
@@ -77,7 +77,7 @@ async def get(request: Request, answer_id: UUID, tenant: Asker, services: Servic
 async def delete(request: Request, answer_id: UUID, tenant: Asker, services: ServicesDep) -> Response:
     """Delete a shared answer of the same key; a key with the scope `manage` deletes any of the tenant."""
     caller: Caller = request.state.caller
-    await services.ledger.shared_answers.delete(tenant, answer_id, key=caller.feedback_key)
+    await services.ledger[SharedAnswers].delete(tenant, answer_id, key=caller.feedback_key)
     return Response(status_code=204)
 
 

@@ -24,6 +24,7 @@ from api.schemas.similarity import (
     StoredQuestionView,
 )
 from api.state import ServicesDep
+from shared.ledger.model.collections import Collections
 from shared.query.similarity import ChunkLikeness, ComparedText, Similarity, compare, compare_stored, embed_compared
 from shared.vectors.filters import caller_conditions, of_chunks, visible_points
 
@@ -44,7 +45,7 @@ async def similarity(
     embedding, languages = settings.embedding_model or "", list[str]()
     if body.collection is not None:
         collection = require_served(
-            await services.ledger.collections.get(caller.tenant, body.collection), services.embeddings
+            await services.ledger[Collections].get(caller.tenant, body.collection), services.embeddings
         )
         embedding, languages = collection.embedding_model, list(collection.languages)
     texts = [ComparedText(text.text, text.questions) for text in body.texts]

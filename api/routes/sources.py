@@ -34,6 +34,9 @@ from api.schemas.sources import (
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.errors import Unavailable
 from shared.domain.sources import NewSource, SourceChanges, SourceState, SyncState
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
 from shared.outside.requests import new_client
 from shared.services.api import ApiServices
 from shared.sources.hints import keys_within, read_hint
@@ -60,7 +63,7 @@ async def add(
     new = NewSource(**body.model_dump(exclude={"collection"}) | {"kind": body.kind or kind_of(body.uri)})
     services.sources.require(tenant, new.kind, new.uri, new.options, secret_name=new.secret_name)
     collection = await collection_cache.ensure(tenant, body.collection)
-    await services.ledger.sources.add(collection, new)
+    await services.ledger[Sources].add(collection, new)
     return JsonReply(await _view(tenant, new.name, services), 201, {"location": f"/v1/sources/{new.name}"})
 
 
@@ -75,7 +78,7 @@ async def page(
 ) -> Response:
     """List sources by name, each with its newest sync."""
     after = paging.read_cursor(cursor, paging.read_name) or ""
-    rows = await services.ledger.sources.page(tenant, collection=collection, after=after, limit=limit + 1)
+    rows = await services.ledger[Sources].page(tenant, collection=collection, after=after, limit=limit + 1)
     sources, following = paging.split_page(rows, limit, lambda state: (state.definition.name,))
     return JsonReply(SourcePage(items=[source_view(state) for state in sources], next_cursor=following))
 
@@ -93,10 +96,10 @@ async def change(body: SourceChange, name: SourceName, tenant: Manager, services
     A change of the address or the options of a source with documents needs `confirm`.
     """
     changes = _changes(body)
-    old = (await services.ledger.sources.get(tenant, name)).definition
+    old = (await services.ledger[Sources].get(tenant, name)).definition
     uri, options = changes.uri or old.uri, old.options if changes.options is None else changes.options
     services.sources.require(tenant, old.kind, uri, options, secret_name=changes.secret_name)
-    await services.ledger.sources.change(tenant, name, changes, confirmed=body.confirm)
+    await services.ledger[Sources].change(tenant, name, changes, confirmed=body.confirm)
     return JsonReply(await _view(tenant, name, services))
 
 
@@ -113,7 +116,7 @@ async def remove(
 
     The name can be used again when the removal has finished and the source is no longer listed.
     """
-    await services.ledger.sources.remove(tenant, name, with_documents=documents == "delete")
+    await services.ledger[Sources].remove(tenant, name, with_documents=documents == "delete")
     return JsonReply(await _view(tenant, name, services), 202)
 
 
@@ -124,7 +127,7 @@ async def sync(name: SourceName, tenant: Writer, services: ServicesDep) -> Respo
     The sync is a job: GET /v1/jobs/{id} has its progress. While it is open, a second one is answered 409 with its
     `job_id`. A sync that waits for approval does not count as open.
     """
-    return _started(await services.ledger.syncs.start(tenant, name), services)
+    return _started(await services.ledger[Syncs].start(tenant, name), services)
 
 
 @router.get("/{name}/syncs", response_model=SyncPage, responses=problems(400, 401, 404, 422, 503))
@@ -138,7 +141,7 @@ async def syncs(
 ) -> Response:
     """List the syncs of a source, newest first; the newest 50 are retained."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger.syncs.page(tenant, name, after=after, limit=limit + 1)
+    rows = await services.ledger[Syncs].page(tenant, name, after=after, limit=limit + 1)
     shown, following = paging.split_page(rows, limit, lambda each: (each.created_at.isoformat(), str(each.id)))
     return JsonReply(SyncPage(items=[sync_view(each) for each in shown], next_cursor=following))
 
@@ -146,7 +149,7 @@ async def syncs(
 @router.get("/{name}/withheld", response_model=WithheldView, responses=problems(401, 404, 422, 503))
 async def withheld(name: SourceName, tenant: Reader, services: ServicesDep) -> Response:
     """Return the deletions of a source that need approval: their number, and the first keys."""
-    return JsonReply(WithheldView(**dataclasses.asdict(await services.ledger.syncs.withheld(tenant, name))))
+    return JsonReply(WithheldView(**dataclasses.asdict(await services.ledger[Syncs].withheld(tenant, name))))
 
 
 @router.post(
@@ -160,7 +163,7 @@ async def approve(body: ApprovalBody, name: SourceName, tenant: Manager, service
 
     If the new listing lacks more entries, nothing is deleted and all are withheld again.
     """
-    return _started(await services.ledger.syncs.approve(tenant, name, deletions=body.deletions), services)
+    return _started(await services.ledger[Syncs].approve(tenant, name, deletions=body.deletions), services)
 
 
 @router.post(
@@ -179,12 +182,12 @@ async def hint(request: Request, name: SourceName, tenant: Notifier, services: S
     key may be the password of HTTP Basic authentication here, because SNS has no other means.
     """
     read = read_hint(await _json_of(request))
-    state = await services.ledger.sources.get(tenant, name)
+    state = await services.ledger[Sources].get(tenant, name)
     if read.confirm_url is not None:
         await _confirm(name, read.confirm_url)
     keys = keys_within(read.names, state.definition.uri)
     if keys:
-        await services.ledger.hints.add(tenant, name, keys)
+        await services.ledger[Hints].add(tenant, name, keys)
         services.wakeups.wake("syncs")
     return JsonReply(HintReply(accepted=len(keys), ignored=len(read.names) - len(keys)), 202)
 
@@ -228,7 +231,7 @@ def _started(state: SyncState, services: ApiServices) -> Response:
 
 
 async def _view(tenant: str, name: str, services: ApiServices) -> SourceView:
-    return source_view(await services.ledger.sources.get(tenant, name))
+    return source_view(await services.ledger[Sources].get(tenant, name))
 
 
 def source_view(state: SourceState) -> SourceView:

@@ -30,7 +30,11 @@ from shared.domain.estimates import KeptEstimate
 from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
 from shared.domain.stored import known_fields
-from shared.ledger.work.costs import CostSum
+from shared.ledger.builds.estimates import Estimates
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.counters import Counters
+from shared.ledger.runs.repairs import Repairs
+from shared.ledger.work.costs import Costs, CostSum
 from shared.services.api import ApiServices
 from shared.services.ingest import price
 
@@ -54,7 +58,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
     The broker counts the use of limits, so `limits` is null while the broker is unavailable. A provider's limits are
     shared by all tenants.
     """
-    counts = await services.ledger.documents.counts(tenant)
+    counts = await services.ledger[Documents].counts(tenant)
     work = await read_work(services, readiness, tenant)
     backlog = work.backlog
     return JsonReply(
@@ -66,12 +70,12 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             chunks_per_minute=round(backlog.rate, 1),
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
             pace=work.pace,
-            usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
-            estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
+            usage=[_usage(services, spent) for spent in await services.ledger[Costs].sums(tenant)],
+            estimates=[_kept(kept) for kept in await services.ledger[Estimates].kept(tenant)],
             budgets=[budget_view(budget) for budget in work.budgets],
             withheld=work.withheld_views,
-            outdated=await services.ledger.documents.outdated(tenant),
-            damaged=[_damage(each) for each in await services.ledger.repairs.of_tenant(tenant)],
+            outdated=await services.ledger[Documents].outdated(tenant),
+            damaged=[_damage(each) for each in await services.ledger[Repairs].of_tenant(tenant)],
             limits=None if work.uses is None else [_limit(use) for use in work.uses],
         )
     )
@@ -95,7 +99,7 @@ async def history(
     minutes: Annotated[int, Query(ge=1, le=1440, description="Number of minutes, including the current one")] = 60,
 ) -> Response:
     """Return the work that finished in each of the last minutes, of a day at most; minutes without any are 0."""
-    finished = await services.ledger.counters.history(tenant, minutes)
+    finished = await services.ledger[Counters].history(tenant, minutes)
     return JsonReply(HistoryReply(items=[MinuteView(**dataclasses.asdict(each)) for each in finished]))
 
 

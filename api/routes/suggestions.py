@@ -17,7 +17,8 @@ from api.schemas.suggestions import SuggestionList, SuggestionView
 from api.state import ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.ids import chunk_of_point
-from shared.ledger.documents.suggestions import Suggestion
+from shared.ledger.documents.suggestions import Suggestion, Suggestions
+from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.searches import chunk_search
@@ -41,8 +42,8 @@ async def suggestions(
     They are generated questions, or questions submitted with documents, never users' questions. They change at midnight
     UTC. The filter of the key applies.
     """
-    collection = await services.ledger.collections.get(tenant, name)
-    found = await services.ledger.suggestions.of(collection.id, datetime.now(UTC).date())
+    collection = await services.ledger[Collections].get(tenant, name)
+    found = await services.ledger[Suggestions].of(collection.id, datetime.now(UTC).date())
     caller: Caller = request.state.caller
     if caller.filter is not None:
         found = await _within_filter(collection, found, caller, services)

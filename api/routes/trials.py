@@ -34,6 +34,8 @@ from api.state import QueryBudgetsDep, QuotasDep, ServicesDep
 from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage
 from shared.ingest.trial import MOST_CHARS, Admit, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 from shared.services.ingest import price
 
@@ -75,12 +77,12 @@ async def run(
     settings, tenant = services.settings, caller.tenant
     options, embedding = CollectionOptions(), settings.embedding_model or ""
     if body.collection is not None:
-        collection = await services.ledger.collections.get(tenant, body.collection)
+        collection = await services.ledger[Collections].get(tenant, body.collection)
         options, embedding = collection.options, collection.embedding_model
     given = {name: getattr(body, name) for name in _OPTIONS if getattr(body, name) is not None}
     options = dataclasses.replace(options, **given)
     require_sizes_fit(options, settings)
-    for budget in await services.ledger.budgets.of(tenant):
+    for budget in await services.ledger[Budgets].of(tenant):
         if budget.is_exhausted and budget.covers(body.collection, None):
             raise TooManyRequests(f"{budget.name[0].upper()}{budget.name[1:]} is used up.")
     tried = TriedText(body.text, body.title, options, embedding)

@@ -16,7 +16,7 @@ from api.schemas.status import UsageGroupView, UsageKey, UsageReply
 from api.state import ServicesDep
 from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage
-from shared.ledger.work.costs import CostOfDay
+from shared.ledger.work.costs import CostOfDay, Costs
 from shared.services.ingest import price
 from shared.settings import Settings
 
@@ -31,7 +31,7 @@ async def usage(
     days: Annotated[int, Query(ge=1, le=366, description="Number of days in UTC, including today")] = 30,
 ) -> Response:
     """Return the costs of all ingest calls, including failed ones."""
-    costs = await services.ledger.costs.by_day(tenant, days)
+    costs = await services.ledger[Costs].by_day(tenant, days)
     items = await asyncio.to_thread(
         _groups, services.settings, costs, by
     )  # the list prices are loaded once, which takes 0.3 s

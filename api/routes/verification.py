@@ -32,7 +32,8 @@ from api.state import ServicesDep, ShutdownDep
 from shared.domain.collections import Collection
 from shared.domain.runs import OPEN_PHASES
 from shared.domain.verification import Position
-from shared.ledger.runs.verifications import MOST_FINDINGS, VerificationRun
+from shared.ledger.model.collections import Collections
+from shared.ledger.runs.verifications import MOST_FINDINGS, VerificationRun, Verifications
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
@@ -76,7 +77,7 @@ class VerificationFollower:
         Raises:
             Conflict: the open verification has the other value of `repair`, or too many are queued.
         """
-        verifications = self._services.ledger.verifications
+        verifications = self._services.ledger[Verifications]
         run = await verifications.start(collection, repair=repair, position=position)
         self._services.wakeups.wake("runs")
         if "text/event-stream" in self._request.headers.get("accept", ""):
@@ -89,10 +90,10 @@ class VerificationFollower:
 
     async def _read(self, run: VerificationRun) -> VerificationRun:
         """Return a verification without findings: its counts show that there are more."""
-        return await self._services.ledger.verifications.get(run.id, seen=MOST_FINDINGS)
+        return await self._services.ledger[Verifications].get(run.id, seen=MOST_FINDINGS)
 
     async def _events(self, run: VerificationRun, *, with_cursors: bool) -> AsyncGenerator[bytes, None]:
-        verifications, seen = self._services.ledger.verifications, 0
+        verifications, seen = self._services.ledger[Verifications], 0
         async with aclosing(follow(run, self._read, self._shutdown)) as changes:
             async for change in changes:
                 if change is None:
@@ -120,7 +121,7 @@ async def verify(
     skipped. An index worker does it, and continues without the client: the same request joins a verification that is
     not done yet. With the `cursor` of a `progress` event a failed verification resumes.
     """
-    collection = await services.ledger.collections.get(tenant, name)
+    collection = await services.ledger[Collections].get(tenant, name)
     position = paging.read_cursor(body.cursor, _position)
     return await follower.verify(collection, repair=body.repair, position=position, with_cursors=True)
 
@@ -128,8 +129,8 @@ async def verify(
 @router.get("/{name}/verify", response_model=VerificationRunView, responses=problems(401, 404, 422))
 async def get_verification(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """Return the newest verification of a collection with its state and findings."""
-    collection = await services.ledger.collections.get(tenant, name)
-    run = await services.ledger.verifications.newest(tenant, collection.name)
+    collection = await services.ledger[Collections].get(tenant, name)
+    run = await services.ledger[Verifications].newest(tenant, collection.name)
     own = {field: getattr(run, field) for field in ("repair", "state", "error", "created_at", "ended_at")}
     return JsonReply(VerificationRunView(**own, **asdict(run.counts), findings=_views(run)))
 
@@ -137,7 +138,7 @@ async def get_verification(name: CollectionName, tenant: Manager, services: Serv
 @router.delete("/{name}/verify", status_code=204, responses=problems(401, 404, 422))
 async def cancel_verification(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """Cancel the verification of a collection that is queued or running. Its repairs are kept."""
-    await services.ledger.verifications.cancel(tenant, name)
+    await services.ledger[Verifications].cancel(tenant, name)
     return Response(status_code=204)
 
 

@@ -23,6 +23,7 @@ from api.schemas.webhooks import (
 from api.state import ServicesDep
 from shared.domain.errors import InvalidInput
 from shared.domain.webhooks import Delivery, Webhook
+from shared.ledger.tenants.webhooks import Webhooks
 from shared.maintenance.webhooks.addresses import parse, resolve
 from shared.maintenance.webhooks.sender import message_id
 from shared.maintenance.webhooks.signature import draw_secret
@@ -42,33 +43,33 @@ async def make(body: WebhookBody, tenant: Manager, services: ServicesDep) -> Res
     """Create a webhook. Only this reply contains its secret."""
     await _require_address(body.url, services.settings)
     secret = draw_secret()
-    created = await services.ledger.webhooks.make(tenant, body.url, secret, tuple(dict.fromkeys(body.events)))
+    created = await services.ledger[Webhooks].make(tenant, body.url, secret, tuple(dict.fromkeys(body.events)))
     return JsonReply(NewWebhookView(**_view(created).model_dump(), secret=secret), 201)
 
 
 @router.get("", response_model=WebhookList, responses=problems(401))
 async def list_(tenant: Manager, services: ServicesDep) -> Response:
     """List the tenant's webhooks, oldest first."""
-    return JsonReply(WebhookList(items=[_view(webhook) for webhook in await services.ledger.webhooks.list(tenant)]))
+    return JsonReply(WebhookList(items=[_view(webhook) for webhook in await services.ledger[Webhooks].list(tenant)]))
 
 
 @router.get("/{webhook_id}", response_model=WebhookView, responses=problems(401, 404, 422))
 async def get(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return a webhook."""
-    return JsonReply(_view(await services.ledger.webhooks.get(tenant, webhook_id)))
+    return JsonReply(_view(await services.ledger[Webhooks].get(tenant, webhook_id)))
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems(401, 404, 422))
 async def delete(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a webhook with its deliveries; a message in transit may still arrive."""
-    await services.ledger.webhooks.delete(tenant, webhook_id)
+    await services.ledger[Webhooks].delete(tenant, webhook_id)
     return Response(status_code=204)
 
 
 @router.post("/{webhook_id}/resume", response_model=WebhookView, responses=problems(401, 404, 422))
 async def resume(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Enable a disabled webhook again; its waiting messages are sent."""
-    return JsonReply(_view(await services.ledger.webhooks.resume(tenant, webhook_id)))
+    return JsonReply(_view(await services.ledger[Webhooks].resume(tenant, webhook_id)))
 
 
 @router.get("/{webhook_id}/deliveries", response_model=DeliveryPage, responses=problems(400, 401, 404, 422))
@@ -77,7 +78,7 @@ async def deliveries(
 ) -> Response:
     """List the deliveries of a webhook, newest first; they are retained for 30 days."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger.webhooks.page(tenant, webhook_id, after=after, limit=limit + 1)
+    rows = await services.ledger[Webhooks].page(tenant, webhook_id, after=after, limit=limit + 1)
     shown, following = paging.split_page(rows, limit, lambda row: (row.created_at.isoformat(), str(row.id)))
     return JsonReply(DeliveryPage(items=[_delivery(row) for row in shown], next_cursor=following))
 
@@ -90,7 +91,7 @@ async def deliveries(
 )
 async def retry(webhook_id: UUID, delivery_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Send a delivery again at once, with the same id."""
-    return JsonReply(_delivery(await services.ledger.webhooks.send_again(tenant, webhook_id, delivery_id)), 202)
+    return JsonReply(_delivery(await services.ledger[Webhooks].send_again(tenant, webhook_id, delivery_id)), 202)
 
 
 async def _require_address(url: str, settings: Settings) -> None:

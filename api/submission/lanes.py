@@ -7,6 +7,7 @@ from typing import Literal
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.lanes import Lane
 from shared.domain.states import BatchState
+from shared.ledger.work.batches import Batches
 from shared.services.api import ApiServices
 from shared.services.ingest import batch_provider_name, generation_strategy
 
@@ -39,6 +40,6 @@ async def _require_batches(services: ApiServices) -> None:
             f" {_INSTEAD}",
             field="lane",
         )
-    probe = await services.ledger.batches.probe(provider, model)
+    probe = await services.ledger[Batches].probe(provider, model)
     if probe is not None and probe.state is BatchState.FAILED:
         raise Conflict(f"The provider {provider} cannot be used for batches: {probe.error}. {_INSTEAD}")

@@ -11,6 +11,7 @@ import structlog
 from shared.domain.documents import NewDocument
 from shared.domain.errors import Conflict, NotFound, Unavailable
 from shared.domain.states import DocumentState
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import Submission
 from shared.services.api import ApiServices
 
@@ -31,7 +32,7 @@ async def complete(
     unchanged = [submission.document.id for submission in submissions if not submission.accepted]
     if not unchanged:
         return list(submissions)
-    documents = services.ledger.documents
+    documents = services.ledger[Documents]
     stored = await documents.newest_uploads(unchanged)
     try:
         lost = await services.uploads.lost(list(stored.values()))
@@ -47,7 +48,7 @@ async def complete(
 
 
 async def _completed(new: NewDocument, submission: Submission, before: str, services: ApiServices) -> Submission:
-    document, documents = submission.document, services.ledger.documents
+    document, documents = submission.document, services.ledger[Documents]
     if not await documents.replace_uploads([document.id], {before: new.upload}):
         return submission
     log.info("upload.replaced", document_id=str(document.id), version=document.version)

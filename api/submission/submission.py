@@ -28,6 +28,7 @@ from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
 from shared.domain.lanes import Lane
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import Submission
 from shared.process import traces
 from shared.services.api import ApiServices
@@ -180,11 +181,11 @@ async def submit(
     await quotas.require_room(new, offered_bytes)
     guard.disarm()  # from now on a row may refer to the bytes
     try:
-        submissions = await services.ledger.documents.submit_many(new)
+        submissions = await services.ledger[Documents].submit_many(new)
     except Unavailable:
         # The ledger may have committed before its connection broke. Until it answers, the bytes are kept.
         with suppress(Unavailable):
-            if not await services.ledger.documents.stored_in_use([guard.stored_in]):
+            if not await services.ledger[Documents].stored_in_use([guard.stored_in]):
                 guard.arm()
         raise
     submissions = await complete(new, submissions, services)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shared.domain.erasures import Erasure
-    from shared.ledger.erasure.erasures import Erasures
     from shared.maintenance.erasure_check import ErasureScope, Leftover
 
 REMAINS = 1  # exit code
@@ -105,12 +104,13 @@ async def _started(tenant: str, collection: str | None, document: UUID | None) -
     from contextlib import AsyncExitStack
 
     from shared.domain.audit import COMMAND_LINE
+    from shared.ledger.erasure.erasures import Erasures
     from shared.ledger.postgres import actors
     from shared.services.parts import Parts
     from shared.settings import load
 
     async with AsyncExitStack() as stack:
-        erasures: Erasures = Parts(load(), stack).ledger.erasures
+        erasures: Erasures = Parts(load(), stack).ledger[Erasures]
         with actors.recorded(COMMAND_LINE):
             return await (erasures.start(tenant, collection) if document is None else erasures.start_document(document))
 

@@ -70,11 +70,12 @@ async def _print_all(*, delete: bool) -> int:
 async def _checked(*, delete: bool) -> AsyncIterator[UnownedPoints]:
     from contextlib import AsyncExitStack
 
+    from shared.ledger.model.collections import Collections
     from shared.services.parts import Parts
     from shared.settings import load
 
     async with AsyncExitStack() as stack:
         parts = Parts(load(), stack)
         configured = {parts.index_names.of(name) for name in parts.embeddings}
-        for name in sorted({*await parts.ledger.collections.index_names(), *configured}):
+        for name in sorted({*await parts.ledger[Collections].index_names(), *configured}):
             yield await parts.point_check.run(name, delete=delete)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from uuid import UUID
@@ -14,6 +14,30 @@ PAGE_DPI = 200
 
 MAX_PICTURE_BYTES = 300_000
 """Maximum size of a page's picture; a page of text has 30,000 to 80,000 bytes."""
+
+
+MOST_OF_A_CLAIM = 8
+"""Maximum number of pages of a claim, so that other workers read the other pages of a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageLimits:
+    """The maximum number of pages that are read for a tenant on a day in UTC; None: unlimited.
+
+    Args:
+        of_tenants: limits of tenants that have their own.
+        of_others: limit of every other tenant.
+    """
+
+    of_tenants: Mapping[str, int | None] = field(default_factory=dict)
+    of_others: int | None = None
+
+    @property
+    def exist(self) -> bool:
+        return any(limit is not None for limit in (*self.of_tenants.values(), self.of_others))
+
+    def of(self, tenant: str) -> int | None:
+        return self.of_tenants.get(tenant, self.of_others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,13 @@ from shared.domain.builds import Build, BuildState
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.verification import VerificationCounts
-from shared.ledger import Ledger
-from shared.ledger.builds.build_comparison import DocumentComparison
+from shared.ledger.builds.build_comparison import BuildComparison, DocumentComparison
+from shared.ledger.builds.builds import Builds
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.documents import Documents
+from shared.ledger.ledger import Ledger
+from shared.ledger.model.collections import Collections
 from shared.maintenance.verification import Verification
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.calibrate.significance import Interval, Values, interval
@@ -113,10 +118,10 @@ class Gate:
             InvalidInput: a labelled question names a document that the live build lacks.
             Transient: the ledger, Qdrant or an embedding provider is unavailable.
         """
-        live = await self.ledger.collections.get(build.tenant, build.name)
-        other = await self.ledger.builds.collection(build)
-        documents = await self.ledger.build_comparison.compare(live.id, build.id)
-        verification = Verification(self.ledger.audit, self.index, other, repair=False)
+        live = await self.ledger[Collections].get(build.tenant, build.name)
+        other = await self.ledger[Builds].collection(build)
+        documents = await self.ledger[BuildComparison].compare(live.id, build.id)
+        verification = Verification(self.ledger[Audit], self.index, other, repair=False)
         async for item in verification.run():
             if isinstance(item, VerificationCounts):
                 yield item
@@ -145,14 +150,14 @@ class Gate:
         if live.is_labelled and not build.is_labelled and build.calibration is not None:
             own = {name: build.calibration[name] for name in ("baseline_similarity", "baseline_spread", "chunks")}
             chosen = {**(live.calibration or {}), **own}
-            build = await self.ledger.calibrations.save(build, chosen, replace_labelled=True)
+            build = await self.ledger[Calibrations].save(build, chosen, replace_labelled=True)
         return build
 
     async def _quality(
         self, live: Collection, build: Collection, labelled: Sequence[QuestionWithDocuments] | None
     ) -> Quality | None:
         source: QuestionSource = "accepted" if labelled is None else "labelled"
-        questions = labelled or await self.ledger.build_comparison.accepted(live.id, _MAX_QUESTIONS)
+        questions = labelled or await self.ledger[BuildComparison].accepted(live.id, _MAX_QUESTIONS)
         if len(questions) < MIN_QUESTIONS:
             return None
         before = await self._ndcg(live, questions, must_exist=source == "labelled")
@@ -162,7 +167,7 @@ class Gate:
     async def _ndcg(self, build: Collection, questions: Sequence[QuestionWithDocuments], *, must_exist: bool) -> Values:
         """Return nDCG@10 of each question; a relevant document counts with its first chunk."""
         names = sorted({name for _, answers in questions for name in answers})
-        chunks = await self.ledger.documents.live_chunk_ids(build, names)
+        chunks = await self.ledger[Documents].live_chunk_ids(build, names)
         if must_exist:
             require_known(names, chunks)
         texts = [question for question, _ in questions]
@@ -173,7 +178,7 @@ class Gate:
 
     async def _latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency | None:
         """Measure the latency of both builds with users' questions, again if one seems slower."""
-        questions = (await self.ledger.build_comparison.asked(live.id, _TIMED) or questions)[:_TIMED]
+        questions = (await self.ledger[BuildComparison].asked(live.id, _TIMED) or questions)[:_TIMED]
         if len(questions) < _MIN_TIMED:
             return None
         for _ in range(_ROUNDS):

@@ -13,7 +13,10 @@ from shared.domain.collections import Collection
 from shared.domain.limit_use import LimitUse
 from shared.ingest.costs.estimator import Estimator
 from shared.ingest.trial import Trial
-from shared.ledger import Ledger
+from shared.ledger.builds.estimates import Estimates
+from shared.ledger.feedback.gaps import Gaps
+from shared.ledger.ledger import Ledger
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.maintenance.erasure_check import ErasureCheck
 from shared.providers.chat import ChatModel
@@ -119,8 +122,8 @@ def assemble(parts: Parts) -> ApiServices:
         parts.ingest_defaults,
         partial(price, parts.settings),
         partial(list_price, parts.settings),
-        ledger.collections,
-        ledger.estimates,
+        ledger[Collections],
+        ledger[Estimates],
         model=parts.chat.name,
         tier=parts.settings.ingest_tier,
         embedding=parts.settings.embedding_model or "",
@@ -143,7 +146,7 @@ def assemble(parts: Parts) -> ApiServices:
         trial=Trial(parts.ingest_defaults, floors, partial(chat_of_a_trial, parts), embedders),
         embedders=embedders,
         retriever=retriever,
-        gap_finder=GapFinder(retriever, ledger.gaps),
+        gap_finder=GapFinder(retriever, ledger[Gaps]),
         calibrator=calibrator_of(parts),
         erasure_check=parts.erasure_check,
         answerer_for=answerer_of(parts),

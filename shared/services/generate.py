@@ -6,6 +6,9 @@ from shared.domain.tiers import Tier
 from shared.ingest.batches.lane import BatchLane, BatchTerms
 from shared.ingest.batches.lines import Lines
 from shared.ingest.generate.stage import Generator, generate_stage
+from shared.ledger.work.batches import Batches
+from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.work import Work
 from shared.services.ingest import batch_provider_name
 from shared.services.parts import Parts
 from shared.services.worker import WorkerServices
@@ -15,7 +18,7 @@ def assemble(parts: Parts) -> WorkerServices:
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
-        heartbeats=parts.ledger.heartbeats,
+        heartbeats=parts.ledger[Heartbeats],
         stage=generate_stage(generator_of(parts)),
         limiters=(parts.llm_limiter,),
         warm_ups=(parts.database.warm,),
@@ -28,7 +31,7 @@ def batch_lane_of(parts: Parts) -> BatchLane:
     return BatchLane(
         provider=batch_provider_name(settings),
         api=parts.batch_api,
-        batches=parts.ledger.batches,
+        batches=parts.ledger[Batches],
         lines=Lines(parts.chat.name, parts.ingest_defaults, parts.chat.habits),
         endings=parts.llm_limiter.endings,
         terms=BatchTerms(
@@ -51,7 +54,7 @@ def generator_of(parts: Parts) -> Generator:
     return Generator(
         slots=parts.settings.llm_max_in_flight,
         defaults=parts.ingest_defaults,
-        work=parts.ledger.work,
+        work=parts.ledger[Work],
         model=parts.chat,
         limiter=parts.llm_limiter,
         wakeups=parts.wakeups,

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from shared.domain.runs import RunKind
 from shared.ingest.index.stage import Indexer, index_stage
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.audit import Audit
+from shared.ledger.feedback.evaluations import Evaluations
+from shared.ledger.model.collections import Collections
+from shared.ledger.runs.gates import Gates
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.runs.verifications import Verifications
+from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.work import Work
 from shared.maintenance.gate import Gate
 from shared.maintenance.runs.evaluating import Evaluating
 from shared.maintenance.runs.gating import Gating
@@ -22,7 +31,7 @@ def assemble(parts: Parts) -> WorkerServices:
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
-        heartbeats=parts.ledger.heartbeats,
+        heartbeats=parts.ledger[Heartbeats],
         stage=index_stage(*indexers_of(parts).values()),
         limiters=tuple(parts.embedding_limiters.values()),
         warm_ups=(parts.database.warm,),
@@ -44,21 +53,21 @@ def runner_of(parts: Parts, calibrator: Calibrator) -> Runner:
             accepted_failures=accepted_failures,
         )
 
-    evaluating = Evaluating(ledger.evaluations, ledger.collections, retriever)
+    evaluating = Evaluating(ledger[Evaluations], ledger[Collections], retriever)
     verifying = Verifying(
-        ledger.verifications,
-        ledger.collections,
-        ledger.audit,
+        ledger[Verifications],
+        ledger[Collections],
+        ledger[Audit],
         parts.index,
-        ledger.runs,
+        ledger[RunClaims],
         lambda: parts.wakeups.wake("index"),
     )
     works = {
         RunKind.EVALUATION: evaluating.work,
-        RunKind.GATE: Gating(ledger.gates, ledger.builds, gate_of).work,
+        RunKind.GATE: Gating(ledger[Gates], ledger[Builds], gate_of).work,
         RunKind.VERIFICATION: verifying.work,
     }
-    runner = Runner(ledger.runs, works)
+    runner = Runner(ledger[RunClaims], works)
     parts.stack.push_async_callback(runner.aclose)
     return runner
 
@@ -76,7 +85,7 @@ def _indexer(parts: Parts, name: str) -> Indexer:
         max_given=tuning.given_per_chunk,
         request_inputs=tuning.embedding_batch_size,
         request_tokens=tuning.embedding_batch_tokens,
-        work=parts.ledger.work,
+        work=parts.ledger[Work],
         embedder=LimitedEmbedder(parts.embedders[name], limiter),
         limiter=limiter,
         index=parts.index,

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from shared.domain.budgets import BILLIONTHS, BudgetTerms, BudgetUnit
 from shared.domain.errors import InvalidInput
+from shared.domain.pages import MOST_OF_A_CLAIM, PageLimits
 from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage, UsageByTier
 from shared.ingest.costs.prices import Prices, cost_of, list_prices
@@ -14,7 +15,6 @@ from shared.ingest.generate import GenerationOptions, floor_for, strategy_for
 from shared.ingest.generate.types import Strategy
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import ChunkingOptions
-from shared.ledger.work.pages import MOST_OF_A_CLAIM, PageLimits
 from shared.settings import Embedding, Settings
 
 

@@ -17,6 +17,16 @@ from shared.domain.runs import RunKind
 from shared.domain.sources import SourceDefinition
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser, parse_stage
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.listings import Listings
+from shared.ledger.sources.notes import Notes
+from shared.ledger.sources.sources import Sources
+from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.pages import Pages
+from shared.ledger.work.work import Work
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.looking import Looking
@@ -50,7 +60,7 @@ def assemble(parts: Parts) -> WorkerServices:
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
-        heartbeats=parts.ledger.heartbeats,
+        heartbeats=parts.ledger[Heartbeats],
         stage=parse_stage(parser),
         warm_ups=(parts.database.warm, parser.sandbox.warm, remove_temporary_files),
         runner=sync_runner_of(parts, SourceAccess(parts.settings, readers, web).open),
@@ -61,7 +71,7 @@ def assemble(parts: Parts) -> WorkerServices:
 def _web_of(parts: Parts, sandbox: ParsingSandbox, readers: Readers, source: SourceDefinition) -> Web:
     from shared.services.pages import web_of  # most workers never read pages
 
-    return web_of(parts.settings, sandbox, readers, parts.ledger.notes, source)
+    return web_of(parts.settings, sandbox, readers, parts.ledger[Notes], source)
 
 
 def readers_of(parts: Parts) -> Readers:
@@ -84,22 +94,22 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
     Parse workers do syncs, because they have the store of uploads, and no key of a provider.
     """
     syncing = syncing_of(parts, open_source)
-    works = {RunKind.SYNC: syncing.work, RunKind.LOOK: Looking(parts.ledger.hints, syncing).work}
+    works = {RunKind.SYNC: syncing.work, RunKind.LOOK: Looking(parts.ledger[Hints], syncing).work}
     parts.stack.push_async_callback(syncing.parked.aclose)
-    runner = Runner(parts.ledger.runs, works)
+    runner = Runner(parts.ledger[RunClaims], works)
     parts.stack.push_async_callback(runner.aclose)
     return runner
 
 
 def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
     ledger, tuning = parts.ledger, parts.settings.tuning
-    quota = Quota(ledger.documents, parts.tenant_use, partial(_upload_limits, parts.settings))
+    quota = Quota(ledger[Documents], parts.tenant_use, partial(_upload_limits, parts.settings))
     return Syncing(
-        listings=ledger.listings,
-        collections=ledger.collections,
-        claims=ledger.runs,
+        listings=ledger[Listings],
+        collections=ledger[Collections],
+        claims=ledger[RunClaims],
         uploads=parts.uploads,
-        intake=Intake(ledger.listings, parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk),
+        intake=Intake(ledger[Listings], parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk),
         open_source=open_source,
         wake_parsers=lambda: parts.wakeups.wake("parse"),
         limits=SyncLimits(
@@ -134,8 +144,8 @@ def require_isolation(settings: Settings) -> None:
 def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
     """Return a reader of the bytes that remain in their sources; the stack closes it."""
     originals = SourceOriginals(
-        parts.ledger.sources,
-        parts.ledger.hints,
+        parts.ledger[Sources],
+        parts.ledger[Hints],
         open_source,
         parts.settings.max_upload_bytes,
     )
@@ -159,14 +169,14 @@ def parser_of(parts: Parts, readers: Readers) -> Parser:
         slots_of_tenant=slots_of_parser(settings),
         max_chunks=settings.tuning.parse_max_chunks,
         defaults=parts.ingest_defaults,
-        work=parts.ledger.work,
+        work=parts.ledger[Work],
         sandbox=sandbox,
         uploads=parts.uploads,
         originals=originals_of(parts, SourceAccess(parts.settings, readers).open),
         wakeups=parts.wakeups,
         model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,
-        pages=parts.ledger.pages,
+        pages=parts.ledger[Pages],
         ocr=ocr,
         pictures=pictures_of(settings),
     )

@@ -13,58 +13,12 @@ from shared.broker.notices import Notices
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
-from shared.domain.budgets import BudgetTerms
 from shared.domain.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
 from shared.ingest.options import IngestDefaults
-from shared.ledger import (
-    Audit,
-    AuditLog,
-    Backlogs,
-    Batches,
-    Budgets,
-    BuildComparison,
-    Builds,
-    Calibrations,
-    Collections,
-    Completions,
-    Conversations,
-    Costs,
-    Counters,
-    DeadLetters,
-    Demand,
-    DeploymentIdentity,
-    Descriptions,
-    Documents,
-    Erasures,
-    Estimates,
-    Evaluations,
-    Feedback,
-    Gaps,
-    Gates,
-    Heartbeats,
-    Hints,
-    Jobs,
-    Keys,
-    Ledger,
-    Listings,
-    Notes,
-    Pages,
-    PageTexts,
-    QueryLog,
-    Repairs,
-    RunClaims,
-    SharedAnswers,
-    ShownBatches,
-    Sources,
-    Suggestions,
-    Syncs,
-    Tenants,
-    Verifications,
-    Webhooks,
-    Work,
-)
+from shared.ledger.ledger import Ledger, StoreTerms
 from shared.ledger.postgres.database import Database
+from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.process import metrics
 from shared.services.ingest import budget_terms, ingest_defaults, page_limits
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
@@ -115,65 +69,20 @@ class Parts:
 
     @cached_property
     def ledger(self) -> Ledger:
-        database = self.database
-        collections = Collections(database, self.index_names)
-        return Ledger(
-            deployment=DeploymentIdentity(database),
-            collections=collections,
-            builds=Builds(database, collections),
-            build_comparison=BuildComparison(database),
-            completions=Completions(database),
-            page_texts=PageTexts(database),
-            erasures=Erasures(database),
-            documents=Documents(database),
-            descriptions=Descriptions(database),
-            work=self._work,
-            pages=Pages(
-                database,
-                worker=self._worker,
-                lease=self.settings.tuning.lease,
-                weights=self.settings.tenant_weights,
-                limits=page_limits(self.settings),
-            ),
-            backlogs=Backlogs(database),
-            batches=Batches(database, worker=self._worker, lease=self.settings.tuning.lease, terms=self._terms),
-            shown_batches=ShownBatches(database),
-            demand=Demand(database),
-            dead_letters=DeadLetters(database),
-            audit=Audit(database),
-            query_log=QueryLog(database),
-            gaps=Gaps(database),
-            suggestions=Suggestions(database),
-            shared_answers=SharedAnswers(database),
-            conversations=Conversations(database),
-            feedback=Feedback(database),
-            calibrations=Calibrations(database),
-            costs=Costs(database, self._terms),
-            budgets=Budgets(database, self._terms),
-            estimates=Estimates(database),
-            counters=Counters(database),
-            audit_log=AuditLog(database),
-            keys=Keys(database),
-            tenants=Tenants(database),
-            heartbeats=Heartbeats(database),
-            webhooks=Webhooks(database),
-            evaluations=Evaluations(database),
-            verifications=Verifications(database),
-            repairs=Repairs(database),
-            gates=Gates(database),
-            runs=RunClaims(
-                database,
-                worker=self._worker,
-                lease=self.settings.tuning.lease,
-                embeddings=list(self.embeddings),
-            ),
-            jobs=Jobs(database),
-            sources=Sources(database),
-            syncs=Syncs(database, self.settings.tuning.sync_deletion_after),
-            listings=Listings(database, self.settings.tuning.sync_deletion_after),
-            hints=Hints(database),
-            notes=Notes(database),
+        settings = self.settings
+        terms = StoreTerms(
+            worker=self.worker,
+            lease=settings.tuning.lease,
+            weights=settings.tenant_weights,
+            limits=limits_of_tenants(settings),
+            other_limits=limits_of_a_tenant(settings),
+            page_limits=page_limits(settings),
+            budgets=budget_terms(settings),
+            index_names=self.index_names,
+            embeddings=list(self.embeddings),
+            sync_deletion_after=settings.tuning.sync_deletion_after,
         )
+        return Ledger(self.database, terms)
 
     @cached_property
     def embeddings(self) -> dict[str, Embedding]:
@@ -216,41 +125,47 @@ class Parts:
     def uploads(self) -> Uploads:
         settings = self.settings
         folder = settings.data_dir / "uploads"
-        return open_uploads(settings.store_url, settings.store_config(), folder, self.ledger.deployment)
+        return open_uploads(settings.store_url, settings.store_config(), folder, self.ledger[DeploymentIdentity])
 
     @cached_property
     def orphans(self) -> Orphans:
+        from shared.ledger.documents.documents import Documents
         from shared.maintenance.orphans import Orphans
 
-        return Orphans(self.uploads, self.ledger.documents, self.ledger.deployment)
+        return Orphans(self.uploads, self.ledger[Documents], self.ledger[DeploymentIdentity])
 
     @cached_property
     def point_check(self) -> PointCheck:
+        from shared.ledger.documents.audit import Audit
         from shared.maintenance.unowned_points import PointCheck
 
-        return PointCheck(self.index, self.ledger.audit)
+        return PointCheck(self.index, self.ledger[Audit])
 
     @cached_property
     def erasure_check(self) -> ErasureCheck:
+        from shared.ledger.documents.documents import Documents
+        from shared.ledger.erasure.erasures import Erasures
         from shared.ledger.erasure.leftover_rows import Remains
+        from shared.ledger.work.batches import Batches
         from shared.maintenance.erasure_check import ErasureCheck
 
         return ErasureCheck(
-            erasures=self.ledger.erasures,
+            erasures=self.ledger[Erasures],
             remains=Remains(self.database),
-            documents=self.ledger.documents,
+            documents=self.ledger[Documents],
             index=self.index,
             tenant_keys=self.tenant_keys,
             uploads=self.uploads,
-            batches=self.ledger.batches,
+            batches=self.ledger[Batches],
             provider=lambda: self.batch_api if self.settings.llm_model else None,
         )
 
     @cached_property
     def deliverer(self) -> Deliverer:
+        from shared.ledger.tenants.webhooks import Webhooks
         from shared.maintenance.webhooks.delivery import Deliverer
 
-        return Deliverer(self.ledger.webhooks, lambda: self._webhook_sender)
+        return Deliverer(self.ledger[Webhooks], lambda: self._webhook_sender)
 
     @cached_property
     def _webhook_sender(self) -> Sender:
@@ -295,8 +210,9 @@ class Parts:
     @cached_property
     def finisher(self) -> Finisher:
         from shared.ingest.index.finish import Finisher
+        from shared.ledger.work.work import Work
 
-        return Finisher(self.ledger.work, self.index)
+        return Finisher(self.ledger[Work], self.index)
 
     @cached_property
     def chat(self) -> OpenAIChat:
@@ -333,24 +249,6 @@ class Parts:
         }
 
     @cached_property
-    def _terms(self) -> BudgetTerms:
-        return budget_terms(self.settings)
-
-    @cached_property
-    def _worker(self) -> str:
+    def worker(self) -> str:
         """The name of this process in its claims."""
         return f"{socket.gethostname()}:{os.getpid()}"
-
-    @cached_property
-    def _work(self) -> Work:
-        settings = self.settings
-        return Work(
-            self.database,
-            worker=self._worker,
-            lease=settings.tuning.lease,
-            weights=settings.tenant_weights,
-            limits=limits_of_tenants(settings),
-            other_limits=limits_of_a_tenant(settings),
-            terms=self._terms,
-            embeddings=list(self.embeddings),
-        )

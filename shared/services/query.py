@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from shared.domain.collections import Collection
 from shared.ingest import trial
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.documents.documents import Documents
+from shared.ledger.feedback.feedback import Feedback
 from shared.providers.batching import BatchingEmbedder
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders
@@ -28,7 +31,7 @@ def retriever_of(parts: Parts) -> Retriever:
     return Retriever(
         query_embedders(parts),
         parts.index,
-        parts.ledger.documents.shown_versions,
+        parts.ledger[Documents].shown_versions,
         rewriter=_rewriter(parts),
         reranker=reranker_of(parts.settings, parts.stack),
         tokens=token_counter(parts.settings.llm_tokenizer),
@@ -45,7 +48,7 @@ def evaluated_retriever_of(parts: Parts) -> Retriever:
     return Retriever(
         query_embedders(parts),
         parts.index,
-        parts.ledger.documents.shown_versions,
+        parts.ledger[Documents].shown_versions,
         rewriter=rewriter,
         reranker=reranker_of(parts.settings, parts.stack),
     )
@@ -53,8 +56,8 @@ def evaluated_retriever_of(parts: Parts) -> Retriever:
 
 def calibrator_of(parts: Parts) -> Calibrator:
     embedders = query_embedders(parts)
-    retriever = Retriever(embedders, parts.index, parts.ledger.documents.shown_versions)
-    return Calibrator(parts.ledger.calibrations, parts.ledger.feedback, retriever, embedders, parts.index)
+    retriever = Retriever(embedders, parts.index, parts.ledger[Documents].shown_versions)
+    return Calibrator(parts.ledger[Calibrations], parts.ledger[Feedback], retriever, embedders, parts.index)
 
 
 def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answerer]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from shared.ingest.parse import scans
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.read.stage import Reader, read_stage
+from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.pages import Pages
 from shared.services.ingest import slots_of_reader
 from shared.services.parse import originals_of, readers_of, remove_temporary_files, require_isolation
 from shared.services.parts import Parts
@@ -17,7 +19,7 @@ def assemble(parts: Parts) -> WorkerServices:
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
-        heartbeats=parts.ledger.heartbeats,
+        heartbeats=parts.ledger[Heartbeats],
         stage=read_stage(reader_of(parts)),
         warm_ups=(parts.database.warm, remove_temporary_files),
     )
@@ -35,7 +37,7 @@ def reader_of(parts: Parts) -> Reader:
     parts.stack.push_async_callback(sandbox.close)
     return Reader(
         slots=slots_of_reader(settings),
-        pages=parts.ledger.pages,
+        pages=parts.ledger[Pages],
         engine=sandbox,
         uploads=parts.uploads,
         originals=originals_of(parts, SourceAccess(parts.settings, readers_of(parts)).open),

@@ -11,9 +11,19 @@ from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Rates
 from shared.domain.tiers import Tier
 from shared.ingest.index import BATCH_CHUNKS
-from shared.ledger import Ledger
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.ledger import Ledger
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.election import Election
+from shared.ledger.runs.repairs import Repairs
+from shared.ledger.runs.verifications import Verifications
+from shared.ledger.work.demand import Demand
+from shared.ledger.work.work import Work
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.index_watch import IndexWatch
 from shared.maintenance.orphans import Orphans
@@ -60,9 +70,9 @@ def index_watch_of(parts: Parts, election: Election) -> IndexWatch:
     return IndexWatch(
         database=parts.database,
         election=election,
-        repairs=parts.ledger.repairs,
-        verifications=parts.ledger.verifications,
-        audit=parts.ledger.audit,
+        repairs=parts.ledger[Repairs],
+        verifications=parts.ledger[Verifications],
+        audit=parts.ledger[Audit],
         index=parts.index,
         late=parts.settings.tuning.lease * 2,
         wake_runs=partial(parts.wakeups.wake, "runs"),
@@ -87,7 +97,7 @@ def wanted_of(parts: Parts) -> WantedWorkers:
         uses_flex=settings.ingest_tier is Tier.FLEX,
         flex_wait=settings.llm_flex_wait,
     )
-    return WantedWorkers(parts.ledger.demand, pool, _usage_of(parts, limits))
+    return WantedWorkers(parts.ledger[Demand], pool, _usage_of(parts, limits))
 
 
 def _usage_of(parts: Parts, limits: ProviderLimits | None) -> Callable[[], Awaitable[Sequence[LimitUse]]]:
@@ -105,15 +115,15 @@ async def _unknown_usage() -> Sequence[LimitUse]:
 
 def cleaner_of(parts: Parts) -> Cleaner:
     return Cleaner(
-        work=parts.ledger.work,
+        work=parts.ledger[Work],
         index=parts.index,
         uploads=parts.uploads,
-        feedback=parts.ledger.feedback,
-        collections=parts.ledger.collections,
-        builds=parts.ledger.builds,
-        erasures=parts.ledger.erasures,
+        feedback=parts.ledger[Feedback],
+        collections=parts.ledger[Collections],
+        builds=parts.ledger[Builds],
+        erasures=parts.ledger[Erasures],
         outdated=OutdatedObjects(parts.database),
         tenant_keys=parts.tenant_keys,
         finisher=parts.finisher,
-        descriptions=parts.ledger.descriptions,
+        descriptions=parts.ledger[Descriptions],
     )

@@ -5,6 +5,7 @@ import pytest
 from api.schemas.collections import CollectionView
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
+from shared.ledger.model.collections import Collections
 from tests.support.api import calling, ready, work
 
 
@@ -22,7 +23,7 @@ async def test_put_creates_collection_then_replaces_its_options(client, services
 
     assert status == 200
     assert changed.created_at == made.created_at
-    stored = await services.ledger.collections.get("default", "a")
+    stored = await services.ledger[Collections].get("default", "a")
     assert stored.options == CollectionOptions(questions_per_chunk="auto", chunk_overlap_chars=0)
     shown = CollectionView.model_validate_json((await client.get("/v1/collections/a")).content)
     assert shown == changed.model_copy(update={"points_age_seconds": shown.points_age_seconds})
@@ -73,9 +74,9 @@ async def test_point_count_includes_document_that_just_finished(client, services
     await work(services, "parse", "index")
 
     shown = (await client.get("/v1/collections/default")).json()
-    collection = await services.ledger.collections.get("default", "default")
+    collection = await services.ledger[Collections].get("default", "default")
     assert shown["points"] == await services.index.count_points(collection.location) > before["points"]
-    assert shown["points"] == await services.ledger.collections.confirmed_points(collection.id)
+    assert shown["points"] == await services.ledger[Collections].confirmed_points(collection.id)
     assert shown["points_age_seconds"] >= 0
 
 
@@ -86,11 +87,11 @@ async def test_point_count_is_never_below_confirmed_points(services, settings, o
         shown = (await client.get("/v1/collections/default")).json()
 
         assert shown["points"] > 1
-        collection = await services.ledger.collections.get("default", "default")
+        collection = await services.ledger[Collections].get("default", "default")
         assert shown["points"] == await services.index.count_points(collection.location)
         (document,) = (await client.get("/v1/documents")).json()["items"]
         await client.delete(f"/v1/documents/{document['id']}")
-        assert await services.ledger.collections.confirmed_points(collection.id) == 0
+        assert await services.ledger[Collections].confirmed_points(collection.id) == 0
 
 
 async def test_english_only_model_warns_about_other_languages(client, services, monkeypatch):

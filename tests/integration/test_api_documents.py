@@ -16,6 +16,7 @@ from api.schemas.documents import DocumentPage, DocumentView
 from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from tests.support.api import as_tenant, calling, left_behind, with_keys, work
 from tests.support.planted import guards
 
@@ -303,7 +304,7 @@ async def test_internal_error_reveals_no_details_and_stores_nothing(client, serv
 
 
 async def test_other_embedding_model_is_rejected_with_remedy(client, services, settings, provider, wakes):
-    await services.ledger.collections.ensure("default", "old", embedding_model="older")
+    await services.ledger[Collections].ensure("default", "old", embedding_model="older")
 
     for reply in (
         await client.post("/v1/documents", json=JSON | {"collection": "old"}),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shared.ledger.erasure.erasures import Erasures
 from tests.integration.test_erasure import finished
 from tests.integration.test_read_stage import run
 from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work
@@ -111,7 +112,7 @@ async def test_image_is_hidden_from_other_tenants_and_erased(settings, scanned):
 
         assert (await image(client, document_id, 1)).status_code == 200
         assert (await image(client, document_id, 1, **as_tenant("bob"))).status_code == 404
-        await finished(scanned, await scanned.ledger.erasures.start("alice", None))
+        await finished(scanned, await scanned.ledger[Erasures].start("alice", None))
         assert (await image(client, document_id, 1)).status_code == 404
     assert await run(scanned, "SELECT 1 FROM page_pictures") == []
 

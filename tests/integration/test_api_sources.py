@@ -14,6 +14,10 @@ from structlog.testing import capture_logs
 from api.schemas.sources import HintReply, SourcePage, SourceView, SyncPage, SyncView, WithheldView
 from shared.domain.keys import Scope
 from shared.domain.runs import RUNS_OF_PARSERS, RunKind
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.sources import Sources
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.looking import Looking
 from shared.outside import addresses
@@ -58,12 +62,14 @@ class ParseWorker:
         self._syncing = replace(syncing, limits=replace(syncing.limits, timeout=timedelta(seconds=0.5)))
 
     async def run(self):
-        looking = Looking(self._services.ledger.hints, self._syncing)
-        runner = Runner(self._services.ledger.runs, {RunKind.SYNC: self._syncing.work, RunKind.LOOK: looking.work})
+        looking = Looking(self._services.ledger[Hints], self._syncing)
+        runner = Runner(
+            self._services.ledger[RunClaims], {RunKind.SYNC: self._syncing.work, RunKind.LOOK: looking.work}
+        )
         await runner.take()
         await eventually(lambda: runner.claimed == 0)
         await runner.aclose()
-        await self._services.ledger.jobs.settle()
+        await self._services.ledger[Jobs].settle()
 
     async def work(self, *stages):
         """Process the documents that are due."""
@@ -122,7 +128,7 @@ async def names(client):
 
 
 async def remove_in_background(services):
-    while await services.ledger.sources.continue_removal():
+    while await services.ledger[Sources].continue_removal():
         pass
 
 
@@ -253,7 +259,7 @@ async def test_job_of_sync_ends_with_its_documents(client, services, folder, wor
     job = (await client.get(f"/v1/jobs/{started.id}")).json()
     assert (job["kind"], job["state"], job["collection"], job["total"]) == ("sync", "running", "handbook", 2)
     await worker.work()
-    await services.ledger.jobs.settle()
+    await services.ledger[Jobs].settle()
     jobs = (await client.get("/v1/jobs?kind=sync")).json()["items"]
     assert [(each["id"], each["state"], each["done"]) for each in jobs] == [(str(started.id), "done", 2)]
 
@@ -370,7 +376,7 @@ async def test_hinted_entries_are_read_without_a_listing(client, services, folde
     assert await names(client) == ["wiki/leave.md", "wiki/new.md", "wiki/travel/expenses.md"]
     documents = (await client.get("/v1/documents")).json()["items"]
     assert {each["external_id"]: each["version"] for each in documents}["wiki/leave.md"] == 2
-    assert await services.ledger.runs.due() & RUNS_OF_PARSERS == set()
+    assert await services.ledger[RunClaims].due() & RUNS_OF_PARSERS == set()
     assert (await worker.sync(client)).unchanged == 3
 
 
@@ -503,7 +509,7 @@ async def test_hint_during_listing_is_looked_up_again(client, services, folder, 
     await add(client, folder)
     await worker.sync(client)
     await client.post("/v1/sources/wiki/sync")
-    listing = await services.ledger.runs.claim({RunKind.SYNC})
+    listing = await services.ledger[RunClaims].claim({RunKind.SYNC})
     write(folder, "leave.md", "Employees get fifty days of leave.")
     await hint(client, {"keys": ["leave.md"]})
     await worker.run()
@@ -511,10 +517,10 @@ async def test_hint_during_listing_is_looked_up_again(client, services, folder, 
     async with services.database.begin() as connection:
         hints = await connection.execute(text("SELECT hinted_key, looked_at IS NOT NULL FROM source_hints"))
         assert hints.all() == [("leave.md", True)]
-    assert not await services.ledger.hints.reopen()
-    await services.ledger.runs.release(listing)
+    assert not await services.ledger[Hints].reopen()
+    await services.ledger[RunClaims].release(listing)
     await worker.run()
-    assert await services.ledger.hints.reopen()
+    assert await services.ledger[Hints].reopen()
     await worker.run()
     async with services.database.begin() as connection:
         assert (await connection.execute(text("SELECT count(*) FROM source_hints"))).scalar_one() == 0
@@ -531,11 +537,11 @@ async def test_failed_look_is_repeated_later(client, services, folder, worker):
     failed = (await shown(client)).newest_look
     assert (failed.phase, f"The folder {folder} cannot be read" in failed.error) == ("failed", True)
     folder.with_name("moved").rename(folder)
-    assert not await services.ledger.hints.reopen()  # it waits after a failure
+    assert not await services.ledger[Hints].reopen()  # it waits after a failure
 
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE source_looks SET ended_at = ended_at - interval '10 minutes'"))
-    assert await services.ledger.hints.reopen()
+    assert await services.ledger[Hints].reopen()
     assert (await shown(client)).newest_look.error == failed.error
     await worker.run()
 

@@ -14,6 +14,8 @@ from embedded.ports import free_port
 from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, Period, SetBy
 from shared.domain.limit_use import LimitUse
 from shared.ledger.work.backlog import Backlog, Waiting
+from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.work import Work
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS
@@ -51,7 +53,7 @@ async def test_work_is_counted_by_stage(client, services):
     library = Library(services, "alice")
     for number in range(4):
         await library.add(f"A text about lighthouse number {number} and its keeper.")
-    await services.ledger.work.claim_documents(1)
+    await services.ledger[Work].claim_documents(1)
     await Library(services, "bob").add("not hers")
 
     view = await status(client)
@@ -79,9 +81,9 @@ async def test_rate_counts_finished_chunks_without_eta_before_parsing(client, se
     await work(services)
     for number in range(3):
         await library.add(f"A text about harbour number {number} and its ships.")
-    documents = await services.ledger.work.claim_documents(10)
+    documents = await services.ledger[Work].claim_documents(10)
     assert len(documents) == 3
-    await services.ledger.work.release("documents", [d.lease for d in documents])
+    await services.ledger[Work].release("documents", [d.lease for d in documents])
 
     view = await status(client)
     assert view.documents == {"queued": 3, "ready": 6}
@@ -131,7 +133,7 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
     assert (waiting.cause, waiting.workers) == ("no_worker", {"parse": 0, "read": 0, "generate": 0, "index": 0})
     assert waiting.sentence == "No parse worker is alive, and 1 documents wait for one."
 
-    async with services.ledger.heartbeats.beating("parse", lambda: 0):
+    async with services.ledger[Heartbeats].beating("parse", lambda: 0):
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not (await status(client)).pace.workers["parse"]:
                 await asyncio.sleep(0.02)

@@ -12,7 +12,11 @@ from structlog.testing import capture_logs
 from cli.commands import keys as commands
 from shared.domain.audit import Actor, ActorKind
 from shared.domain.keys import KeySpecification, Scope, hash_of
+from shared.ledger.builds.builds import Builds
+from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.postgres import actors
+from shared.ledger.tenants.audit_log import AuditLog
+from shared.ledger.tenants.keys import Keys
 from shared.settings import ApiKey
 from tests.integration.test_erasure import finished
 from tests.support.api import KEYS, as_tenant, calling, with_keys
@@ -242,7 +246,7 @@ async def test_operators_and_commands_are_recorded(client, services, keyed, monk
 async def test_changes_without_author_are_not_recorded(client, services):
     await sent(client, "POST", "/v1/documents", {"text": "A text."})
     before = await count(services)
-    await services.ledger.keys.make(KeySpecification("alice", "one", {Scope.READ}), hash_of("one"))
+    await services.ledger[Keys].make(KeySpecification("alice", "one", {Scope.READ}), hash_of("one"))
     assert await count(services) == before
 
 
@@ -274,7 +278,7 @@ async def test_entries_are_never_changed_and_expire(client, services):
             text("UPDATE audit_log SET made_at = now() - interval '31 days' WHERE object_name = 'old'")
         )
         await connection.execute(text("ALTER TABLE audit_log ENABLE TRIGGER refuse_change"))
-    await services.ledger.audit_log.forget(timedelta(days=30))
+    await services.ledger[AuditLog].forget(timedelta(days=30))
     assert brief(await entries(client)) == [("create", "key", "new")]
 
 
@@ -354,7 +358,7 @@ async def test_tenant_erasure_deletes_entries_and_stays_recorded(client, service
     await sent(client, "POST", "/v1/keys", {"name": "ours", "scopes": ["ask"]})
     await sent(client, "POST", "/v1/keys", {"name": "theirs", "scopes": ["ask"]}, OTHER)
     erasure = await sent(client, "DELETE", "/v1/operator/tenants/alice?confirm=alice", None, OPERATORS)
-    await finished(services, await services.ledger.erasures.get(UUID(erasure["id"])))
+    await finished(services, await services.ledger[Erasures].get(UUID(erasure["id"])))
 
     assert await entries(client) == []
     assert brief(await entries(client, OTHER)) == [("create", "key", "theirs")]
@@ -366,7 +370,7 @@ async def test_tenant_erasure_deletes_entries_and_stays_recorded(client, service
 async def test_switch_and_return_of_builds_are_recorded(client, services):
     await sent(client, "PUT", "/v1/collections/papers", {})
     await sent(client, "POST", "/v1/collections/papers/builds", {})
-    await services.ledger.builds.fill()  # by the scheduler
+    await services.ledger[Builds].fill()  # by the scheduler
     await sent(client, "POST", "/v1/collections/papers/builds/2/switch", {"despite": True})
     await sent(client, "POST", "/v1/collections/papers/builds/1/switch", {"despite": True})
 

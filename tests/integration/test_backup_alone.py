@@ -9,6 +9,8 @@ import pytest
 from qdrant_client import models
 
 from shared.domain.verification import DifferingPoint
+from shared.ledger.documents.audit import Audit
+from shared.ledger.model.collections import Collections
 from shared.maintenance.verification import Verification
 from shared.services import build
 from tests.support.api import running, serving, work
@@ -28,7 +30,7 @@ def text_of(name, edition="first"):
 
 async def stored_points(services):
     """Return the name of the collection in Qdrant, and its points with payloads and vectors."""
-    collection = await services.ledger.collections.get("default", "default")
+    collection = await services.ledger[Collections].get("default", "default")
     client = qdrant_client(services)
     records, _ = await client.scroll(collection.index_name, limit=10_000, with_payload=True, with_vectors=True)
     return collection.index_name, records
@@ -110,8 +112,8 @@ async def repair(client, services, settings):
 
 
 async def differences(services):
-    collection = await services.ledger.collections.get("default", "default")
-    comparison = Verification(services.ledger.audit, services.index, collection, repair=False)
+    collection = await services.ledger[Collections].get("default", "default")
+    comparison = Verification(services.ledger[Audit], services.index, collection, repair=False)
     return [item async for item in comparison.run() if isinstance(item, DifferingPoint)]
 
 

@@ -6,6 +6,9 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.states import DocumentState
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.documents.documents import Documents
+from shared.ledger.work.batches import Batches
 from tests.integration.test_batch_lane import (
     BATCH,
     HOUR,
@@ -42,7 +45,7 @@ def unpolled(lane):
 async def is_idle(services, lane):
     """Work on batches, and return whether none is due and no chunk waits for one."""
     await work_on(lane)
-    return not await services.ledger.batches.due()
+    return not await services.ledger[Batches].due()
 
 
 async def test_line_reserves_until_its_bill(services, loaded):
@@ -67,7 +70,7 @@ async def test_lines_that_fit_are_planned_and_others_wait(services, library, pro
     await prepared(services, library, 1)
     await until(services, waiting(lane), "tenant IS NOT NULL", "planning")
     _, one = await amounts(services)
-    await services.ledger.budgets.delete("default", budget.id, budget.set_by)
+    await services.ledger[Budgets].delete("default", budget.id, budget.set_by)
     await set_budget(services, 2 * one + one // 2)
     await prepared(services, library, 5, first=1)
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
@@ -79,14 +82,14 @@ async def test_lines_that_fit_are_planned_and_others_wait(services, library, pro
     assert lines == [(3,)]  # the first one was planned before the budget was set
     assert 0 < held <= 2 * one + one // 2
     assert [(chunk.lane, chunk.attempts) for chunk in released] == [(BATCH, 0)] * 3
-    assert not await services.ledger.batches.due()
+    assert not await services.ledger[Batches].due()
 
 
 async def test_exhausted_budget_starts_no_batch_until_raised(services, provider, loaded):
     await set_budget(services, 10)
     await eventually(lambda: is_idle(services, loaded))
     tried = await rows(services, "SELECT lines FROM batches WHERE tenant IS NOT NULL")
-    states = {document.state for document in await services.ledger.documents.page("default")}
+    states = {document.state for document in await services.ledger[Documents].page("default")}
 
     await set_budget(services, PLENTY)
     await eventually(lambda: _all_generated(services, loaded))
@@ -108,8 +111,8 @@ async def test_exhausted_collection_starts_no_batches(services, loaded):
 async def test_dropped_line_releases_its_reservation(services, provider, loaded):
     await set_budget(services, PLENTY)
     await until(services, waiting(loaded), "tenant IS NOT NULL", "planning")
-    document = (await services.ledger.documents.page("default"))[0]
-    await services.ledger.documents.delete("default", document.id)
+    document = (await services.ledger[Documents].page("default"))[0]
+    await services.ledger[Documents].delete("default", document.id)
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
     await until(services, loaded)
 
@@ -125,8 +128,8 @@ async def test_yielded_line_is_billed_a_day_later(services, library, provider, l
     _, held = await amounts(services)
     await library.add("The lighthouse of number 0 stands on the northern cliff.", "upload", lane=0)
     await work(services, "parse", "index")
-    await services.ledger.batches.yield_to_uploads()
-    await services.ledger.budgets.book_lost()
+    await services.ledger[Batches].yield_to_uploads()
+    await services.ledger[Budgets].book_lost()
     yielded = await amounts(services)
     await work(services, "generate")
     provider.batch_script(running_seconds=0)

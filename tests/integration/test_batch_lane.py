@@ -20,8 +20,13 @@ from shared.domain.usage import Usage
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lane import BatchTerms
 from shared.ingest.generate.stage import generate
+from shared.ledger.documents.documents import Documents
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.estimated import marked
+from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches, Probe
+from shared.ledger.work.demand import Demand
 from shared.ledger.work.work import Work
 from shared.maintenance.erasure_check import ErasureScope
 from shared.providers.adapt import Habits
@@ -145,7 +150,7 @@ def billed(provider):
 
 
 async def states(services):
-    return {document.state for document in await services.ledger.documents.page("default")}
+    return {document.state for document in await services.ledger[Documents].page("default")}
 
 
 async def chunks(services, columns="lane, state, attempts, leased_by IS NOT NULL AS leased"):
@@ -172,9 +177,9 @@ async def test_chunks_are_generated_by_batch(services, library, provider, unprob
 
 async def test_live_workers_ignore_batch_lane(services, loaded):
 
-    assert await services.ledger.work.due() == []
-    assert (await services.ledger.work.claim_to_generate(10)).chunks == []
-    assert await services.ledger.batches.due()
+    assert await services.ledger[Work].due() == []
+    assert (await services.ledger[Work].claim_to_generate(10)).chunks == []
+    assert await services.ledger[Batches].due()
 
 
 @guards(
@@ -469,11 +474,11 @@ async def test_stale_claim_changes_nothing(services, loaded):
     lane = replace(loaded, terms=replace(TERMS, poll=HOUR))
     await until(services, lane, "tenant IS NOT NULL", "running")
     await rows(services, "UPDATE batches SET due_at = now()")
-    stale = await services.ledger.batches.claim(lane.provider)
+    stale = await services.ledger[Batches].claim(lane.provider)
     await rows(services, "UPDATE batches SET due_at = now()")
-    await services.ledger.batches.claim(lane.provider)
+    await services.ledger[Batches].claim(lane.provider)
 
-    batches = services.ledger.batches
+    batches = services.ledger[Batches]
     for change in (
         batches.extend(stale),
         batches.postpone(stale, HOUR),
@@ -623,9 +628,9 @@ async def test_upload_does_not_wait_for_batch(services, library, provider, lane)
     await until(services, lane, "tenant IS NOT NULL", "running")
     await library.add("The lighthouse of number 0 stands on the northern cliff.", "upload", lane=INTERACTIVE)
     await work(services, "parse", "index")
-    assert (await services.ledger.work.claim_to_generate(1)).chunks == []
+    assert (await services.ledger[Work].claim_to_generate(1)).chunks == []
 
-    await services.ledger.batches.yield_to_uploads()
+    await services.ledger[Batches].yield_to_uploads()
     await work(services, "generate", "index")
     assert await states(services) == {DocumentState.READY}
     assert provider.stats()["calls"] == 1
@@ -643,7 +648,7 @@ async def test_bulk_upload_of_same_content_waits_for_batch(services, library, pr
     await until(services, lane, "tenant IS NOT NULL", "running")
     await library.add("The lighthouse of number 0 stands on the northern cliff.", "again", lane=BULK)
     await work(services, "parse", "index", "generate")
-    await services.ledger.batches.yield_to_uploads()
+    await services.ledger[Batches].yield_to_uploads()
     await work(services, "generate")
     assert provider.stats()["calls"] == 0
 
@@ -692,8 +697,8 @@ async def test_edit_during_batch_waits_unless_interactive(services, library, pro
 async def test_line_of_deleted_document_is_not_sent(services, provider, loaded):
     lane = replace(loaded, terms=replace(TERMS, wait=HOUR))
     await until(services, lane, "tenant IS NOT NULL", "planning")
-    document = (await services.ledger.documents.page("default"))[0]
-    await services.ledger.documents.delete("default", document.id)
+    document = (await services.ledger[Documents].page("default"))[0]
+    await services.ledger[Documents].delete("default", document.id)
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
     await until(services, replace(lane, terms=TERMS))
 
@@ -715,8 +720,8 @@ async def test_erasure_ends_batch_of_removed_provider(services, provider, loaded
     if state == "collecting":
         ended = "UPDATE batches SET state = 'collecting', output_file_id = 'file' WHERE tenant IS NOT NULL"
         await rows(services, ended)
-    document = (await services.ledger.documents.page("default"))[0]
-    erasure = await services.ledger.erasures.start_document(document.id)
+    document = (await services.ledger[Documents].page("default"))[0]
+    erasure = await services.ledger[Erasures].start_document(document.id)
 
     await until(services, replace(loaded, provider="https://another.example.org/v1"), "tenant IS NOT NULL", "failed")
 
@@ -786,7 +791,7 @@ async def test_unlisted_input_file_expires_or_is_reported(services, provider, lo
 async def test_erasure_cancels_batch_and_restores_nothing(services, provider, loaded, scope):
     provider.batch_script(stuck=True, done_share=1)
     await until(services, loaded, "tenant IS NOT NULL", "running")
-    erasures, document = services.ledger.erasures, (await services.ledger.documents.page("default"))[0]
+    erasures, document = services.ledger[Erasures], (await services.ledger[Documents].page("default"))[0]
     if scope == "document":
         erasure = await erasures.start_document(document.id)
     else:
@@ -807,17 +812,17 @@ async def test_erasure_cancels_batch_and_restores_nothing(services, provider, lo
 
 async def test_chunks_of_paused_load_wait(services, library, provider, lane):
     provider.batch_script(share_malformed=1)
-    load = await services.ledger.jobs.open_load(await library.collection(), key=None, expected=None)
+    load = await services.ledger[Jobs].open_load(await library.collection(), key=None, expected=None)
     for number in range(2):
         new = await library.new(f"The lighthouse of number {number} stands.", f"{number}.md", lane=BATCH)
-        await services.ledger.documents.submit(replace(new, job_id=load.job.id))
+        await services.ledger[Documents].submit(replace(new, job_id=load.job.id))
     await work(services, "parse", "index")
-    await services.ledger.jobs.pause("default", load.job.id, PauseReason.USER)
+    await services.ledger[Jobs].pause("default", load.job.id, PauseReason.USER)
     await work_on(lane)
-    assert not await services.ledger.batches.due()
+    assert not await services.ledger[Batches].due()
     assert await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL") == []
 
-    await services.ledger.jobs.resume("default", load.job.id)
+    await services.ledger[Jobs].resume("default", load.job.id)
     await until(services, lane)
     assert [chunk.lane for chunk in await chunks(services)] == [17, 17]  # the bulk lane of its job
     assert await rows(services, "SELECT DISTINCT job_id FROM spent WHERE kind = 'generate'") == [(load.job.id,)]
@@ -832,9 +837,9 @@ async def test_batch_leases_do_not_starve_uploads_of_tenant(services, library, l
     two_at_once = Rates(requests=2)
     limited = Work(services.database, worker="w", lease=HOUR, other_limits=two_at_once)
     assert len((await limited.claim_to_generate(10)).chunks) == 2
-    rows_of = await services.ledger.demand.rows("generate", 100)
+    rows_of = await services.ledger[Demand].rows("generate", 100)
     assert rows_of["default"].leased == 2
-    assert (await services.ledger.backlogs.measure("default", [])).stages["generate"].in_flight == 7
+    assert (await services.ledger[Backlogs].measure("default", [])).stages["generate"].in_flight == 7
 
 
 # --- providers that cannot be used, and the setting ---
@@ -855,7 +860,7 @@ async def test_unusable_provider_is_refused_by_probe(services, library, provider
     await until(services, unprobed, "tenant IS NULL", "failed")
     await work_on(unprobed)
 
-    probe = await services.ledger.batches.probe(unprobed.provider, "scripted")
+    probe = await services.ledger[Batches].probe(unprobed.provider, "scripted")
     assert probe.state is BatchState.FAILED
     assert reason in probe.error
     assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
@@ -868,7 +873,7 @@ async def test_probe_waits_until_list_is_complete(services, provider, library, u
     lane = replace(unprobed, terms=replace(TERMS, list_lag=timedelta(seconds=5)))
     await until(services, lane, "tenant IS NULL", "done", "failed")
 
-    probe = await services.ledger.batches.probe(lane.provider, "scripted")
+    probe = await services.ledger[Batches].probe(lane.provider, "scripted")
     assert probe == Probe(BatchState.DONE, None)
 
 
@@ -911,9 +916,9 @@ async def test_running_batch_of_former_provider_is_abandoned_late(services, load
 
 async def test_old_batches_are_forgotten(services, loaded):
     await until(services, loaded)
-    await services.ledger.batches.forget(HOUR)
+    await services.ledger[Batches].forget(HOUR)
     assert len(await rows(services, "SELECT 1 FROM batches")) == 2
-    await services.ledger.batches.forget(timedelta())
+    await services.ledger[Batches].forget(timedelta())
     assert await rows(services, "SELECT tenant FROM batches") == [(None,)]
 
 
@@ -925,16 +930,16 @@ LISTED = {"llm_base_url": "https://api.openai.com/v1", "llm_model": "gpt-5-mini"
 async def generate_one(services, flex=None):
     """Generate the questions of one chunk in a live call."""
     generator = replace(services.generator, flex=flex)
-    (chunk,) = (await services.ledger.work.claim_to_generate(1)).chunks
-    await services.ledger.work.settle_generated([await generate(generator, chunk)])
+    (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
+    await services.ledger[Work].settle_generated([await generate(generator, chunk)])
 
 
 async def pay_without_questions(services):
     """Record a call in the tier flex for a chunk that needs more calls."""
-    (chunk,) = (await services.ledger.work.claim_to_generate(1)).chunks
+    (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
     following = Reserve("scripted", Usage())
-    await services.ledger.work.keep_replies(chunk, [], Usage(500, 50), 1, following, tier=Tier.FLEX)
-    await services.ledger.work.release("chunks", [chunk.lease])
+    await services.ledger[Work].keep_replies(chunk, [], Usage(500, 50), 1, following, tier=Tier.FLEX)
+    await services.ledger[Work].release("chunks", [chunk.lease])
 
 
 async def move_to_batch_lane(services, limit):
@@ -947,9 +952,9 @@ async def move_to_batch_lane(services, limit):
 
 async def test_document_cost_equals_usage_in_every_tier(services, settings, library, provider, lane):
     """A chunk is generated in the standard tier, in flex, with a cache in both, by batch, and by batch and live."""
-    opened = await services.ledger.jobs.open_load(await library.collection(), key=None, expected=None)
+    opened = await services.ledger[Jobs].open_load(await library.collection(), key=None, expected=None)
     text_of_all = "\n\n".join(f"# {place}\n\n" + f"The {place} lies in the northern bay. " * 40 for place in PLACES)
-    await services.ledger.documents.submit(replace(await library.new(text_of_all, "a.md"), job_id=opened.job.id))
+    await services.ledger[Documents].submit(replace(await library.new(text_of_all, "a.md"), job_id=opened.job.id))
     await work(services, "parse", "index")
     flex = services.generator.model.in_tier(Tier.FLEX)
 

@@ -14,9 +14,11 @@ from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.domain.verification import DifferingPoint
 from shared.domain.work import NewChunk
-from shared.ledger import Work
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.postgres.database import Database
+from shared.ledger.work.work import Work
 from shared.maintenance.verification import Verification
 from tests.support.api import work
 
@@ -43,7 +45,7 @@ def new_chunks(count, words="chunk", key=None):
 async def claimed(services, library, name="a.md", count=1):
     for number in range(count):
         await library.add(f"unused {name} {number}", f"{name}{number}")
-    return await services.ledger.work.claim_documents(10)
+    return await services.ledger[Work].claim_documents(10)
 
 
 def parsed(document, chunks):
@@ -61,10 +63,10 @@ async def test_large_document_chunks_are_written_in_slices(services, library, mo
     chunks = new_chunks(10)
 
     with changes(services, "INSERT INTO chunks") as sizes:
-        assert await services.ledger.work.settle_parsed([parsed(document, chunks)]) == {document.lease.id}
+        assert await services.ledger[Work].settle_parsed([parsed(document, chunks)]) == {document.lease.id}
 
     assert sizes == [4, 4, 2]
-    shown = await services.ledger.documents.get("default", document.lease.id)
+    shown = await services.ledger[Documents].get("default", document.lease.id)
     assert (shown.state, shown.title, shown.progress.total) == (DocumentState.INDEXING, "Title", 10)
 
 
@@ -74,7 +76,7 @@ async def test_document_group_is_written_in_slices(services, library, monkeypatc
     outcomes = [parsed(d, new_chunks(n)) for d, n in zip(documents, (2, 2, 1, 9, 3), strict=True)]
 
     with changes(services, "INSERT INTO chunks") as sizes:
-        assert await services.ledger.work.settle_parsed(outcomes) == {d.lease.id for d in documents}
+        assert await services.ledger[Work].settle_parsed(outcomes) == {d.lease.id for d in documents}
 
     assert sizes == [3, 2, 3, 4, 4, 1]  # the largest document is last, so that the others do not wait for its slices
 
@@ -108,41 +110,41 @@ async def test_worker_death_between_slices_restarts_document(services, library, 
     with monkeypatch.context() as dying:
         dying.setattr(Work, "_settle_parsed", die)
         with pytest.raises(Unavailable):
-            await ledger.work.settle_parsed([parsed(document, new_chunks(10, "old"))])
+            await ledger[Work].settle_parsed([parsed(document, new_chunks(10, "old"))])
     assert await rows(services, "SELECT count(*) FROM chunks") == [(8,)]
     await rows(services, "UPDATE documents SET due_at = now() - interval '1 s' RETURNING 1")
 
-    (again,) = await ledger.work.claim_documents(1)
+    (again,) = await ledger[Work].claim_documents(1)
 
     assert (again.lease.version, again.upload) == (2, document.upload)
-    assert await ledger.work.settle_parsed([parsed(document, new_chunks(10, "late"))]) == set()
-    assert await ledger.work.settle_parsed([parsed(again, new_chunks(5, "new"))]) == {again.lease.id}
-    assert {chunk.content.text for chunk in await ledger.work.claim_to_index(50)} == {f"new {n}" for n in range(5)}
+    assert await ledger[Work].settle_parsed([parsed(document, new_chunks(10, "late"))]) == set()
+    assert await ledger[Work].settle_parsed([parsed(again, new_chunks(5, "new"))]) == {again.lease.id}
+    assert {chunk.content.text for chunk in await ledger[Work].claim_to_index(50)} == {f"new {n}" for n in range(5)}
     assert await rows(services, "SELECT below_version FROM sweeps") == [(2,)]  # some may be in Qdrant already
-    assert await ledger.work.purge_versions() == []
+    assert await ledger[Work].purge_versions() == []
     assert await rows(services, "SELECT DISTINCT version FROM chunks") == [(2,)]
 
 
 async def test_same_content_chunks_advance_in_slices(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._MOST_TWINS", 4)
     (document,) = await claimed(services, library)
-    await services.ledger.work.settle_parsed([parsed(document, new_chunks(11, key=b"k" * 32))])
-    texts = await services.ledger.work.claim_to_index(50)
-    await services.ledger.work.settle_indexed([IndexOutcome(text_only, [], 0) for text_only in texts])
-    (chunk,) = (await services.ledger.work.claim_to_generate(50)).chunks
+    await services.ledger[Work].settle_parsed([parsed(document, new_chunks(11, key=b"k" * 32))])
+    texts = await services.ledger[Work].claim_to_index(50)
+    await services.ledger[Work].settle_indexed([IndexOutcome(text_only, [], 0) for text_only in texts])
+    (chunk,) = (await services.ledger[Work].claim_to_generate(50)).chunks
 
     with changes(services, "UPDATE chunks") as sizes:
-        await services.ledger.work.settle_generated(
+        await services.ledger[Work].settle_generated(
             [GenerateOutcome(chunk, "scripted", ("What is it?",), Usage(10, 5), 1)]
         )
         paid = []
-        while (again := await services.ledger.work.claim_to_generate(50)).paid_already:
+        while (again := await services.ledger[Work].claim_to_generate(50)).paid_already:
             assert again.chunks == []
             paid.append(again.paid_already)
 
     assert max(sizes) <= 5  # including the claimed chunk
     assert len(paid) == 2
-    assert len(await services.ledger.work.claim_to_index(50)) == 11
+    assert len(await services.ledger[Work].claim_to_index(50)) == 11
 
 
 async def test_collection_is_reindexed_in_slices(services, library, provider, monkeypatch):
@@ -153,21 +155,21 @@ async def test_collection_is_reindexed_in_slices(services, library, provider, mo
     await library.add("Another text.", "unfinished.md")
 
     with changes(services, "AS newest") as sizes:
-        assert (await services.ledger.documents.reindex(await library.collection())).documents == 5
+        assert (await services.ledger[Documents].reindex(await library.collection())).documents == 5
         assert sizes == [2]  # the request was answered
-        while await services.ledger.documents.continue_reindex():
+        while await services.ledger[Documents].continue_reindex():
             pass
 
     assert sizes == [2, 2, 1]
     assert await rows(services, "SELECT version, count(*) FROM documents GROUP BY 1 ORDER BY 1") == [(1, 1), (2, 5)]
     with pytest.raises(JobIsOpen):  # all are being processed
-        await services.ledger.documents.reindex(await library.collection())
+        await services.ledger[Documents].reindex(await library.collection())
 
 
 async def test_old_versions_are_deleted_in_slices(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.ledger.documents.versions._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
-    await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
+    await services.ledger[Work].settle_parsed([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
     await library.add("another text", "a.md0", questions=["Which text?"])
     await work(services)
@@ -184,9 +186,9 @@ async def test_deleted_document_is_removed_in_slices(services, library, provider
     monkeypatch.setattr("shared.ledger.documents.versions._SLICE_CHUNKS", 4)
     monkeypatch.setattr("shared.ledger.documents.versions._MOST_SLICES", 1)
     (document,) = await claimed(services, library)
-    await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
+    await services.ledger[Work].settle_parsed([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
-    await services.ledger.documents.delete("default", document.lease.id)
+    await services.ledger[Documents].delete("default", document.lease.id)
 
     left = []
     for _ in range(3):
@@ -199,13 +201,13 @@ async def test_deleted_document_is_removed_in_slices(services, library, provider
 async def test_lost_index_is_repaired_in_slices(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.verification._CHUNKS", 4)
     (document,) = await claimed(services, library)
-    await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
+    await services.ledger[Work].settle_parsed([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
     collection = await library.collection()
     await services.index.delete_document(collection.location, document.lease.id)
 
     async def verify():
-        verification = Verification(services.ledger.audit, services.index, collection, repair=True)
+        verification = Verification(services.ledger[Audit], services.index, collection, repair=True)
         findings = [item async for item in verification.run() if isinstance(item, DifferingPoint)]
         return {finding.chunk_id for finding in findings if finding.repaired}, verification.so_far.unrepaired
 
@@ -216,7 +218,7 @@ async def test_lost_index_is_repaired_in_slices(services, library, provider, mon
     assert sizes == [4, 4, 2]
     await work(services, "index")
     assert await verify() == (set(), 0)
-    assert (await services.ledger.documents.get("default", document.lease.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document.lease.id)).state == DocumentState.READY
 
 
 async def test_erasure_leftovers_are_searched_in_slices(services, monkeypatch):

@@ -14,7 +14,11 @@ from shared.domain.errors import BudgetExhausted, Conflict, NotFound, TimedOut
 from shared.domain.outcomes import FailedAttempt
 from shared.ingest.generate.stage import _claim, generate, generate_stage
 from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.documents.documents import Documents
+from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.lanes import lane_of
+from shared.ledger.work.costs import Costs
+from shared.ledger.work.demand import Demand
 from shared.ledger.work.work import Work
 from shared.process import metrics
 from shared.settings import ApiKey
@@ -51,7 +55,7 @@ async def set_budget(
     services, most, unit=BudgetUnit.TOKENS, *, collection=None, period=Period.TOTAL, set_by=SetBy.TENANT
 ):
     new = NewBudget("default", collection, None, period, unit, set_by, most)
-    return await services.ledger.budgets.set(new)
+    return await services.ledger[Budgets].set(new)
 
 
 async def amounts(services):
@@ -92,8 +96,8 @@ async def highest(services, library):
     budget = await set_budget(services, 10**9)
     (chunk,) = await claim(services, 1)
     _, held = await amounts(services)
-    await services.ledger.work.release("chunks", [chunk.lease])
-    await services.ledger.budgets.delete("default", budget.id, SetBy.TENANT)
+    await services.ledger[Work].release("chunks", [chunk.lease])
+    await services.ledger[Budgets].delete("default", budget.id, SetBy.TENANT)
     return held
 
 
@@ -103,9 +107,9 @@ async def test_settlement_replaces_reservation_by_bill(services, once):
     chunks = await claim(services)
     reserved = await amounts(services)
     outcomes = [await generate(services.generator, chunk) for chunk in chunks]
-    await services.ledger.work.settle_generated(outcomes)
+    await services.ledger[Work].settle_generated(outcomes)
     settled = await amounts(services)
-    await services.ledger.work.settle_generated(outcomes)
+    await services.ledger[Work].settle_generated(outcomes)
 
     assert reserved[0] == 0
     assert reserved[1] > 3 * 1_800
@@ -187,7 +191,7 @@ async def test_exhausted_collection_leaves_others_working(services, library, onc
     await once(searchable, *documents(3))
     await set_budget(services, 1, collection="default")
     other = replace(await library.new(TEXTS[4], "o.md"), collection=await library.collection("other"))
-    document = (await services.ledger.documents.submit(other)).document
+    document = (await services.ledger[Documents].submit(other)).document
     await work(services, "parse", "index")
 
     assert await _claim(services.generator, 10) is None  # chunks were refused: others may fit
@@ -203,9 +207,9 @@ async def test_exhausted_budget_writes_no_chunks(services, once):
     for _ in range(3):
         assert await claim(services) == []
     assert await sql(services, versions) == before
-    assert await services.ledger.demand.rows("generate", 100) == {}
+    assert await services.ledger[Demand].rows("generate", 100) == {}
 
-    await services.ledger.budgets.follow_settings()  # lets workers try once: the chunks are claimed and released
+    await services.ledger[Budgets].follow_settings()  # lets workers try once: the chunks are claimed and released
     await claim(services)
     assert await sql(services, versions) != before
 
@@ -231,7 +235,7 @@ async def test_refused_call_costs_nothing(services, provider, script, once):
     (chunk,) = await claim(services)
     provider.script(**script)
     outcome = await generate(services.generator, chunk)
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
 
     assert isinstance(outcome, FailedAttempt)
     assert await amounts(services) == (0, 0)
@@ -246,7 +250,7 @@ async def test_call_without_reply_costs_its_reservation(services, provider, monk
     (chunk,) = await claim(services)
     _, held = await amounts(services)
     monkeypatch.setattr("shared.providers.chat.OpenAIChat.complete", late)
-    await services.ledger.work.settle_generated([await generate(services.generator, chunk)])
+    await services.ledger[Work].settle_generated([await generate(services.generator, chunk)])
 
     assert await amounts(services) == (held, 0)
 
@@ -263,15 +267,15 @@ async def test_expired_lease_costs_its_reservation_until_its_bill(services, prov
     (slow,) = await claim(services)
     _, held = await amounts(services)
     outcome = await generate(services.generator, slow)
-    assert not await services.ledger.budgets.book_lost()
+    assert not await services.ledger[Budgets].book_lost()
     running = await amounts(services)
     await sql(services, "UPDATE chunks SET due_at = now()")
-    await services.ledger.budgets.book_lost()
+    await services.ledger[Budgets].book_lost()
     lost = await amounts(services)
     (again,) = await claim(services)
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
     corrected = await amounts(services)
-    await services.ledger.work.settle_generated([await generate(services.generator, again)])
+    await services.ledger[Work].settle_generated([await generate(services.generator, again)])
 
     assert running == (0, held)
     assert lost == (held, 0)
@@ -287,7 +291,7 @@ async def test_repair_reserves_its_call_or_waits(services, library, provider, on
     provider.script(malformed_containing="mill")
     (chunk,) = await claim(services)
     outcome = await generate(services.generator, chunk)
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
     first = await amounts(services)
     calls = provider.stats()["calls"]
     assert await claim(services) == []
@@ -297,7 +301,7 @@ async def test_repair_reserves_its_call_or_waits(services, library, provider, on
     await sql(services, "UPDATE chunks SET due_at = now()")
     (chunk,) = await claim(services)
     repaired = await generate(services.generator, chunk)
-    await services.ledger.work.settle_generated([repaired])
+    await services.ledger[Work].settle_generated([repaired])
 
     assert isinstance(outcome, FailedAttempt)
     assert outcome.decision.reason == BudgetExhausted().message
@@ -314,12 +318,12 @@ async def test_chunks_of_deleted_documents_release_their_reservations(services, 
     document = await library.add(TEXTS[0], "a.md")
     await work(services, "parse", "index")
     (chunk,) = await claim(services)
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
     while await services.cleaner.purge_versions():
         pass
-    await services.ledger.budgets.book_lost()
+    await services.ledger[Budgets].book_lost()
     in_flight = await amounts(services)
-    await services.ledger.work.settle_generated([await generate(services.generator, chunk)])
+    await services.ledger[Work].settle_generated([await generate(services.generator, chunk)])
 
     assert in_flight[0] == 0 < in_flight[1]
     assert await amounts(services) == (await billed(services), 0)
@@ -330,14 +334,14 @@ async def test_budget_starts_again_with_its_period(services, library, once):
     one = await highest(services, library)
     await set_budget(services, one + 10, period=Period.DAY)
     (chunk,) = await claim(services, 1)
-    await services.ledger.work.settle_generated([await generate(services.generator, chunk)])
+    await services.ledger[Work].settle_generated([await generate(services.generator, chunk)])
     assert await claim(services) == []
-    (today,) = await services.ledger.budgets.of("default")
+    (today,) = await services.ledger[Budgets].of("default")
     await sql(services, "UPDATE budgets SET period_start = period_start - 1")
-    (tomorrow,) = await services.ledger.budgets.of("default")
+    (tomorrow,) = await services.ledger[Budgets].of("default")
     (chunk,) = await claim(services)
-    await services.ledger.work.settle_generated([await generate(services.generator, chunk)])
-    (after,) = await services.ledger.budgets.of("default")
+    await services.ledger[Work].settle_generated([await generate(services.generator, chunk)])
+    (after,) = await services.ledger[Budgets].of("default")
 
     assert today.is_exhausted
     assert today.ends_at.hour == 0
@@ -355,7 +359,7 @@ async def test_new_budget_counts_costs_of_its_period(services, once):
 
     assert [budget.spent for budget in budgets] == [spent, spent, 0]
     with pytest.raises(NotFound):
-        await services.ledger.budgets.delete("bob", budgets[0].id, SetBy.TENANT)
+        await services.ledger[Budgets].delete("bob", budgets[0].id, SetBy.TENANT)
 
 
 async def test_money_budget_counts_calls_and_embeddings(services, settings, provider):
@@ -363,7 +367,7 @@ async def test_money_budget_counts_calls_and_embeddings(services, settings, prov
     budgets, generator = Budgets(services.database, terms), with_terms(services, terms)
     await budgets.set(NewBudget("default", None, None, Period.TOTAL, BudgetUnit.MONEY, SetBy.OPERATOR, BILLIONTHS))
     await searchable(services, *documents(2))
-    costs = type(services.ledger.costs)(services.database, terms)
+    costs = type(services.ledger[Costs])(services.database, terms)
     while await costs.fold():
         pass
     embedded, _ = await amounts(services)
@@ -380,7 +384,7 @@ async def test_money_budget_without_price_claims_nothing(services, once):
     await set_budget(services, BILLIONTHS, BudgetUnit.MONEY)
     assert not await _claim(with_terms(services), 10)
 
-    (budget,) = await services.ledger.budgets.of("default")
+    (budget,) = await services.ledger[Budgets].of("default")
     assert "price of the language model is unknown" in budget.notice
 
 
@@ -468,15 +472,15 @@ async def test_erased_collection_and_tenant_have_no_budgets(services, library, o
     outcome = await generate(services.generator, chunk)
 
     async def erase(collection):
-        erasure = await services.ledger.erasures.start("default", collection)
-        while (await services.ledger.erasures.get(erasure.id)).finished_at is None:
+        erasure = await services.ledger[Erasures].start("default", collection)
+        while (await services.ledger[Erasures].get(erasure.id)).finished_at is None:
             for statement in MAKE_DUE:
                 await sql(services, statement)
             await services.cleaner.clean()
 
     await erase("default")
-    left = [budget.collection for budget in await services.ledger.budgets.of("default")]
-    await services.ledger.work.settle_generated([outcome])
+    left = [budget.collection for budget in await services.ledger[Budgets].of("default")]
+    await services.ledger[Work].settle_generated([outcome])
     spent, held = await amounts(services)
     await library.add(TEXTS[0], "again.md")
     await erase(None)
@@ -503,11 +507,11 @@ async def test_budget_of_job_limits_only_its_documents(services, once):
     )
     await sql(services, "UPDATE chunks SET lane = :lane WHERE document_id = :id", id=of_job.id, lane=lane_of(1, 1))
     budget = NewBudget("default", None, job_id, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 10)
-    await services.ledger.budgets.set(budget)
+    await services.ledger[Budgets].set(budget)
     (other,) = await claim(services)
-    limited, due = await amounts(services), await services.ledger.work.due()
-    await services.ledger.budgets.set(replace(budget, most=10_000))
-    due_again = await services.ledger.work.due()
+    limited, due = await amounts(services), await services.ledger[Work].due()
+    await services.ledger[Budgets].set(replace(budget, most=10_000))
+    due_again = await services.ledger[Work].due()
     (chunk,) = await claim(services)
 
     assert other.document_id != chunk.document_id == of_job.id

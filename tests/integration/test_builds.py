@@ -15,9 +15,16 @@ from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.acceptance import mirror
-from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.documents.dead_letters import Choice, DeadLetters
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
-from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
+from shared.ledger.model.collections import Collections
+from shared.ledger.model.counters import Counters
+from shared.ledger.work.costs import Costs
+from shared.ledger.work.work import Work
 from shared.query.retrieve import Query
 from tests.conftest import Library
 from tests.support.api import ready, work
@@ -35,16 +42,16 @@ async def run(services, statement, **parameters):
 
 
 async def started(services, **options):
-    return await services.ledger.builds.start(
+    return await services.ledger[Builds].start(
         *NAME, options=CollectionOptions(**options), embedding_model=services.settings.embedding_model
     )
 
 
 async def filled(services, **options):
     build = await started(services, **options)
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
-    return await services.ledger.builds.get(*NAME, build.number)
+    return await services.ledger[Builds].get(*NAME, build.number)
 
 
 async def copied(services, *documents):
@@ -65,14 +72,14 @@ async def rows_of(services, build):
 
 
 async def finish_work(services):
-    while await services.ledger.work.due():
+    while await services.ledger[Work].due():
         await work(services)
 
 
 async def equals_live(services, build):
     """Return whether a build has the same documents as the live build."""
-    live = await services.ledger.collections.get(*NAME)
-    assert (await services.ledger.builds.differences(build)).none
+    live = await services.ledger[Collections].get(*NAME)
+    assert (await services.ledger[Builds].differences(build)).none
     assert await run(services, DIFFERENCES) == []
     return await rows_of(services, build) == await rows_of(services, live)
 
@@ -91,7 +98,7 @@ async def test_build_is_filled_from_live_build(services, library, provider):
     assert build.state == BuildState.FOLLOWING
     assert build.number == 2
     assert await equals_live(services, build)
-    progress = await services.ledger.builds.progress(build)
+    progress = await services.ledger[Builds].progress(build)
     assert (progress.copied, progress.source_documents, progress.documents) == (3, 3, {"ready": 3})
     assert provider.stats()["calls"] == 0
     assert {d.id for d in documents} == {row[1] for row in await rows_of(services, build)}
@@ -101,16 +108,16 @@ async def test_tenants_see_only_the_live_build(services, once):
     (document,), _ = await once(copied, ("A text.", "a.md"))
     ledger = services.ledger
 
-    assert [d.id for d in await ledger.documents.page("default")] == [document.id]
-    assert [d.id for d in await ledger.documents.page("default", Wanted(ids=[document.id]))] == [document.id]
-    assert (await ledger.documents.get("default", document.id)).state == "ready"
-    assert len(await ledger.documents.chunks("default", document.id)) == 1
-    assert [d.id for d in (await ledger.documents.changes("default", None)).documents] == [document.id]
-    assert await ledger.documents.counts("default") == {"ready": 1}
-    assert [c.name for c in await ledger.collections.page("default")] == ["default"]
+    assert [d.id for d in await ledger[Documents].page("default")] == [document.id]
+    assert [d.id for d in await ledger[Documents].page("default", Wanted(ids=[document.id]))] == [document.id]
+    assert (await ledger[Documents].get("default", document.id)).state == "ready"
+    assert len(await ledger[Documents].chunks("default", document.id)) == 1
+    assert [d.id for d in (await ledger[Documents].changes("default", None)).documents] == [document.id]
+    assert await ledger[Documents].counts("default") == {"ready": 1}
+    assert [c.name for c in await ledger[Collections].page("default")] == ["default"]
     ((copy,),) = await run(services, "SELECT id FROM documents WHERE id <> public_id")
     with pytest.raises(NotFound):
-        await ledger.documents.get("default", copy)
+        await ledger[Documents].get("default", copy)
 
 
 async def test_interrupted_build_fill_resumes(services, library, monkeypatch):
@@ -118,7 +125,7 @@ async def test_interrupted_build_fill_resumes(services, library, monkeypatch):
     for number in range(5):
         await library.add(f"Text number {number}.", f"{number}.md")
     build = await started(services)
-    builds = services.ledger.builds
+    builds = services.ledger[Builds]
 
     assert await builds.fill()
     assert (await builds.progress(build)).copied == 2
@@ -141,7 +148,7 @@ async def test_fill_waits_while_many_documents_are_processed(services, library, 
         await library.add(f"Text number {number}.", f"{number}.md")
     await work(services)
     build = await started(services)
-    builds = services.ledger.builds
+    builds = services.ledger[Builds]
 
     assert await builds.fill()
     assert not await builds.fill()
@@ -182,7 +189,7 @@ async def test_incomplete_build_reports_missing_documents(services, library, mon
         " AND d.collection_id = :id AND d.external_id = 'b.md'",
         id=build.id,
     )
-    live = await services.ledger.collections.get(*NAME)
+    live = await services.ledger[Collections].get(*NAME)
     await run(
         services,
         "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
@@ -191,10 +198,10 @@ async def test_incomplete_build_reports_missing_documents(services, library, mon
         live=live.id,
     )
 
-    found = await services.ledger.builds.differences(build)
+    found = await services.ledger[Builds].differences(build)
 
     assert (found.missing, found.stale, found.orphaned) == (["a.md"], ["b.md"], ["c.md"])
-    assert (await services.ledger.builds.differences(build, limit=0)).none
+    assert (await services.ledger[Builds].differences(build, limit=0)).none
 
 
 # --- follow ---
@@ -208,14 +215,14 @@ async def test_build_follows_uploads_edits_and_deletions(services, library, prov
     await work(services)
 
     await library.add("First, edited.", "a.md")
-    await services.ledger.documents.delete("default", deleted.id)
-    await services.ledger.documents.delete("default", again.id)
+    await services.ledger[Documents].delete("default", deleted.id)
+    await services.ledger[Documents].delete("default", again.id)
     await library.add("Third, written again.", "c.md")
     await library.add("Fourth.", "d.md")
     await work(services)
 
     assert await equals_live(services, build)
-    assert (await services.ledger.builds.progress(build)).documents == {"ready": 3}
+    assert (await services.ledger[Builds].progress(build)).documents == {"ready": 3}
 
 
 @guards(
@@ -288,7 +295,7 @@ async def test_upload_waiting_for_build_start_reaches_build(services, library):
     async def upload_during_start():
         starting = asyncio.create_task(started(services))
         await until_blocked(services.database)
-        submission = await services.ledger.documents.submit(new)
+        submission = await services.ledger[Documents].submit(new)
         assert submission.accepted
         return await starting
 
@@ -299,7 +306,7 @@ async def test_upload_waiting_for_build_start_reaches_build(services, library):
 
 async def test_concurrent_requests_create_one_collection(services):
     made = await asyncio.gather(
-        *(services.ledger.collections.ensure(*NAME, embedding_model="model") for _ in range(20))
+        *(services.ledger[Collections].ensure(*NAME, embedding_model="model") for _ in range(20))
     )
 
     assert len({collection.id for collection in made}) == 1
@@ -311,12 +318,12 @@ async def test_deletion_during_fill_removes_document_from_build(services, librar
 
     async def fill_and_delete():
         return await asyncio.gather(
-            services.ledger.builds.fill(), services.ledger.documents.delete("default", document.id)
+            services.ledger[Builds].fill(), services.ledger[Documents].delete("default", document.id)
         )
 
     await blocked(services, "SELECT 1 FROM documents FOR UPDATE", fill_and_delete, sessions=2)
 
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, build.number))
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, build.number))
     assert await rows_of(services, build) == []
 
 
@@ -330,9 +337,9 @@ async def test_deletion_waits_for_document_copy(services, library):
 
     async with services.database.engine.connect() as connection:
         await connection.execute(text(conflicting_row), {"id": build.id})
-        filling = asyncio.create_task(services.ledger.builds.fill())
+        filling = asyncio.create_task(services.ledger[Builds].fill())
         await until_blocked(services.database)
-        deleting = asyncio.create_task(services.ledger.documents.delete("default", document.id))
+        deleting = asyncio.create_task(services.ledger[Documents].delete("default", document.id))
         await until_blocked(services.database, 2)
         assert not filling.done()
         assert not deleting.done()
@@ -349,17 +356,17 @@ async def test_changes_during_fill_reach_build(services, library, monkeypatch, r
     build = await started(services)
 
     async def fill():
-        while await services.ledger.builds.fill():
+        while await services.ledger[Builds].fill():
             await asyncio.sleep(0)
 
     await asyncio.gather(
         fill(),
         library.add("Edited.", f"{round_}.md"),
-        services.ledger.documents.delete("default", documents[round_ + 1].id),
+        services.ledger[Documents].delete("default", documents[round_ + 1].id),
         library.add("New.", f"{round_}-new.md"),
     )
 
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, build.number))
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, build.number))
 
 
 async def test_upload_is_kept_while_any_build_uses_it(services, once):
@@ -372,20 +379,20 @@ async def test_upload_is_kept_while_any_build_uses_it(services, once):
         " AND d.collection_id <> :id",
         id=build.id,
     )
-    assert await services.ledger.work.purge_versions() == []
+    assert await services.ledger[Work].purge_versions() == []
     await run(services, "UPDATE document_versions SET obsolete = true")
-    assert await services.ledger.work.purge_versions() == [upload]
+    assert await services.ledger[Work].purge_versions() == [upload]
 
 
 async def test_build_of_erased_collection_is_not_found(services, library):
     await library.add("A text.", "a.md")
-    build = await services.ledger.builds.get(*NAME, 1)
-    await services.ledger.erasures.start(*NAME)
+    build = await services.ledger[Builds].get(*NAME, 1)
+    await services.ledger[Erasures].start(*NAME)
 
     with pytest.raises(NotFound, match="no collection 'default'"):
-        await services.ledger.builds.progress(build)
+        await services.ledger[Builds].progress(build)
     with pytest.raises(NotFound, match="no collection 'default'"):
-        await services.ledger.builds.differences(build)
+        await services.ledger[Builds].differences(build)
 
 
 async def test_build_does_not_affect_another_tenant(services, library):
@@ -401,7 +408,7 @@ async def test_build_does_not_affect_another_tenant(services, library):
     ]
     assert build.tenant == "default"
     with pytest.raises(NotFound):
-        await services.ledger.builds.get("other", "default", 2)
+        await services.ledger[Builds].get("other", "default", 2)
 
 
 # --- switch ---
@@ -419,21 +426,21 @@ async def test_switch_keeps_document_ids(services, library, once):
     await work(services)
 
     tried = await services.retriever.retrieve(
-        await services.ledger.builds.collection(build), Query("When does the harbour open?")
+        await services.ledger[Builds].collection(build), Query("When does the harbour open?")
     )
     assert [chunk.document_id for chunk in tried.chunks] == [str(document.id)]
 
-    switched = await services.ledger.builds.switch(*NAME, build.number)
+    switched = await services.ledger[Builds].switch(*NAME, build.number)
 
     assert switched.state == BuildState.LIVE
-    live = await services.ledger.collections.get(*NAME)
+    live = await services.ledger[Collections].get(*NAME)
     assert (live.id, live.options.questions_per_chunk) == (build.id, 3)
     (after,) = await searched(services, library, "When does the harbour open?")
     assert after.document_id == before.document_id == str(document.id)
     assert after.row_id != before.row_id
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert (found.id, found.state, found.created_at) == (document.id, "ready", document.created_at)
-    assert [b.state for b in await services.ledger.builds.list(*NAME)] == ["following", "live"]
+    assert [b.state for b in await services.ledger[Builds].list(*NAME)] == ["following", "live"]
 
 
 async def test_queries_after_switch_accept_original_document_ids(services, library, provider, client):
@@ -442,7 +449,7 @@ async def test_queries_after_switch_accept_original_document_ids(services, libra
     await work(services)
     build = await filled(services)
     await work(services)
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
 
     reply = await client.post(
         "/v1/retrieve", json={"question": "When does the harbour open?", "document_ids": [str(first.id)]}
@@ -451,7 +458,7 @@ async def test_queries_after_switch_accept_original_document_ids(services, libra
     assert [chunk["document_id"] for chunk in reply.json()["chunks"]] == [str(first.id)]
     deleted = await client.delete(f"/v1/documents/{first.id}")
     assert deleted.status_code == 204
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, 1))
 
 
 async def test_rollback_contains_later_changes(services, library, provider):
@@ -459,17 +466,17 @@ async def test_rollback_contains_later_changes(services, library, provider):
     await work(services)
     build = await filled(services)
     await work(services)
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
     await library.add("The market opens at eight.", "b.md")
     await library.add("The harbour opens at nine.", "a.md")
     await work(services)
 
-    await services.ledger.builds.switch(*NAME, 1)
+    await services.ledger[Builds].switch(*NAME, 1)
 
     texts = {chunk.text for chunk in await searched(services, library, "When does it open?", top_k=5)}
     assert texts == {"The market opens at eight.", "The harbour opens at nine."}
-    assert (await services.ledger.documents.get("default", document.id)).id == document.id
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, 2))
+    assert (await services.ledger[Documents].get("default", document.id)).id == document.id
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, 2))
 
 
 @guards(
@@ -487,13 +494,13 @@ async def test_switch_to_lagging_build_loses_no_edit(services, library, parsed, 
     if parsed:
         await work(services, "parse")
     await library.add("The harbour opens at nine.", "a.md")
-    assert (await services.ledger.builds.differences(build)).stale == ["a.md"]
+    assert (await services.ledger[Builds].differences(build)).stale == ["a.md"]
 
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
     await finish_work(services)
 
     assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at nine."]
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, 1))
 
 
 async def test_switch_to_unfinished_or_missing_build_is_refused(services, library):
@@ -501,27 +508,27 @@ async def test_switch_to_unfinished_or_missing_build_is_refused(services, librar
     build = await started(services)
 
     with pytest.raises(Conflict, match="The build 2 is filling, and not following or live"):
-        await services.ledger.builds.switch(*NAME, build.number)
+        await services.ledger[Builds].switch(*NAME, build.number)
     with pytest.raises(NotFound, match="no build 7"):
-        await services.ledger.builds.switch(*NAME, 7)
+        await services.ledger[Builds].switch(*NAME, 7)
 
 
 async def test_concurrent_switches_result_in_one_live_build(services, library):
     await library.add("A text.", "a.md")
     first = await filled(services)
-    await services.ledger.builds.switch(*NAME, first.number)
+    await services.ledger[Builds].switch(*NAME, first.number)
     second = await filled(services)
 
-    await asyncio.gather(*(services.ledger.builds.switch(*NAME, number) for number in (1, second.number, 1, 2)))
+    await asyncio.gather(*(services.ledger[Builds].switch(*NAME, number) for number in (1, second.number, 1, 2)))
 
-    states = [b.state for b in await services.ledger.builds.list(*NAME)]
+    states = [b.state for b in await services.ledger[Builds].list(*NAME)]
     assert sorted(states) == ["following", "following", "live"]
 
 
 async def test_queued_switches_do_not_deadlock(services, library):
     """The first switch waited for a build that is no longer live; it must not hold a lock that the second one needs."""
     await library.add("A text.", "a.md")
-    builds, switch = services.ledger.builds, Builds.switch.__wrapped__
+    builds, switch = services.ledger[Builds], Builds.switch.__wrapped__
     await builds.switch(*NAME, (await filled(services)).number)
     await filled(services)
 
@@ -559,12 +566,12 @@ async def test_old_build_live_time_ends_after_switch_locks(services, library):
     build = await filled(services)
     async with services.database.begin() as connection:
         await connection.execute(text("SELECT 1 FROM collections FOR KEY SHARE"))
-        switching = asyncio.create_task(services.ledger.builds.switch(*NAME, build.number))
+        switching = asyncio.create_task(services.ledger[Builds].switch(*NAME, build.number))
         await until_blocked(services.database)
         ((blocked_at,),) = await run(services, "SELECT clock_timestamp()")
     await switching
 
-    assert (await services.ledger.builds.get(*NAME, 1)).live_until > blocked_at
+    assert (await services.ledger[Builds].get(*NAME, 1)).live_until > blocked_at
 
 
 async def test_options_changed_during_switch_apply_to_live_build(services, library):
@@ -572,9 +579,9 @@ async def test_options_changed_during_switch_apply_to_live_build(services, libra
     build = await filled(services)
 
     async def change_during_switch():
-        switching = asyncio.create_task(services.ledger.builds.switch(*NAME, build.number))
+        switching = asyncio.create_task(services.ledger[Builds].switch(*NAME, build.number))
         await until_blocked(services.database)
-        changed = await services.ledger.collections.ensure(
+        changed = await services.ledger[Collections].ensure(
             *NAME, embedding_model=build.embedding_model, options=CollectionOptions(questions_per_chunk=7)
         )
         await switching
@@ -583,15 +590,15 @@ async def test_options_changed_during_switch_apply_to_live_build(services, libra
     changed = await blocked(services, "SELECT 1 FROM collections FOR KEY SHARE", change_during_switch, sessions=2)
 
     assert (changed.id, changed.options.questions_per_chunk) == (build.id, 7)
-    assert [b.options.questions_per_chunk for b in await services.ledger.builds.list(*NAME)] == [None, 7]
+    assert [b.options.questions_per_chunk for b in await services.ledger[Builds].list(*NAME)] == [None, 7]
 
 
 async def test_reindex_during_switch_applies_to_live_build(services, once):
     _, build = await once(copied, ("A text.", "a.md"))
-    old = await services.ledger.collections.get(*NAME)
-    await services.ledger.builds.switch(*NAME, build.number)
+    old = await services.ledger[Collections].get(*NAME)
+    await services.ledger[Builds].switch(*NAME, build.number)
 
-    assert (await services.ledger.documents.reindex(old)).documents == 1
+    assert (await services.ledger[Documents].reindex(old)).documents == 1
 
     states = "SELECT collection_id, state FROM documents"
     assert set(await run(services, states)) == {(old.id, "ready"), (build.id, "queued")}
@@ -601,13 +608,13 @@ async def test_upload_to_outdated_build_reaches_both_builds(services, library, p
     old = await library.new("Known before.", "a.md")
     await library.add("A text.", "b.md")
     build = await filled(services)
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
 
-    submission = await services.ledger.documents.submit(old)
+    submission = await services.ledger[Documents].submit(old)
 
     assert submission.accepted
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
-    again = await services.ledger.documents.submit(old)
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, 1))
+    again = await services.ledger[Documents].submit(old)
     assert (again.accepted, again.document.id) == (False, submission.document.id)
 
 
@@ -619,11 +626,11 @@ async def test_uploads_around_switch_have_same_winner(services, library, round_)
 
     async def switch():
         await asyncio.sleep(0.002 * round_)
-        await services.ledger.builds.switch(*NAME, build.number)
+        await services.ledger[Builds].switch(*NAME, build.number)
 
-    await asyncio.gather(*(services.ledger.documents.submit(new) for new in versions), switch())
+    await asyncio.gather(*(services.ledger[Documents].submit(new) for new in versions), switch())
 
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, 1))
 
 
 async def test_upload_concurrent_with_switch_reaches_both_builds(services, library):
@@ -631,11 +638,11 @@ async def test_upload_concurrent_with_switch_reaches_both_builds(services, libra
     build = await filled(services)
 
     async def upload_and_switch():
-        return await asyncio.gather(library.add("Edited.", "a.md"), services.ledger.builds.switch(*NAME, build.number))
+        return await asyncio.gather(library.add("Edited.", "a.md"), services.ledger[Builds].switch(*NAME, build.number))
 
     await blocked(services, "SELECT 1 FROM documents FOR UPDATE", upload_and_switch)
 
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, 1))
 
 
 # --- drop ---
@@ -662,18 +669,18 @@ async def test_dropped_build_is_deleted_completely(services, library, provider):
     build = await filled(services)
     await work(services)
     assert await services.index.count_points(build.location)
-    await services.ledger.counters.fold(timedelta())
+    await services.ledger[Counters].fold(timedelta())
 
-    await services.ledger.builds.drop(*NAME, build.number)
+    await services.ledger[Builds].drop(*NAME, build.number)
     await cleaned(services)
 
     assert await services.index.count_points(build.location) == 0
     tallied = "SELECT part FROM {} WHERE counted = 'documents'"
     assert await run(services, f"{tallied.format('tallies')} UNION {tallied.format('tally_changes')}") == [
-        (str((await services.ledger.collections.get(*NAME)).id),)
+        (str((await services.ledger[Collections].get(*NAME)).id),)
     ]
-    assert [b.number for b in await services.ledger.builds.list(*NAME)] == [1]
-    live = await services.ledger.collections.get(*NAME)
+    assert [b.number for b in await services.ledger[Builds].list(*NAME)] == [1]
+    live = await services.ledger[Collections].get(*NAME)
     for table in ("documents", "spent_by_day"):
         assert await run(services, f"SELECT DISTINCT collection_id FROM {table}") == [(live.id,)] * (
             table == "documents"
@@ -691,18 +698,18 @@ async def test_dropped_build_keeps_uploads_of_live_build(services, library, prov
     (part,) = await services.uploads.store_pack([b"Another text."])
     packed = await library.new("", "b.md")
     packed = dataclasses.replace(packed, upload=part.name, size_bytes=part.size_bytes, content_hash=part.sha256)
-    in_pack = (await services.ledger.documents.submit(packed)).document
+    in_pack = (await services.ledger[Documents].submit(packed)).document
     await work(services)
     build = await filled(services)
     await work(services)
 
-    await services.ledger.builds.drop(*NAME, build.number)
+    await services.ledger[Builds].drop(*NAME, build.number)
     await cleaned(services)
     await run(services, "UPDATE outdated_objects SET due_at = now()")
     await services.cleaner.remove_outdated()
 
     for each, content in ((document, b"A text."), (in_pack, b"Another text.")):
-        stored = await services.ledger.documents.upload("default", each.id)
+        stored = await services.ledger[Documents].upload("default", each.id)
         pieces = [piece async for piece in services.uploads.pieces(stored.upload, stored.size_bytes)]
         assert b"".join(pieces) == content
     assert await run(services, "SELECT name FROM outdated_objects") == []
@@ -712,13 +719,13 @@ async def test_live_build_cannot_be_dropped(services, library):
     await library.add("A text.", "a.md")
 
     with pytest.raises(Conflict, match="The build 1 is live"):
-        await services.ledger.builds.drop(*NAME, 1)
+        await services.ledger[Builds].drop(*NAME, 1)
 
 
 async def test_former_live_build_is_dropped_after_a_minute(services, library, once):
     _, build = await once(copied, ("A text.", "a.md"))
-    await services.ledger.builds.switch(*NAME, build.number)
-    before = await services.ledger.builds.drop(*NAME, 1)
+    await services.ledger[Builds].switch(*NAME, build.number)
+    before = await services.ledger[Builds].drop(*NAME, 1)
 
     await services.cleaner.clean()
     assert len(await rows_of(services, before)) == 1
@@ -729,16 +736,16 @@ async def test_former_live_build_is_dropped_after_a_minute(services, library, on
     )
     await cleaned(services)
 
-    assert [b.number for b in await services.ledger.builds.list(*NAME)] == [2]
+    assert [b.number for b in await services.ledger[Builds].list(*NAME)] == [2]
 
 
 async def test_late_points_of_dropped_build_are_deleted(services, once):
     await once(ready, ("A text.", "a.md"))
     build = await filled(services)
     await work(services, "parse")
-    late = await services.ledger.work.claim_to_index(10)
+    late = await services.ledger[Work].claim_to_index(10)
     assert late
-    await services.ledger.builds.drop(*NAME, build.number)
+    await services.ledger[Builds].drop(*NAME, build.number)
     await cleaned(services)
 
     await _settle(services.indexer, [await index_batch(services.indexer, late)])
@@ -750,15 +757,15 @@ async def test_late_points_of_dropped_build_are_deleted(services, once):
 
 async def test_dropped_build_costs_stay_with_collection(services, once):
     await once(ready, ("A text.", "a.md"))
-    before = await services.ledger.costs.sums("default")
+    before = await services.ledger[Costs].sums("default")
     build = await filled(services, questions_per_chunk=2)
     await work(services)
-    both = await services.ledger.costs.sums("default")
-    await services.ledger.costs.fold()
-    await services.ledger.builds.drop(*NAME, build.number)
+    both = await services.ledger[Costs].sums("default")
+    await services.ledger[Costs].fold()
+    await services.ledger[Builds].drop(*NAME, build.number)
     await cleaned(services)
 
-    after = await services.ledger.costs.sums("default")
+    after = await services.ledger[Costs].sums("default")
 
     assert after == both != before
     assert {cost.collection for cost in after} == {"default"}
@@ -784,13 +791,13 @@ async def chunk_ids(services, build, containing=""):
 
 async def logged(services, build, chunk, question=USER_QUESTION):
     query_id = uuid4()
-    await services.ledger.query_log.append([QueryLogEntry(query_id, "default", build.id, question, [str(chunk)])])
+    await services.ledger[QueryLog].append([QueryLogEntry(query_id, "default", build.id, question, [str(chunk)])])
     return query_id
 
 
 async def accepted(services, build, chunk, question=USER_QUESTION):
     query_id = await logged(services, build, chunk, question)
-    return await services.ledger.feedback.accept("default", query_id, chunk, most=20)
+    return await services.ledger[Feedback].accept("default", query_id, chunk, most=20)
 
 
 async def questions_of(services, build):
@@ -800,7 +807,7 @@ async def questions_of(services, build):
 
 async def test_accepted_question_is_mirrored_and_retracted_in_both(services, provider, once):
     _, build = await once(copied, (SECTIONS, "a.md"))
-    live = await services.ledger.collections.get(*NAME)
+    live = await services.ledger[Collections].get(*NAME)
     (chunk,) = await chunk_ids(services, live, "Everybody")
     (other,) = await chunk_ids(services, build, "Everybody")
     embedded = provider.stats()["embedded_inputs"]
@@ -814,7 +821,7 @@ async def test_accepted_question_is_mirrored_and_retracted_in_both(services, pro
     assert await questions_of(services, live) == [(chunk, USER_QUESTION, "indexed")]
     assert await questions_of(services, build) == [(other, USER_QUESTION, "indexed")]
     query_id = await logged(services, live, chunk)
-    assert (await services.ledger.feedback.retract("default", query_id, chunk)).outcome == "taken_back"
+    assert (await services.ledger[Feedback].retract("default", query_id, chunk)).outcome == "taken_back"
     await work(services)
     await services.cleaner.clean()
     assert await questions_of(services, live) == await questions_of(services, build) == []
@@ -822,7 +829,7 @@ async def test_accepted_question_is_mirrored_and_retracted_in_both(services, pro
 
 async def test_build_with_other_chunks_maps_question_by_overlap(services, provider, once):
     await once(ready, (SECTIONS, "a.md"))
-    live = await services.ledger.collections.get(*NAME)
+    live = await services.ledger[Collections].get(*NAME)
     (chunk,) = await chunk_ids(services, live, "Everybody")
     await accepted(services, live, chunk)
     await work(services)
@@ -841,26 +848,26 @@ async def test_build_with_other_chunks_maps_question_by_overlap(services, provid
 
 async def test_feedback_on_previous_build_reaches_live_one(services, once):
     _, build = await once(copied, (SECTIONS, "a.md"))
-    before = await services.ledger.collections.get(*NAME)
+    before = await services.ledger[Collections].get(*NAME)
     (chunk,) = await chunk_ids(services, before, "Salaries")
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
 
     assert (await accepted(services, before, chunk)).outcome == "accepted"
     await work(services)
 
     assert [q[1:] for q in await questions_of(services, build)] == [(USER_QUESTION, "indexed")]
     assert await questions_of(services, before) == [(chunk, USER_QUESTION, "indexed")]
-    (shown,) = await services.ledger.feedback.page(await services.ledger.collections.get(*NAME))
-    assert shown.document_id in [d.id for d in await services.ledger.documents.page("default")]
+    (shown,) = await services.ledger[Feedback].page(await services.ledger[Collections].get(*NAME))
+    assert shown.document_id in [d.id for d in await services.ledger[Documents].page("default")]
 
 
 async def test_accepted_questions_reach_build_created_later(services, once):
     await once(ready, (SECTIONS, "a.md"))
-    before = await services.ledger.collections.get(*NAME)
+    before = await services.ledger[Collections].get(*NAME)
     build = await filled(services)
     (chunk,) = await chunk_ids(services, before, "Everybody")
     await accepted(services, before, chunk)
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
 
     await work(services)
     await work(services, "index")
@@ -872,7 +879,7 @@ async def test_accepted_questions_reach_build_created_later(services, once):
 
 async def test_question_rejected_by_model_is_not_retried_forever(services, once):
     await once(ready, (SECTIONS, "a.md"))
-    live = await services.ledger.collections.get(*NAME)
+    live = await services.ledger[Collections].get(*NAME)
     (chunk,) = await chunk_ids(services, live, "Everybody")
     await accepted(services, live, chunk)
     await work(services)
@@ -899,16 +906,16 @@ async def test_discarded_edit_is_discarded_in_every_build(services, library, pro
     await finish_work(services)
     await library.add(UNREADABLE_PDF + "!", "a.md")
     await finish_work(services)
-    assert (await services.ledger.builds.progress(build)).documents == {"failed": 2}
-    letters = await services.ledger.dead_letters.page("default")
+    assert (await services.ledger[Builds].progress(build)).documents == {"failed": 2}
+    letters = await services.ledger[DeadLetters].page("default")
     assert {letter.document_id for letter in letters} == {document.id, failed.id}
 
-    await services.ledger.dead_letters.discard("default", Choice())
+    await services.ledger[DeadLetters].discard("default", Choice())
     await finish_work(services)
 
-    assert (await services.ledger.documents.get("default", document.id)).state == "ready"
+    assert (await services.ledger[Documents].get("default", document.id)).state == "ready"
     assert await equals_live(services, build)
-    assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
+    assert (await services.ledger[Builds].progress(build)).documents == {"ready": 1}
 
 
 async def test_failures_in_build_are_retried_with_document(services, library, provider):
@@ -918,13 +925,13 @@ async def test_failures_in_build_are_retried_with_document(services, library, pr
     await run(services, "UPDATE documents SET state = 'parsing' WHERE collection_id = :id", id=build.id)
     await run(services, "UPDATE documents SET state = 'failed', error = 'x' WHERE collection_id = :id", id=build.id)
 
-    (letter,) = await services.ledger.dead_letters.page("default")
+    (letter,) = await services.ledger[DeadLetters].page("default")
     assert (letter.id, letter.document_id, letter.reason) == (document.id, document.id, "x")
-    resolved = await services.ledger.dead_letters.retry("default", Choice(document_id=document.id))
+    resolved = await services.ledger[DeadLetters].retry("default", Choice(document_id=document.id))
     await work(services)
 
     assert resolved.documents == 1
-    assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
+    assert (await services.ledger[Builds].progress(build)).documents == {"ready": 1}
 
 
 @pytest.mark.parametrize("parsed", [True, False], ids=["before the copy", "after the copy"])
@@ -936,11 +943,11 @@ async def test_failed_edit_keeps_build_equal_to_live(services, library, parsed, 
 
     build = await filled(services)
     await finish_work(services)
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
 
     assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at seven."]
-    assert (await services.ledger.documents.get("default", document.id)).state == "failed"
-    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
+    assert (await services.ledger[Documents].get("default", document.id)).state == "failed"
+    assert await equals_live(services, await services.ledger[Builds].get(*NAME, 1))
 
 
 async def test_switch_before_parsing_keeps_visible_version(services, library, once):
@@ -948,10 +955,10 @@ async def test_switch_before_parsing_keeps_visible_version(services, library, on
     build = await filled(services)
     await library.add(UNREADABLE_PDF, "a.md")
     await finish_work(services)
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
 
     assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at seven."]
-    assert (await services.ledger.builds.progress(build)).documents == {"failed": 1}
+    assert (await services.ledger[Builds].progress(build)).documents == {"failed": 1}
 
 
 async def test_document_unreadable_in_build_reaches_final_state(services, library, monkeypatch, once):
@@ -974,5 +981,5 @@ async def test_document_unreadable_in_build_reaches_final_state(services, librar
 
     await finish_work(services)
 
-    assert (await services.ledger.builds.progress(build)).documents == {"failed": 1}
-    assert (await services.ledger.builds.differences(build)).none
+    assert (await services.ledger[Builds].progress(build)).documents == {"failed": 1}
+    assert (await services.ledger[Builds].differences(build)).none

@@ -15,6 +15,8 @@ from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.collections import Baseline, CollectionOptions, Weights
 from shared.domain.errors import InvalidInput
 from shared.domain.ids import accepted_id, accepted_point_id
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.model.collections import Collections
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
 from shared.query.retrieve.scale import scale_of
@@ -44,7 +46,7 @@ def question_of(number):
 
 async def grown(services, start, stop):
     """Index a document with chunks of the given numbers, each with one question."""
-    await services.ledger.collections.ensure(
+    await services.ledger[Collections].ensure(
         "default",
         "default",
         embedding_model="scripted-embedding",
@@ -115,7 +117,7 @@ async def test_grown_collection_is_calibrated_once(services, library, provider, 
 
 async def test_failing_calibration_does_not_stop_other_calibrations(services, library, grow):
     await grow(0, FEW)
-    await services.ledger.collections.ensure("default", "odd", embedding_model="scripted-embedding")
+    await services.ledger[Collections].ensure("default", "odd", embedding_model="scripted-embedding")
     async with services.database.begin() as connection:  # a value that no release writes
         await connection.exec_driver_sql(
             "UPDATE collections SET calibration = '[1]', calibration_due_at = now() WHERE name = 'odd'"
@@ -152,7 +154,7 @@ async def test_first_calibration_during_load_searches_nothing(services, library,
     assert (first["source"], first["chunks"], "channels" in first) == ("texts", FEW, False)
     assert provider.stats()["embedded_inputs"] == embedded
     await make_due(services)
-    assert not await services.ledger.calibrations.due()
+    assert not await services.ledger[Calibrations].due()
 
     await work(services)
     await make_due(services)
@@ -169,7 +171,7 @@ async def test_only_first_calibration_ignores_unfinished_documents(services, lib
     await library.add("And not this.", "last.md")
     await calibrate_due(services)
     assert (await calibration(library))["chunks"] == FEW
-    assert not await services.ledger.calibrations.due()
+    assert not await services.ledger[Calibrations].due()
 
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() - interval '10 minutes'")
@@ -216,7 +218,7 @@ async def test_new_collection_is_checked_more_often(services, library):
                 f"UPDATE collections SET calibration_due_at = now(), created_at = now() - interval '{age} seconds'"
             )
         every = timedelta(minutes=10)
-        assert await services.ledger.calibrations.claim(["scripted-embedding"], every=every, lease=timedelta())
+        assert await services.ledger[Calibrations].claim(["scripted-embedding"], every=every, lease=timedelta())
         async with services.database.begin() as connection:
             wait = await connection.exec_driver_sql("SELECT calibration_due_at - now() FROM collections")
             assert wait.scalar_one().total_seconds() == pytest.approx(seconds, abs=3)
@@ -270,7 +272,7 @@ async def test_labelled_weights_are_retained(services, library, grow):
     assert (first["source"], first["chunks"]) == ("labelled", FEW)
 
     await grow(FEW, 3 * FEW)
-    assert not await services.ledger.calibrations.due()
+    assert not await services.ledger[Calibrations].due()
     await calibrate_due(services)
     await services.calibrator.calibrate_unlabelled(await library.collection())
     assert await calibration(library) == first
@@ -278,9 +280,9 @@ async def test_labelled_weights_are_retained(services, library, grow):
 
 async def test_calibration_of_dead_worker_is_repeated_after_lease(services, library, grow):
     await grow(0, FEW)
-    await services.ledger.collections.ensure("default", "other", embedding_model="scripted-embedding")
+    await services.ledger[Collections].ensure("default", "other", embedding_model="scripted-embedding")
     day = timedelta(days=1)
-    claimed = await services.ledger.calibrations.claim(["scripted-embedding"], every=timedelta(), lease=day)
+    claimed = await services.ledger[Calibrations].claim(["scripted-embedding"], every=timedelta(), lease=day)
     assert claimed.collection.name == "default"
     await calibrate_due(services)
     assert await calibration(library) is None
@@ -294,14 +296,14 @@ async def test_calibration_of_dead_worker_is_repeated_after_lease(services, libr
 async def test_expired_claim_does_not_end_next_claim(services, library):
     await library.collection()
     await make_due(services)
-    late = await services.ledger.calibrations.claim(["scripted-embedding"], every=timedelta(), lease=timedelta())
-    now = await services.ledger.calibrations.claim(
+    late = await services.ledger[Calibrations].claim(["scripted-embedding"], every=timedelta(), lease=timedelta())
+    now = await services.ledger[Calibrations].claim(
         ["scripted-embedding"], every=timedelta(), lease=timedelta(minutes=5)
     )
 
-    await services.ledger.calibrations.release(late)
+    await services.ledger[Calibrations].release(late)
     assert await claims(services) == 1
-    await services.ledger.calibrations.release(now)
+    await services.ledger[Calibrations].release(now)
     assert await claims(services) == 0
 
 
@@ -310,7 +312,7 @@ async def test_unavailable_provider_is_retried_later(services, library, provider
     provider.script(down=True)
     await calibrate_due(services)
     assert await calibration(library) is None
-    assert not await services.ledger.calibrations.due()
+    assert not await services.ledger[Calibrations].due()
 
     provider.script(down=False)
     await make_due(services)

@@ -9,7 +9,12 @@ from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.collections import CollectionOptions
 from shared.domain.states import DocumentState
 from shared.ingest.generate.stage import _claim
-from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.documents.dead_letters import Choice, DeadLetters
+from shared.ledger.documents.documents import Documents
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.work import Work
 from shared.services.parse import pictures_of
 from tests.conftest import Library
 from tests.integration.test_builds import filled
@@ -48,11 +53,11 @@ async def submitted(services, content, name="report.pdf", *, tenant="default", *
         content_hash=upload.sha256,
         size_bytes=upload.size_bytes,
     )
-    return (await services.ledger.documents.submit(new)).document
+    return (await services.ledger[Documents].submit(new)).document
 
 
 async def shown(services, document, tenant="default"):
-    return await services.ledger.documents.get(tenant, document.id)
+    return await services.ledger[Documents].get(tenant, document.id)
 
 
 async def contents_of(services, document):
@@ -112,7 +117,7 @@ def test_option_of_collection_overrides_setting(settings):
 
 async def test_collection_turns_descriptions_on(services, provider):
     on = replace(services, parser=replace(services.parser, pictures=pictures_of(services.settings)))
-    await services.ledger.collections.ensure(
+    await services.ledger[Collections].ensure(
         "default",
         "default",
         embedding_model=services.settings.embedding_model,
@@ -202,7 +207,7 @@ async def test_model_without_vision_degrades_with_remedy(described, provider):
     await work(described)
 
     assert (await shown(described, document)).state is DocumentState.DEGRADED
-    (letter,) = await described.ledger.dead_letters.page("default")
+    (letter,) = await described.ledger[DeadLetters].page("default")
     assert "cannot read pictures" in letter.reason
     assert "FOREASK_CAPTIONS=off" in letter.reason
     assert described_calls(provider) == 1
@@ -222,7 +227,7 @@ async def test_model_without_vision_is_sent_one_picture(described, provider):
     await submitted(described, pdf([(f"{HARBOUR} {number}", number) for number in range(1, 5)]), "b.pdf")
     await work(described)
 
-    letters = await described.ledger.dead_letters.page("default")
+    letters = await described.ledger[DeadLetters].page("default")
     assert {letter.reason for letter in letters} == {letters[0].reason}
     assert "FOREASK_CAPTIONS=off" in letters[0].reason
     assert described_calls(provider) == 1
@@ -236,8 +241,8 @@ async def test_retried_dead_picture_is_described(described, provider):
     provider.script(reads_pictures=True)
     described.generator.limiter.pictures.forget()
 
-    (letter,) = await described.ledger.dead_letters.page("default")
-    await described.ledger.dead_letters.retry("default", Choice(letter_id=letter.id))
+    (letter,) = await described.ledger[DeadLetters].page("default")
+    await described.ledger[DeadLetters].retry("default", Choice(letter_id=letter.id))
     await work(described)
 
     assert (await shown(described, document)).state is DocumentState.READY
@@ -270,7 +275,7 @@ async def test_erasure_deletes_pictures_and_descriptions(described, scope):
     await work(described)
     waiting = await submitted(described, pdf([(HARBOUR, MAP)]), "b.pdf", tenant="alice")
     await work(described, "parse", "index")
-    erasures = described.ledger.erasures
+    erasures = described.ledger[Erasures]
     if scope == "document":
         for one in (document, waiting):
             await finished(described, await erasures.start_document(one.id, "alice"))
@@ -283,11 +288,11 @@ async def test_erasure_deletes_pictures_and_descriptions(described, scope):
 
 async def test_budget_reserves_and_books_picture(described):
     new = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 100_000)
-    await described.ledger.budgets.set(new)
+    await described.ledger[Budgets].set(new)
     await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
     by_kind = {chunk.picture is not None: chunk for chunk in await _claim(described.generator, 10)}
-    await described.ledger.work.release("chunks", [chunk.lease for chunk in by_kind.values()])
+    await described.ledger[Work].release("chunks", [chunk.lease for chunk in by_kind.values()])
     await work(described)
 
     assert by_kind[True].reserve.usage.prompt_tokens > 4_000 > by_kind[False].reserve.usage.prompt_tokens
@@ -298,13 +303,13 @@ async def test_budget_reserves_and_books_picture(described):
 
 async def test_picture_waits_for_room_in_budget(described, provider):
     budget = NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 6_000)
-    await described.ledger.budgets.set(budget)
+    await described.ledger[Budgets].set(budget)
     document = await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
     claimed = [chunk for _ in range(3) for chunk in await _claim(described.generator, 10) or ()]
-    await described.ledger.work.release("chunks", [chunk.lease for chunk in claimed])
+    await described.ledger[Work].release("chunks", [chunk.lease for chunk in claimed])
     state = (await shown(described, document)).state
-    await described.ledger.budgets.set(replace(budget, most=100_000))
+    await described.ledger[Budgets].set(replace(budget, most=100_000))
     await work(described, "generate", "index")
 
     assert (state, [chunk for chunk in claimed if chunk.picture]) == (DocumentState.SEARCHABLE, [])

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from api.app import create
 from cli import main
 from embedded.ports import free_port
+from shared.ledger.model.collections import Collections
 from shared.services.check import findings
 from shared.services.parts import Parts
 from shared.settings import EMBEDDED_LLM
@@ -118,7 +119,7 @@ async def test_short_context_fails_check(settings):
 )
 async def test_model_with_other_dimensions_fails_check(check, services, provider):
     await ready(services, ("The harbour opens at six.", "a.md"))
-    name = (await services.ledger.collections.get("default", "default")).index_name
+    name = (await services.ledger[Collections].get("default", "default")).index_name
     provider.script(embedding_dimensions=100)
 
     code, lines = await check(qdrant_prefix=name.partition("-scripted")[0])

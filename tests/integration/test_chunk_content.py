@@ -14,6 +14,8 @@ from shared.ingest.index.stage import index_batch
 from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.replies import ReplyLimits
 from shared.ingest.parse.stage import new_chunks
+from shared.ledger.documents.documents import Documents
+from shared.ledger.work.work import Work
 from shared.query.retrieve import Query
 from tests.support.parser_replies import document_reply, received
 
@@ -54,7 +56,7 @@ def test_every_content_field_has_a_non_default_value(content):
 
 
 async def test_every_content_field_passes_from_parser_to_query(services, library, provider, content):
-    work = services.ledger.work
+    work = services.ledger[Work]
     document = await library.add("unused")
     (claimed,) = await work.claim_documents(1)
     chunks = new_chunks(claimed, parsed(content), GenerationOptions(), MODEL)
@@ -70,7 +72,7 @@ async def test_every_content_field_passes_from_parser_to_query(services, library
     assert to_index.content == content
     await index_batch(services.indexer, [to_index])
 
-    (shown,) = await services.ledger.documents.chunks("default", document.id)
+    (shown,) = await services.ledger[Documents].chunks("default", document.id)
     assert shown.content == content
     (found,) = (await services.retriever.retrieve(await library.collection(), Query("Who lives alone?"))).chunks
     assert found.content == content

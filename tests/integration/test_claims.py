@@ -18,8 +18,8 @@ from shared.domain.retry import Retry
 from shared.domain.usage import Usage
 from shared.domain.work import NewChunk
 from shared.ingest.generate import GenerationOptions, content_key
-from shared.ledger import Work
 from shared.ledger.postgres.database import Database
+from shared.ledger.work.work import Work
 from tests.conftest import Library
 from tests.integration.test_query_log import proxied
 from tests.support.proxy import Fault
@@ -34,11 +34,11 @@ def new_chunk(document, number, words):
 async def chunks_due(services, tenant, count, *, lane=0):
     """Add a document with `count` chunks whose texts are searchable and whose questions are due."""
     await Library(services, tenant).add(f"{tenant} {lane} {count}", lane=lane)
-    (claimed,) = await services.ledger.work.claim_documents(10)
+    (claimed,) = await services.ledger[Work].claim_documents(10)
     chunks = [new_chunk(claimed, number, f"{tenant} {lane} chunk {number}") for number in range(count)]
-    await services.ledger.work.settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
-    while texts := await services.ledger.work.claim_to_index(100):
-        await services.ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in texts])
+    await services.ledger[Work].settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
+    while texts := await services.ledger[Work].claim_to_index(100):
+        await services.ledger[Work].settle_indexed([IndexOutcome(chunk, [], 0) for chunk in texts])
 
 
 async def claim(work, limit, *, suspects=False):
@@ -58,12 +58,12 @@ async def test_free_slots_are_shared_equally_between_tenants(services):
     await chunks_due(services, "big", 40)
     await chunks_due(services, "small", 3)
 
-    assert tenants(await claim(services.ledger.work, 10)) == {"big": 7, "small": 3}
+    assert tenants(await claim(services.ledger[Work], 10)) == {"big": 7, "small": 3}
 
 
 async def test_held_leases_count_toward_tenant_share(services):
     await chunks_due(services, "big", 40)
-    work = services.ledger.work
+    work = services.ledger[Work]
     assert tenants(await claim(work, 10)) == {"big": 10}
     await chunks_due(services, "small", 20)
 
@@ -73,7 +73,7 @@ async def test_held_leases_count_toward_tenant_share(services):
 
 async def test_expired_leases_do_not_count_toward_share(services):
     await chunks_due(services, "big", 40)
-    work = services.ledger.work
+    work = services.ledger[Work]
     await claim(work, 10)
     await chunks_due(services, "small", 20)
     await end_leases(services)
@@ -93,15 +93,15 @@ async def test_many_tenants_all_get_claims(services):
     for number in range(12):
         await chunks_due(services, f"t{number}", 5)
 
-    assert set(tenants(await claim(services.ledger.work, 12)).values()) == {1}
-    assert len(await claim(services.ledger.work, 100)) == 48
+    assert set(tenants(await claim(services.ledger[Work], 12)).values()) == {1}
+    assert len(await claim(services.ledger[Work], 100)) == 48
 
 
 async def test_claim_locks_only_claimed_rows(services):
     for number in range(4):
         await chunks_due(services, f"t{number}", 10)
 
-    assert len(await claim(services.ledger.work, 4)) == 4
+    assert len(await claim(services.ledger[Work], 4)) == 4
     async with services.database.begin() as connection:
         locked = "SELECT count(*) FROM chunks WHERE xmax <> 0 AND leased_by IS NULL"
         assert (await connection.execute(text(locked))).scalar_one() == 0
@@ -109,7 +109,7 @@ async def test_claim_locks_only_claimed_rows(services):
 
 async def test_concurrent_claims_skip_locked_rows(services):
     await chunks_due(services, "one", 40)
-    at_once = [claim(services.ledger.work, 8) for _ in range(4)]
+    at_once = [claim(services.ledger[Work], 8) for _ in range(4)]
 
     claimed = [chunk.lease.id for chunks in await asyncio.gather(*at_once) for chunk in chunks]
     assert len(set(claimed)) == len(claimed) == 32
@@ -119,7 +119,7 @@ async def test_uploads_are_claimed_before_bulk_within_a_tenant(services):
     await chunks_due(services, "one", 5, lane=1)
     await chunks_due(services, "one", 5, lane=0)
 
-    assert {c.content.text.split()[1] for c in await claim(services.ledger.work, 5)} == {"0"}
+    assert {c.content.text.split()[1] for c in await claim(services.ledger[Work], 5)} == {"0"}
 
 
 async def test_documents_are_claimed_in_turn_between_tenants(services):
@@ -127,11 +127,11 @@ async def test_documents_are_claimed_in_turn_between_tenants(services):
         await Library(services, "big").add(f"text {number}")
     await Library(services, "small").add("late")
 
-    assert tenants(await services.ledger.work.claim_documents(4)) == {"big": 3, "small": 1}
+    assert tenants(await services.ledger[Work].claim_documents(4)) == {"big": 3, "small": 1}
 
 
 async def test_tenant_holds_not_all_documents_of_worker(services):
-    work = services.ledger.work
+    work = services.ledger[Work]
     for number in range(10):
         await Library(services, "big").add(f"text {number}")
     assert tenants(await work.claim_documents(6, most=4)) == {"big": 4}
@@ -142,7 +142,7 @@ async def test_tenant_holds_not_all_documents_of_worker(services):
 
 
 async def test_questions_are_indexed_in_turn_between_tenants(services):
-    work = services.ledger.work
+    work = services.ledger[Work]
     await chunks_due(services, "big", 10)
     await chunks_due(services, "small", 2)
     await work.settle_generated(
@@ -154,7 +154,7 @@ async def test_questions_are_indexed_in_turn_between_tenants(services):
 
 async def test_chunks_with_two_lost_leases_are_claimed_separately(services):
     await chunks_due(services, "one", 3)
-    work = services.ledger.work
+    work = services.ledger[Work]
     for deaths in range(SUSPECT_AFTER):
         claimed = await claim(work, 10)
         assert {c.lost_leases for c in claimed} == {deaths}
@@ -169,7 +169,7 @@ async def test_chunks_with_two_lost_leases_are_claimed_separately(services):
 
 async def test_finished_suspect_is_cleared(services):
     await chunks_due(services, "one", 1)
-    work = services.ledger.work
+    work = services.ledger[Work]
     for _ in range(SUSPECT_AFTER):
         await claim(work, 1)
         await end_leases(services)
@@ -181,7 +181,7 @@ async def test_finished_suspect_is_cleared(services):
 
 async def test_inconclusive_attempt_keeps_suspect(services):
     await chunks_due(services, "one", 1)
-    work = services.ledger.work
+    work = services.ledger[Work]
     for _ in range(SUSPECT_AFTER):
         await claim(work, 1)
         await end_leases(services)
@@ -222,8 +222,8 @@ async def test_deferred_work_is_not_due(services):
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET due_at = now() + interval '1 hour'"))
 
-    assert await services.ledger.work.due() == []
-    assert await claim(services.ledger.work, 5) == []
+    assert await services.ledger[Work].due() == []
+    assert await claim(services.ledger[Work], 5) == []
 
 
 @contextlib.asynccontextmanager

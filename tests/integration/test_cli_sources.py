@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from cli import main
 from shared.domain.errors import InvalidInput, NotFound
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.sources.sources import Sources
 from tests.integration.test_api_sources import ParseWorker, many, write
 from tests.support.api import serving
 from tests.support.sources import make_older
@@ -31,7 +33,7 @@ async def foreask(services, settings, tmp_path, provider):
         while True:
             await worker.run()
             await worker.work()
-            await services.ledger.jobs.settle()
+            await services.ledger[Jobs].settle()
             await asyncio.sleep(0.05)
 
     async with serving(allowed, services) as client:
@@ -111,7 +113,7 @@ async def test_schedule_is_changed_and_removed(foreask, folder):
 
 async def test_bytes_are_copied_on_request(foreask, services, folder):
     async def options():
-        return dict((await services.ledger.sources.get("default", "wiki")).definition.options)
+        return dict((await services.ledger[Sources].get("default", "wiki")).definition.options)
 
     await foreask("source", "add", "wiki", f"file://{folder}", "--option", "include=*.md", "--keep-bytes")
     assert await options() == {"include": "*.md", "keep_bytes": True}
@@ -129,7 +131,7 @@ async def test_removed_source_is_unknown_afterwards(foreask, services, folder):
     assert (await foreask("source", "remove", "wiki"))[0] == 2  # keep or delete?
     assert (await foreask("source", "remove", "wiki", "--documents", "delete"))[0] == 0
     assert "being removed" in (await foreask("source", "show", "wiki"))[1]
-    while await services.ledger.sources.continue_removal():
+    while await services.ledger[Sources].continue_removal():
         pass
     with pytest.raises(NotFound, match="There is no source 'wiki'"):
         await foreask("source", "show", "wiki")

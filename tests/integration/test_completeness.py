@@ -9,6 +9,10 @@ import pytest
 
 from shared.domain.errors import Conflict
 from shared.domain.states import DocumentState
+from shared.ledger.builds.build_comparison import BuildComparison
+from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.model.collections import Collections
 from tests.conftest import Library
 from tests.integration.test_builds import NAME, filled, finish_work
 from tests.integration.test_dead_letters import index_until_dead, resolve
@@ -31,7 +35,7 @@ async def finished(lossy, text=TEXT, name="a.md", **options):
     """Ingest a document, and return it."""
     document = await Library(lossy).add(text, name, **options)
     await work(lossy)
-    return await lossy.ledger.documents.get("default", document.id)
+    return await lossy.ledger[Documents].get("default", document.id)
 
 
 @guards(
@@ -154,7 +158,7 @@ async def test_discarded_chunk_leaves_losses_degraded(lossy, client, provider):
 
     await resolve(client, "discard", document_id=str(document.id))
 
-    after = await lossy.ledger.documents.get("default", document.id)
+    after = await lossy.ledger[Documents].get("default", document.id)
     assert (after.state, after.progress.discarded) == (DocumentState.DEGRADED, 1)
 
 
@@ -171,7 +175,7 @@ async def test_discarded_edit_restores_losses(lossy, client, provider):
 
     await resolve(client, "discard", document_id=str(document.id))
 
-    after = await lossy.ledger.documents.get("default", document.id)
+    after = await lossy.ledger[Documents].get("default", document.id)
     assert (after.state, after.version, after.completeness.losses) == (DocumentState.DEGRADED, 1, MISSING.losses)
 
 
@@ -180,7 +184,7 @@ async def test_losses_belong_to_load_with_errors(lossy, client, provider):
     await client.post("/v1/documents", json={"text": TEXT, "job": job})
     await work(lossy)
     await client.post(f"/v1/jobs/{job}/close")
-    await lossy.ledger.jobs.settle()
+    await lossy.ledger[Jobs].settle()
 
     shown = (await client.get(f"/v1/jobs/{job}")).json()
     assert (shown["state"], shown["documents"]) == ("done_with_errors", {"degraded": 1})
@@ -195,10 +199,10 @@ async def test_losses_belong_to_load_with_errors(lossy, client, provider):
 async def test_losses_of_build_do_not_fail_its_gate(lossy, services, provider):
     await Library(services).add(TEXT, "a.md")
     await work(services)
-    live, build = await lossy.ledger.collections.get(*NAME), await filled(lossy)
+    live, build = await lossy.ledger[Collections].get(*NAME), await filled(lossy)
     await finish_work(lossy)
 
-    compared = await lossy.ledger.build_comparison.compare(live.id, build.id)
+    compared = await lossy.ledger[BuildComparison].compare(live.id, build.id)
 
     assert (compared.documents, compared.degraded) == (1, 0)
 
@@ -208,10 +212,10 @@ async def test_retry_with_losses_revives_dead_chunks(lossy, provider):
     await work(lossy, "parse", "index", "generate")
     await index_until_dead(lossy)
 
-    retried = await lossy.ledger.documents.retry("default", document.id)
+    retried = await lossy.ledger[Documents].retry("default", document.id)
 
     assert retried.state is DocumentState.SEARCHABLE
     await work(lossy)
-    assert (await lossy.ledger.documents.get("default", document.id)).state is DocumentState.DEGRADED
+    assert (await lossy.ledger[Documents].get("default", document.id)).state is DocumentState.DEGRADED
     with pytest.raises(Conflict):
-        await lossy.ledger.documents.retry("default", document.id)
+        await lossy.ledger[Documents].retry("default", document.id)

@@ -8,6 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.conversations import Citations, Conversation, Owner
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.feedback.conversations import Conversations
 from shared.settings import ApiKey
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -109,7 +111,7 @@ async def rows(services):
 async def forget(services, days=30):
     """Delete conversations as the scheduler does, ten minutes later."""
     await run(services, "UPDATE conversations SET checked_at = now() - interval '11 minutes'")
-    await services.ledger.conversations.forget(timedelta(days=days))
+    await services.ledger[Conversations].forget(timedelta(days=days))
 
 
 async def test_stored_conversation_is_returned_unchanged(storing):
@@ -371,7 +373,7 @@ async def test_erased_document_deletes_citing_conversations(services, cited, sto
         await put(client, conversation(turn(), citing), "citing")
         await put(client, conversation(turn(ids["pay.md"])), "other")
 
-        erasure = await services.ledger.erasures.start_document(leave, "alice")
+        erasure = await services.ledger[Erasures].start_document(leave, "alice")
         assert [each["id"] for each in (await listed(client))["items"]] == ["other"]
         await finished(services, erasure)
 
@@ -395,7 +397,7 @@ async def test_erased_collection_deletes_its_conversations(services, storing):
         cited = conversation(turn(), turn(await document_of(client, collection="handbook"), collection="handbook"))
         await put(client, cited, "citing")
         await put(client, conversation_id="other")
-        erasure = await services.ledger.erasures.start("alice", "handbook")
+        erasure = await services.ledger[Erasures].start("alice", "handbook")
         assert (await put(client, cited, "late")).status_code == 409
 
         await finished(services, erasure)
@@ -416,7 +418,7 @@ async def test_erased_tenant_loses_its_conversations(services, storing):
         await put(client, conversation_id="of-bob", headers=as_tenant("bob"))
         stale = conversation(turn(await document_of(client)))
 
-        await finished(services, await services.ledger.erasures.start("alice"))
+        await finished(services, await services.ledger[Erasures].start("alice"))
 
         assert await rows(services) == ["of-bob"]
     async with storing() as client:  # without the cache of collections
@@ -440,7 +442,7 @@ async def test_scheduler_deletes_conversations_that_erasure_missed(services, sto
     """The previous release does not know the table; a conversation may be stored while its data is erased."""
     async with storing() as client:
         leave = await document_of(client)
-        await finished(services, await services.ledger.erasures.start_document(leave, "alice"))
+        await finished(services, await services.ledger[Erasures].start_document(leave, "alice"))
         insert = """
             INSERT INTO conversations (tenant, owner, id, name, turns, collections, document_ids, changed_at)
             VALUES ('alice', 'local', :id, 'Leave', '[]', :collections, :documents, now())
@@ -452,7 +454,7 @@ async def test_scheduler_deletes_conversations_that_erasure_missed(services, sto
         await forget(services)
 
         assert await rows(services) == ["valid"]
-        assert [each.id for each in await services.ledger.conversations.page(ALICE, oldest=timedelta(days=1))] == [
+        assert [each.id for each in await services.ledger[Conversations].page(ALICE, oldest=timedelta(days=1))] == [
             "valid"
         ]
         assert client
@@ -470,7 +472,7 @@ async def test_texts_of_conversations_are_not_logged(services, capsys, caplog, s
         await forget(services, days=0)
     bad = Conversation("first", None, phrase, NOW)  # a row that PostgreSQL refuses
     with pytest.raises(Exception, match="name") as error:
-        await services.ledger.conversations.store(ALICE, bad, Citations([], []))
+        await services.ledger[Conversations].store(ALICE, bad, Citations([], []))
 
     written = capsys.readouterr()
     assert phrase not in written.out + written.err + caplog.text + str(error.value)

@@ -13,7 +13,9 @@ from cli.client import CliClient
 from cli.corpus import corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
 from shared.domain.errors import Unavailable
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
+from shared.ledger.jobs.jobs import Jobs
 from shared.sources.tables import Columns, Truncated
 from tests.support.api import serving, work
 from tests.support.planted import guards
@@ -50,7 +52,7 @@ async def ingested(server, corpus, load=None):
 
 
 async def stored(services):
-    return [d.external_id for d in await services.ledger.documents.page("default", limit=1_000)]
+    return [d.external_id for d in await services.ledger[Documents].page("default", limit=1_000)]
 
 
 async def test_repeated_ingest_changes_nothing(server, services, corpus):
@@ -61,7 +63,7 @@ async def test_repeated_ingest_changes_nothing(server, services, corpus):
     assert (first.accepted, first.unchanged, first.rejected) == (35, 0, 0)
     assert (second.accepted, second.unchanged, second.rejected) == (0, 35, 0)
     assert sorted(await stored(services)) == [row["_id"] for row in rows(35)]
-    (document,) = await services.ledger.documents.page("default", Wanted(external_id="doc-007"))
+    (document,) = await services.ledger[Documents].page("default", Wanted(external_id="doc-007"))
     assert (document.metadata, document.version) == ({"lang": "en"}, 1)
 
 
@@ -110,7 +112,7 @@ async def test_rows_with_same_id_are_uploaded_in_order(server, services, corpus,
 
     assert load.accepted == 7
     assert concurrent == [1] * 7
-    (document,) = await services.ledger.documents.page("default", Wanted(external_id="same"))
+    (document,) = await services.ledger[Documents].page("default", Wanted(external_id="same"))
     assert document.version == 7
 
 
@@ -129,7 +131,7 @@ async def test_truncated_file_ingests_complete_rows(server, services, corpus, mo
 
 async def test_short_server_outage_loses_no_row(server, services, corpus, monkeypatch):
     monkeypatch.setattr("foreask_client.transport.seconds_until_next", lambda *_: 0.01)
-    submit = type(services.ledger.documents).submit_many
+    submit = type(services.ledger[Documents]).submit_many
     failed = set()
 
     async def broken(self, documents):
@@ -138,7 +140,7 @@ async def test_short_server_outage_loses_no_row(server, services, corpus, monkey
             raise Unavailable("unavailable", component="ledger")
         return await submit(self, documents)
 
-    monkeypatch.setattr(type(services.ledger.documents), "submit_many", broken)
+    monkeypatch.setattr(type(services.ledger[Documents]), "submit_many", broken)
     load = await ingested(server, corpus(rows(30)))
     assert (load.accepted, load.rejected) == (30, 0)
     assert len(await stored(services)) == 30
@@ -190,7 +192,7 @@ async def test_ingest_opens_a_job_and_continues_it(server, services, provider, t
     (tmp_path / "a.md").write_text("A text about the harbour.")
     first = await asyncio.to_thread(ingest)
     assert first.exit_code == 0, first.output
-    (job,) = await services.ledger.jobs.page("default")
+    (job,) = await services.ledger[Jobs].page("default")
     assert f"job {job.id}" in first.output
     assert (job.kind, job.total, job.closed_at is None) == ("load", 1, False)
 
@@ -198,10 +200,10 @@ async def test_ingest_opens_a_job_and_continues_it(server, services, provider, t
     assert (await asyncio.to_thread(ingest)).exit_code == 0
     assert (await asyncio.to_thread(ingest, "-c", "other")).exit_code == 0
 
-    other, same = await services.ledger.jobs.page("default")
+    other, same = await services.ledger[Jobs].page("default")
     assert (same.id, same.total, other.collection) == (job.id, 2, "other")
     await work(services)
-    await services.ledger.jobs.settle()
+    await services.ledger[Jobs].settle()
     watched = await asyncio.to_thread(CliRunner().invoke, main.app, ["jobs", "watch", str(job.id), "--url", server.url])
     assert (watched.exit_code, "documents: 2 ready" in watched.output) == (0, True), watched.output
 

@@ -14,7 +14,9 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage
 from shared.ingest.generate.stage import generate
 from shared.ingest.index.stage import _settle, index_batch, index_stage
-from shared.ledger.work.costs import record
+from shared.ledger.documents.documents import Documents
+from shared.ledger.work.costs import Costs, record
+from shared.ledger.work.work import Work
 from tests.conftest import Library
 from tests.support.api import calling, ready, searchable, work
 
@@ -57,13 +59,13 @@ class InterruptedEmbedder:
 
 async def spent(services, kind="generate", tenant="default"):
     """Return the numbers of calls, prompt tokens and completion tokens."""
-    sums = [s for s in await services.ledger.costs.sums(tenant) if s.kind == kind]
+    sums = [s for s in await services.ledger[Costs].sums(tenant) if s.kind == kind]
     usage = sum((s.usage for s in sums), Usage())
     return sum(s.calls for s in sums), usage.prompt_tokens, usage.completion_tokens
 
 
 async def claimed(services):
-    (chunk,) = (await services.ledger.work.claim_to_generate(1)).chunks
+    (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
     return chunk
 
 
@@ -84,7 +86,7 @@ async def test_every_ingest_call_is_counted(services, library, provider):
     embeddings, tokens, none = await spent(services, "embed")
     assert embeddings == stats["embeddings"]
     assert tokens > none == 0
-    (generate_sum, embed_sum) = await services.ledger.costs.sums("default")
+    (generate_sum, embed_sum) = await services.ledger[Costs].sums("default")
     assert (generate_sum.collection, generate_sum.model) == ("default", services.generator.model.name)
     assert (embed_sum.collection, embed_sum.model) == ("default", services.indexer.embedder.name)
 
@@ -95,8 +97,8 @@ async def test_cost_of_late_generate_settlement_is_counted(services, provider, o
     await make_due(services)
     quick = await generate(services.generator, await claimed(services))
 
-    await services.ledger.work.settle_generated([quick])
-    await services.ledger.work.settle_generated([slow])
+    await services.ledger[Work].settle_generated([quick])
+    await services.ledger[Work].settle_generated([slow])
 
     assert (await spent(services))[0] == provider.stats()["calls"] == 2
 
@@ -108,7 +110,7 @@ async def test_cost_of_late_failure_is_counted(services, provider, once):
     await make_due(services)
     await claimed(services)
 
-    await services.ledger.work.settle_generated([slow])
+    await services.ledger[Work].settle_generated([slow])
 
     assert (await spent(services))[0] == provider.stats()["calls"] == 3
 
@@ -120,9 +122,9 @@ async def test_call_of_deleted_chunk_is_charged(services, library, provider, cha
     if change == "edit":
         await library.add(HARBOUR, "a.md")
     else:
-        await services.ledger.documents.delete("default", document.id)
+        await services.ledger[Documents].delete("default", document.id)
 
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
 
     assert (await spent(services))[0] == provider.stats()["calls"] == 1
 
@@ -131,10 +133,10 @@ async def test_costs_of_superseded_versions_are_retained(services, library, prov
     (document,) = await ready(services, (KEEPER, "a.md"))
     await library.add(HARBOUR, "a.md")
     await work(services)
-    await services.ledger.work.purge_versions()
+    await services.ledger[Work].purge_versions()
     assert (await spent(services))[0] == provider.stats()["calls"] == 2
 
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
     await services.cleaner.clean()
     assert (await spent(services))[0] == 2
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"]
@@ -152,13 +154,13 @@ async def test_tier_and_cache_of_reply_are_booked(services, settings, library, p
     await work(services)
 
     for _ in range(2):
-        sums = [s for s in await services.ledger.costs.sums("default") if s.kind == "generate"]
+        sums = [s for s in await services.ledger[Costs].sums("default") if s.kind == "generate"]
         assert [(s.tier, s.calls, s.usage.prompt_tokens) for s in sums] == [
             (Tier.STANDARD, 1, 100),
             (Tier.FLEX, 1, 100),
         ]
         assert {(s.usage.cached_tokens, s.usage.written_tokens) for s in sums} == {(11, 7)}
-        await services.ledger.costs.fold()  # the second iteration reads the sums by day
+        await services.ledger[Costs].fold()  # the second iteration reads the sums by day
 
     priced = settings.model_copy(update={"llm_input_price": 2.0, "llm_output_price": 0.0})
     async with calling(priced, services) as client:
@@ -198,9 +200,9 @@ async def test_replies_of_several_tiers_count_as_standard(services, provider, ti
     provider.script(malformed_containing="lighthouse")
     generator = replace(services.generator, model=TieredModel(services.generator.model, *tiers))
 
-    await services.ledger.work.settle_generated([await generate(generator, await claimed(services))])
+    await services.ledger[Work].settle_generated([await generate(generator, await claimed(services))])
 
-    assert [(s.tier, s.calls) for s in await services.ledger.costs.sums("default") if s.kind == "generate"] == [
+    assert [(s.tier, s.calls) for s in await services.ledger[Costs].sums("default") if s.kind == "generate"] == [
         (booked, 3)
     ]
 
@@ -212,7 +214,7 @@ async def test_later_record_of_attempt_replaces_its_tier(services, library):
         await record(connection, [replace(cost, calls=2, usage=Usage(20, 2, 5, 1), tier=Tier.STANDARD)])
         await record(connection, [cost])  # a late repetition
 
-    (found,) = await services.ledger.costs.sums("default")
+    (found,) = await services.ledger[Costs].sums("default")
     assert (found.tier, found.calls, found.usage) == (Tier.STANDARD, 2, Usage(20, 2, 5, 1))
 
 
@@ -221,12 +223,12 @@ async def test_costs_of_jobs_are_summed_separately(services, library):
     cost = await _cost(services, library)
     async with services.database.begin() as connection:
         await record(connection, [cost, replace(cost, token=2, job_id=job), replace(cost, token=3, job_id=job)])
-    await services.ledger.costs.fold()
+    await services.ledger[Costs].fold()
 
     async with services.database.begin() as connection:
         rows = await connection.execute(text("SELECT job_id, calls FROM spent_by_day ORDER BY calls"))
         assert [tuple(row) for row in rows] == [(UUID(int=0), 1), (job, 2)]
-    assert [s.calls for s in await services.ledger.costs.sums("default")] == [3]
+    assert [s.calls for s in await services.ledger[Costs].sums("default")] == [3]
 
 
 async def _cost(services, library, **more):
@@ -249,8 +251,8 @@ async def test_cost_of_repeated_settlement_is_counted_once(services, provider):
     await searchable(services, (KEEPER, "a.md"))
     outcome = await generate(services.generator, await claimed(services))
     for _ in range(2):
-        await services.ledger.work.settle_generated([outcome])
-    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+        await services.ledger[Work].settle_generated([outcome])
+    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
     for _ in range(2):
         await _settle(services.indexer, [outcomes])
 
@@ -262,7 +264,7 @@ async def test_cost_of_repeated_settlement_is_counted_once(services, provider):
 async def test_cost_of_late_index_settlement_is_counted(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "generate")
-    slow = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    slow = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
     settled = await _settled(services, slow, late=True)
 
     await work(services, "index")
@@ -275,8 +277,8 @@ async def _settled(services, outcomes, *, late):
     """Settle indexing outcomes, optionally after their lease has expired; return the counted tokens."""
     if late:
         await make_due(services)
-        lost = await services.ledger.work.claim_to_index(10)
-        await services.ledger.work.release("chunks", [chunk.lease for chunk in lost])
+        lost = await services.ledger[Work].claim_to_index(10)
+        await services.ledger[Work].release("chunks", [chunk.lease for chunk in lost])
     await _settle(services.indexer, [outcomes])
     return (await spent(services, "embed"))[1]
 
@@ -308,7 +310,7 @@ async def test_embeddings_next_to_failed_request_are_charged(services, library, 
     await work(services, "parse")
     unavailable = InterruptedEmbedder(services.indexer.embedder, Unavailable("unavailable", component="embedding"))
     indexer = replace(unbatched_indexer, embedder=unavailable)
-    (chunk,) = await services.ledger.work.claim_to_index(10)
+    (chunk,) = await services.ledger[Work].claim_to_index(10)
 
     (outcome,) = await index_batch(indexer, [chunk])
     await _settle(indexer, [[outcome]])
@@ -322,7 +324,7 @@ async def test_tenants_see_only_their_own_costs(services, provider):
     await work(services)
 
     assert (await spent(services, tenant="alice"))[0] == 1
-    assert await services.ledger.costs.sums("bob") == []
+    assert await services.ledger[Costs].sums("bob") == []
 
 
 async def test_shared_request_tokens_are_charged_to_each_tenant(services, provider):
@@ -339,24 +341,24 @@ async def test_shared_request_tokens_are_charged_to_each_tenant(services, provid
 
 async def test_older_costs_are_summed_by_day(services, library, once):
     await once(ready, (KEEPER, "a.md"))
-    before = await services.ledger.costs.sums("default")
-    assert not await services.ledger.costs.fold()
-    assert await services.ledger.costs.sums("default") == before
+    before = await services.ledger[Costs].sums("default")
+    assert not await services.ledger[Costs].fold()
+    assert await services.ledger[Costs].sums("default") == before
     await _age_costs(services)
     await library.add(HARBOUR, "b.md")
     await work(services)
 
-    assert await services.ledger.costs.forget(timedelta(days=1))
-    assert not await services.ledger.costs.forget(timedelta(days=1))
+    assert await services.ledger[Costs].forget(timedelta(days=1))
+    assert not await services.ledger[Costs].forget(timedelta(days=1))
     async with services.database.begin() as connection:
         young = (await connection.execute(text("SELECT kind FROM spent ORDER BY kind"))).scalars().all()
         days = (await connection.execute(text("SELECT kind, calls FROM spent_by_day ORDER BY kind"))).all()
     assert young == ["embed", "embed", "generate"]
     assert days == [(s.kind, s.calls) for s in reversed(before)]
 
-    sums = await services.ledger.costs.sums("default")
-    await services.ledger.costs.fold()
-    assert await services.ledger.costs.sums("default") == sums
+    sums = await services.ledger[Costs].sums("default")
+    await services.ledger[Costs].fold()
+    assert await services.ledger[Costs].sums("default") == sums
 
 
 async def _age_costs(services):
@@ -377,8 +379,8 @@ async def test_long_attempts_do_not_delay_daily_sums(services):
                 {"token": token, "id": uuid4(), "age": timedelta(days=age)},
             )
 
-    assert await services.ledger.costs.forget(timedelta(days=1))
-    assert not await services.ledger.costs.forget(timedelta(days=1))
+    assert await services.ledger[Costs].forget(timedelta(days=1))
+    assert not await services.ledger[Costs].forget(timedelta(days=1))
 
 
 async def test_usage_is_shown_by_day_collection_and_model(services, settings, provider):
@@ -387,7 +389,7 @@ async def test_usage_is_shown_by_day_collection_and_model(services, settings, pr
         for collection, content in (("cliffs", KEEPER), ("harbours", HARBOUR)):
             await client.post("/v1/documents", json={"text": content, "filename": "a.md", "collection": collection})
         await work(services)
-        await services.ledger.costs.fold()  # these costs are summed already, the next ones are not
+        await services.ledger[Costs].fold()  # these costs are summed already, the next ones are not
         await client.post("/v1/documents", json={"text": "A cat.", "filename": "b.md", "collection": "cliffs"})
         await work(services)
     async with services.database.begin() as connection:

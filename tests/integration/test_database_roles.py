@@ -12,9 +12,16 @@ from sqlalchemy.engine import make_url
 from shared.domain.collections import CollectionOptions
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
 from shared.domain.states import DocumentState
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.documents import Documents
 from shared.ledger.model import states
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.revision import require_schema
 from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_scale_role
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
+from shared.ledger.tenants.webhooks import Webhooks
 from shared.ledger.work.pages import PageLimits, Pages
 from shared.maintenance.syncing.quota import UploadLimits
 from shared.services import build
@@ -73,27 +80,27 @@ async def parsing(services, settings) -> AsyncIterator[AllServices]:
     await make_parse_role(services.database.engine, "another")
     await make_parse_role(services.database.engine, QUOTED)
     async with build("all", settings_of(PARSE_ROLE, settings)) as parsing:
-        parsing.ledger.collections._index_names = services.ledger.collections._index_names
+        parsing.ledger[Collections]._index_names = services.ledger[Collections]._index_names
         await require_schema(parsing.database)
         yield parsing
 
 
 async def state_of(services, document) -> str:
-    return (await services.ledger.documents.get("default", document.id)).state
+    return (await services.ledger[Documents].get("default", document.id)).state
 
 
 @pytest.mark.usefixtures("provider")
 async def test_parse_role_can_do_all_parse_work(services, parsing, library, provider):
-    hook = await services.ledger.webhooks.make("default", "https://example.org", "whsec_", [])
+    hook = await services.ledger[Webhooks].make("default", "https://example.org", "whsec_", [])
     indexed = await library.add("# Harbours\n\nHarbours open at seven.", "a.md", questions=["When do harbours open?"])
     await work(services)
-    await services.ledger.builds.start(
+    await services.ledger[Builds].start(
         "default",
         "default",
         options=CollectionOptions(),
         embedding_model=services.settings.embedding_model,
     )
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
     whole = await library.add("# Lamps\n\nLamps burn until dawn, and their keepers sleep in the house all day.", "b.md")
     await library.add("\x00\x01\x02\x03 broken", "a.md")  # the next version of the live document
@@ -109,7 +116,7 @@ async def test_parse_role_can_do_all_parse_work(services, parsing, library, prov
     assert await state_of(services, whole) == DocumentState.INDEXING
     assert await state_of(services, half_written) == DocumentState.INDEXING
     assert await state_of(services, indexed) == DocumentState.FAILED
-    assert "document.failed" in {delivery.type for delivery in await services.ledger.webhooks.page("default", hook.id)}
+    assert "document.failed" in {delivery.type for delivery in await services.ledger[Webhooks].page("default", hook.id)}
     assert (await library.collection()).languages == ("en",)
 
 
@@ -119,15 +126,15 @@ async def test_parse_role_can_do_all_read_work(services, parsing, library):
     document = await library.add(scan("The harbour opens at six.", BLANK, SMEARED), "scan.pdf")
     await work(reading, "parse")
     await work(replace(reading, reader=replace(reading.reader, languages=lambda: ("deu",))), "read")
-    await parsing.ledger.pages.explain("Its pages wait.")
+    await parsing.ledger[Pages].explain("Its pages wait.")
     limited = Pages(parsing.database, worker="w", lease=timedelta(seconds=30), limits=PageLimits({}, 1))
     for _ in range(2):
         await limited.release([page.lease for page in await limited.claim(8)])
     await work(reading, "read", "parse")
 
-    shown = await services.ledger.documents.get("default", document.id)
+    shown = await services.ledger[Documents].get("default", document.id)
     assert (shown.state, shown.progress.pages_read, shown.progress.pages_unread) == (DocumentState.INDEXING, 2, 1)
-    assert (await services.ledger.documents.page_picture("default", document.id, 1)).content == PICTURE
+    assert (await services.ledger[Documents].page_picture("default", document.id, 1)).content == PICTURE
 
 
 async def test_parse_role_can_do_all_sync_work(services, parsing):
@@ -135,18 +142,18 @@ async def test_parse_role_can_do_all_sync_work(services, parsing):
     owned, synced = SyncedCorpus(services, corpus), SyncedCorpus(parsing, corpus)
     await owned.add()
     corpus.put(*map(str, range(20)))
-    first = await services.ledger.syncs.start("default", "docs")
+    first = await services.ledger[Syncs].start("default", "docs")
     assert (await synced.work(first)).counts.created == 20
     corpus.put("0", text="Changed.")
     corpus.versions["1"] = "touched"
     corpus.remove(*map(str, range(2, 15)))
     for changed in (1, 0):
-        sync = await synced.work(await services.ledger.syncs.start("default", "docs"))
+        sync = await synced.work(await services.ledger[Syncs].start("default", "docs"))
         assert (sync.counts.changed, sync.counts.missing, sync.error) == (changed, 13, None)
         await make_older(services)
-    sync = await synced.work(await services.ledger.syncs.start("default", "docs"))
+    sync = await synced.work(await services.ledger[Syncs].start("default", "docs"))
     assert sync.counts.withheld == 13
-    approved = await services.ledger.syncs.approve("default", "docs", deletions=13)
+    approved = await services.ledger[Syncs].approve("default", "docs", deletions=13)
 
     assert (await synced.work(approved)).counts.deleted == 13
 
@@ -157,13 +164,13 @@ async def test_parse_role_can_apply_limits_and_report_hints(services, parsing):
     corpus.put("a", "b")
     limits = UploadLimits(bytes_per_day=10_000, documents=1)
     synced = SyncedCorpus(parsing, corpus, upload_limits=limits)
-    await synced.work(await services.ledger.syncs.start("default", "docs"))
-    sync = await synced.work(await services.ledger.syncs.start("default", "docs"))
+    await synced.work(await services.ledger[Syncs].start("default", "docs"))
+    sync = await synced.work(await services.ledger[Syncs].start("default", "docs"))
 
     assert (sync.counts.unchanged, sync.counts.refused, sync.error) == (1, 1, None)
-    assert await parsing.ledger.sources.by_id(source.id) == source
-    await parsing.ledger.hints.report(source.id, ["b"])
-    assert await services.ledger.hints.reopen()
+    assert await parsing.ledger[Sources].by_id(source.id) == source
+    await parsing.ledger[Hints].report(source.id, ["b"])
+    assert await services.ledger[Hints].reopen()
 
 
 async def test_parse_role_reads_no_texts_or_questions(services, parsing):

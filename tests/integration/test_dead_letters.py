@@ -4,7 +4,8 @@ import pytest
 
 from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
 from api.schemas.problems import ProblemDetails
-from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.documents.dead_letters import Choice, DeadLetters
+from shared.ledger.work.work import Work
 from tests.support.api import as_tenant, calling, with_keys, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
@@ -210,7 +211,7 @@ async def test_chunk_stays_searchable_during_retry(client, services, provider):
     provider.restore()
     await resolve(client, "retry")
     await work(services, "parse", "index", "generate")
-    (chunk,) = await services.ledger.work.claim_to_index(10)
+    (chunk,) = await services.ledger[Work].claim_to_index(10)
 
     assert not chunk.hidden
 
@@ -355,7 +356,7 @@ async def test_letters_with_equal_times_are_paged_by_id(services, library, provi
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET state = 'parsing'")
         await connection.exec_driver_sql("UPDATE documents SET state = 'failed', error = 'x', updated_at = now()")
-    dead = services.ledger.dead_letters
+    dead = services.ledger[DeadLetters]
     every = await dead.page("default")
     assert len({letter.at for letter in every}) == 1
 

@@ -7,7 +7,10 @@ import pytest
 from shared.domain.errors import Unavailable
 from shared.domain.work import LeaseExtension
 from shared.ingest.index.stage import index_batch
+from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.work import Work
 from shared.vectors.index import Index
 from tests.support.api import calling, work
 from tests.support.qdrant import qdrant_client
@@ -65,7 +68,7 @@ async def test_metadata_change_is_searchable_at_once_without_calls(client, servi
     assert await found(client, department="law", year=None, at={"gte": "2026-01-01"}) == {"a": ("Harbour", new)}
     assert (await found(client, **{"not": {"department": "law"}})).keys() == {"b"}
     assert {name: count for name, count in provider.stats().items() if name == "calls"} == {"calls": before["calls"]}
-    assert await services.ledger.descriptions.claim(10) == []
+    assert await services.ledger[Descriptions].claim(10) == []
     assert other["metadata"] == (await client.get(f"/v1/documents/{other['id']}")).json()["metadata"]
 
 
@@ -97,7 +100,7 @@ async def test_change_missed_by_qdrant_is_repeated(client, services, monkeypatch
         await connection.exec_driver_sql("UPDATE documents SET description_due_at = now() - interval '1 second'")
     await services.cleaner.clean()
     assert (await found(client, department="law")).keys() == {"a"}
-    assert await services.ledger.descriptions.claim(10) == []
+    assert await services.ledger[Descriptions].claim(10) == []
 
 
 async def test_undecodable_collection_does_not_stop_other_updates(client, services, provider, capsys):
@@ -132,21 +135,21 @@ async def test_concurrent_updates_last_write_wins(client, services, monkeypatch,
 
     assert sent == [1, 2]
     assert (await found(client, department="tax")).keys() == {"a"}
-    assert await services.ledger.descriptions.claim(10) == []
+    assert await services.ledger[Descriptions].claim(10) == []
 
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_index_worker_does_not_restore_outdated_metadata(client, services, provider, late):
     document = await submit(client)
     await work(services, "parse", "index", "generate")
-    claimed = await services.ledger.work.claim_to_index(10)
+    claimed = await services.ledger[Work].claim_to_index(10)
     assert [chunk.metadata["department"] for chunk in claimed] == ["hr"]
 
     await change(client, document, metadata={"department": "law"})
     if late:
         await work(services, "index")
     outcomes = await index_batch(services.indexer, claimed)
-    assert await services.ledger.work.settle_indexed(outcomes) == set()
+    assert await services.ledger[Work].settle_indexed(outcomes) == set()
     await work(services, "index")
     await services.cleaner.clean()
 
@@ -157,7 +160,7 @@ async def test_index_worker_does_not_restore_outdated_metadata(client, services,
 
 async def test_metadata_change_reaches_every_build(client, services, document):
     assert (await client.post("/v1/collections/c/builds", json={"questions_per_chunk": 2})).status_code == 201
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
     await change(
         client, document, metadata={"department": "law"}
@@ -172,16 +175,16 @@ async def test_metadata_change_reaches_every_build(client, services, document):
 
 async def stored_departments(services):
     """Return the group and the department of every point."""
-    collection = await services.ledger.collections.get("default", "c")
+    collection = await services.ledger[Collections].get("default", "c")
     points, _ = await qdrant_client(services).scroll(collection.index_name, limit=100)
     return [(point.payload["group"], point.payload["metadata"]["department"]) for point in points]
 
 
 async def test_parse_worker_does_not_restore_outdated_title(client, services, provider):
     document = await submit(client, title="Old")
-    (claimed,) = await services.ledger.work.claim_documents(1)
+    (claimed,) = await services.ledger[Work].claim_documents(1)
     await change(client, document, title="New")
-    assert await services.ledger.work.extend("documents", [claimed.lease]) == LeaseExtension(set(), set())
+    assert await services.ledger[Work].extend("documents", [claimed.lease]) == LeaseExtension(set(), set())
 
     await work(services)
     assert {title for title, _ in (await found(client)).values()} == {"New"}

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import text
 
+from shared.ledger.model.collections import Collections
 from tests.support.api import calling, left_behind, work
 from tests.support.qdrant import qdrant_client
 
@@ -32,7 +33,7 @@ async def document(client, document_id):
 
 async def departments(services):
     """Return the departments in the metadata of the collection's points."""
-    collection = await services.ledger.collections.get("default", "default")
+    collection = await services.ledger[Collections].get("default", "default")
     points, _ = await qdrant_client(services).scroll(collection.index_name, limit=100, with_payload=True)
     return {point.payload["metadata"]["department"] for point in points}
 

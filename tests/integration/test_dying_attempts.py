@@ -9,6 +9,7 @@ from sqlalchemy import text
 from shared.domain.ids import question_point_id
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.verification import DifferingPoint
+from shared.ledger.documents.audit import Audit
 from shared.maintenance.verification import Verification
 from shared.vectors.errors import Refusal
 from tests.integration.test_stages import points, texts_found
@@ -35,7 +36,7 @@ async def delete(services, library, *ids):
 
 
 async def differences(services, library, *, repair=False):
-    verification = Verification(services.ledger.audit, services.index, await library.collection(), repair=repair)
+    verification = Verification(services.ledger[Audit], services.index, await library.collection(), repair=repair)
     return {finding.point_id async for finding in verification.run() if isinstance(finding, DifferingPoint)}
 
 

@@ -12,6 +12,9 @@ from sqlalchemy import text
 
 from shared.domain.outcomes import FailedAttempt
 from shared.ingest.index.stage import index_batch, index_stage
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.work import Work
 from shared.services import build
 from shared.settings import Embedding
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -64,7 +67,7 @@ def serving(services, settings, other):
     async def building(**change):
         e5 = {"model": "e5-small", "dimensions": 512, "query_prefix": QUERY, "passage_prefix": PASSAGE}
         entry = Embedding(base_url=other.url, **e5 | change)
-        more = {"embeddings": {"e5": entry}, "qdrant_prefix": services.ledger.collections._index_names.prefix}
+        more = {"embeddings": {"e5": entry}, "qdrant_prefix": services.ledger[Collections]._index_names.prefix}
         async with build("all", settings.model_copy(update=more)) as built:
             yield built
 
@@ -184,7 +187,7 @@ async def test_redefined_embedding_is_refused_for_existing_collections(serving, 
         assert refused.status_code == 409
         assert "had another model, size or prefix" in refused.json()["detail"]
 
-        (chunk,) = await changed.ledger.work.claim_to_index(1, embeddings=["e5"])
+        (chunk,) = await changed.ledger[Work].claim_to_index(1, embeddings=["e5"])
         (failed,) = await index_batch(changed.indexers["e5"], [chunk])
         assert isinstance(failed, FailedAttempt)
         assert not failed.decision.burns_attempt
@@ -291,7 +294,7 @@ async def test_calibration_claims_only_served_embeddings(services, serving, prov
         older = "now() - interval '1 day' * (2 - (name = 'default')::int)"
         await connection.execute(text(f"UPDATE collections SET calibration_due_at = {older}"))
 
-    claim = partial(services.ledger.calibrations.claim, every=timedelta(hours=1), lease=timedelta())
+    claim = partial(services.ledger[Calibrations].claim, every=timedelta(hours=1), lease=timedelta())
     assert await claim(["another"]) is None
     claimed = await claim(["scripted-embedding"])  # although the other collection has waited longer
     assert claimed.collection.name == "default"

@@ -27,14 +27,26 @@ from shared.domain.work import PaidReply
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
+from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync
+from shared.ledger.documents.completions import Completions
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
-from shared.ledger.erasure.erasures import TABLES_OF_TENANT
+from shared.ledger.erasure.erasures import TABLES_OF_TENANT, Erasures
 from shared.ledger.erasure.leftover_rows import Remains
-from shared.ledger.feedback.evaluations import EvaluationRequest
-from shared.ledger.feedback.query_log import QueryLogEntry
-from shared.ledger.runs.gates import GateRequest
-from shared.ledger.work.work import SQL
+from shared.ledger.feedback.evaluations import EvaluationRequest, Evaluations
+from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.model.collections import Collections
+from shared.ledger.runs.gates import GateRequest, Gates
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.runs.verifications import Verifications
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
+from shared.ledger.tenants.webhooks import Webhooks
+from shared.ledger.work.batches import Batches
+from shared.ledger.work.work import SQL, Work
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.services.providers import batch_api_of
 from shared.settings import ApiKey
@@ -105,7 +117,7 @@ async def finished(services, erasure):
             await steps[name]()
             if name in ("delete", "sweep"):
                 await make_all_due(services)
-        erasure = await services.ledger.erasures.get(erasure.id)
+        erasure = await services.ledger[Erasures].get(erasure.id)
         if erasure.finished_at is not None:
             return erasure
     raise AssertionError("the erasure does not finish")
@@ -131,13 +143,13 @@ async def check(services, settings, keys, provider):
     stack = AsyncExitStack()
     batch_api = batch_api_of(settings, stack)
     erasure_check = ErasureCheck(
-        erasures=services.ledger.erasures,
+        erasures=services.ledger[Erasures],
         remains=Remains(services.database),
-        documents=services.ledger.documents,
+        documents=services.ledger[Documents],
         index=services.index,
         tenant_keys=keys,
         uploads=services.uploads,
-        batches=services.ledger.batches,
+        batches=services.ledger[Batches],
         provider=lambda: batch_api,
     )
 
@@ -152,7 +164,7 @@ async def check(services, settings, keys, provider):
 
 async def log_query(services, tenant, collection, chunk_ids=()):
     entry = QueryLogEntry(uuid4(), tenant, collection.id, "When does it open?", [str(each) for each in chunk_ids])
-    await services.ledger.query_log.append([entry])
+    await services.ledger[QueryLog].append([entry])
 
 
 async def filled(services):
@@ -168,7 +180,7 @@ async def filled(services):
         await library.add("The harbour is closed.", "0.md")
     await work(services)
     for tenant, library in libraries.items():
-        await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
+        await services.ledger[Webhooks].make(tenant, "https://example.org", "whsec_", [])
         await log_query(services, tenant, await library.collection())
         collection = await library.collection()
         await run(
@@ -177,15 +189,17 @@ async def filled(services):
             id=collection.id,
         )
         question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
-        await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
-        await services.ledger.evaluations.start(collection, "harbours", EvaluationRequest([question], ["text"], "text"))
-        await services.ledger.verifications.start(collection, repair=False)
-        build = (await services.ledger.builds.list(tenant, "default"))[0]
-        await services.ledger.gates.start(build, build.embedding_model, GateRequest(None, 0))
-        source = await services.ledger.sources.add(collection, NewSource("docs", "folder", "/docs"))
-        await services.ledger.syncs.start(tenant, "docs")
+        await services.ledger[Evaluations].save_set(tenant, "default", "harbours", [question])
+        await services.ledger[Evaluations].start(
+            collection, "harbours", EvaluationRequest([question], ["text"], "text")
+        )
+        await services.ledger[Verifications].start(collection, repair=False)
+        build = (await services.ledger[Builds].list(tenant, "default"))[0]
+        await services.ledger[Gates].start(build, build.embedding_model, GateRequest(None, 0))
+        source = await services.ledger[Sources].add(collection, NewSource("docs", "folder", "/docs"))
+        await services.ledger[Syncs].start(tenant, "docs")
         await run(services, "INSERT INTO source_items (source_id, key, version) VALUES (:id, 'a', '1')", id=source.id)
-        (document, *_) = await services.ledger.documents.page(tenant)
+        (document, *_) = await services.ledger[Documents].page(tenant)
         for statement in (SHARE, CONVERSE):
             await run(services, statement, tenant=tenant, collection="default", documents=[document.id])
         await run(services, RESOLVE, tenant=tenant, collection="default", document=document.id)
@@ -194,7 +208,7 @@ async def filled(services):
 
 async def state_of(services, tenant):
     """Return the numbers of a tenant's rows and points."""
-    collection = await services.ledger.collections.find(tenant, "default")
+    collection = await services.ledger[Collections].find(tenant, "default")
     counts = await asyncio.gather(
         *(
             run(services, f"SELECT count(*) FROM {table} WHERE tenant = :tenant", tenant=tenant)
@@ -218,7 +232,7 @@ async def test_tenant_erasure_deletes_all_and_only_its_data(services, check, key
     assert {name.split()[0] for name in found} == {"postgresql", "qdrant", "valkey"}
     assert {"postgresql completions", "postgresql queries", "postgresql estimates"} <= found.keys()
 
-    erasure = await finished(services, await services.ledger.erasures.start("alice"))
+    erasure = await finished(services, await services.ledger[Erasures].start("alice"))
 
     assert await check(tenant="alice") == {}
     assert erasure.deleted["documents"] == 3
@@ -234,7 +248,7 @@ async def test_erasure_interrupted_at_any_step_resumes(services, check, once, mo
         monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 3)
     await once(filled)
     before = await state_of(services, "bob")
-    erasure = await services.ledger.erasures.start("alice")
+    erasure = await services.ledger[Erasures].start("alice")
     steps = [services.cleaner.steps[name] for name in ("purge", "drop", "outdate", "sweep", "erase")]
 
     # Each step is interrupted, a little later in each iteration, and then run completely.
@@ -246,7 +260,7 @@ async def test_erasure_interrupted_at_any_step_resumes(services, check, once, mo
             await asyncio.gather(task, return_exceptions=True)
             await step()
         await make_all_due(services)
-        if (await services.ledger.erasures.get(erasure.id)).finished_at:
+        if (await services.ledger[Erasures].get(erasure.id)).finished_at:
             break
 
     assert await check(tenant="alice") == {}
@@ -256,13 +270,13 @@ async def test_erasure_interrupted_at_any_step_resumes(services, check, once, mo
 async def test_uploads_during_tenant_erasure_are_rejected(services, provider, library):
     await library.add("A text.", "a.md")
     new = await library.new("Late.", "b.md")
-    erasure = await services.ledger.erasures.start("default")
+    erasure = await services.ledger[Erasures].start("default")
 
     with pytest.raises(Conflict, match="is being deleted"):
-        await services.ledger.documents.submit(new)
+        await services.ledger[Documents].submit(new)
     with pytest.raises(Conflict, match=f"GET /v1/erasures/{erasure.id}"):
         await library.add("Late.", "b.md")
-    assert (await services.ledger.erasures.start("default")).id == erasure.id
+    assert (await services.ledger[Erasures].start("default")).id == erasure.id
     await finished(services, erasure)
 
     assert (await library.add("Late.", "b.md")).external_id == "b.md"
@@ -272,9 +286,9 @@ async def test_collection_created_during_erasure_is_erased_or_rejected(services,
     for _ in range(3):
         library = Library(services, "alice")
         made, erasure = await asyncio.gather(
-            library.collection(), services.ledger.erasures.start("alice"), return_exceptions=True
+            library.collection(), services.ledger[Erasures].start("alice"), return_exceptions=True
         )
-        live = await services.ledger.collections.find("alice", "default")
+        live = await services.ledger[Collections].find("alice", "default")
         assert live is None
         assert isinstance(made, Conflict) or made.id in erasure.collection_ids
         await finished(services, erasure)
@@ -306,7 +320,7 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
         again = await client.delete(address, params={"confirm": "alice"}, headers=operator)
         assert again.json()["id"] == reply.json()["id"]
         assert (await client.post("/v1/documents", json=body, headers=as_tenant("alice"))).status_code == 409
-        await finished(services, await services.ledger.erasures.get(reply.json()["id"]))
+        await finished(services, await services.ledger[Erasures].get(reply.json()["id"]))
 
         seen = await client.get(reply.headers["location"], headers=operator)
         assert (seen.json()["state"], seen.json()["documents_left"], seen.json()["collection"]) == ("finished", 0, None)
@@ -343,36 +357,36 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     await library.add("A text.", "a.md")
     await work(services)
     collection = await library.collection()
-    other = await services.ledger.collections.ensure(
+    other = await services.ledger[Collections].ensure(
         "default", "other", embedding_model=services.settings.embedding_model
     )
     new = dataclasses.replace(await library.new("Another text.", "b.md"), collection=other)
-    await services.ledger.documents.submit(new)
-    await services.ledger.builds.start(
+    await services.ledger[Documents].submit(new)
+    await services.ledger[Builds].start(
         "default", "default", options=collection.options, embedding_model=collection.embedding_model
     )
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
     await work(services)
     await log_query(services, "default", collection)
     await log_query(services, "default", other)
     for name in ("default", "other"):
-        await services.ledger.evaluations.save_set("default", name, "set", [])
+        await services.ledger[Evaluations].save_set("default", name, "set", [])
         await run(services, SHARE, tenant="default", collection=name, documents=[])
         await run(services, RESOLVE, tenant="default", collection=name, document=uuid4())
-        of = await services.ledger.collections.get("default", name)
-        await services.ledger.evaluations.start(of, "set", EvaluationRequest([], ["text"], "text"))
-        await services.ledger.verifications.start(of, repair=False)
-        build = (await services.ledger.builds.list("default", name))[0]
-        await services.ledger.gates.start(build, build.embedding_model, GateRequest(None, 0))
+        of = await services.ledger[Collections].get("default", name)
+        await services.ledger[Evaluations].start(of, "set", EvaluationRequest([], ["text"], "text"))
+        await services.ledger[Verifications].start(of, repair=False)
+        build = (await services.ledger[Builds].list("default", name))[0]
+        await services.ledger[Gates].start(build, build.embedding_model, GateRequest(None, 0))
     assert await check(tenant="default", collection="default")
 
-    erasure = await services.ledger.erasures.start("default", "default")
+    erasure = await services.ledger[Erasures].start("default", "default")
     with pytest.raises(NotFound):
-        await services.ledger.builds.list("default", "default")
+        await services.ledger[Builds].list("default", "default")
     with pytest.raises(NotFound):
-        await services.ledger.builds.get("default", "default", 1)
-    assert await services.ledger.documents.page("default", Wanted(collection="default")) == []
+        await services.ledger[Builds].get("default", "default", 1)
+    assert await services.ledger[Documents].page("default", Wanted(collection="default")) == []
     erasure = await finished(services, erasure)
 
     assert await check(tenant="default", collection="default") == {}
@@ -399,7 +413,7 @@ async def test_tenant_erases_own_collection_over_http(services, settings, provid
         address = reply.headers["location"]
         assert (await client.get(address, headers=as_tenant("bob"))).status_code == 404
 
-        await finished(services, await services.ledger.erasures.get(reply.json()["id"]))
+        await finished(services, await services.ledger[Erasures].get(reply.json()["id"]))
 
         seen = (await client.get(address, headers=as_tenant("alice"))).json()
         assert (seen["state"], seen["documents_left"], seen["collection"]) == ("finished", 0, "default")
@@ -412,10 +426,10 @@ async def test_feedback_on_erased_collection_is_not_found(services, library, onc
     ((chunk,),) = await run(services, "SELECT id FROM chunks")
     await log_query(services, "default", await library.collection(), [chunk])
     ((query,),) = await run(services, "SELECT id FROM queries")
-    await services.ledger.erasures.start("default", "default")
+    await services.ledger[Erasures].start("default", "default")
 
     with pytest.raises(NotFound, match="does not exist any more"):
-        await services.ledger.feedback.accept("default", query, chunk, most=5)
+        await services.ledger[Feedback].accept("default", query, chunk, most=5)
 
 
 # --- a document ---
@@ -458,7 +472,7 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
     for resolving in (document.id, other.id):
         await run(services, RESOLVE, tenant="default", collection="default", document=resolving)
 
-    await finished(services, await services.ledger.erasures.start_document(document.id))
+    await finished(services, await services.ledger[Erasures].start_document(document.id))
 
     assert await check(document_id=document.id) == {}
     queries = await run(services, "SELECT chunk_ids, best_score FROM queries ORDER BY best_score NULLS LAST")
@@ -468,29 +482,29 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
     resolved = await run(services, "SELECT resolved_by, resolved_at IS NULL FROM gaps ORDER BY resolved_at NULLS LAST")
     assert resolved == [(other.id, False), (None, True)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
-    assert (await services.ledger.documents.get("default", other.id)).state == "ready"
+    assert (await services.ledger[Documents].get("default", other.id)).state == "ready"
     with pytest.raises(NotFound):
-        await services.ledger.erasures.start_document(document.id)
+        await services.ledger[Erasures].start_document(document.id)
 
 
 async def test_document_erasure_removes_its_findings(services, library, check, once):
     documents = await once(ready, ("A text.", "a.md"), ("Another text.", "b.md"))
     ledger = services.ledger
-    await ledger.verifications.start(await library.collection(), repair=True)
-    claim = await ledger.runs.claim([RunKind.VERIFICATION])
+    await ledger[Verifications].start(await library.collection(), repair=True)
+    claim = await ledger[RunClaims].claim([RunKind.VERIFICATION])
     findings = [DifferingPoint("missing", "not stored", str(uuid4()), document.id, None) for document in documents]
     unknown = DifferingPoint("orphaned", "its document is not in the ledger", str(uuid4()), None, None)
-    await ledger.verifications.save(
+    await ledger[Verifications].save(
         claim, Position(), VerificationCounts(), findings=[*findings, unknown], intended=findings
     )
     assert "postgresql verifications" in await check(document_id=documents[0].id)
 
-    await finished(services, await ledger.erasures.start_document(documents[0].id))
+    await finished(services, await ledger[Erasures].start_document(documents[0].id))
 
     assert await check(document_id=documents[0].id) == {}
-    saved = await ledger.verifications.newest("default", "default")
+    saved = await ledger[Verifications].newest("default", "default")
     assert saved.findings == [findings[1], unknown]
-    assert (await ledger.verifications.saved(claim)).intended == findings[1:]
+    assert (await ledger[Verifications].saved(claim)).intended == findings[1:]
 
 
 async def test_query_logged_while_erasure_waits_names_no_chunk(services, library, once):
@@ -499,7 +513,7 @@ async def test_query_logged_while_erasure_waits_names_no_chunk(services, library
 
     async with services.database.engine.connect() as editing:
         await editing.execute(text("SELECT 1 FROM documents FOR UPDATE"))
-        erasing = asyncio.create_task(services.ledger.erasures.start_document(document.id))
+        erasing = asyncio.create_task(services.ledger[Erasures].start_document(document.id))
         await eventually(partial(is_waiting, services))
         await log_query(services, "default", await library.collection(), [chunk])
         await editing.rollback()
@@ -543,7 +557,7 @@ async def test_query_log_is_searched_in_slices(*, services, library, check, once
         await log_query(services, owner.tenant, owner, [uuid4(), chunk])
     some = "SELECT id FROM queries WHERE tenant = 'default' LIMIT 3"
     await run(services, f"UPDATE queries SET created_at = now() - interval '1 minute' WHERE id IN ({some})")
-    erasures = services.ledger.erasures
+    erasures = services.ledger[Erasures]
     name = "default" if scope == "collection" else None
     started = erasures.start_document(document.id) if scope == "document" else erasures.start("default", name)
     await finished(services, await started)
@@ -558,7 +572,7 @@ async def test_query_log_is_searched_in_slices(*, services, library, check, once
 async def test_query_logged_after_erasure_is_not_stored(services, provider, check, scope):
     library = Library(services, "alice")
     collection = await library.collection()
-    erasures = services.ledger.erasures
+    erasures = services.ledger[Erasures]
     await finished(services, await erasures.start("alice", "default" if scope == "collection" else None))
 
     await log_query(services, "alice", collection)
@@ -578,7 +592,7 @@ async def packed(services, tenant="default", count=4, **values):
         )
         for number, upload in enumerate(uploads)
     ]  # fmt: skip
-    return [each.document for each in await services.ledger.documents.submit_many(documents)], uploads
+    return [each.document for each in await services.ledger[Documents].submit_many(documents)], uploads
 
 
 async def packed_and_ready(services):
@@ -598,7 +612,7 @@ async def test_pack_is_rewritten_without_erased_document(*, services, library, c
     for name in set(objects_of(services)) - {uploads[0].stored_in}:
         await services.uploads.remove([name])
     outdated, store = type(services.cleaner.outdated), type(services.uploads)
-    erasure = await services.ledger.erasures.start_document(documents[1].id)
+    erasure = await services.ledger[Erasures].start_document(documents[1].id)
     if cut != "not cut":
         with monkeypatch.context() as patched:
             target = (outdated, "rename") if cut == "before the rename" else (store, "remove")
@@ -622,9 +636,9 @@ async def test_pack_is_rewritten_without_erased_document(*, services, library, c
     unnamed = {"uploads objects that no version names": 1} if cut == "before the rename" else {}
     assert found == unnamed  # the new pack of the remaining documents is unnamed and is deleted as an orphan
     assert "Text number 1." not in "".join(content.decode() for content in objects_of(services).values())
-    await services.ledger.documents.reindex(await library.collection())
+    await services.ledger[Documents].reindex(await library.collection())
     await work(services)
-    assert await services.ledger.documents.counts("default") == {"ready": 3}
+    assert await services.ledger[Documents].counts("default") == {"ready": 3}
 
 
 @guards(
@@ -638,7 +652,7 @@ async def test_claimed_document_of_rewritten_pack_is_parsed(services, provider):
     documents, _ = await packed(services)
     stage = parse_stage(services.parser)
     claimed = await stage.claim(10, {})
-    erasure = await services.ledger.erasures.start_document(documents[1].id)
+    erasure = await services.ledger[Erasures].start_document(documents[1].id)
     await finished(services, erasure)
 
     await stage.settle([await stage.work(item, held) for item in claimed])
@@ -654,23 +668,23 @@ async def test_claimed_document_of_rewritten_pack_is_parsed(services, provider):
     means="an erasure waits as long as a load is paused",
 )
 async def test_paused_load_does_not_delay_erasure(services, library, provider, check):
-    load = (await services.ledger.jobs.open_load(await library.collection(), key=None, expected=None)).job
+    load = (await services.ledger[Jobs].open_load(await library.collection(), key=None, expected=None)).job
     documents, uploads = await packed(services, job_id=load.id)
-    await services.ledger.jobs.pause("default", load.id, PauseReason.USER)
+    await services.ledger[Jobs].pause("default", load.id, PauseReason.USER)
     await work(services)
     await services.uploads.remove([name for name in objects_of(services) if name != uploads[0].stored_in])
 
-    await finished(services, await services.ledger.erasures.start_document(documents[1].id))
+    await finished(services, await services.ledger[Erasures].start_document(documents[1].id))
 
     assert await check(document_id=documents[1].id) == {}
     assert "Text number 1." not in "".join(content.decode() for content in objects_of(services).values())
-    await services.ledger.jobs.resume("default", load.id)
+    await services.ledger[Jobs].resume("default", load.id)
     await work(services)
-    assert await services.ledger.documents.counts("default") == {"ready": 3}
+    assert await services.ledger[Documents].counts("default") == {"ready": 3}
 
 
 async def build_of(services):
-    return await services.ledger.builds.start(
+    return await services.ledger[Builds].start(
         "default", "default", options=CollectionOptions(), embedding_model=services.settings.embedding_model
     )
 
@@ -684,7 +698,7 @@ async def test_copies_started_during_rewriting_have_bytes(services, check, once)
     documents, uploads = await once(packed_and_ready)
     build = await build_of(services)
     sources = [id_ for (id_,) in await run(services, "SELECT id FROM documents ORDER BY id")]
-    await services.ledger.documents.delete("default", documents[1].id)
+    await services.ledger[Documents].delete("default", documents[1].id)
     await services.cleaner.purge_versions()
     await make_all_due(services)
 
@@ -698,12 +712,12 @@ async def test_copies_started_during_rewriting_have_bytes(services, check, once)
     for _ in range(3):
         await make_all_due(services)
         await services.cleaner.remove_outdated()
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
     await work(services)
 
     assert uploads[0].stored_in not in objects_of(services)
-    assert (await services.ledger.builds.progress(build)).documents == {"ready": 3}
+    assert (await services.ledger[Builds].progress(build)).documents == {"ready": 3}
 
 
 @guards(
@@ -715,15 +729,15 @@ async def test_copies_started_during_rewriting_have_bytes(services, check, once)
 async def test_erasure_during_pack_check_deletes_all_bytes(services, check, once, monkeypatch):
     documents, uploads = await once(packed_and_ready)
     build = await build_of(services)
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
     await work(services)
-    await services.ledger.builds.drop("default", "default", build.number)
-    while await services.cleaner.drop_builds() or await services.ledger.work.purge_versions():
+    await services.ledger[Builds].drop("default", "default", build.number)
+    while await services.cleaner.drop_builds() or await services.ledger[Work].purge_versions():
         pass
     await make_all_due(services)
     assert await services.cleaner.outdated.due(10) == [uploads[0].stored_in]  # of copies: no byte is unused
-    erasure = await services.ledger.erasures.start_document(documents[1].id)
+    erasure = await services.ledger[Erasures].start_document(documents[1].id)
     store = type(services.uploads)
     checked = store.foreign_bytes
 
@@ -742,9 +756,9 @@ async def test_erasure_during_pack_check_deletes_all_bytes(services, check, once
 
 async def test_unreadable_pack_does_not_delay_other_packs(services):
     (erased, *_), bad = await packed(services)
-    await services.ledger.documents.delete("default", erased.id)
+    await services.ledger[Documents].delete("default", erased.id)
     (other, *_), good = await packed(services, "bob")
-    await services.ledger.documents.delete("bob", other.id)
+    await services.ledger[Documents].delete("bob", other.id)
     await work(services, "parse")  # afterwards no worker reads the packs
     await services.cleaner.purge_versions()
     await make_all_due(services)
@@ -775,9 +789,9 @@ async def test_object_with_bad_name_does_not_delay_others(services, provider, li
 async def test_undecodable_build_does_not_delay_other_erasures(services, check, once):
     await once(filled)
     await run(services, "UPDATE collections SET options = '[]' WHERE tenant = 'alice'")
-    await services.ledger.erasures.start("alice")
+    await services.ledger[Erasures].start("alice")
 
-    await finished(services, await services.ledger.erasures.start("bob"))
+    await finished(services, await services.ledger[Erasures].start("bob"))
 
     assert await check(tenant="bob") == {}
 
@@ -807,7 +821,7 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
     items = await late.claim(10, {})
     answers = [await late.work(item, held) for item in items] if stage == "generate" else []  # not settled yet
 
-    erasure = await services.ledger.erasures.start("alice")
+    erasure = await services.ledger[Erasures].start("alice")
     if moment == "between slices":
         for step in ("drop", "purge"):
             await services.cleaner.steps[step]()
@@ -837,7 +851,7 @@ async def test_failed_late_write_after_erasure_leaves_no_points(services, provid
     document = await library.add("The harbour opens at six.", "a.md")
     await work(services, "parse")
     (batch,) = await late.claim(10, {})
-    erasures = services.ledger.erasures
+    erasures = services.ledger[Erasures]
     started = erasures.start("alice") if scope == "tenant" else erasures.start_document(document.id)
     await finished(services, await started)
     upsert, leases = Index.upsert, [True]
@@ -882,7 +896,7 @@ async def test_points_of_writer_killed_after_erasure_are_deleted(services, provi
     await Library(services, "bob").add("The harbour opens at six.", "a.md")
     await work(services, "parse")
     batches = await late.claim(10, {})
-    erasures = services.ledger.erasures
+    erasures = services.ledger[Erasures]
     started = {
         "document": lambda: erasures.start_document(document.id),
         "collection": lambda: erasures.start("alice", "default"),
@@ -892,7 +906,7 @@ async def test_points_of_writer_killed_after_erasure_are_deleted(services, provi
     for batch in batches:
         await late.work(batch, held)
     (of_bob,) = await run(services, "SELECT id FROM collections WHERE tenant = 'bob'")
-    location = index_location_of(services.ledger.collections.index_name("scripted-embedding"), "bob", *of_bob)
+    location = index_location_of(services.ledger[Collections].index_name("scripted-embedding"), "bob", *of_bob)
     before = await services.index.count_points(location)
     assert before
 
@@ -913,7 +927,7 @@ async def test_points_of_writer_killed_after_erasure_are_deleted(services, provi
 
 async def test_recheck_is_repeated_until_qdrant_confirms(services, once, monkeypatch):
     (document,) = await once(ready, ("A text.", "a.md"))
-    await finished(services, await services.ledger.erasures.start_document(document.id))
+    await finished(services, await services.ledger[Erasures].start_document(document.id))
 
     async def unavailable(*_):
         raise Unavailable("no answer", component="qdrant")
@@ -938,7 +952,7 @@ async def test_unfinished_late_settlement_delays_erasure(services, provider, lib
     late = generate_stage(services.generator)
     (item,) = await late.claim(10, {})
     outcome = await late.work(item, held)
-    erasure = await services.ledger.erasures.start_document(document.id)
+    erasure = await services.ledger[Erasures].start_document(document.id)
     blocked_by = "INSERT INTO spent VALUES (:token, 'other', :id, :id, 'generate', 'm', 1, 1, 1)"
 
     async with services.database.engine.connect() as blocking:
@@ -977,11 +991,11 @@ async def test_erasure_ends_while_tenant_is_never_idle(services, provider, libra
     async def delete_during_call(number):
         deleted = await library.add(f"The busy text {number}.", f"{number}.md")
         await work(services, "parse", "index")
-        assert (await services.ledger.work.claim_to_generate(10)).chunks
-        await services.ledger.documents.delete("default", deleted.id)
-        await services.ledger.work.purge_versions()
+        assert (await services.ledger[Work].claim_to_generate(10)).chunks
+        await services.ledger[Documents].delete("default", deleted.id)
+        await services.ledger[Work].purge_versions()
 
-    erasure = await services.ledger.erasures.start_document(document.id)
+    erasure = await services.ledger[Erasures].start_document(document.id)
     for number in range(5):
         await make_all_due(services)
         for name in ("purge", "delete", "sweep", "outdate"):
@@ -992,7 +1006,7 @@ async def test_erasure_ends_while_tenant_is_never_idle(services, provider, libra
         assert await run(services, "SELECT 1 FROM abandoned_calls") != []
         assert await run(services, "SELECT 1 FROM outdated_objects") != []
 
-    assert (await services.ledger.erasures.get(erasure.id)).finished_at is not None
+    assert (await services.ledger[Erasures].get(erasure.id)).finished_at is not None
     assert await run(services, "SELECT 1 FROM completions") == []
     await services.cleaner.remove_outdated()
     assert await check(document_id=document.id) == {}
@@ -1008,7 +1022,7 @@ async def test_locked_completion_is_searched_again(services, library, check, onc
     """A parse worker is about to insert a chunk that needs the completion, but its transaction fails."""
     (document,) = await once(ready, ("A text.", "a.md"))
     ((key,),) = await run(services, "SELECT content_key FROM completions")
-    erasure = await services.ledger.erasures.start_document(document.id)
+    erasure = await services.ledger[Erasures].start_document(document.id)
 
     async with services.database.begin() as inserting:
         await inserting.execute(SQL.share_completions, {"keys": [key]})
@@ -1024,19 +1038,19 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
     document = await library.add("A text.", "a.md")
     await library.add("Another text.", "b.md")
     await work(services, "parse", "index")
-    chunks = (await services.ledger.work.claim_to_generate(10)).chunks
+    chunks = (await services.ledger[Work].claim_to_generate(10)).chunks
     generating = generate_stage(services.generator)
     answers = [await generating.work(chunk, held) for chunk in chunks]
     (late,) = [chunk for chunk in chunks if chunk.document_id == document.id]
     reply = PaidReply("request", "A question?", "stop", Usage(1, 1))
-    await finished(services, await services.ledger.erasures.start_document(document.id))
+    await finished(services, await services.ledger[Erasures].start_document(document.id))
 
     await generating.settle(answers)
     with pytest.raises(LeaseLost):
-        await services.ledger.work.keep_replies(late, [reply], Usage(1, 1), 1, Reserve("scripted", Usage()))
+        await services.ledger[Work].keep_replies(late, [reply], Usage(1, 1), 1, Reserve("scripted", Usage()))
     again = Retry(timedelta(), "cut short")
     failed = FailedAttempt(late.lease, again, content_key=late.content_key, tenant=late.tenant, replies=[reply])
-    await services.ledger.work.settle_generated([failed])
+    await services.ledger[Work].settle_generated([failed])
 
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
@@ -1050,9 +1064,9 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
 
 async def test_paid_questions_of_deleted_document_expire(services, provider, library, once):
     (document,) = await once(ready, ("A text.", "a.md"))
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
     await services.cleaner.clean()
-    completions = services.ledger.completions
+    completions = services.ledger[Completions]
 
     assert not await completions.forget(WEEK)
     assert await run(services, "SELECT count(*) FROM completions WHERE unused_since IS NOT NULL") == [(1,)]
@@ -1078,7 +1092,7 @@ async def test_unused_completions_are_deleted_in_slices(services, provider, libr
         await library.add(f"Text number {number}.")
     await work(services)
     await run(services, "DELETE FROM chunk_contents")
-    completions = services.ledger.completions
+    completions = services.ledger[Completions]
 
     assert [await completions.forget(WEEK) for _ in range(3)] == [True, True, False]
     assert await run(services, "SELECT count(*) FROM completions WHERE unused_since IS NULL") == [(0,)]
@@ -1091,13 +1105,13 @@ async def test_unused_completions_are_deleted_in_slices(services, provider, libr
 async def test_completion_used_by_new_chunk_is_kept(services, once):
     (document,) = await once(ready, ("A text.", "a.md"))
     ((key,),) = await run(services, "SELECT content_key FROM completions")
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
     await services.cleaner.clean()
     await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
 
     async with services.database.begin() as connection:  # a parse worker is about to insert a chunk with the key
         await connection.execute(SQL.share_completions, {"keys": [key]})
-        await services.ledger.completions.forget(WEEK)
+        await services.ledger[Completions].forget(WEEK)
 
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
 
@@ -1105,7 +1119,7 @@ async def test_completion_used_by_new_chunk_is_kept(services, once):
 async def test_claim_updates_content_key_of_chunk_and_content(services, provider, library):
     await library.add("A text.", "a.md")
     await work(services, "parse", "index")
-    await services.ledger.work.claim_to_generate(10, key_of=lambda _: b"another")
+    await services.ledger[Work].claim_to_generate(10, key_of=lambda _: b"another")
 
     assert await run(services, "SELECT c.content_key, t.content_key FROM chunks c JOIN chunk_contents t ON true") == [
         (b"another", b"another")
@@ -1115,7 +1129,7 @@ async def test_claim_updates_content_key_of_chunk_and_content(services, provider
 async def test_erasure_logs_contain_no_document_text(services, provider, library, capsys):
     document = await library.add("The secret is lighthouse.", "a.md")
     await work(services)
-    await finished(services, await services.ledger.erasures.start("default"))
+    await finished(services, await services.ledger[Erasures].start("default"))
 
     logged = capsys.readouterr()
     assert "lighthouse" not in logged.out + logged.err
@@ -1158,7 +1172,7 @@ async def test_documented_commands_erase_and_report_leftovers(services, foreask)
     code, output = await foreask(of_collection.replace("handbook", "none") + " --yes")
     assert (code, "no collection 'none'" in output) == (1, True), output
     assert (await foreask(f"{of_tenant} --yes"))[0] == 0
-    await finished(services, (await services.ledger.erasures.of(tenant="acme"))[0])
+    await finished(services, (await services.ledger[Erasures].of(tenant="acme"))[0])
 
     for check in checks:
         code, output = await foreask(check)

@@ -6,6 +6,10 @@ import pytest
 
 from shared.domain.collections import CollectionOptions
 from shared.ingest.costs.estimator import PlannedLoad, SampleText
+from shared.ledger.builds.estimates import Estimates
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.costs import Costs
 from tests.conftest import Library
 from tests.support.api import work
 
@@ -31,7 +35,7 @@ def text_of(town: str, sections: int) -> str:
 
 
 async def spent(services, kind="generate"):
-    sums = [s for s in await services.ledger.costs.sums("default") if s.kind == kind]
+    sums = [s for s in await services.ledger[Costs].sums("default") if s.kind == kind]
     return (
         sum(s.calls for s in sums),
         sum(s.usage.prompt_tokens for s in sums),
@@ -60,10 +64,10 @@ async def rebuilt(services, collection, options):
     """Estimate a rebuild, run it, and return the estimate and the actual costs."""
     estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
     before = await spent(services), await spent(services, "embed")
-    changed = await services.ledger.collections.ensure(
+    changed = await services.ledger[Collections].ensure(
         "default", collection.name, embedding_model=collection.embedding_model, options=options
     )
-    await services.ledger.documents.reindex(changed)
+    await services.ledger[Documents].reindex(changed)
     await work(services)
     after = await spent(services), await spent(services, "embed")
     return estimate, *[tuple(b - a for a, b in zip(*pair, strict=True)) for pair in zip(before, after, strict=True)]
@@ -171,11 +175,11 @@ async def test_estimate_is_independent_of_page_boundaries(services, collection, 
     """A page of the ledger may end within a document."""
     options = CollectionOptions(chunk_max_chars=300)
     whole = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
-    chunks = services.ledger.estimates.chunks
+    chunks = services.ledger[Estimates].chunks
 
     async def few(*args, **more):
         return await chunks(*args, **more, limit=7)
 
-    monkeypatch.setattr(type(services.ledger.estimates), "chunks", lambda _, *args, **more: few(*args, **more))
+    monkeypatch.setattr(type(services.ledger[Estimates]), "chunks", lambda _, *args, **more: few(*args, **more))
     estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
     assert estimate == dataclasses.replace(whole, seconds=estimate.seconds)

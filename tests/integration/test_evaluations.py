@@ -10,7 +10,11 @@ from sqlalchemy import text
 
 from shared.domain.collections import CollectionOptions, Weights
 from shared.domain.runs import RunKind
-from shared.ledger.feedback.evaluations import EvaluationRequest
+from shared.ledger.builds.builds import Builds
+from shared.ledger.feedback.evaluations import EvaluationRequest, Evaluations
+from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.work.work import Work
 from tests.conftest import Library
 from tests.support.api import calling, work
 from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
@@ -89,7 +93,7 @@ async def test_labelled_set_is_stored_used_and_deleted(settings, services, label
         ]
         await api.delete(f"{RUNS}/{again['id']}")
         start_time = datetime.fromisoformat(run["created_at"])
-        assert not await services.ledger.query_log.asked("default", "default", start_time)
+        assert not await services.ledger[QueryLog].asked("default", "default", start_time)
 
         assert (await api.delete(SET)).status_code == 204
         assert (await api.get(SET)).status_code == 404
@@ -181,11 +185,11 @@ async def test_single_channel_scores_ignore_calibrated_weights(settings, service
 async def test_old_evaluations_are_deleted_but_open_ones_kept(services, library, runner):
     await runner.aclose()
     collection = await library.collection()
-    evaluations, request = services.ledger.evaluations, EvaluationRequest([LABELLED], ["text"], "text")
+    evaluations, request = services.ledger[Evaluations], EvaluationRequest([LABELLED], ["text"], "text")
 
     async def claimed():
         run = await evaluations.start(collection, None, request)
-        claim = await services.ledger.runs.claim([RunKind.EVALUATION])
+        claim = await services.ledger[RunClaims].claim([RunKind.EVALUATION])
         assert claim.id == run.id
         return claim
 
@@ -194,7 +198,7 @@ async def test_old_evaluations_are_deleted_but_open_ones_kept(services, library,
         await evaluations.finish(await claimed(), {"per_query": {}, "rows": []})
     assert len(await evaluations.runs("default", "default")) == 101
     assert (await evaluations.run_of("default", "default", first.id)).state == "running"
-    await services.ledger.runs.fail(first, "It failed.")
+    await services.ledger[RunClaims].fail(first, "It failed.")
     await evaluations.start(collection, None, request)
     assert len(await evaluations.runs("default", "default")) == 100
 
@@ -269,14 +273,14 @@ async def test_run_over_replaced_build_fails(settings, services, labelled, provi
         provider.script(embedding_latency_seconds=0.5)
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
         await eventually(lambda: runner.claimed == 1)
-        build = await services.ledger.builds.start(
+        build = await services.ledger[Builds].start(
             "default", "default", options=CollectionOptions(), embedding_model=settings.embedding_model
         )
-        while await services.ledger.builds.fill():
+        while await services.ledger[Builds].fill():
             pass
-        while await services.ledger.work.due():
+        while await services.ledger[Work].due():
             await work(services)
-        await services.ledger.builds.switch("default", "default", build.number)
+        await services.ledger[Builds].switch("default", "default", build.number)
         run = await finished(api, started)
     assert (run["state"], run["results"]) == ("failed", None)
     assert run["error"].startswith("Another build replaced")

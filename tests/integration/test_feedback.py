@@ -10,6 +10,10 @@ from api.schemas.queries import RetrieveReply
 from shared.domain.ids import accepted_id, accepted_point_id
 from shared.domain.verification import DifferingPoint
 from shared.ingest.index.stage import _settle, index_batch
+from shared.ledger.documents.audit import Audit
+from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.work import Work
 from shared.maintenance.verification import Verification
 from shared.settings import Tuning
 from shared.vectors.filters import collection_points
@@ -59,7 +63,7 @@ async def accepted(client, **more):
 
 async def points(services, collection="default", tenant="default"):
     """Return the payloads of users' questions in Qdrant, by point id."""
-    found = await services.ledger.collections.get(tenant, collection)
+    found = await services.ledger[Collections].get(tenant, collection)
     records, _ = await qdrant_client(services).scroll(
         found.index_name, collection_points(found.location), limit=10_000, with_payload=True
     )
@@ -67,8 +71,8 @@ async def points(services, collection="default", tenant="default"):
 
 
 async def verified(services, *, repair=False):
-    collection = await services.ledger.collections.get("default", "default")
-    comparison = Verification(services.ledger.audit, services.index, collection, repair=repair)
+    collection = await services.ledger[Collections].get("default", "default")
+    comparison = Verification(services.ledger[Audit], services.index, collection, repair=repair)
     return [item async for item in comparison.run() if isinstance(item, DifferingPoint)]
 
 
@@ -143,7 +147,7 @@ async def test_retraction_during_qdrant_outage_is_applied_later(client, indexed,
 
     await services.cleaner.clean()
     assert await points(services) == {}
-    assert await services.ledger.feedback.claim_removals(10) == []
+    assert await services.ledger[Feedback].claim_removals(10) == []
 
 
 async def test_repeated_question_is_accepted_once(client, indexed, services):
@@ -301,7 +305,7 @@ async def test_accepted_question_is_deleted_with_its_chunk(client, two_chunks, s
 async def test_question_accepted_during_processing_is_indexed_afterwards(client, two_chunks, services, provider):
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "index", "generate")
-    claimed = await services.ledger.work.claim_to_index(10)
+    claimed = await services.ledger[Work].claim_to_index(10)
 
     assert (await accept_of_leave(client))["outcome"] == "accepted"
     assert [own.state for own in await accepted(client)] == ["waiting"]
@@ -318,7 +322,7 @@ async def test_question_accepted_during_failed_edit_reaches_live_version(client,
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     assert (await accept_of_leave(client))["outcome"] == "accepted"
     await work(services, "parse", "generate")
-    (shared,) = [c for c in await services.ledger.work.claim_to_index(10) if c.accepted]
+    (shared,) = [c for c in await services.ledger[Work].claim_to_index(10) if c.accepted]
     await _settle(services.indexer, [await index_batch(services.indexer, [shared])])
     assert {payload["version"] for payload in (await points(services)).values()} == {2}
     assert [own.state for own in await accepted(client)] == ["waiting"]
@@ -341,13 +345,13 @@ async def test_accepted_question_is_added_to_concurrent_edit(client, two_chunks,
     await accept_of_leave(client)
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "generate")
-    (live,) = [c for c in await services.ledger.work.claim_to_index(10) if not c.hidden]
+    (live,) = [c for c in await services.ledger[Work].claim_to_index(10) if not c.hidden]
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE version = 2")
-    edited = [c for c in await services.ledger.work.claim_to_index(10) if c.hidden]
-    await services.ledger.work.release("chunks", [live.lease])
+    edited = [c for c in await services.ledger[Work].claim_to_index(10) if c.hidden]
+    await services.ledger[Work].release("chunks", [live.lease])
     await accept_of_leave(client, "Who may be ill?")
-    (live,) = await services.ledger.work.claim_to_index(10)
+    (live,) = await services.ledger[Work].claim_to_index(10)
     assert (len(live.accepted), {len(c.accepted) for c in edited}) == (2, {0, 1})
 
     await _settle(services.indexer, [await index_batch(services.indexer, [live])])
@@ -364,7 +368,7 @@ async def test_retraction_applies_to_live_and_pending_versions(client, two_chunk
     await work(services, "index")
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "generate")
-    (shared,) = [c for c in await services.ledger.work.claim_to_index(10) if c.accepted]
+    (shared,) = [c for c in await services.ledger[Work].claim_to_index(10) if c.accepted]
     await _settle(services.indexer, [await index_batch(services.indexer, [shared])])
     assert {payload["version"] for payload in (await points(services)).values()} == {1, 2}
 
@@ -377,7 +381,7 @@ async def test_retraction_applies_to_live_and_pending_versions(client, two_chunk
 
 async def test_retraction_during_write_is_applied_afterwards(client, indexed, services):
     given = await accept(client)
-    claimed = await services.ledger.work.claim_to_index(10)
+    claimed = await services.ledger[Work].claim_to_index(10)
     assert [own.id for chunk in claimed for own in chunk.accepted] == [given.accepted_id]
 
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
@@ -392,8 +396,8 @@ async def test_retraction_during_write_is_applied_afterwards(client, indexed, se
 
 async def test_late_writer_does_not_restore_retracted_question(client, indexed, services):
     given = await accept(client)
-    late = await services.ledger.work.claim_to_index(10)
-    await services.ledger.work.release("chunks", [chunk.lease for chunk in late])
+    late = await services.ledger[Work].claim_to_index(10)
+    await services.ledger[Work].release("chunks", [chunk.lease for chunk in late])
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
     await services.cleaner.clean()
@@ -412,13 +416,13 @@ async def test_question_is_not_reaccepted_during_removal(client, indexed, servic
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
 
-    (removal,) = await services.ledger.feedback.claim_removals(10)
+    (removal,) = await services.ledger[Feedback].claim_removals(10)
     query_id, chunks = await ask(client)
     refused = await give(client, query_id, chunks["leave.md"].chunk_id)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
     assert removal.versions == [1]
     await services.index.delete_by_id(removal.location, [accepted_point_id(removal.id, 1)])
-    await services.ledger.feedback.settle_removals([removal], {removal.id})
+    await services.ledger[Feedback].settle_removals([removal], {removal.id})
     assert (await accept(client)).outcome == "accepted"
     await work(services, "index")
 
@@ -435,12 +439,12 @@ async def test_retried_dead_chunk_gets_its_accepted_questions(client, two_chunks
     await client.post("/v1/collections/default/reindex")
     await work(services, "parse")
     provider.script(down=True)
-    claimed = await services.ledger.work.claim_to_index(10)
+    claimed = await services.ledger[Work].claim_to_index(10)
     while claimed:  # until the chunk is dead
         await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'parsed'")
-        claimed = await services.ledger.work.claim_to_index(10)
+        claimed = await services.ledger[Work].claim_to_index(10)
     assert await state_of(client, two_chunks) == "degraded"
     assert [own.state for own in await accepted(client)] == ["waiting"]
     assert await verified(services) == []
@@ -464,7 +468,7 @@ async def test_unembeddable_question_is_rejected_and_blocks_nothing(client, inde
     assert await state_of(client, indexed["leave.md"]) == "ready"
     assert await verified(services) == []
     provider.script(refuse_containing="")
-    assert await services.ledger.work.claim_to_index(10) == []
+    assert await services.ledger[Work].claim_to_index(10) == []
     await accept(client)
     await work(services, "index")
     assert [own.state for own in await accepted(client)] == ["indexed"]
@@ -474,7 +478,7 @@ async def test_unembeddable_question_is_rejected_and_blocks_nothing(client, inde
 async def test_verification_repairs_lost_and_orphaned_accepted_questions(client, indexed, services, provider, damage):
     await accept(client)
     await work(services, "index")
-    collection = await services.ledger.collections.get("default", "default")
+    collection = await services.ledger[Collections].get("default", "default")
     (point,) = await points(services)
     if damage == "lost":
         await services.index.delete_by_id(collection.location, [point])
@@ -496,9 +500,9 @@ async def test_only_newest_accepted_questions_are_used_as_labels(client, indexed
     monkeypatch.setattr("shared.ledger.feedback.feedback._MOST_PAIRS", 2)
     for question in ("How long may I be away?", "What was that?", "Who is it?"):
         await accept(client, question)
-    collection = await services.ledger.collections.get("default", "default")
+    collection = await services.ledger[Collections].get("default", "default")
 
-    newest = await services.ledger.feedback.accepted(collection.id)
+    newest = await services.ledger[Feedback].accepted(collection.id)
 
     assert [question for question, _ in newest] == ["What was that?", "Who is it?"]
 
@@ -512,10 +516,10 @@ async def test_accepted_questions_are_returned_as_labels(client, indexed, servic
     query_id, _ = await ask(client, "What was that?")
     await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
 
-    collection = await services.ledger.collections.get("default", "default")
+    collection = await services.ledger[Collections].get("default", "default")
 
     leave, pay = chunks["leave.md"].chunk_id, chunks["pay.md"].chunk_id
-    assert await services.ledger.feedback.accepted(collection.id) == [
+    assert await services.ledger[Feedback].accepted(collection.id) == [
         ("How long may I be away?", [leave, pay]),
         ("When does the money come?", [pay]),
     ]

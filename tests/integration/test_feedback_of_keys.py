@@ -4,6 +4,7 @@ import pytest
 
 from api.schemas.feedback import AcceptedPage
 from api.schemas.queries import RetrieveReply
+from shared.ledger.builds.builds import Builds
 from shared.settings import Tuning
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.planted import guards
@@ -181,7 +182,7 @@ async def test_owner_of_question_survives_a_rebuild(client, chunks, services):
     await work(services, "index")
     built = await client.post("/v1/collections/default/builds", json={}, headers=EDITOR)
     assert built.status_code in {200, 201, 202}, built.text
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
     await work(services)
     assert await are_keys_questions(services) == [True, True]  # in the live build and in the new one

@@ -15,7 +15,9 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict
 from shared.domain.index_location import IndexLocation
 from shared.domain.states import DocumentState
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import _write
+from shared.ledger.model.collections import Collections
 from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of
@@ -318,7 +320,7 @@ async def test_documents_are_found_by_declared_fields(client, services, provider
     for filter_, expected in (({"department": "hr", "year": {"gte": 2026}}, {"pay"}), ({"year": 2026}, {"pay", "law"})):
         reply = await client.post("/v1/retrieve", json=query | {"filter": filter_})
         assert {chunk["external_id"] for chunk in reply.json()["chunks"]} == expected
-    collection = await services.ledger.collections.get("default", "a")
+    collection = await services.ledger[Collections].get("default", "a")
     stored, _ = await qdrant_client(services).scroll(collection.index_name, limit=100)
     assert {tuple(point.payload["terms"]) for point in stored} == {
         ("department=hr", "year=2025"),
@@ -367,7 +369,7 @@ async def test_fields_are_added_only_before_first_document(client, services):
     await put(client, filterable={"year": "integer"})
     more = await put(client, filterable={"department": "keyword", "month": "integer"}, questions_per_chunk=4)
     assert more.json()["options"]["filterable"] == {"year": "integer", "department": "keyword", "month": "integer"}
-    stored = (await services.ledger.collections.get("default", "a")).options.filterable
+    stored = (await services.ledger[Collections].get("default", "a")).options.filterable
     assert stored == (("year", "integer"), ("department", "keyword"), ("month", "integer"))
 
     unchanged = await put(client, questions_per_chunk=5)
@@ -381,7 +383,7 @@ async def test_fields_are_added_only_before_first_document(client, services):
     await upload(client, "a", year=2026)
     late = await put(client, filterable={"tags": "keyword"}, questions_per_chunk=7)
     assert (late.status_code, late.json()["field"]) == (409, "filterable")
-    assert (await services.ledger.collections.get("default", "a")).options.questions_per_chunk == 5
+    assert (await services.ledger[Collections].get("default", "a")).options.questions_per_chunk == 5
     assert (await put(client, filterable={"month": "integer"})).status_code == 200
 
 
@@ -410,7 +412,7 @@ async def test_unknown_field_type_is_rejected_by_name(client):
 
 
 async def declare(services, *fields):
-    return await services.ledger.collections.ensure(
+    return await services.ledger[Collections].ensure(
         "default", "default", embedding_model="scripted-embedding", options=CollectionOptions(filterable=fields)
     )
 
@@ -432,6 +434,6 @@ async def test_document_with_wrong_metadata_type_fails_with_remedy(services, lib
     document = await library.add("The text.", metadata={"year": "2026"})
     await work(services, "parse")
 
-    document = await services.ledger.documents.get("default", document.id)
+    document = await services.ledger[Documents].get("default", document.id)
     assert document.state is DocumentState.FAILED
     assert document.error.startswith("The collection declares the metadata field 'year' as integer")

@@ -11,6 +11,7 @@ from shared.domain.errors import TimedOut
 from shared.domain.tiers import Tier
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate_stage
+from shared.ledger.work.costs import Costs
 from shared.ledger.work.work import Work
 from shared.providers.chat import OpenAIChat
 from shared.providers.limiter.limiter import QUERY
@@ -68,7 +69,7 @@ async def until_flex_pauses(services, documents):
 
 
 async def booked(services):
-    return {s.tier: s.calls for s in await services.ledger.costs.sums("default") if s.kind == "generate"}
+    return {s.tier: s.calls for s in await services.ledger[Costs].sums("default") if s.kind == "generate"}
 
 
 async def test_refused_flex_calls_are_repeated_without_attempts(services, library, provider, flexible):

@@ -10,7 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from api.schemas.gaps import GapPage, GapView
-from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.documents.documents import Documents
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.feedback.gaps import Gaps
+from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.query.gaps.finder import GapFinder
 from shared.settings import TenantLimits
 from tests.conftest import Library
@@ -33,7 +36,7 @@ async def collection(library):
 async def ask(services, collection, *questions, chunks=(), score=None):
     """Log questions one after the other; without chunks they are unanswered."""
     for question in questions:
-        await services.ledger.query_log.append([entry_of(collection, question, chunks, score)])
+        await services.ledger[QueryLog].append([entry_of(collection, question, chunks, score)])
 
 
 def entry_of(collection, question, chunks=(), score=None):
@@ -145,10 +148,10 @@ async def test_concurrent_requests_pay_and_group_once(client, services, collecti
 )
 async def test_concurrent_processes_make_no_gap_twice(client, services, collection, provider):
     await ask(services, collection, *DOGS)
-    asked = await services.ledger.query_log.asked("default", "default", collection.created_at)
+    asked = await services.ledger[QueryLog].asked("default", "default", collection.created_at)
     await services.retriever.question_vectors(DOGS, collection)  # remembered, so that all start their transactions
 
-    finders = [GapFinder(services.retriever, services.ledger.gaps) for _ in asked]
+    finders = [GapFinder(services.retriever, services.ledger[Gaps]) for _ in asked]
     await asyncio.gather(*(finder.add(collection, [question]) for finder, question in zip(finders, asked, strict=True)))
 
     assert [gap.times for gap in (await list_gaps(client)).items] == [3]
@@ -228,9 +231,9 @@ async def test_gap_of_removed_document_is_open(client, services, library, collec
     await change(client, gap, resolved_by=document.id)
 
     if removal == "delete":
-        await services.ledger.documents.delete("default", document.id)
+        await services.ledger[Documents].delete("default", document.id)
     else:
-        await services.ledger.erasures.start_document(document.id)
+        await services.ledger[Erasures].start_document(document.id)
 
     (opened,) = (await list_gaps(client)).items
     assert (opened.state, opened.resolved_by) == ("open", None)
@@ -254,7 +257,7 @@ async def test_nearest_passage_is_named_with_score(client, services, library, co
     await run(services, "UPDATE queries SET found = false")
     nearest = (await list_gaps(client)).items[0].nearest
     assert (nearest.chunk_id, nearest.score) == (chunk, 0.3)
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
     assert (await list_gaps(client)).items[0].nearest is None
 
 
@@ -289,7 +292,7 @@ async def test_erased_document_leaves_no_score_of_its_chunk(services, library, c
     await ask(services, collection, DOGS[0], chunks=[chunk, other], score=0.7)
     await ask(services, collection, LUNCH[0], chunks=[other, chunk], score=0.6)
 
-    await finished(services, await services.ledger.erasures.start_document(document.id))
+    await finished(services, await services.ledger[Erasures].start_document(document.id))
 
     found = await run(services, "SELECT chunk_ids, round(best_score::numeric, 1)::float FROM queries ORDER BY question")
     assert found == [([other], None), ([other], 0.6)]
@@ -348,7 +351,7 @@ async def test_gap_of_another_collection_is_not_found(client, services, library,
 
 @guards(
     "workers/scheduler.py",
-    "return await services.ledger.gaps.forget()",
+    "return await services.ledger[Gaps].forget()",
     "return False",
     means="assignments outlive their questions",
 )
@@ -408,7 +411,7 @@ async def test_gap_lasts_as_long_as_its_question(services, settings, collection)
         await list_gaps(client)
 
         await run(services, "UPDATE queries SET created_at = created_at - interval '2 h'")
-        await services.ledger.query_log.purge(timedelta(days=1))
+        await services.ledger[QueryLog].purge(timedelta(days=1))
 
         (kept,) = (await list_gaps(client)).items
         assert (kept.id, kept.assigned_to, kept.times) == (gap.id, "Ann", 1)
@@ -483,7 +486,7 @@ async def test_refused_question_is_a_gap_of_its_own(client, services, collection
 async def test_provider_that_refuses_everything_changes_nothing(client, services, collection, provider):
     provider.script(refuse_containing="office")
     entries = [entry_of(collection, f"{DOGS[0]} number {number}") for number in range(64)]
-    await services.ledger.query_log.append(entries)
+    await services.ledger[QueryLog].append(entries)
 
     page = await list_gaps(client)
 

@@ -9,6 +9,9 @@ from sqlalchemy import text
 from shared.domain.collections import CollectionOptions, Weights
 from shared.domain.errors import Refused
 from shared.domain.ids import chunk_point_id
+from shared.ledger.builds.builds import Builds
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.model.collections import Collections
 from shared.maintenance import gate as gates
 from shared.maintenance.gate import Gate, GateReport
 from shared.query.retrieve import Query
@@ -61,7 +64,7 @@ def fill(services, library):
         for number in range(documents):
             await library.add(text_of(number), f"{number}.md", questions=[question_of(number)])
         await work(services)
-        builds, model = services.ledger.builds, services.settings.embedding_model
+        builds, model = services.ledger[Builds], services.settings.embedding_model
         build = await builds.start(*NAME, options=CollectionOptions(), embedding_model=model)
         if indexer is not None:  # in another Qdrant collection, without the vectors of the live build
             elsewhere = f"test-{uuid4().hex}-{services.indexer.space}"
@@ -112,7 +115,7 @@ async def test_build_with_worse_results_fails_gate(services, fill, gate):
 
 async def test_calibrated_weights_survive_gate_and_switch(services, fill, gate):
     build = await fill(documents=DOCUMENTS)
-    live = await services.ledger.collections.get(*NAME)
+    live = await services.ledger[Collections].get(*NAME)
     chosen = {"questions": 3.0, "text": 1.0, "bm25": 0.0}
     calibration = {
         "weights": chosen,
@@ -121,12 +124,12 @@ async def test_calibrated_weights_survive_gate_and_switch(services, fill, gate):
         "baseline_spread": 0.9,
         "chunks": 1,
     }
-    await services.ledger.calibrations.save(live, calibration, replace_labelled=True)
+    await services.ledger[Calibrations].save(live, calibration, replace_labelled=True)
 
     await report_of(gate, build, LABELLED)
-    await services.ledger.builds.switch(*NAME, build.number)
+    await services.ledger[Builds].switch(*NAME, build.number)
 
-    now = await services.ledger.collections.get(*NAME)
+    now = await services.ledger[Collections].get(*NAME)
     assert (now.id, now.weights, now.is_labelled) == (build.id, Weights(**chosen), True)
     assert max(now.baseline.similarity, now.baseline.spread) < 0.9
     assert now.calibration["chunks"] == DOCUMENTS
@@ -136,7 +139,7 @@ async def test_calibrated_weights_survive_gate_and_switch(services, fill, gate):
 async def test_incomplete_or_outdated_build_fails_gate(services, fill, gate, monkeypatch, slice_):
     monkeypatch.setattr("shared.ledger.builds.comparison._SLICE", slice_)
     build = await fill()
-    live = await services.ledger.collections.get(*NAME)
+    live = await services.ledger[Collections].get(*NAME)
     delete = "DELETE FROM documents WHERE collection_id = :c AND external_id = :e"
     assert await run(services, delete, c=build.id, e="0.md") == 1
     assert await run(services, delete, c=live.id, e="1.md") == 1
@@ -181,7 +184,7 @@ async def test_unindexed_document_fails_gate(services, library, fill, gate):
     await work(replace(services, indexers={}), "parse")
     assert (await report_of(gate, build)).is_open  # queries find it in neither build
 
-    live = await services.ledger.collections.get(*NAME)
+    live = await services.ledger[Collections].get(*NAME)
     await run(
         services,
         "UPDATE documents SET live_version = 1 WHERE collection_id = :c AND external_id = 'more.md'",

@@ -7,7 +7,8 @@ from sqlalchemy import text
 
 from shared.domain.collections import CollectionOptions
 from shared.domain.runs import RunKind
-from shared.ledger.runs.gates import GateRequest
+from shared.ledger.builds.builds import Builds
+from shared.ledger.runs.gates import GateRequest, Gates
 from shared.ledger.runs.run_claims import RunClaims
 from shared.maintenance.gate import Gate
 from tests.conftest import Library
@@ -23,7 +24,7 @@ async def filled(services):
     """Fill a build with the document of the live one, and return it."""
     await Library(services).add("The keeper wrote of alpha1.", "1.md", questions=["Who wrote 1?"])
     await work(services)
-    builds, model = services.ledger.builds, services.settings.embedding_model
+    builds, model = services.ledger[Builds], services.settings.embedding_model
     build = await builds.start("default", "default", options=CollectionOptions(), embedding_model=model)
     while await builds.fill():
         pass
@@ -38,7 +39,7 @@ async def build(once):
 
 
 async def start(services, build, request=ALL):
-    return await services.ledger.gates.start(build, services.settings.embedding_model, request)
+    return await services.ledger[Gates].start(build, services.settings.embedding_model, request)
 
 
 async def lose_leases(services):
@@ -47,12 +48,12 @@ async def lose_leases(services):
 
 
 async def gate_of(services, build):
-    return (await services.ledger.builds.get("default", "default", build.number)).gate
+    return (await services.ledger[Builds].get("default", "default", build.number)).gate
 
 
 async def test_lost_gate_is_finished_once_by_another_worker(services, settings, build):
     await start(services, build)
-    late = await services.ledger.runs.claim([RunKind.GATE])
+    late = await services.ledger[RunClaims].claim([RunKind.GATE])
     await lose_leases(services)
     async with calling(settings, services) as client, running(services):
         await eventually(lambda: _state_is(client, "done"))
@@ -61,9 +62,9 @@ async def test_lost_gate_is_finished_once_by_another_worker(services, settings, 
     assert shown["report"]["open"] is report["open"] is True
     assert shown["report"]["documents"]["documents"] == 1
 
-    await services.ledger.gates.finish(late, report | {"open": False})
+    await services.ledger[Gates].finish(late, report | {"open": False})
     assert (await gate_of(services, build))["open"] is True
-    assert (await services.ledger.gates.newest(build)).report["open"] is True
+    assert (await services.ledger[Gates].newest(build)).report["open"] is True
 
 
 async def _state_is(client, state):
@@ -108,21 +109,21 @@ async def test_cancelled_gate_stops_without_report(services, settings, build, mo
 
 
 async def test_gate_waits_for_worker_with_both_embeddings(services, build):
-    await services.ledger.gates.start(build, "another", ALL)
-    assert await services.ledger.runs.claim([RunKind.GATE]) is None
-    runs = services.ledger.runs
+    await services.ledger[Gates].start(build, "another", ALL)
+    assert await services.ledger[RunClaims].claim([RunKind.GATE]) is None
+    runs = services.ledger[RunClaims]
     both = RunClaims(services.database, worker="both", lease=runs._lease, embeddings=["another", build.embedding_model])
     assert await both.claim([RunKind.GATE]) is not None
 
 
 async def test_gate_of_dropped_build_fails(services, build):
     run = await start(services, build)
-    await services.ledger.builds.drop("default", "default", build.number)
+    await services.ledger[Builds].drop("default", "default", build.number)
     async with running(services):
         await eventually(lambda: _ended(services, run))
-    ended = await services.ledger.gates.get(run.id)
+    ended = await services.ledger[Gates].get(run.id)
     assert (ended.state, ended.error.partition(":")[0]) == ("failed", "Build 2 is dropping")
 
 
 async def _ended(services, run):
-    return (await services.ledger.gates.get(run.id)).ended_at is not None
+    return (await services.ledger[Gates].get(run.id)).ended_at is not None

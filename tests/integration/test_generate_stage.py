@@ -15,6 +15,10 @@ from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate, generate_stage
+from shared.ledger.documents.dead_letters import DeadLetters
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.work import Work
 from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.support.api import work
@@ -57,7 +61,7 @@ class InterruptedModel:
 async def make_searchable(services):
     """Parse due documents, and record their texts as indexed, which needs neither embeddings nor Qdrant."""
     await work(services, "parse")
-    await index_texts(services.ledger.work)
+    await index_texts(services.ledger[Work])
 
 
 async def searchable(services):
@@ -73,7 +77,7 @@ async def one_chunk(services, once):
 
 
 async def claimed(services):
-    (chunk,) = (await services.ledger.work.claim_to_generate(1)).chunks
+    (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
     return chunk
 
 
@@ -91,7 +95,7 @@ async def make_due(services):
 
 
 async def set_prompt(services, name):
-    return await services.ledger.collections.ensure(
+    return await services.ledger[Collections].ensure(
         "default",
         "default",
         embedding_model=services.settings.embedding_model,
@@ -107,9 +111,9 @@ async def test_questions_are_stored_under_sent_prompt_key(services, library, pro
     await work(services)
     assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [0, 1]
 
-    await services.ledger.documents.reindex(await set_prompt(services, "PROMPT-A"))
+    await services.ledger[Documents].reindex(await set_prompt(services, "PROMPT-A"))
     await work(services)
-    await services.ledger.documents.reindex(await set_prompt(services, "PROMPT-B"))
+    await services.ledger[Documents].reindex(await set_prompt(services, "PROMPT-B"))
     await work(services)
 
     assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [1, 1]
@@ -126,7 +130,7 @@ async def test_return_to_paid_prompt_makes_no_call(services, library, provider):
     await work(services)
 
     assert provider.stats()["calls"] == 1
-    assert {d.state for d in await services.ledger.documents.page("default")} == {DocumentState.READY}
+    assert {d.state for d in await services.ledger[Documents].page("default")} == {DocumentState.READY}
 
 
 async def test_chunks_with_equal_keys_are_paid_once(services, library, provider):
@@ -138,7 +142,7 @@ async def test_chunks_with_equal_keys_are_paid_once(services, library, provider)
     await work(services)
 
     assert provider.stats()["calls"] == 1
-    assert {d.state for d in await services.ledger.documents.page("default")} == {DocumentState.READY}
+    assert {d.state for d in await services.ledger[Documents].page("default")} == {DocumentState.READY}
 
 
 async def test_interrupted_reply_repair_resumes_with_paid_reply(services, once, provider):
@@ -147,7 +151,7 @@ async def test_interrupted_reply_repair_resumes_with_paid_reply(services, once, 
     interrupted = InterruptedModel(services.generator.model, 2, limited())
 
     outcome = await generate(replace(services.generator, model=interrupted), chunk)
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
     stored = await row(services)
     assert (stored.calls, stored.replies, stored.attempts) == (1, 1, 0)
     assert stored.prompt_tokens > 0
@@ -219,7 +223,7 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, on
     await library.add(f"{KEEPER}\n", "a.md")
     async with services.database.begin() as connection:
         await connection.execute(text("DELETE FROM paid_replies"))  # as if no reply had been stored before the edit
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
 
     await make_searchable(services)
     stage = generate_stage(per_question_generator)
@@ -232,13 +236,13 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, on
 async def test_expired_paid_replies_are_deleted(services, once, per_question_generator):
     chunk = await one_chunk(services, once)
     interrupted = InterruptedModel(services.generator.model, 3, limited())
-    await services.ledger.work.settle_generated(
+    await services.ledger[Work].settle_generated(
         [await generate(replace(per_question_generator, model=interrupted), chunk)]
     )
 
-    await services.ledger.work.forget_replies(timedelta(days=1))
+    await services.ledger[Work].forget_replies(timedelta(days=1))
     assert (await row(services)).replies == 2
-    await services.ledger.work.forget_replies(timedelta())
+    await services.ledger[Work].forget_replies(timedelta())
     assert (await row(services)).replies is None
 
 
@@ -249,10 +253,10 @@ async def test_retried_dead_letter_repeats_its_calls(services, library, provider
     assert ((await row(services)).calls, (await row(services)).replies) == (3, None)
     provider.script(malformed_containing="")
 
-    await services.ledger.documents.retry("default", document.id)
+    await services.ledger[Documents].retry("default", document.id)
     await work(services)
 
-    assert (await services.ledger.documents.get("default", document.id)).state is DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document.id)).state is DocumentState.READY
 
 
 async def test_graceful_stop_keeps_and_counts_paid_replies(services, once, provider, per_question_generator):
@@ -275,7 +279,7 @@ async def test_billed_refusal_is_counted(services, once):
     refusing = InterruptedModel(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
 
     outcome = await generate(replace(services.generator, model=refusing), chunk)
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
 
     assert isinstance(outcome.decision, Dead)
     assert (await row(services))[:2] == (1, 100)
@@ -285,7 +289,7 @@ async def test_replies_to_another_prompt_are_not_reused(services, once, provider
     chunk = await one_chunk(services, once)
     interrupted = InterruptedModel(services.generator.model, 2, limited())
     outcome = await generate(replace(per_question_generator, model=interrupted), chunk)
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
 
     await set_prompt(services, "PROMPT-B")
     await make_due(services)
@@ -303,7 +307,7 @@ async def test_replies_of_reclaimed_chunk_are_not_stored(services, once, provide
     await claimed(services)
 
     with pytest.raises(LeaseLost):
-        await services.ledger.work.keep_replies(chunk, (), Usage(100, 10), 1, Reserve("scripted", Usage()))
+        await services.ledger[Work].keep_replies(chunk, (), Usage(100, 10), 1, Reserve("scripted", Usage()))
 
 
 async def test_no_call_starts_after_possible_lease_expiry(services, once, provider):
@@ -338,7 +342,7 @@ async def test_changed_key_waits_for_discarded_call(services, library, provider)
         await set_prompt(services, "PROMPT-B")
         if name == "a.md":
             (calling,) = await claim()
-            await services.ledger.documents.delete("default", document.id)
+            await services.ledger[Documents].delete("default", document.id)
 
     assert await claim() is None  # its lease has ended, because the same content is being paid for
     assert await claim() == []
@@ -347,7 +351,7 @@ async def test_changed_key_waits_for_discarded_call(services, library, provider)
     await work(services)
 
     assert provider.stats()["calls"] == 1
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.READY
 
 
 async def test_unstorable_questions_are_paid_once(services, library, provider):
@@ -364,10 +368,10 @@ async def test_unstorable_questions_are_paid_once(services, library, provider):
     await Drain(replace(stage, work=unstorable), limits, asyncio.Event()).run()
     await work(services)
 
-    shown = await services.ledger.documents.get("default", document.id)
+    shown = await services.ledger[Documents].get("default", document.id)
     assert (shown.state, shown.progress.calls, shown.progress.dead) == (DocumentState.DEGRADED, 1, 1)
     assert provider.stats()["calls"] == 1
-    (letter,) = await services.ledger.dead_letters.page("default")
+    (letter,) = await services.ledger[DeadLetters].page("default")
     assert "cannot store a value" in letter.reason
 
 
@@ -376,7 +380,7 @@ async def test_absurd_number_of_tokens_is_stored(services, library, provider):
     document = await library.add(KEEPER, "a.md")
     await work(services)
 
-    shown = await services.ledger.documents.get("default", document.id)
+    shown = await services.ledger[Documents].get("default", document.id)
     assert (shown.state, shown.progress.calls) == (DocumentState.READY, 1)
     assert 0 < shown.progress.prompt_tokens < 2**31
 
@@ -386,7 +390,7 @@ async def test_malformed_replies_of_dead_chunk_are_counted(services, library, pr
     document = await library.add(KEEPER, "a.md")
     await work(services)
 
-    progress = (await services.ledger.documents.get("default", document.id)).progress
+    progress = (await services.ledger[Documents].get("default", document.id)).progress
     assert (progress.calls, progress.dead) == (3, 1)
     assert progress.prompt_tokens > 0
 
@@ -421,7 +425,7 @@ async def test_claim_skips_content_claimed_by_other_worker(services, library):
                 "(SELECT max(chunk_id::text)::uuid FROM chunk_contents WHERE content->>'text' LIKE '%lighthouse%')"
             )
         )
-        claiming = asyncio.create_task(services.ledger.work.claim_to_generate(10))
+        claiming = asyncio.create_task(services.ledger[Work].claim_to_generate(10))
         await until_blocked(services.database)
 
     assert [chunk.content.text for chunk in (await claiming).chunks] == ["Another text, which is not claimed."]

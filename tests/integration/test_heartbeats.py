@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 from cli.main import app
 from embedded.ports import free_port
 from shared.ledger.work import heartbeats
+from shared.ledger.work.heartbeats import Heartbeats
 from tests.support.waiting import TIMEOUT_SECONDS
 
 
 async def seen(services):
-    while not (found := await services.ledger.heartbeats.seen()):
+    while not (found := await services.ledger[Heartbeats].seen()):
         await asyncio.sleep(0.01)
     return found
 
@@ -22,14 +23,14 @@ async def seen(services):
 async def test_worker_is_listed_while_alive(services, monkeypatch):
     monkeypatch.setattr(heartbeats, "BEAT_EVERY", timedelta(seconds=0.02))
     in_work = 3
-    async with services.ledger.heartbeats.beating("parse", lambda: in_work):
+    async with services.ledger[Heartbeats].beating("parse", lambda: in_work):
         (first,) = await seen(services)
         in_work = 5
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while (await seen(services))[0].in_work != 5:
                 await asyncio.sleep(0.01)
         assert (first.role, first.host, first.alive, first.in_work) == ("parse", socket.gethostname(), True, 3)
-    assert not await services.ledger.heartbeats.seen()
+    assert not await services.ledger[Heartbeats].seen()
 
 
 async def test_dead_worker_is_not_alive_and_deleted_later(services):
@@ -39,10 +40,10 @@ async def test_dead_worker_is_not_alive_and_deleted_later(services):
             " (gen_random_uuid(), 'parse', 'a', 1, 0, now() - interval '40 seconds'),"
             " (gen_random_uuid(), 'index', 'a', 2, 0, now() - interval '61 minutes')"
         )
-    assert not await services.ledger.heartbeats.beats("parse", "a")
-    await services.ledger.heartbeats.forget()
+    assert not await services.ledger[Heartbeats].beats("parse", "a")
+    await services.ledger[Heartbeats].forget()
 
-    (remaining,) = await services.ledger.heartbeats.seen()
+    (remaining,) = await services.ledger[Heartbeats].seen()
     assert (remaining.role, remaining.alive) == ("parse", False)
 
 
@@ -53,7 +54,7 @@ def invoke(*arguments):
 async def test_health_and_status_commands_report_live_workers(services, settings, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
-    async with services.ledger.heartbeats.beating("index", lambda: 7):
+    async with services.ledger[Heartbeats].beating("index", lambda: 7):
         await seen(services)
         assert (await asyncio.to_thread(invoke, "health", "index")).exit_code == 0
         assert (await asyncio.to_thread(invoke, "health", "parse")).exit_code == 1

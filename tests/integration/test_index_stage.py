@@ -14,7 +14,8 @@ from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.retry import Dead
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch, index_stage
-from shared.ledger import Work
+from shared.ledger.documents.documents import Documents
+from shared.ledger.work.work import Work
 from shared.vectors.errors import Refusal
 from tests.conftest import Library
 from tests.integration.test_ledger import parsed
@@ -37,7 +38,7 @@ async def test_worker_with_other_embedding_model_claims_nothing(services, provid
     for suspects in (False, True):
         assert await other.claim_to_index(10, suspects=suspects) == []
     assert await states(services, "chunks") == [("parsed", 5)]
-    assert "index" in await services.ledger.work.due()
+    assert "index" in await services.ledger[Work].due()
 
     async with calling(with_keys(settings).model_copy(update={"embedding_model": "other-model"}), services) as client:
         status = (await client.get("/v1/status", headers=as_tenant("alice"))).json()
@@ -105,7 +106,7 @@ async def test_kept_vectors_are_dropped_when_lease_is_lost(services, library, re
         if error := next(checks):
             raise error
 
-    (failed,) = await index_batch(services.indexer, await services.ledger.work.claim_to_index(1), require_lease)
+    (failed,) = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(1), require_lease)
 
     assert isinstance(failed, FailedAttempt)
     assert not failed.decision.burns_attempt
@@ -121,7 +122,7 @@ async def test_unwritable_collection_does_not_block_others(services, provider, m
         change = text("UPDATE collections SET index_name = :name WHERE tenant = 'refused'")
         await connection.execute(change, {"name": f"no/such/path-{services.indexer.space}"})
 
-    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
 
     (refused,) = [outcome for outcome in outcomes if isinstance(outcome, FailedAttempt)]
     (taken,) = [outcome for outcome in outcomes if isinstance(outcome, IndexOutcome)]
@@ -224,7 +225,7 @@ async def test_partially_written_points_of_dead_chunk_are_deleted(services, libr
 
     await work(services, "index")
 
-    (chunk,) = await services.ledger.documents.chunks("default", refused.id)
+    (chunk,) = await services.ledger[Documents].chunks("default", refused.id)
     assert chunk.state == "dead"
     texts = {f"Text number {number}." for number in range(7)} | {"The keeper lives alone."}
     assert await texts_of_points(services, library) == (texts, 8)
@@ -235,7 +236,7 @@ async def test_collection_rejecting_all_points_waits_after_one_request(services,
     await collection_with(services, library, "dense")
     await parsed(services, library, *(f"Text number {number}." for number in range(32)), ready_questions=())
 
-    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(32))
+    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(32))
 
     ((reason, burns_attempt),) = {(each.decision.reason, each.decision.burns_attempt) for each in outcomes}
     assert reason.startswith("Qdrant takes no points: Qdrant answered 400 (Wrong input: Not existing vector name error")

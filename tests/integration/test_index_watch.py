@@ -8,9 +8,12 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from shared.domain.verification import DifferingPoint
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres import servers
 from shared.ledger.postgres.election import Election
 from shared.ledger.postgres.servers import Server
+from shared.ledger.runs.repairs import Repairs
 from shared.maintenance.verification import Verification
 from tests.conftest import Library
 from tests.support.api import ready, running, searchable, work
@@ -37,7 +40,7 @@ async def watch(services):
 
 async def differences(services):
     collection = await Library(services).collection()
-    verification = Verification(services.ledger.audit, services.index, collection, repair=False)
+    verification = Verification(services.ledger[Audit], services.index, collection, repair=False)
     return [item async for item in verification.run() if isinstance(item, DifferingPoint)]
 
 
@@ -47,7 +50,7 @@ async def repaired(services, watch):
     async def is_repaired():
         await watch.repair()
         await work(services, "index")
-        return await services.ledger.repairs.count() == 0
+        return await services.ledger[Repairs].count() == 0
 
     async with running(services):
         await eventually(is_repaired)
@@ -119,7 +122,7 @@ async def test_failover_is_repaired_again_after_late_writers(services, provider,
 
     async with running(services):
         await eventually(is_postponed)
-    assert await services.ledger.repairs.count() == 1
+    assert await services.ledger[Repairs].count() == 1
     await run(services, "UPDATE collections SET repair_due_at = now(), repair_after = now()")
     await repaired(services, watch)
 
@@ -227,7 +230,7 @@ async def test_lost_points_are_noticed_and_repaired(services, provider, once, cl
 
     with capture_logs() as logs:
         await watch.check()
-        assert await services.ledger.repairs.count() == 0  # a restarted Qdrant may not have loaded it yet
+        assert await services.ledger[Repairs].count() == 0  # a restarted Qdrant may not have loaded it yet
         await watch.check()
         await watch.check()
     causes, query = await damage(client)
@@ -256,7 +259,7 @@ async def test_lost_old_document_is_noticed_in_time(services, provider, once, wa
 
     for _ in range(len(HARBOURS) + 2):
         await watch.check()
-    assert await services.ledger.repairs.count() == 1
+    assert await services.ledger[Repairs].count() == 1
 
 
 async def test_work_in_progress_raises_no_alarm(services, provider, once, watch):
@@ -275,11 +278,11 @@ async def test_work_in_progress_raises_no_alarm(services, provider, once, watch)
     await check()
     await work(services)
     await check()
-    await services.ledger.documents.delete("default", edits[0].id)
+    await services.ledger[Documents].delete("default", edits[0].id)
     await check()
     await services.cleaner.clean()
     await check()
-    assert await services.ledger.repairs.count() == 0
+    assert await services.ledger[Repairs].count() == 0
 
 
 @guards(
@@ -295,9 +298,9 @@ async def test_unrepairable_loss_is_repaired_once(services, provider, once, watc
     await services.index.delete_build(location)
     await watch.check()
     await watch.check()
-    assert await services.ledger.repairs.count() == 1
+    assert await services.ledger[Repairs].count() == 1
     await repaired(services, watch)
 
     await watch.check()
     await watch.check()
-    assert await services.ledger.repairs.count() == 0
+    assert await services.ledger[Repairs].count() == 0

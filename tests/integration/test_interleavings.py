@@ -20,8 +20,12 @@ from shared.domain.usage import Usage
 from shared.domain.verification import DifferingPoint
 from shared.domain.work import POINTS_STAY
 from shared.ingest.index.stage import _settle, index_batch
-from shared.ledger.documents.dead_letters import Choice
-from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.dead_letters import Choice, DeadLetters
+from shared.ledger.documents.documents import Documents
+from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
+from shared.ledger.work.work import Work
 from shared.maintenance.verification import Verification
 from shared.query.retrieve.replaced import ReplacedVersions
 from shared.vectors.connection import SEARCH_SECONDS
@@ -60,7 +64,7 @@ async def clean_completely(services):
 
 
 async def differences(services, library):
-    comparison = Verification(services.ledger.audit, services.index, await library.collection(), repair=False)
+    comparison = Verification(services.ledger[Audit], services.index, await library.collection(), repair=False)
     return [(item.kind, item.why) async for item in comparison.run() if isinstance(item, DifferingPoint)]
 
 
@@ -97,14 +101,14 @@ async def parsed_only(services):
 
 async def test_never_live_version_is_invisible_after_next_fails(services, library, once):
     document = await once(parsed_only)
-    await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
+    await indexed(services.indexer, await services.ledger[Work].claim_to_index(1))
     assert await texts_found(services, library, "What is about alpha number?")
 
     await library.add(UNREADABLE, "a.md")
     await work(services)
     await services.cleaner.clean()
 
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.FAILED, None)
     assert await texts_found(services, library, "What is about alpha number?") == []
     assert await points(services, library) == {}
@@ -112,11 +116,11 @@ async def test_never_live_version_is_invisible_after_next_fails(services, librar
 
 async def test_edit_of_never_live_version_becomes_ready(services, library, once):
     document = await once(parsed_only)
-    await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
+    await indexed(services.indexer, await services.ledger[Work].claim_to_index(1))
     await library.add(NINE, "a.md")
     await work(services)
 
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.READY
     await services.cleaner.sweep()
     assert {p["version"] for p in (await points(services, library)).values()} == {2}
     assert await differences(services, library) == []
@@ -124,7 +128,7 @@ async def test_edit_of_never_live_version_becomes_ready(services, library, once)
 
 async def test_late_points_of_never_live_version_are_deleted(services, library, once):
     await once(parsed_only)
-    late = await services.ledger.work.claim_to_index(10)
+    late = await services.ledger[Work].claim_to_index(10)
     await library.add(UNREADABLE, "a.md")
     await work(services)
     await clean_completely(services)
@@ -140,7 +144,7 @@ async def test_hidden_points_of_abandoned_edit_are_removed(services, library, on
     before = await points(services, library)
     await library.add(NINE, "a.md")
     await work(services, "parse")
-    await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
     assert await points(services, library, hidden=True)
 
     await library.add(UNREADABLE, "a.md")
@@ -164,9 +168,9 @@ async def words_found(services, library):
 
 async def common_chunk(services):
     """Claim due chunks, return the chunk that two versions share, and release the others."""
-    claimed = await services.ledger.work.claim_to_index(10)
+    claimed = await services.ledger[Work].claim_to_index(10)
     (common,) = [chunk for chunk in claimed if "gamma" in chunk.content.text]
-    await services.ledger.work.release("chunks", [c.lease for c in claimed if c is not common])
+    await services.ledger[Work].release("chunks", [c.lease for c in claimed if c is not common])
     return common
 
 
@@ -199,7 +203,7 @@ async def test_document_stays_searchable_during_edit_and_show(services, library,
     await work(services)
     await clean_completely(services)
 
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.FAILED, 1)
     assert await words_found(services, library) == ["alpha"]
     assert await differences(services, library) == []
@@ -207,7 +211,7 @@ async def test_document_stays_searchable_during_edit_and_show(services, library,
 
 async def killed_during_show(services, monkeypatch, *, before):
     """Index the last texts of an edit, in a process that is killed when it shows the new version."""
-    batch = await services.ledger.work.claim_to_index(10)
+    batch = await services.ledger[Work].claim_to_index(10)
 
     async def die():
         raise asyncio.CancelledError
@@ -229,7 +233,7 @@ async def test_document_stays_searchable_after_kill_during_show(services, librar
     assert await words_found(services, library) == ["beta", "gamma"]
     await library.add(UNREADABLE, "a.md")
     await work(services)
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.FAILED, 2)
     assert await words_found(services, library) == ["beta", "gamma"]
     await clean_completely(services)
@@ -294,8 +298,8 @@ async def test_abandoned_edit_does_not_change_shared_chunks(services, library, p
 
     assert await whole_points(services, library) == before
     assert await differences(services, library) == []
-    await services.ledger.dead_letters.discard("default", Choice())
-    assert (await services.ledger.documents.reindex(await library.collection())).documents == 1
+    await services.ledger[DeadLetters].discard("default", Choice())
+    assert (await services.ledger[Documents].reindex(await library.collection())).documents == 1
     await work(services)
     await clean_completely(services)
     assert await run(services, "SELECT state FROM documents") == [("ready",)]
@@ -309,7 +313,7 @@ async def replaced(services):
     """Replace a document. The points of the version before are not deleted yet."""
     await edited(services)
     await work(services, "parse")
-    await indexed(services.indexer, await services.ledger.work.claim_to_index(10))
+    await indexed(services.indexer, await services.ledger[Work].claim_to_index(10))
 
 
 @guards(
@@ -389,7 +393,7 @@ async def test_replaced_points_do_not_crowd_out_texts(services, library, once, m
 async def test_search_before_replacement_is_repeated(services, library, once, monkeypatch):
     await once(edited)
     await work(services, "parse")
-    batch = await services.ledger.work.claim_to_index(10)
+    batch = await services.ledger[Work].claim_to_index(10)
     await index_batch(services.indexer, batch)
     stored = await points(services, library, version=2)
     beta = [i for i, payload in stored.items() if "beta" in payload.get("text", "")]
@@ -406,7 +410,7 @@ async def test_documents_of_large_batch_finish_together(services, library):
     for number in range(120):
         await library.add(f"Text number {number}.", questions=[])
     await work(services, "parse")
-    batch = await services.ledger.work.claim_to_index(200)
+    batch = await services.ledger[Work].claim_to_index(200)
 
     await indexed(services.indexer, batch)
 
@@ -421,7 +425,7 @@ async def second_version(services):
     library = Library(services)
     paid = await library.add(NINE, "paid.md")
     await work(services)
-    await services.ledger.documents.delete("default", paid.id)
+    await services.ledger[Documents].delete("default", paid.id)
     await clean_completely(services)
     await library.add(SEVEN, "a.md")
     await work(services)
@@ -432,7 +436,7 @@ async def second_version(services):
 
 async def test_late_writer_of_live_version_hides_nothing(services, library, once):
     document = await once(second_version)
-    late = await services.ledger.work.claim_to_index(10)
+    late = await services.ledger[Work].claim_to_index(10)
     await end_leases(services)
     await work(services, "index")
     before = await points(services, library)
@@ -444,16 +448,16 @@ async def test_late_writer_of_live_version_hides_nothing(services, library, once
     await clean_completely(services)
     assert await points(services, library) == before
     assert await differences(services, library) == []
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.READY, 2)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before settling"])
 async def test_dropped_question_of_late_writer_is_deleted(services, library, once, dies):
     await once(second_version)
-    late = await services.ledger.work.claim_to_index(10)
+    late = await services.ledger[Work].claim_to_index(10)
     await end_leases(services)
-    await indexed(replace(services.indexer, floor=0.99), await services.ledger.work.claim_to_index(10))
+    await indexed(replace(services.indexer, floor=0.99), await services.ledger[Work].claim_to_index(10))
     await delete_replaced(services)
     before = await points(services, library)
 
@@ -468,10 +472,10 @@ async def test_dropped_question_of_late_writer_is_deleted(services, library, onc
 
 async def test_late_points_written_before_settlement_are_deleted(services, library, once):
     await once(second_version)
-    late = await services.ledger.work.claim_to_index(10)
+    late = await services.ledger[Work].claim_to_index(10)
     await end_leases(services)
     strict = replace(services.indexer, floor=0.99)
-    successor = await index_batch(strict, await services.ledger.work.claim_to_index(10))
+    successor = await index_batch(strict, await services.ledger[Work].claim_to_index(10))
     written = await points(services, library)
 
     await indexed(services.indexer, late)
@@ -489,7 +493,7 @@ async def test_rewritten_chunk_keeps_no_dropped_question(services, library, once
     await run(services, "UPDATE chunks SET state = 'generated', due_at = now()")
     await run(services, "UPDATE documents SET state = 'searchable'")
 
-    batch = await services.ledger.work.claim_to_index(10)
+    batch = await services.ledger[Work].claim_to_index(10)
     await indexed(replace(services.indexer, floor=0.99), batch)
 
     after = await points(services, library)
@@ -515,7 +519,7 @@ async def test_first_version_is_written_without_deletion_requests(services, libr
 
 async def test_repeated_settlement_changes_nothing(services, library, once):
     await once(second_version)
-    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
     for _ in range(2):
         await _settle(services.indexer, [outcomes])
     await clean_completely(services)
@@ -526,10 +530,10 @@ async def test_repeated_settlement_changes_nothing(services, library, once):
 
 async def test_stale_settlement_sends_no_request_to_qdrant(services, library, once):
     await once(second_version)
-    late = await services.ledger.work.claim_to_index(10)
+    late = await services.ledger[Work].claim_to_index(10)
     outcomes = await index_batch(services.indexer, late)
     await end_leases(services)
-    await services.ledger.work.claim_to_index(10)
+    await services.ledger[Work].claim_to_index(10)
     unreachable = Index("http://127.0.0.1:9")  # the discard port, without a listener
     try:
         finisher = replace(services.indexer.finisher, index=unreachable)
@@ -545,7 +549,7 @@ async def test_stale_settlement_sends_no_request_to_qdrant(services, library, on
     means="a failure that is settled twice is counted twice",
 )
 async def test_failure_settled_twice_counts_once(services, library):
-    ledger, decision = services.ledger.work, Retry(timedelta(seconds=5), "500")
+    ledger, decision = services.ledger[Work], Retry(timedelta(seconds=5), "500")
     await library.add("one two three", "a.md")
     (document,) = await ledger.claim_documents(1)
     for _ in range(2):
@@ -572,20 +576,20 @@ async def test_failure_settled_twice_counts_once(services, library):
 
 async def claimed_again(services):
     await run(services, "UPDATE chunks SET due_at = now()")
-    return (await services.ledger.work.claim_to_generate(1)).chunks
+    return (await services.ledger[Work].claim_to_generate(1)).chunks
 
 
 async def test_document_with_live_worker_is_not_suspect(services, library):
     await library.add("one two three")
     for _ in range(2):
-        (document,) = await services.ledger.work.claim_documents(1)
+        (document,) = await services.ledger[Work].claim_documents(1)
         await run(services, "UPDATE documents SET due_at = now()")
-    (document,) = await services.ledger.work.claim_documents(1, suspects=True)
+    (document,) = await services.ledger[Work].claim_documents(1, suspects=True)
     assert document.lost_leases == 2
 
-    await services.ledger.work.settle_failed_documents([FailedAttempt(document.lease, Retry(timedelta(), "500"))])
+    await services.ledger[Work].settle_failed_documents([FailedAttempt(document.lease, Retry(timedelta(), "500"))])
 
-    (document,) = await services.ledger.work.claim_documents(1)
+    (document,) = await services.ledger[Work].claim_documents(1)
     assert document.lost_leases == 0
 
 
@@ -604,9 +608,9 @@ async def accepted_of(services, library, words, question):
     contents = "chunk_contents t ON t.chunk_id = c.id AND t.version = c.version"
     ((chunk,),) = await run(services, f"{live} JOIN {contents} WHERE t.content ->> 'text' LIKE '%{words}%'")
     entry = QueryLogEntry(uuid4(), "default", collection.id, question, [str(chunk)])
-    await services.ledger.query_log.append([entry])
-    await services.ledger.feedback.accept("default", entry.id, chunk, most=10)
-    return partial(services.ledger.feedback.retract, "default", entry.id, chunk)
+    await services.ledger[QueryLog].append([entry])
+    await services.ledger[Feedback].accept("default", entry.id, chunk, most=10)
+    return partial(services.ledger[Feedback].retract, "default", entry.id, chunk)
 
 
 LEAVE = ("Everybody has thirty days of leave a year.", "l.md")
@@ -633,13 +637,13 @@ async def test_point_of_question_retracted_during_write_is_deleted(services, lib
     await once(ready, LEAVE)
     collection = await library.collection()
     retract = await accepted(services, library, "vacation allowance please tell")
-    writing = await services.ledger.work.claim_to_index(10)
+    writing = await services.ledger[Work].claim_to_index(10)
     await retract()
 
-    (question,) = await services.ledger.feedback.claim_removals(10)
+    (question,) = await services.ledger[Feedback].claim_removals(10)
     await services.index.delete_by_id(collection.location, [accepted_point_id(question.id, 1)])
     await indexed(services.indexer, writing)
-    await services.ledger.feedback.settle_removals([question], {question.id})
+    await services.ledger[Feedback].settle_removals([question], {question.id})
     await services.cleaner.clean()
 
     assert await run(services, "SELECT 1 FROM accepted_questions") == []
@@ -684,13 +688,13 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, once):
     (document,) = await once(ready, (SEVEN, "a.md"))
     await library.add(NINE, "a.md")
     await work(services, "parse")
-    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
-    await services.ledger.work.settle_indexed(outcomes)
-    (hidden,) = await services.ledger.work.finish([document.id])  # the worker dies at this point
+    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
+    await services.ledger[Work].settle_indexed(outcomes)
+    (hidden,) = await services.ledger[Work].finish([document.id])  # the worker dies at this point
     assert hidden.version == 2
 
     async def seen():
-        found = await services.ledger.documents.get("default", document.id)
+        found = await services.ledger[Documents].get("default", document.id)
         return found.state, await texts_found(services, library, QUESTION)
 
     assert await seen() == (DocumentState.INDEXING, [SEVEN])
@@ -707,9 +711,9 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, once):
 async def test_document_of_dead_worker_is_finished_later(services, library, provider):
     document = await library.add(SEVEN, "a.md", questions=["When does it open?"])
     await work(services, "parse")
-    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
-    await services.ledger.work.settle_indexed(outcomes)
+    outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
+    await services.ledger[Work].settle_indexed(outcomes)
 
     await services.cleaner.clean()
 
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.READY

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from shared.domain.collections import Baseline
 from shared.domain.verification import DifferingPoint
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from shared.maintenance.verification import Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import visible_points
@@ -37,7 +40,7 @@ async def seen(services, tenant):
     index, location = services.index, collection.location
     (found,) = await services.retriever.search_channels(collection, [QUESTION], Baseline())
     stored, _ = await index.scroll_points(location)
-    verification = Verification(services.ledger.audit, index, collection, repair=True)
+    verification = Verification(services.ledger[Audit], index, collection, repair=True)
     return {
         "scores": {channel: dict(hits.scores) for channel, hits in found.items()},
         "hits": {channel: hits.points for channel, hits in found.items()},
@@ -96,7 +99,7 @@ async def check_isolation(services, texts, others):
 
     documents = {p.document_id for p in (await seen(services, "bob"))["stored"]}
     for document in documents:
-        await services.ledger.documents.delete("bob", document)
+        await services.ledger[Documents].delete("bob", document)
     await services.cleaner.clean()
     assert (await seen(services, "bob"))["points"] == 0
     assert await seen(services, "alice") == before
@@ -188,8 +191,8 @@ async def test_every_qdrant_request_stays_within_one_collection(services, settin
         assert given.status_code in (200, 202), given.text
         await work(services)
         (await client.get("/v1/collections", headers=alice)).raise_for_status()
-        collection = await services.ledger.collections.get("alice", "default")
-        verification = Verification(services.ledger.audit, services.index, collection, repair=True)
+        collection = await services.ledger[Collections].get("alice", "default")
+        verification = Verification(services.ledger[Audit], services.index, collection, repair=True)
         assert [item async for item in verification.run() if isinstance(item, DifferingPoint)] == []
         (await client.delete(f"/v1/documents/{document}", headers=alice)).raise_for_status()
         await services.cleaner.clean()

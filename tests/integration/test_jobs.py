@@ -14,8 +14,15 @@ from shared.domain.keys import Scope
 from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
 from shared.domain.verification import VerificationCounts
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.open_jobs import hold_load
-from shared.ledger.runs.gates import GateRequest
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.runs.gates import GateRequest, Gates
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.runs.verifications import Verifications
+from shared.ledger.work.costs import Costs
+from shared.ledger.work.work import Work
 from tests.conftest import Library
 from tests.integration.test_erasure import make_all_due
 from tests.integration.test_interleavings import run
@@ -67,7 +74,7 @@ async def two_documents(services):
 
 
 async def settle(services):
-    while await services.ledger.jobs.settle():
+    while await services.ledger[Jobs].settle():
         pass
 
 
@@ -97,7 +104,7 @@ async def test_cost_of_job_is_its_calls(client, services, settings, provider):
     await upload(client, "alone.md", "A longer text about something else, which another client uploaded.")
     await work(services)
 
-    costs = await services.ledger.costs.of_jobs("default", [UUID(job_id)])
+    costs = await services.ledger[Costs].of_jobs("default", [UUID(job_id)])
     document = next(d for d in (await client.get("/v1/documents")).json()["items"] if d["external_id"] == "a.md")
     (generated,) = [cost for cost in costs if cost.kind == "generate"]
     assert generated.calls == document["usage"]["calls"] == 1
@@ -202,7 +209,7 @@ async def test_paused_load_is_not_claimed_at_any_stage(client, services, provide
         assert (
             await run(services, "SELECT state, due_at FROM documents UNION ALL SELECT state, due_at FROM chunks") == due
         )
-        assert await services.ledger.work.due() == []
+        assert await services.ledger[Work].due() == []
         await act(client, job_id, "resume")
         await work(services, stage)
 
@@ -233,7 +240,7 @@ async def test_paused_load_leaves_other_documents_in_work(client, services, prov
 
     assert (await shown(client, job_id)).documents == {DocumentState.QUEUED: 1}
     assert (await shown(client, other)).documents == {DocumentState.READY: 1}
-    counts = await services.ledger.documents.counts("default")
+    counts = await services.ledger[Documents].counts("default")
     assert counts == {DocumentState.QUEUED: 1, DocumentState.READY: 2}
 
 
@@ -242,10 +249,10 @@ async def test_suspect_of_paused_load_is_not_claimed(client, services, provider)
     await upload(client, "a.md", job=job_id)
     await run(services, "UPDATE documents SET lost_leases = 2")
     await act(client, job_id, "pause")
-    assert await services.ledger.work.claim_documents(1, suspects=True) == []
+    assert await services.ledger[Work].claim_documents(1, suspects=True) == []
 
     await act(client, job_id, "resume")
-    assert len(await services.ledger.work.claim_documents(1, suspects=True)) == 1
+    assert len(await services.ledger[Work].claim_documents(1, suspects=True)) == 1
 
 
 async def load_without_questions(client, services, documents=1):
@@ -325,7 +332,7 @@ async def test_cancelled_load_deletes_queued_documents_and_finishes_others(clien
     job_id = await open_load(client)
     for name in ("started.md", "b.md", "c.md"):
         await upload(client, name, job=job_id)
-    assert len(await services.ledger.work.claim_documents(1)) == 1
+    assert len(await services.ledger[Work].claim_documents(1)) == 1
     await act(client, job_id, "cancel", 202)
     await upload(client, "late.md", job=job_id, status=409)
     await settle(services)
@@ -356,12 +363,12 @@ async def test_uncancellable_job_keeps_no_other_open(client, services, provider)
     ((row,),) = await run(services, "SELECT id FROM documents")
     async with refusing(services.database, "documents", "UPDATE OR DELETE", row):
         with pytest.raises(DBAPIError):
-            await services.ledger.jobs.settle()
+            await services.ledger[Jobs].settle()
         assert (await shown(client, good)).state == "done"
         assert (await shown(client, bad)).state == "cancelling"
 
-    await services.ledger.jobs.settle()
-    await services.ledger.jobs.settle()
+    await services.ledger[Jobs].settle()
+    await services.ledger[Jobs].settle()
     assert (await shown(client, bad)).state == "cancelled"
 
 
@@ -416,14 +423,14 @@ async def test_paused_reindex_starts_no_further_documents(client, services, once
     job_id = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
     await act(client, job_id, "pause")
 
-    assert not await services.ledger.documents.continue_reindex()
+    assert not await services.ledger[Documents].continue_reindex()
     await process(services)
     await settle(services)
     job = await shown(client, job_id)
     assert (job.state, job.done, job.total, job.documents) == ("paused", 0, 2, {DocumentState.QUEUED: 1})
 
     await act(client, job_id, "resume")
-    while await services.ledger.documents.continue_reindex():
+    while await services.ledger[Documents].continue_reindex():
         pass
     await process(services)
     await settle(services)
@@ -471,7 +478,7 @@ async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, once):
 async def filled_build(services):
     """Fill a build next to the live one with two documents; return it."""
     await two_documents(services)
-    builds, model = services.ledger.builds, services.settings.embedding_model
+    builds, model = services.ledger[Builds], services.settings.embedding_model
     options = CollectionOptions(questions_per_chunk=3)
     build = await builds.start("default", "default", options=options, embedding_model=model)
     while await builds.fill():
@@ -482,11 +489,11 @@ async def filled_build(services):
 
 async def test_gate_and_verification_are_jobs_with_progress(client, services, library, once):
     build = await once(filled_build)
-    gate = await services.ledger.gates.start(build, services.settings.embedding_model, GateRequest(None, 0))
-    verification = await services.ledger.verifications.start(await library.collection(), repair=False)
-    claim = await services.ledger.runs.claim([RunKind.GATE])
-    await services.ledger.gates.save_counts(claim, VerificationCounts(documents=1, points=7))
-    await services.ledger.runs.release(claim)
+    gate = await services.ledger[Gates].start(build, services.settings.embedding_model, GateRequest(None, 0))
+    verification = await services.ledger[Verifications].start(await library.collection(), repair=False)
+    claim = await services.ledger[RunClaims].claim([RunKind.GATE])
+    await services.ledger[Gates].save_counts(claim, VerificationCounts(documents=1, points=7))
+    await services.ledger[RunClaims].release(claim)
 
     jobs = [await shown(client, each.id) for each in (gate, verification)]
     assert [(job.kind, job.state, job.collection) for job in jobs] == [
@@ -509,10 +516,12 @@ async def test_gate_and_verification_are_jobs_with_progress(client, services, li
 
 async def test_failed_and_cancelled_runs_are_ended_jobs(client, services, library, once):
     build = await once(filled_build)
-    gate = await services.ledger.gates.start(build, services.settings.embedding_model, GateRequest(None, 0))
-    await services.ledger.runs.fail(await services.ledger.runs.claim([RunKind.GATE]), "Qdrant was unavailable.")
-    verification = await services.ledger.verifications.start(await library.collection(), repair=False)
-    await services.ledger.verifications.cancel("default", "default")
+    gate = await services.ledger[Gates].start(build, services.settings.embedding_model, GateRequest(None, 0))
+    await services.ledger[RunClaims].fail(
+        await services.ledger[RunClaims].claim([RunKind.GATE]), "Qdrant was unavailable."
+    )
+    verification = await services.ledger[Verifications].start(await library.collection(), repair=False)
+    await services.ledger[Verifications].cancel("default", "default")
 
     failed, cancelled = [await shown(client, each.id) for each in (gate, verification)]
     assert (failed.state, failed.error, failed.done) == ("failed", "Qdrant was unavailable.", 0)
@@ -540,13 +549,13 @@ async def test_old_jobs_are_deleted_and_costs_remain(client, services, once):
     await run(services, f"UPDATE jobs SET ended_at = ended_at + interval '2 days' WHERE id = '{recent}'")
     opened = await open_load(client)
     await set_budget(client, 10**6, job_id=old)
-    costs = await services.ledger.costs.sums("default")
+    costs = await services.ledger[Costs].sums("default")
 
     assert not await forget_jobs(services)
 
-    assert [str(each.id) for each in await services.ledger.jobs.page("default")] == [opened, recent]
+    assert [str(each.id) for each in await services.ledger[Jobs].page("default")] == [opened, recent]
     assert await run(services, "SELECT * FROM budgets") == []
-    assert await services.ledger.costs.sums("default") == costs
+    assert await services.ledger[Costs].sums("default") == costs
     await upload(client, "a.md", "Another text about the harbour.", job=opened)
     await process(services)
     listed = (await client.get("/v1/documents")).json()["items"]

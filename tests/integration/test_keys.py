@@ -25,6 +25,9 @@ from cli.commands.audit import audit
 from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
 from shared.domain.keys import OPERATOR, KeySpecification, Scope, draw, hash_of
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
+from shared.ledger.tenants.keys import Keys
 from shared.settings import ApiKey, Settings, TenantLimits
 from tests.support.api import KEYS, as_tenant, calling, events_of, running, serving, with_keys, work
 from tests.support.planted import guards
@@ -404,10 +407,10 @@ class Counted:
 
 
 async def test_flood_of_wrong_keys_runs_one_statement(services):
-    counted = Counted(services.ledger.keys)
+    counted = Counted(services.ledger[Keys])
     cache = KeyCache(counted)
     right = draw()
-    await services.ledger.keys.make(KeySpecification("alice", "one", {Scope.READ}), hash_of(right))
+    await services.ledger[Keys].make(KeySpecification("alice", "one", {Scope.READ}), hash_of(right))
     hashes = [hash_of(f"wrong-{number}") for number in range(500)]
 
     found = await asyncio.gather(*(cache.find(sha256) for sha256 in [*hashes, hash_of(right), *hashes]))
@@ -427,10 +430,10 @@ async def test_flood_of_wrong_keys_runs_one_statement(services):
 
 async def test_wrong_keys_do_not_evict_valid_key(services, monkeypatch):
     monkeypatch.setattr("api.access.key_cache._MOST", 10)
-    counted = Counted(services.ledger.keys)
+    counted = Counted(services.ledger[Keys])
     cache = KeyCache(counted)
     right = hash_of(draw())
-    await services.ledger.keys.make(KeySpecification("alice", "one", {Scope.READ}), right)
+    await services.ledger[Keys].make(KeySpecification("alice", "one", {Scope.READ}), right)
     assert await cache.find(right)
     for number in range(25):
         assert await cache.find(hash_of(f"wrong-{number}")) is None
@@ -487,8 +490,8 @@ async def test_operator_repairs_collections_but_reads_nothing(client, services):
     }
     await client.post("/v1/documents", json=secret | {"questions": ["A secret question?"]}, headers=MANAGER)
     await work(services)
-    collection = await services.ledger.collections.get("alice", "default")
-    (document,) = await services.ledger.documents.page("alice", limit=2)
+    collection = await services.ledger[Collections].get("alice", "default")
+    (document,) = await services.ledger[Documents].page("alice", limit=2)
     await services.index.delete_document(collection.location, document.id)
 
     address = "/v1/operator/tenants/alice/collections"
@@ -509,7 +512,7 @@ async def test_operator_repairs_collections_but_reads_nothing(client, services):
 
 async def test_operator_key_from_ledger_is_accepted(client, services):
     key = draw()
-    await services.ledger.keys.make(KeySpecification(OPERATOR, "night-shift", {Scope.OPERATOR}), hash_of(key))
+    await services.ledger[Keys].make(KeySpecification(OPERATOR, "night-shift", {Scope.OPERATOR}), hash_of(key))
 
     assert (await client.get("/v1/operator/status", headers=bearer(key))).status_code == 200
     assert await status_of(client, key) == 403

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.database import Database
+from shared.ledger.work.work import Work
 from shared.query.retrieve import Query
 from tests.integration.test_stages import texts_found
 from tests.support.api import ready, searchable, work
@@ -30,7 +31,7 @@ async def late_claim(services):
     """Return the claim of the questions of a live version, which is written too late."""
     await searchable(services, (OLD, "a.md"))
     await work(services, "generate")
-    return await services.ledger.work.claim_to_index(10)
+    return await services.ledger[Work].claim_to_index(10)
 
 
 @guards(
@@ -44,7 +45,7 @@ async def test_questions_of_next_version_wait_until_live(services, library, prov
     await work(services)
     await library.add(two_sections("new"), "a.md")
     await work(services, "parse")
-    claim = services.ledger.work.claim_to_index
+    claim = services.ledger[Work].claim_to_index
     first = await claim(1)
     await _settle(services.indexer, [await index_batch(services.indexer, first)])
     await work(services, "generate")
@@ -70,7 +71,7 @@ async def test_suspected_questions_of_next_version_wait(services, library, provi
     await work(services)
     await library.add(two_sections("new"), "a.md")
     await work(services, "parse")
-    claim = services.ledger.work.claim_to_index
+    claim = services.ledger[Work].claim_to_index
     await _settle(services.indexer, [await index_batch(services.indexer, await claim(1))])
     await work(services, "generate")
     async with services.database.begin() as connection:
@@ -107,17 +108,17 @@ async def test_late_writer_shows_no_replaced_text(services, library, provider, o
 )
 async def test_deleted_document_is_not_found_at_once(services, library, provider, once):
     await once(ready, (OLD, "a.md"), (NEW, "b.md"))
-    (document,) = [d for d in await services.ledger.documents.page("default") if d.external_id == "a.md"]
+    (document,) = [d for d in await services.ledger[Documents].page("default") if d.external_id == "a.md"]
 
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
 
     assert await texts_found(services, library, ASKED, top_k=1) == [NEW]
 
 
 async def test_late_writer_shows_no_deleted_text(services, library, provider, once):
     late = await once(late_claim)
-    (document,) = await services.ledger.documents.page("default")
-    await services.ledger.documents.delete("default", document.id)
+    (document,) = await services.ledger[Documents].page("default")
+    await services.ledger[Documents].delete("default", document.id)
     await services.cleaner.clean()
 
     await index_batch(services.indexer, late)

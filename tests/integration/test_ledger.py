@@ -17,10 +17,12 @@ from shared.domain.states import ChunkState, DocumentState
 from shared.domain.usage import Usage
 from shared.domain.work import LeaseExtension, NewChunk
 from shared.ingest.generate import GenerationOptions, content_key
-from shared.ledger import Work
 from shared.ledger.documents import submission
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import ListPosition
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Collided
+from shared.ledger.work.work import Work
 from tests.support.elapsed import age_rows
 from tests.support.emptying import empty
 from tests.support.planted import guards
@@ -40,9 +42,9 @@ def new_chunk(words, ordinal=0, ready_questions=None):
 async def parsed(services, library, *texts, external_id=None, ready_questions=None, **options):
     """Add a document whose chunks wait for their texts to be indexed; nothing is parsed."""
     document = await library.add("unused " + " ".join(texts), external_id, **options)
-    (claimed,) = await services.ledger.work.claim_documents(10)
+    (claimed,) = await services.ledger[Work].claim_documents(10)
     chunks = [new_chunk(words, number, ready_questions) for number, words in enumerate(texts)]
-    assert await services.ledger.work.settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
+    assert await services.ledger[Work].settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
     return document
 
 
@@ -96,7 +98,7 @@ async def test_concurrent_workers_never_claim_the_same_row(services, library):
     for number in range(20):
         await library.add(f"text {number}")
 
-    claims = await asyncio.gather(*(services.ledger.work.claim_documents(5) for _ in range(8)))
+    claims = await asyncio.gather(*(services.ledger[Work].claim_documents(5) for _ in range(8)))
 
     ids = [document.lease.id for claim in claims for document in claim]
     assert len(ids) == len(set(ids)) == 20
@@ -104,7 +106,7 @@ async def test_concurrent_workers_never_claim_the_same_row(services, library):
 
 async def test_expired_claim_is_rejected_after_next_claim(services, library):
     await library.add("text")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (slow,) = await work.claim_documents(1)
     await end_leases(services)
     (quick,) = await work.claim_documents(1)
@@ -112,7 +114,7 @@ async def test_expired_claim_is_rejected_after_next_claim(services, library):
     assert not await work.settle_parsed([ParseOutcome(slow, "Slow", "text/plain", [new_chunk("slow")])])
     assert await work.settle_parsed([ParseOutcome(quick, "Quick", "text/plain", [new_chunk("quick")])])
     assert quick.lost_leases == 1
-    chunks = await services.ledger.documents.chunks("default", quick.lease.id)
+    chunks = await services.ledger[Documents].chunks("default", quick.lease.id)
     assert [chunk.content.text for chunk in chunks] == ["quick"]
 
 
@@ -120,7 +122,7 @@ async def test_extended_lease_is_not_due(services, library):
     await library.add("text")
     short = Work(services.database, worker="short", lease=SHORT)
     (claimed,) = await short.claim_documents(1)
-    await services.ledger.work.extend("documents", [claimed.lease])
+    await services.ledger[Work].extend("documents", [claimed.lease])
     await age_rows(services.database, "documents.due_at", SHORT)
 
     assert await short.claim_documents(1) == []
@@ -140,7 +142,7 @@ async def test_extension_does_not_wait_for_locked_rows(services, library):
     async with services.database.begin() as settling:  # a settlement, which may then need the other row
         await settling.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": locked.id})
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            extension = await services.ledger.work.extend("documents", [locked, free])
+            extension = await services.ledger[Work].extend("documents", [locked, free])
     await age_rows(services.database, "documents.due_at", SHORT)
 
     assert extension == LeaseExtension({free.token}, locked={locked.token})
@@ -155,9 +157,9 @@ async def test_extension_does_not_wait_for_locked_rows(services, library):
 )
 async def test_extension_waits_for_no_settlement_of_call(services, library):
     documents = [await parsed(services, library, f"text {number}", external_id=f"{number}") for number in range(3)]
-    work = services.ledger.work
+    work = services.ledger[Work]
     claimed = await claim_to_generate(work)
-    await services.ledger.documents.delete("default", documents[0].id)
+    await services.ledger[Documents].delete("default", documents[0].id)
     others = {chunk.lease.token for chunk in claimed if chunk.document_id != documents[0].id}
 
     async with services.database.begin() as settling:  # a settlement has deleted the call and is not committed
@@ -182,7 +184,7 @@ async def test_slices_of_large_document_extend_its_lease(services, library, monk
     chunks = [new_chunk(f"chunk {number}", number) for number in range(3)]
 
     with pytest.raises(Permanent):  # by the last slice
-        await services.ledger.work.settle_parsed([ParseOutcome(claimed, "\ud800", "text/plain", chunks)])
+        await services.ledger[Work].settle_parsed([ParseOutcome(claimed, "\ud800", "text/plain", chunks)])
     await age_rows(services.database, "documents.due_at", SHORT)
 
     assert await short.claim_documents(1) == []
@@ -190,7 +192,7 @@ async def test_slices_of_large_document_extend_its_lease(services, library, monk
 
 async def test_released_claim_is_due_without_lost_lease(services, library):
     await library.add("text")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (claimed,) = await work.claim_documents(1)
     await work.release("documents", [claimed.lease])
     (again,) = await work.claim_documents(1)
@@ -201,7 +203,7 @@ async def test_released_claim_is_due_without_lost_lease(services, library):
 async def test_failed_drains_claim_is_due_with_lost_lease(services, library):
     await parsed(services, library, "one chunk")
     await library.add("text")
-    work = services.ledger.work
+    work = services.ledger[Work]
     for table, claim in (("documents", work.claim_documents), ("chunks", partial(claim_to_generate, work))):
         (claimed,) = await claim(1)
         await work.release(table, [claimed.lease], lost=True)
@@ -211,7 +213,7 @@ async def test_failed_drains_claim_is_due_with_lost_lease(services, library):
 
 async def test_undecodable_row_does_not_stop_other_claims(services, library):
     await parsed(services, library, "an odd chunk", "a sound chunk")
-    work = services.ledger.work
+    work = services.ledger[Work]
     await index_texts(work)
     async with services.database.begin() as connection:
         await connection.exec_driver_sql(
@@ -226,7 +228,7 @@ async def test_undecodable_row_does_not_stop_other_claims(services, library):
 
 async def test_first_paid_result_is_stored_despite_stale_claim(services, library):
     await parsed(services, library, "one chunk")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (slow,) = await claim_to_generate(work)
     await end_leases(services)
     (quick,) = await claim_to_generate(work)
@@ -246,7 +248,7 @@ async def test_first_paid_result_is_stored_despite_stale_claim(services, library
 async def test_same_content_is_generated_once_at_a_time(services, library):
     await parsed(services, library, "twin", external_id="a")
     await parsed(services, library, "twin", external_id="b")
-    work = services.ledger.work
+    work = services.ledger[Work]
     await index_texts(work)
 
     first, second = await asyncio.gather(claim_to_generate(work), claim_to_generate(work))
@@ -258,7 +260,7 @@ async def test_same_content_is_generated_once_at_a_time(services, library):
 
 async def test_paid_content_needs_no_call(services, library):
     await parsed(services, library, "known text", external_id="a")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (first,) = await claim_to_generate(work)
     await parsed(services, library, "known text", external_id="b")
     await index_texts(work)
@@ -273,7 +275,7 @@ async def test_paid_content_needs_no_call(services, library):
 
 async def test_content_paid_during_text_indexing_needs_no_call(services, library):
     await parsed(services, library, "known text", external_id="a")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (first,) = await claim_to_generate(work)
     await parsed(services, library, "known text", external_id="b")
     (text_only,) = await work.claim_to_index(10)
@@ -294,7 +296,7 @@ async def test_tenants_do_not_share_paid_content():
 
 async def test_retry_is_due_at_ledger_time(services, library):
     await parsed(services, library, "chunk")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (claimed,) = await claim_to_generate(work)
     await work.settle_generated([FailedAttempt(claimed.lease, Retry(after=timedelta(minutes=5), reason="unavailable"))])
 
@@ -307,7 +309,7 @@ async def test_retry_is_due_at_ledger_time(services, library):
 
 async def test_chunk_without_questions_is_indexed_and_dead(services, library):
     document = await parsed(services, library, "chunk")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (claimed,) = await claim_to_generate(work)
     await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"), Usage(7, 3), calls=3)])
     (generated,) = await work.claim_to_index(10)
@@ -315,21 +317,21 @@ async def test_chunk_without_questions_is_indexed_and_dead(services, library):
     await work.settle_indexed([IndexOutcome(generated, [], 0, generated.error)])
     await work.finish(await work.find_ended())
 
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert (found.state, found.progress.dead, found.progress.calls) == (DocumentState.DEGRADED, 1, 3)
-    (chunk,) = await services.ledger.documents.chunks("default", document.id)
+    (chunk,) = await services.ledger[Documents].chunks("default", document.id)
     assert (chunk.state, chunk.error) == (ChunkState.DEAD, "no JSON")
 
 
 async def test_dead_chunks_can_be_revived(services, library):
     document = await parsed(services, library, "chunk")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (claimed,) = await claim_to_generate(work)
     await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"))])
     await work.settle_indexed([IndexOutcome(c, [], 0, c.error) for c in await work.claim_to_index(10)])
     await work.finish(await work.find_ended())
 
-    revived = await services.ledger.documents.retry("default", document.id)
+    revived = await services.ledger[Documents].retry("default", document.id)
 
     assert revived.state == DocumentState.SEARCHABLE
     assert [chunk.attempts for chunk in await claim_to_generate(work)] == [0]
@@ -339,29 +341,29 @@ async def test_only_failed_document_can_be_retried(services, library):
     document = await library.add("text")
 
     with pytest.raises(Conflict, match="queued"):
-        await services.ledger.documents.retry("default", document.id)
+        await services.ledger[Documents].retry("default", document.id)
 
 
 async def test_failed_document_has_reason_and_is_retryable(services, library):
     document = await library.add("text")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (claimed,) = await work.claim_documents(1)
     await work.settle_failed_documents([FailedAttempt(claimed.lease, Dead("encrypted"))])
 
-    failed = await services.ledger.documents.get("default", document.id)
+    failed = await services.ledger[Documents].get("default", document.id)
     assert (failed.state, failed.error) == (DocumentState.FAILED, "encrypted")
-    assert (await services.ledger.documents.retry("default", document.id)).state == DocumentState.QUEUED
+    assert (await services.ledger[Documents].retry("default", document.id)).state == DocumentState.QUEUED
     assert len(await work.claim_documents(1)) == 1
 
 
 async def test_texts_make_document_live_questions_make_it_ready(services, library):
     document = await parsed(services, library, "one", "two")
-    work = services.ledger.work
+    work = services.ledger[Work]
 
     async def shown(*outcomes):
         await work.settle_indexed(outcomes)
         await work.finish([document.id])
-        found = await services.ledger.documents.get("default", document.id)
+        found = await services.ledger[Documents].get("default", document.id)
         return found.state, found.live_version, found.progress.searchable, found.progress.questions
 
     first, second = await work.claim_to_index(10)
@@ -377,7 +379,7 @@ async def test_texts_make_document_live_questions_make_it_ready(services, librar
 
 
 async def test_index_claims_contain_at_most_three_quarters_texts(services, library):
-    work = services.ledger.work
+    work = services.ledger[Work]
     await parsed(services, library, *(f"paid {number}" for number in range(12)), external_id="paid")
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work, 20)])
     await parsed(services, library, *(f"new {number}" for number in range(12)), external_id="new")
@@ -389,22 +391,22 @@ async def test_index_claims_contain_at_most_three_quarters_texts(services, libra
 
 async def test_reopened_document_is_not_finished(services, library):
     document = await parsed(services, library, "one")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (chunk,) = await claim_to_generate(work)
     await work.settle_generated([FailedAttempt(chunk.lease, Dead("refused"))])
     (generated,) = await work.claim_to_index(10)
     await work.settle_indexed([IndexOutcome(generated, [], 0, "refused")])
     await work.finish(await work.find_ended())
-    await services.ledger.documents.retry("default", document.id)
+    await services.ledger[Documents].retry("default", document.id)
 
     await work.finish([document.id])
 
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.SEARCHABLE
+    assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.SEARCHABLE
 
 
 async def test_replaced_document_keeps_live_version(services, library):
     document = await parsed(services, library, "one", external_id="a.md", ready_questions=("Is it?",))
-    work = services.ledger.work
+    work = services.ledger[Work]
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
     await work.finish(await work.find_ended())
     await parsed(services, library, "two", external_id="a.md", ready_questions=("Is it?",))
@@ -416,7 +418,7 @@ async def test_replaced_document_keeps_live_version(services, library):
     async with services.database.begin() as connection:
         swept = (await connection.execute(text("SELECT obsolete_version, repeats FROM sweeps"))).all()
         assert [tuple(row) for row in swept] == [(2, True)]
-    assert (await services.ledger.documents.get("default", document.id)).live_version == 1
+    assert (await services.ledger[Documents].get("default", document.id)).live_version == 1
     assert len(await work.purge_versions()) == 1
     async with services.database.begin() as connection:
         remaining = (await connection.execute(text("SELECT content ->> 'text', version FROM chunk_contents"))).all()
@@ -439,7 +441,7 @@ async def test_batch_documents_are_locked_in_name_order(services, library, exist
     """Otherwise, two writers of the same documents would wait for each other."""
     new = {name: await library.new("one", name) for name in ("a", "b")}
     if existing:
-        await services.ledger.documents.submit_many(list(new.values()))
+        await services.ledger[Documents].submit_many(list(new.values()))
     theirs = [await library.new("two", name) for name in ("b", "a")]
 
     async def lock(connection, name):
@@ -450,7 +452,7 @@ async def test_batch_documents_are_locked_in_name_order(services, library, exist
 
     async with services.database.begin() as connection:
         await lock(connection, "a")
-        writing = asyncio.create_task(services.ledger.documents.submit_many(theirs))
+        writing = asyncio.create_task(services.ledger[Documents].submit_many(theirs))
         await until_blocked(services.database)
         await connection.execute(text("SET LOCAL lock_timeout = '0.1s'"))  # deadlocks are checked after a second
         await lock(connection, "b")
@@ -466,12 +468,12 @@ async def test_uploads_in_use_are_found_among_many_names(services, library):
     (stored,) = (path.name for path in (services.settings.data_dir / "uploads").glob("??/*"))
 
     others = (f"{number:032x}" for number in range(40_000))
-    assert await services.ledger.documents.stored_in_use([stored, *others]) == {stored}
+    assert await services.ledger[Documents].stored_in_use([stored, *others]) == {stored}
 
 
 async def test_stale_index_settlement_is_not_recorded(services, library):
     await parsed(services, library, "one")
-    work = services.ledger.work
+    work = services.ledger[Work]
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     (slow,) = await work.claim_to_index(10)
     await end_leases(services)
@@ -483,16 +485,16 @@ async def test_stale_index_settlement_is_not_recorded(services, library):
 
 async def test_unfinished_version_is_discarded_by_next(services, library):
     await parsed(services, library, "one", external_id="a")
-    (claimed,) = await claim_to_generate(services.ledger.work)
+    (claimed,) = await claim_to_generate(services.ledger[Work])
     await library.add("other", "a")
 
-    await services.ledger.work.settle_generated([paid(claimed)])
+    await services.ledger[Work].settle_generated([paid(claimed)])
 
-    assert await services.ledger.work.claim_to_index(10) == []
+    assert await services.ledger[Work].claim_to_index(10) == []
 
 
 async def test_next_version_stays_hidden_until_texts_are_stored(services, library):
-    work = services.ledger.work
+    work = services.ledger[Work]
     document = await parsed(services, library, "kept", external_id="a")
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     (first,) = await work.claim_to_index(10)
@@ -513,12 +515,12 @@ async def test_next_version_stays_hidden_until_texts_are_stored(services, librar
 
 async def test_deleted_document_is_invisible_and_rejects_writers(services, library):
     document = await parsed(services, library, "one")
-    work = services.ledger.work
+    work = services.ledger[Work]
     (claimed,) = await claim_to_generate(work)
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
 
     with pytest.raises(NotFound):
-        await services.ledger.documents.get("default", document.id)
+        await services.ledger[Documents].get("default", document.id)
     await work.settle_generated([paid(claimed)])
     assert await work.claim_to_index(10) == []
     assert await work.deletable() == []  # its versions are deleted first
@@ -529,14 +531,14 @@ async def test_deleted_document_is_invisible_and_rejects_writers(services, libra
 
 async def test_deleted_documents_name_is_reusable(services, library):
     document = await library.add("one", "a")
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
 
     assert (await library.add("one", "a")).id != document.id
 
 
 async def test_deleted_document_is_swept_again_after_leases(services, library):
     document = await library.add("one", "a")
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
     work = Work(services.database, worker="w", lease=SHORT)
     await work.purge_versions()
     await work.finish_deletion(await work.deletable())
@@ -553,19 +555,19 @@ async def test_another_tenant_sees_no_documents_or_collections(services, library
     document = await library.add("secret")
 
     with pytest.raises(NotFound):
-        await services.ledger.documents.get("other", document.id)
+        await services.ledger[Documents].get("other", document.id)
     with pytest.raises(NotFound):
-        await services.ledger.documents.delete("other", document.id)
+        await services.ledger[Documents].delete("other", document.id)
     with pytest.raises(NotFound):
-        await services.ledger.documents.chunks("other", document.id)
-    assert await services.ledger.documents.page("other") == []
-    assert await services.ledger.collections.find("other", "default") is None
+        await services.ledger[Documents].chunks("other", document.id)
+    assert await services.ledger[Documents].page("other") == []
+    assert await services.ledger[Collections].find("other", "default") is None
 
 
 async def test_document_pages_have_no_gaps_or_repeats(services, library):
     ids = {(await library.add(f"text {number}")).id for number in range(7)}
     seen, after = [], None
-    while page := await services.ledger.documents.page("default", after=after, limit=3):
+    while page := await services.ledger[Documents].page("default", after=after, limit=3):
         seen += [document.id for document in page]
         after = ListPosition(page[-1].id, at=page[-1].created_at)
 
@@ -574,7 +576,7 @@ async def test_document_pages_have_no_gaps_or_repeats(services, library):
 
 
 async def test_due_returns_queues_with_work(services, library):
-    work = services.ledger.work
+    work = services.ledger[Work]
     assert await work.due() == []
     await library.add("one")
     assert await work.due() == ["parse"]
@@ -625,7 +627,7 @@ async def set_age(services, age):
 
 async def test_finished_old_document_is_found_within_a_minute(services, library):
     document = await parsed(services, library, "one", ready_questions=())
-    work = services.ledger.work
+    work = services.ledger[Work]
     await set_age(services, timedelta(hours=1))
     assert await work.find_ended() == []  # its text is not indexed
 
@@ -639,7 +641,7 @@ async def test_finished_old_document_is_found_within_a_minute(services, library)
 
 async def test_finished_new_document_is_found_at_once(services, library):
     document = await parsed(services, library, "one", ready_questions=())
-    work = services.ledger.work
+    work = services.ledger[Work]
     assert await work.find_ended() == []
 
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
@@ -648,7 +650,7 @@ async def test_finished_new_document_is_found_at_once(services, library):
 
 
 async def test_limited_search_finds_every_finished_document(services, library):
-    work = services.ledger.work
+    work = services.ledger[Work]
     documents = {(await parsed(services, library, f"text {number}", ready_questions=())).id for number in range(3)}
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
 

@@ -12,7 +12,10 @@ from api.http import request_body
 from api.progress.feeds import ProgressFeeds
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
+from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents
+from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.work.work import Work
 from shared.providers.embedding import Embedders
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import ChannelHits
@@ -116,7 +119,7 @@ class MadeUpHits:
 async def test_largest_calibration_does_not_block_event_loop(services, library):
     collection, ledger, found = await library.collection(), services.ledger, MadeUpHits(1_000)
     embedder = services.indexer.embedder
-    calibrator = Calibrator(ledger.calibrations, ledger.feedback, found, Embedders([embedder]), services.index)
+    calibrator = Calibrator(ledger[Calibrations], ledger[Feedback], found, Embedders([embedder]), services.index)
     await services.index.ensure_collection(collection.index_name, await embedder.dimensions())
 
     async with watched_loop() as watch:
@@ -136,7 +139,7 @@ async def test_thousand_listeners_share_ledger_reads(services, library, settings
 
     monkeypatch.setattr(Documents, "changes", counted)
     clock = ManualClock()
-    feeds = ProgressFeeds(services.ledger.documents, settings, now=clock)
+    feeds = ProgressFeeds(services.ledger[Documents], settings, now=clock)
     received = Counter()
     ready, added = asyncio.Barrier(1_001), asyncio.Event()
 
@@ -167,7 +170,7 @@ async def test_new_listener_receives_only_running_documents(services, library, s
     await work(services)
     open_ = await library.add("beta")
     await work(services, "parse")
-    feeds = ProgressFeeds(services.ledger.documents, settings)
+    feeds = ProgressFeeds(services.ledger[Documents], settings)
 
     with feeds.joined("default") as feed:
         number, pieces = await feed.news(None)
@@ -177,7 +180,7 @@ async def test_new_listener_receives_only_running_documents(services, library, s
 
 @pytest.mark.parametrize("hours", [-1, 1])
 async def test_changes_are_reported_despite_wrong_clock(services, library, hours):
-    documents = services.ledger.documents
+    documents = services.ledger[Documents]
     since = datetime.now(UTC) + timedelta(hours=hours)
     document = await library.add("alpha")
 
@@ -188,7 +191,7 @@ async def test_changes_are_reported_despite_wrong_clock(services, library, hours
 
 async def test_slow_transaction_is_reported_once_visible(services, library, settings):
     clock = ManualClock()
-    feeds = ProgressFeeds(services.ledger.documents, settings, now=clock)
+    feeds = ProgressFeeds(services.ledger[Documents], settings, now=clock)
     with feeds.joined("default") as feed:
         number, _ = await feed.news(None)
         document = await library.add("alpha")
@@ -206,7 +209,7 @@ async def age_documents(services):
 
 
 async def test_chunk_changes_report_document_awaiting_questions(services, library):
-    documents, ledger = services.ledger.documents, services.ledger.work
+    documents, ledger = services.ledger[Documents], services.ledger[Work]
     document = await parsed(services, library, "one", "two")
     await index_texts(ledger)
     await ledger.finish([document.id])
@@ -229,24 +232,24 @@ async def test_chunk_changes_report_document_awaiting_questions(services, librar
 
 
 async def test_chunk_progress_updates_document_time_rarely(services, library):
-    ledger = services.ledger.work
+    ledger = services.ledger[Work]
     document = await parsed(services, library, "one", "two")
     await index_texts(ledger)
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET updated_at = now() + interval '1 minute'")
-    before = (await services.ledger.documents.get("default", document.id)).updated_at
+    before = (await services.ledger[Documents].get("default", document.id)).updated_at
     for _ in range(2):
         (chunk,) = (await ledger.claim_to_generate(1)).chunks
         await ledger.settle_generated([paid(chunk)])
 
-    assert (await services.ledger.documents.get("default", document.id)).updated_at == before
+    assert (await services.ledger[Documents].get("default", document.id)).updated_at == before
 
 
 async def test_late_listener_receives_old_open_documents(services, library, settings):
     document = await parsed(services, library, "one")
     await age_documents(services)
     clock = ManualClock()
-    feeds = ProgressFeeds(services.ledger.documents, settings, now=clock)
+    feeds = ProgressFeeds(services.ledger[Documents], settings, now=clock)
 
     with feeds.joined("default") as feed:
         number, _ = await feed.news(None)
@@ -256,7 +259,7 @@ async def test_late_listener_receives_old_open_documents(services, library, sett
         again, pieces = await feed.news(None)
         assert (again, str(document.id).encode() in pieces) == (number, True)
 
-        await services.ledger.documents.delete("default", document.id)
+        await services.ledger[Documents].delete("default", document.id)
         clock.now += 1
         _, pieces = await feed.news(None)
         assert str(document.id).encode() not in pieces
@@ -268,7 +271,7 @@ async def test_completions_during_ledger_outage_are_reported(services, library, 
 
     document = await library.add("one")
     clock = ManualClock()
-    with ProgressFeeds(services.ledger.documents, settings, now=clock).joined("default") as feed:
+    with ProgressFeeds(services.ledger[Documents], settings, now=clock).joined("default") as feed:
         number, _ = await feed.news(None)
         clock.now += 1
         with monkeypatch.context() as patched:
@@ -289,7 +292,7 @@ async def test_completions_during_ledger_outage_are_reported(services, library, 
 async def test_excess_changes_are_reported_as_more(services, library, settings, monkeypatch):
     monkeypatch.setattr("api.progress.feeds._MOST_DOCUMENTS", 1)
     clock = ManualClock()
-    feeds = ProgressFeeds(services.ledger.documents, settings, now=clock)
+    feeds = ProgressFeeds(services.ledger[Documents], settings, now=clock)
     await library.add("alpha")
 
     with feeds.joined("default") as feed:
@@ -366,7 +369,7 @@ async def test_status_is_streamed_during_work_and_once_after(services, library, 
         return {"looked": len(polls)}
 
     clock = ManualClock()
-    with ProgressFeeds(services.ledger.documents, settings, poll, clock).joined("default") as feed:
+    with ProgressFeeds(services.ledger[Documents], settings, poll, clock).joined("default") as feed:
         number, pieces = await feed.news(None)
         assert b"status" not in pieces
         document = await library.add("alpha")
@@ -374,7 +377,7 @@ async def test_status_is_streamed_during_work_and_once_after(services, library, 
             clock.now += 1
             number, pieces = await feed.news(number)
             assert b'{"looked":%d}' % expected in pieces
-        await services.ledger.documents.delete("default", document.id)
+        await services.ledger[Documents].delete("default", document.id)
         for _ in range(2):
             clock.now += 1
             number, pieces = await feed.news(number)

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import text
 
 from api.access.collection_cache import CollectionCache
+from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
@@ -38,7 +39,7 @@ async def two_embeddings(settings, services, provider):
     named = {"other": Embedding(model="scripted-other", dimensions=512)}
     named |= TypeAdapter(dict[str, Embedding]).validate_json(described)
     async with build("all", settings.model_copy(update={"embeddings": named})) as built:
-        built.ledger.collections._index_names.prefix = services.ledger.collections._index_names.prefix
+        built.ledger[Collections]._index_names.prefix = services.ledger[Collections]._index_names.prefix
         # The processes that parse for all tests are used, because new ones would import their libraries again.
         yield replace(built, parser=replace(built.parser, sandbox=services.parser.sandbox))
 
@@ -74,7 +75,7 @@ async def upload(server, number, text, collection="default"):
 
 
 async def process_all(two_embeddings):
-    while await two_embeddings.ledger.builds.fill():
+    while await two_embeddings.ledger[Builds].fill():
         pass
     await work(two_embeddings)
 
@@ -357,7 +358,7 @@ async def test_stale_api_cache_serves_old_build_until_ttl(two_builds, two_embedd
         app.state.api.collection_cache._now = lambda: time.monotonic() + 5
         async with two_embeddings.database.begin() as connection:
             await connection.execute(text("UPDATE collections SET live_until = live_until - interval '61 seconds'"))
-        while await two_embeddings.ledger.builds.delete_documents():
+        while await two_embeddings.ledger[Builds].delete_documents():
             pass
         assert await found(another, "Which beta2 was it?") == [("2.md", "The text was edited.")]
         assert await answering(two_embeddings) == 2
@@ -405,7 +406,7 @@ async def test_late_ledger_reply_does_not_extend_cache(services, library, monkey
     now = [100.0]
     await library.collection()
     cache = CollectionCache(
-        services.ledger.collections, services.embeddings, services.settings.embedding_model, lambda: now[0]
+        services.ledger[Collections], services.embeddings, services.settings.embedding_model, lambda: now[0]
     )
 
     async def late():

@@ -12,6 +12,8 @@ from sqlalchemy import text
 
 from shared.buckets.connection import RETRIES
 from shared.domain.errors import Unavailable
+from shared.ledger.documents.documents import Documents
+from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.maintenance import orphans
 from shared.maintenance.orphans import Orphans
 from shared.settings import TenantLimits, load
@@ -38,7 +40,7 @@ def with_store(services, uploads):
         uploads=uploads,
         parser=replace(services.parser, uploads=uploads),
         cleaner=replace(services.cleaner, uploads=uploads),
-        orphans=Orphans(uploads, services.ledger.documents, services.ledger.deployment),
+        orphans=Orphans(uploads, services.ledger[Documents], services.ledger[DeploymentIdentity]),
     )
 
 
@@ -46,7 +48,7 @@ def with_store(services, uploads):
 def stored(services, s3, bucket):
     """Return the services with a store in a bucket."""
     folder = services.settings.data_dir
-    return with_store(services, open_uploads(bucket, s3.options(), folder, services.ledger.deployment))
+    return with_store(services, open_uploads(bucket, s3.options(), folder, services.ledger[DeploymentIdentity]))
 
 
 @pytest.fixture
@@ -294,7 +296,7 @@ async def test_documented_minio_settings_open_the_store(services, settings, s3, 
         )
 
     read = load()
-    uploads = open_uploads(read.store_url, read.store_config(), settings.data_dir, services.ledger.deployment)
+    uploads = open_uploads(read.store_url, read.store_config(), settings.data_dir, services.ledger[DeploymentIdentity])
 
     await uploads.ready()
     assert objects(s3, bucket) == []
@@ -342,7 +344,9 @@ def linked(services, s3, bucket, link, monkeypatch):
     """Return the services with a store that is reached over the link, with short timeouts."""
     monkeypatch.setitem(RETRIES, "max_retries", 0)
     options = s3.options(aws_endpoint_url=link.url, read_timeout="700ms")
-    return with_store(services, open_uploads(bucket, options, services.settings.data_dir, services.ledger.deployment))
+    return with_store(
+        services, open_uploads(bucket, options, services.settings.data_dir, services.ledger[DeploymentIdentity])
+    )
 
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])

@@ -21,6 +21,9 @@ from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.question_list import request as first_request
 from shared.ingest.generate.stage import _reserve_of, generate
 from shared.ingest.index.stage import index_batch
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.work.costs import Costs
+from shared.ledger.work.work import Work
 from shared.providers.chat import ChatRequest, Completion, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
 from shared.providers.estimates import tokens_in
@@ -63,13 +66,13 @@ async def connected(url, component="embedding"):
 async def claim(services):
     """Claim the only chunk, and reserve its call; return None if no budget has room."""
     reserve_of = partial(_reserve_of, services.generator)
-    chunks = (await services.ledger.work.claim_to_generate(1, reserve_of=reserve_of)).chunks
+    chunks = (await services.ledger[Work].claim_to_generate(1, reserve_of=reserve_of)).chunks
     return chunks[0] if chunks else None
 
 
 async def settle(services, chunk, model):
     outcome = await generate(replace(services.generator, model=model), chunk)
-    await services.ledger.work.settle_generated([outcome])
+    await services.ledger[Work].settle_generated([outcome])
     return outcome
 
 
@@ -179,7 +182,7 @@ async def test_broken_replies_end_as_dead_letter(services, client, model):
 async def test_estimated_costs_are_marked_in_status(services, client, model):
     async with raw_server(lambda _: b"") as server:
         await attempt(services, await model(server.url))
-    await services.ledger.costs.fold()
+    await services.ledger[Costs].fold()
     await make_due(services)
     await work(services)
 
@@ -202,7 +205,7 @@ async def test_estimated_costs_are_marked_in_status(services, client, model):
 async def test_possibly_paid_calls_exhaust_budget(services, client, model):
     first = _reserve_of(services.generator, await claim(services)).usage
     most = 2 * (first.prompt_tokens + first.completion_tokens) + 1
-    await services.ledger.budgets.set(
+    await services.ledger[Budgets].set(
         NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, most)
     )
     async with raw_server(lambda _: None) as server:
@@ -211,7 +214,7 @@ async def test_possibly_paid_calls_exhaust_budget(services, client, model):
             if (chunk := await claim(services)) is not None:
                 await settle(services, chunk, await model(server.url))
 
-    (budget,) = await services.ledger.budgets.of("default")
+    (budget,) = await services.ledger[Budgets].of("default")
     assert len(server.bodies) == 2
     assert (budget.spent, budget.held, budget.is_exhausted) == (most - 1, 0, True)
 
@@ -315,11 +318,11 @@ async def test_fault_of_ours_is_one_booked_attempt(services, client, once):
 async def test_embedding_without_vectors_is_booked_attempt(services, client, library, answer, booked):
     await library.add(KEEPER, "a.md")
     await work(services, "parse")
-    batch = await services.ledger.work.claim_to_index(1)
+    batch = await services.ledger[Work].claim_to_index(1)
     async with raw_server(lambda _: answer) as server, connected(server.url) as provider:
         embedder = OpenAIEmbedder(provider, services.indexer.embedder.name)
         outcomes = await index_batch(replace(services.indexer, embedder=embedder), batch)
-    await services.ledger.work.settle_failed_indexing(outcomes)
+    await services.ledger[Work].settle_failed_indexing(outcomes)
 
     assert outcomes[0].decision.burns_attempt is booked
     calls, _, tokens = await usage(client, "embed")

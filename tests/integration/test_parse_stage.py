@@ -14,6 +14,7 @@ from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.states import DocumentState
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import parse_stage
+from shared.ledger.documents.documents import Documents
 from tests.conftest import Library
 from tests.support.api import work
 from tests.support.loopwatch import watched_loop
@@ -39,7 +40,7 @@ async def test_many_quoted_questions_do_not_block_event_loop(services, library):
     assert len(assigned) == 6001
     assert all(question.split()[3] in content.split() for content, question in assigned if "lamp" in question)
     for document in (large, small):
-        state = (await services.ledger.documents.get("default", document.id)).state
+        state = (await services.ledger[Documents].get("default", document.id)).state
         assert state == DocumentState.INDEXING
 
 
@@ -87,7 +88,7 @@ async def test_single_missing_upload_fails_with_remedy(services, library):
     file.unlink()
     await work(services, "parse")
 
-    found = await services.ledger.documents.get("default", missing.id)
+    found = await services.ledger[Documents].get("default", missing.id)
     assert (found.state, found.error) == (
         DocumentState.FAILED,
         "The stored file is missing: upload it again.",
@@ -112,7 +113,7 @@ async def test_unsettleable_document_becomes_poison_without_stopping_others(serv
     quiet = [await library.add(f"A quiet text {number}.") for number in range(3)]
 
     async def state_of(document):
-        return (await services.ledger.documents.get("default", document.id)).state
+        return (await services.ledger[Documents].get("default", document.id)).state
 
     async with Forging() as sandbox:
         forged = replace(services, parser=replace(services.parser, sandbox=sandbox))
@@ -124,7 +125,7 @@ async def test_unsettleable_document_becomes_poison_without_stopping_others(serv
             async with services.database.begin() as connection:
                 await connection.execute(text("UPDATE documents SET due_at = now()"))
             await work(forged, "parse")
-    failed = await services.ledger.documents.get("default", bad.id)
+    failed = await services.ledger[Documents].get("default", bad.id)
     assert failed.state == DocumentState.FAILED
     assert "its worker ended" in failed.error
 
@@ -135,7 +136,7 @@ async def test_document_with_too_many_chunks_fails_without_calls(services, libra
 
     await work(replace(services, parser=replace(services.parser, max_chunks=2)))
 
-    shown = await services.ledger.documents.get("default", document.id)
+    shown = await services.ledger[Documents].get("default", document.id)
     assert (shown.state, provider.stats()["calls"]) == (DocumentState.FAILED, 0)
     assert shown.error.startswith("The document has 3 chunks, more than the 2 allowed: divide it")
 

@@ -15,6 +15,9 @@ from structlog.testing import capture_logs
 
 from shared.domain.errors import Unavailable
 from shared.domain.verification import DifferingPoint
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import AdvisoryLock, Database, begin_alone
 from shared.ledger.postgres.roles import make_app_role
 from shared.ledger.postgres.schema import migrate
@@ -47,7 +50,7 @@ def forget_sessions(database):
 async def pooled(services, settings):
     """Yield services that use a pooler in transaction mode."""
     async with build("all", settings.model_copy(update={"database_pooler": "transaction"})) as pooled:
-        pooled.ledger.collections._index_names = services.ledger.collections._index_names
+        pooled.ledger[Collections]._index_names = services.ledger[Collections]._index_names
         forget_sessions(pooled.database)
         yield pooled
 
@@ -66,11 +69,11 @@ async def test_document_lifecycle_works_through_pooler(pooled):
     await library.add("Harbour 0 opens at nine.", "0.md")
     await work(pooled)
 
-    shown = [await pooled.ledger.documents.get("default", document.id) for document in documents]
+    shown = [await pooled.ledger[Documents].get("default", document.id) for document in documents]
     assert [(document.state, document.version) for document in shown] == [("ready", 2), ("ready", 1), ("ready", 1)]
-    verification = Verification(pooled.ledger.audit, pooled.index, collection, repair=False)
+    verification = Verification(pooled.ledger[Audit], pooled.index, collection, repair=False)
     assert [item async for item in verification.run() if isinstance(item, DifferingPoint)] == []
-    await pooled.ledger.documents.delete("default", documents[1].id)
+    await pooled.ledger[Documents].delete("default", documents[1].id)
     await pooled.cleaner.clean()
     assert await pooled.index.count_chunks(collection.location) == 2
 

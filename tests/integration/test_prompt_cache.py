@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.collections import CollectionOptions
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.costs import Costs
 from shared.providers.chat import OpenAIChat
 from shared.providers.limiter.models import NEUTRAL
 from shared.services import build
@@ -17,7 +19,7 @@ OPTIONS = {"chunk_max_chars": 8_000}
 
 async def ingest(services, library, options, *, explicit):
     """Generate the questions of some long chunks; return the booked usage and the number of calls."""
-    await services.ledger.collections.ensure(
+    await services.ledger[Collections].ensure(
         "default", "default", embedding_model=services.settings.embedding_model, options=CollectionOptions(**options)
     )
     for number in range(DOCUMENTS):
@@ -26,7 +28,7 @@ async def ingest(services, library, options, *, explicit):
     chat = services.generator.model
     model = OpenAIChat(chat._provider, chat.name, explicit_cache=explicit)
     await work(replace(services, generator=replace(services.generator, model=model)))
-    (booked,) = [s for s in await services.ledger.costs.sums("default") if s.kind == "generate"]
+    (booked,) = [s for s in await services.ledger[Costs].sums("default") if s.kind == "generate"]
     return booked.usage, booked.calls
 
 

@@ -20,6 +20,11 @@ from shared.domain.retry import Retry
 from shared.domain.verification import DifferingPoint
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.documents import Documents
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.work import Work
 from shared.maintenance.verification import Verification
 from shared.vectors.errors import CollectionRefused, Refusal
 from shared.vectors.index import Index
@@ -81,7 +86,7 @@ async def stored(services, library):
 
 
 async def findings(services, library):
-    verification = Verification(services.ledger.audit, services.index, await library.collection(), repair=False)
+    verification = Verification(services.ledger[Audit], services.index, await library.collection(), repair=False)
     return [item async for item in verification.run() if isinstance(item, DifferingPoint)]
 
 
@@ -101,7 +106,7 @@ async def generated(services):
 async def test_worker_claims_nothing_until_writes_succeed(services, once, link, index, existing):
     indexer = replace(services.indexer, index=index)
     await once(generated)
-    (chunk,) = await services.ledger.work.claim_to_index(10)
+    (chunk,) = await services.ledger[Work].claim_to_index(10)
     if existing:
         await index.ensure_collection(chunk.index_name, await indexer.embedder.dimensions())
     link.change(WRITES)
@@ -158,8 +163,8 @@ async def test_unwritable_collection_does_not_keep_other_builds(services, index,
     cleaner = replace(services.cleaner, index=index)
     for name in ("full", "roomy"):
         await create_collection(services, name)
-        await services.ledger.collections.ensure(name, name, embedding_model=name)
-        await services.ledger.erasures.start(name)
+        await services.ledger[Collections].ensure(name, name, embedding_model=name)
+        await services.ledger[Erasures].start(name)
     await cleaner.drop_builds()
     await cleaner.drop_builds()
     async with services.database.begin() as connection:
@@ -170,10 +175,10 @@ async def test_unwritable_collection_does_not_keep_other_builds(services, index,
 
     await cleaner.drop_builds()
 
-    assert await services.ledger.collections.index_names() == ["full"]
+    assert await services.ledger[Collections].index_names() == ["full"]
     link.change(Fault())
     await cleaner.drop_builds()
-    assert await services.ledger.collections.index_names() == []
+    assert await services.ledger[Collections].index_names() == []
 
 
 @guards(
@@ -275,7 +280,7 @@ async def test_points_of_chunk_rejected_by_qdrant_are_deleted(services, library,
     with capture_logs() as logs:
         await work(services)
 
-    (chunk,) = await services.ledger.documents.chunks("default", document.id)
+    (chunk,) = await services.ledger[Documents].chunks("default", document.id)
     assert chunk.state == "dead"
     assert chunk.error == (
         "Qdrant refuses the points of this chunk: Qdrant answered 400"
@@ -294,7 +299,7 @@ async def test_chunk_rejected_after_indexing_matches_ledger(services, library, o
         await connection.execute(text("UPDATE chunks SET state = 'generated', due_at = now()"))
     await work(services, "index")
 
-    (chunk,) = await services.ledger.documents.chunks("default", document.id)
+    (chunk,) = await services.ledger[Documents].chunks("default", document.id)
     assert chunk.state == "dead"
     points, _ = await stored(services, library)
     assert points
@@ -305,7 +310,7 @@ async def test_rejected_chunk_is_retried_until_points_are_deleted(services, libr
     refuse_texts()
     await library.add(HARBOUR)
     await work(services, "parse")
-    (chunk,) = await services.ledger.work.claim_to_index(10)
+    (chunk,) = await services.ledger[Work].claim_to_index(10)
     link.change(Fault(refuse="/points/batch"))
     indexer = replace(services.indexer, finisher=replace(services.indexer.finisher, index=index))
 
@@ -317,7 +322,7 @@ async def test_rejected_chunk_is_retried_until_points_are_deleted(services, libr
 
 async def test_late_worker_abandoning_chunk_deletes_only_own_points(services, library, once):
     await once(generated)
-    (late,) = await services.ledger.work.claim_to_index(10)
+    (late,) = await services.ledger[Work].claim_to_index(10)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET due_at = now() - interval '1 second'"))
     await work(services, "index")

@@ -13,6 +13,7 @@ from sqlalchemy import text
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
 from shared.ingest.index import writer
+from shared.ledger.model.collections import Collections
 from shared.vectors.addresses import Addresses
 from shared.vectors.index import Index
 from shared.vectors.requests import Requests
@@ -357,7 +358,7 @@ QUERIES = {
 
 async def keepers(services):
     model, options = services.settings.embedding_model, CollectionOptions(filterable=(("kind", "keyword"),))
-    await services.ledger.collections.ensure("default", "default", embedding_model=model, options=options)
+    await services.ledger[Collections].ensure("default", "default", embedding_model=model, options=options)
     await ready(services, (KEPT[0], "a.md"))
 
 

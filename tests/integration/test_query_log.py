@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from api.schemas.asked import AskedQuestionPage
+from shared.ledger.feedback.query_log import QueryLog
 from tests.conftest import Library
 from tests.support.api import calling, events_of, work
 from tests.support.proxy import Fault, Link
@@ -134,7 +135,7 @@ async def test_expired_queries_are_deleted(client, services, monkeypatch):
         pass
 
     assert len(await logged(services)) == 1
-    assert not await services.ledger.query_log.purge(timedelta())  # with 0 days, existing rows are also deleted
+    assert not await services.ledger[QueryLog].purge(timedelta())  # with 0 days, existing rows are also deleted
     assert await logged(services) == {}
 
 

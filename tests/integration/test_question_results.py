@@ -3,6 +3,8 @@
 import pytest
 
 from shared.domain.outcomes import IndexOutcome
+from shared.ledger.documents.documents import Documents
+from shared.ledger.work.work import Work
 from tests.integration.test_interleavings import run
 from tests.support.api import work
 
@@ -15,11 +17,11 @@ def results_of(*questions):
 
 
 async def indexed(services, make_results):
-    (chunk,) = await services.ledger.work.claim_to_index(10)
+    (chunk,) = await services.ledger[Work].claim_to_index(10)
     questions = make_results(chunk.questions)
     passed = sum(question["passed"] for question in questions)
-    await services.ledger.work.settle_indexed([IndexOutcome(chunk, questions, passed)])
-    (detail,) = await services.ledger.documents.chunks("default", chunk.document_id)
+    await services.ledger[Work].settle_indexed([IndexOutcome(chunk, questions, passed)])
+    (detail,) = await services.ledger[Documents].chunks("default", chunk.document_id)
     own = ("text", "passed", "reason", "similarity")
     return chunk.questions, tuple({name: getattr(question, name) for name in own} for question in detail.questions)
 

@@ -30,6 +30,8 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Permanent, Transient
 from shared.ingest.batches.lines import Lines
 from shared.ingest.generate import GenerationOptions, content_key, generate_questions
+from shared.ledger.documents.dead_letters import DeadLetters
+from shared.ledger.documents.documents import Documents
 from shared.providers.embedding import Input, embed_each
 from shared.providers.limiter.limiter import INGEST, QUERY, MaxWait
 from shared.providers.limiter.models import LimitedChat, LimitedEmbedder
@@ -564,8 +566,8 @@ async def test_ten_quirks_at_once_spare_other_documents(services, settings, serv
             for name, animal in zip(DOCUMENTS, ANIMALS, strict=True)
         ]
         await work(quirky)
-        found = [await quirky.ledger.documents.get("default", document.id) for document in submitted]
-        letters = await quirky.ledger.dead_letters.page("default")
+        found = [await quirky.ledger[Documents].get("default", document.id) for document in submitted]
+        letters = await quirky.ledger[DeadLetters].page("default")
         async with calling(settings, quirky) as client:
             by_words = [
                 (await client.post("/v1/retrieve", json={"question": f"{animal} harbour"})).json()["chunks"]

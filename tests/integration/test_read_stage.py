@@ -13,7 +13,7 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.jobs import PauseReason
 from shared.domain.outcomes import FailedAttempt
-from shared.domain.pages import PageOutcome, PageText, page_key
+from shared.domain.pages import PageLimits, PageOutcome, PageText, page_key
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.retry import Dead
 from shared.domain.states import DocumentState
@@ -22,10 +22,18 @@ from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.parse.document import ChunkingOptions, Reading
 from shared.ingest.parse.scans import language_data
 from shared.ingest.read.stage import read_stage
-from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.documents.dead_letters import Choice, DeadLetters
+from shared.ledger.documents.documents import Documents
+from shared.ledger.documents.page_texts import PageTexts
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import AdvisoryLock, lock
 from shared.ledger.work import claims
-from shared.ledger.work.pages import PageLimits, Pages
+from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.pages import Pages
+from shared.ledger.work.work import Work
 from tests.conftest import Library
 from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
@@ -62,7 +70,7 @@ async def submitted(services, *pages, tenant="default", name="scan.pdf", questio
 
 
 async def shown(services, document, tenant="default"):
-    return await services.ledger.documents.get(tenant, document.id)
+    return await services.ledger[Documents].get(tenant, document.id)
 
 
 async def texts_of(services, document):
@@ -155,19 +163,19 @@ async def test_dead_page_leaves_document_degraded(scanned, once):
 
     degraded = await shown(scanned, document)
     assert (degraded.state, degraded.progress.pages_unread) == (DocumentState.DEGRADED, 1)
-    (letter,) = await scanned.ledger.dead_letters.page("default")
+    (letter,) = await scanned.ledger[DeadLetters].page("default")
     assert (letter.kind, letter.ordinal, letter.reason) == ("page", 2, "Page 2 has ink, but no words.")
-    assert [(r.reason, r.pages) for r in await scanned.ledger.dead_letters.reasons("default")] == [(letter.reason, 1)]
-    backlog = await scanned.ledger.backlogs.measure("default", [])
+    assert [(r.reason, r.pages) for r in await scanned.ledger[DeadLetters].reasons("default")] == [(letter.reason, 1)]
+    backlog = await scanned.ledger[Backlogs].measure("default", [])
     assert backlog.dead == 1
 
 
 async def test_retried_dead_page_is_the_only_one_read(scanned, reader, once):
     document = await once(read, HARBOUR, SMEARED)
-    (letter,) = await scanned.ledger.dead_letters.page("default")
+    (letter,) = await scanned.ledger[DeadLetters].page("default")
     reader.clear = True
 
-    resolved = await scanned.ledger.dead_letters.retry("default", Choice(letter_id=letter.id))
+    resolved = await scanned.ledger[DeadLetters].retry("default", Choice(letter_id=letter.id))
     await work(scanned, *EVERYTHING)
 
     assert (resolved.pages, resolved.chunks) == (1, 0)
@@ -178,7 +186,7 @@ async def test_retried_dead_page_is_the_only_one_read(scanned, reader, once):
 async def test_discarded_dead_page_makes_document_ready(scanned, once):
     document = await once(read, HARBOUR, SMEARED)
 
-    resolved = await scanned.ledger.dead_letters.discard("default", Choice())
+    resolved = await scanned.ledger[DeadLetters].discard("default", Choice())
 
     ready = await shown(scanned, document)
     assert (resolved.pages, ready.state, ready.progress.pages_unread) == (1, DocumentState.READY, 1)
@@ -187,11 +195,11 @@ async def test_discarded_dead_page_makes_document_ready(scanned, once):
 async def test_document_stays_degraded_until_last_page_is_discarded(scanned):
     document = await submitted(scanned, HARBOUR, SMEARED, SMEARED)
     await work(scanned, *EVERYTHING)
-    first, last = await scanned.ledger.dead_letters.page("default")
+    first, last = await scanned.ledger[DeadLetters].page("default")
 
-    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=first.id))
+    await scanned.ledger[DeadLetters].discard("default", Choice(letter_id=first.id))
     between = await shown(scanned, document)
-    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=last.id))
+    await scanned.ledger[DeadLetters].discard("default", Choice(letter_id=last.id))
 
     assert between.state is DocumentState.DEGRADED
     assert (await shown(scanned, document)).state is DocumentState.READY
@@ -202,7 +210,7 @@ async def test_scan_without_any_readable_page_fails_with_reason(scanned, reader)
     await work(scanned, *EVERYTHING)
     failed = await shown(scanned, document)
     reader.clear = True
-    await scanned.ledger.documents.retry("default", document.id)
+    await scanned.ledger[Documents].retry("default", document.id)
     await work(scanned, *EVERYTHING)
 
     assert failed.state is DocumentState.FAILED
@@ -227,7 +235,7 @@ async def test_transient_failure_is_repeated(scanned, reader):
 
 
 async def test_missing_language_data_fails_the_document(scanned):
-    await scanned.ledger.collections.ensure(
+    await scanned.ledger[Collections].ensure(
         "default",
         "default",
         embedding_model=scanned.settings.embedding_model,
@@ -246,7 +254,7 @@ async def test_picture_is_read_by_the_engine(services, provider):
     new = await Library(services).new("", "notice.png", questions=())
     upload = await services.uploads.store_bytes(picture("The harbour opens", "at six."), max_bytes=1_000_000)
     new = replace(new, upload=upload.name, filename="notice.png", media_type="image/png", content_hash=upload.sha256)
-    document = (await services.ledger.documents.submit(new)).document
+    document = (await services.ledger[Documents].submit(new)).document
     await work(services, *EVERYTHING)
 
     assert (await shown(services, document)).state is DocumentState.READY
@@ -258,7 +266,7 @@ async def test_picture_is_read_by_the_engine(services, provider):
 
 async def test_reindex_reads_no_page(scanned, reader, once):
     document = await once(read, HARBOUR, MARKET)
-    await scanned.ledger.documents.reindex(await Library(scanned).collection())
+    await scanned.ledger[Documents].reindex(await Library(scanned).collection())
     await work(scanned, "parse", "parse", "index")
 
     again = await shown(scanned, document)
@@ -337,12 +345,12 @@ async def test_other_languages_are_read_again(scanned, reader, once):
 
 async def test_unused_texts_are_deleted_after_retention(scanned, once):
     document = await once(read, HARBOUR)
-    texts = scanned.ledger.page_texts
+    texts = scanned.ledger[PageTexts]
     await texts.forget(timedelta())
     await texts.forget(timedelta())
     kept = await run(scanned, "SELECT count(*) FROM page_texts")
-    await scanned.ledger.documents.delete("default", document.id)
-    await scanned.ledger.work.purge_versions()
+    await scanned.ledger[Documents].delete("default", document.id)
+    await scanned.ledger[Work].purge_versions()
     await texts.forget(timedelta())
     await texts.forget(timedelta())
 
@@ -356,14 +364,14 @@ async def test_unused_texts_are_deleted_after_retention(scanned, once):
 async def test_claim_takes_eight_pages_at_most(scanned):
     await pages_due(scanned, "default", *numbered(20))
 
-    assert len(await scanned.ledger.pages.claim(100)) == 8
+    assert len(await scanned.ledger[Pages].claim(100)) == 8
 
 
 async def test_pages_are_claimed_in_turn_between_tenants(scanned):
     await pages_due(scanned, "big", *numbered(30))
     await pages_due(scanned, "small", *numbered(2))
 
-    claimed = Counter(page.tenant for page in await scanned.ledger.pages.claim(8))
+    claimed = Counter(page.tenant for page in await scanned.ledger[Pages].claim(8))
     assert claimed == {"big": 6, "small": 2}
 
 
@@ -371,7 +379,7 @@ async def test_uploads_are_read_before_bulk(scanned):
     await pages_due(scanned, "default", *numbered(9, "bulk"), name="bulk.pdf", lane=1)
     document = await pages_due(scanned, "default", *numbered(3, "upload"), name="upload.pdf")
 
-    claimed = await scanned.ledger.pages.claim(3)
+    claimed = await scanned.ledger[Pages].claim(3)
     row = await run(scanned, "SELECT id FROM documents WHERE public_id = :id", id=document.id)
     assert {page.document_id for page in claimed} == {row[0][0]}
 
@@ -379,32 +387,32 @@ async def test_uploads_are_read_before_bulk(scanned):
 async def test_concurrent_claims_take_different_pages(scanned):
     await pages_due(scanned, "default", *numbered(32))
 
-    claims = await asyncio.gather(*(scanned.ledger.pages.claim(8) for _ in range(4)))
+    claims = await asyncio.gather(*(scanned.ledger[Pages].claim(8) for _ in range(4)))
     numbers = [page.number for pages in claims for page in pages]
     assert len(set(numbers)) == len(numbers) == 32
 
 
 async def test_page_of_paused_job_is_not_claimed(scanned):
-    job = (await scanned.ledger.jobs.open_load(await Library(scanned).collection(), key=None, expected=1)).job
+    job = (await scanned.ledger[Jobs].open_load(await Library(scanned).collection(), key=None, expected=1)).job
     await pages_due(scanned, "default", HARBOUR)
     await run(scanned, "UPDATE pages SET lane = 16 * (SELECT number FROM jobs)")
-    await scanned.ledger.jobs.pause("default", job.id, PauseReason.USER)
+    await scanned.ledger[Jobs].pause("default", job.id, PauseReason.USER)
 
-    paused = await scanned.ledger.pages.claim(8)
-    await scanned.ledger.jobs.resume("default", job.id)
+    paused = await scanned.ledger[Pages].claim(8)
+    await scanned.ledger[Jobs].resume("default", job.id)
 
     assert paused == []
-    assert "read" in await scanned.ledger.work.due()
-    assert len(await scanned.ledger.pages.claim(8)) == 1
+    assert "read" in await scanned.ledger[Work].due()
+    assert len(await scanned.ledger[Pages].claim(8)) == 1
 
 
 async def test_due_pages_wake_and_want_read_workers(scanned):
-    before = (await scanned.ledger.work.due(), await scanned.wanted.update())
+    before = (await scanned.ledger[Work].due(), await scanned.wanted.update())
     await pages_due(scanned, "default", *numbered(500))
 
-    after = (await scanned.ledger.work.due(), await scanned.wanted.update())
-    survey = await scanned.ledger.backlogs.survey()
-    backlog = await scanned.ledger.backlogs.measure("default", [])
+    after = (await scanned.ledger[Work].due(), await scanned.wanted.update())
+    survey = await scanned.ledger[Backlogs].survey()
+    backlog = await scanned.ledger[Backlogs].measure("default", [])
     assert "read" not in before[0]
     assert "read" not in before[1]
     assert "read" in after[0]
@@ -419,7 +427,7 @@ async def test_due_pages_wake_and_want_read_workers(scanned):
 
 async def test_lost_lease_cannot_settle_but_keeps_text(scanned):
     await pages_due(scanned, "default", HARBOUR)
-    pages = scanned.ledger.pages
+    pages = scanned.ledger[Pages]
     (late,) = await pages.claim(8)
     await end_leases(scanned)
     (current,) = await pages.claim(8)
@@ -448,7 +456,7 @@ async def test_lost_lease_cannot_settle_but_keeps_text(scanned):
 )
 async def test_lost_lease_is_neither_extended_nor_failed(scanned):
     document = await pages_due(scanned, "default", HARBOUR)
-    pages = scanned.ledger.pages
+    pages = scanned.ledger[Pages]
     (late,) = await pages.claim(8)
     await end_leases(scanned)
     (current,) = await pages.claim(8)
@@ -462,7 +470,7 @@ async def test_lost_lease_is_neither_extended_nor_failed(scanned):
 
 async def test_page_that_kills_workers_is_suspected_then_dead(scanned):
     document = await pages_due(scanned, "default", HARBOUR, MARKET)
-    pages = scanned.ledger.pages
+    pages = scanned.ledger[Pages]
     for _ in range(SUSPECT_AFTER):
         await pages.claim(8)
         await end_leases(scanned)
@@ -480,7 +488,7 @@ async def test_page_that_kills_workers_is_suspected_then_dead(scanned):
 
 async def test_released_pages_are_due_at_once(scanned):
     await pages_due(scanned, "default", HARBOUR)
-    pages = scanned.ledger.pages
+    pages = scanned.ledger[Pages]
     (page,) = await pages.claim(8)
     assert await pages.extend([page.lease]) == LeaseExtension({page.lease.token}, set())
     await pages.release([page.lease])
@@ -503,7 +511,7 @@ async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
     for number in range(20):
         await submitted(scanned, f"left {number}", f"right {number}", name=f"{number}.pdf")
     await work(scanned, "parse")
-    pages = scanned.ledger.pages
+    pages = scanned.ledger[Pages]
     claimed = [page for _ in range(5) for page in await pages.claim(8)]
     pairs = [
         [page for page in claimed if page.document_id == document] for document in {p.document_id for p in claimed}
@@ -573,8 +581,8 @@ async def test_document_says_that_no_reader_is_alive(scanned):
     waiting = await shown(scanned, document)
     assert (waiting.state, waiting.error) == (DocumentState.READING, NO_READER)
 
-    async with scanned.ledger.heartbeats.beating("read", lambda: 0):
-        await eventually(lambda: scanned.ledger.heartbeats.beats("read"))
+    async with scanned.ledger[Heartbeats].beating("read", lambda: 0):
+        await eventually(lambda: scanned.ledger[Heartbeats].beats("read"))
         await explain_waiting_pages(scanned)
         assert (await shown(scanned, document)).error is None
 
@@ -598,9 +606,9 @@ async def test_pages_of_missing_languages_wait_for_others(scanned):
 
 async def test_edit_while_reading_abandons_old_pages(scanned):
     await pages_due(scanned, "default", HARBOUR)
-    (late,) = await scanned.ledger.pages.claim(8)
+    (late,) = await scanned.ledger[Pages].claim(8)
     document = await submitted(scanned, MARKET)
-    await scanned.ledger.pages.settle([outcome(late)])
+    await scanned.ledger[Pages].settle([outcome(late)])
     await work(scanned, *EVERYTHING)
 
     assert (await shown(scanned, document)).version == 2
@@ -609,12 +617,12 @@ async def test_edit_while_reading_abandons_old_pages(scanned):
 
 async def test_cancelled_job_discards_documents_being_read(scanned):
     await pages_due(scanned, "default", HARBOUR)
-    job = (await scanned.ledger.jobs.open_load(await Library(scanned).collection(), key=None, expected=1)).job
+    job = (await scanned.ledger[Jobs].open_load(await Library(scanned).collection(), key=None, expected=1)).job
     lane = "16 * (SELECT number FROM jobs)"
     await run(scanned, f"UPDATE documents SET job_id = :job, lane = {lane}", job=job.id)
     await run(scanned, f"UPDATE pages SET lane = {lane}")
-    await scanned.ledger.jobs.cancel("default", job.id)
-    while await scanned.ledger.jobs.settle():
+    await scanned.ledger[Jobs].cancel("default", job.id)
+    while await scanned.ledger[Jobs].settle():
         pass
 
     assert await run(scanned, "SELECT state FROM documents") == [("deleting",)]
@@ -638,15 +646,15 @@ async def test_cancelled_job_discards_documents_being_read(scanned):
 async def test_erasure_deletes_texts_of_pages(scanned, scope):
     document = await submitted(scanned, HARBOUR, MARKET, tenant="alice")
     await work(scanned, "parse")
-    (late, *_) = await scanned.ledger.pages.claim(1)
+    (late, *_) = await scanned.ledger[Pages].claim(1)
     await work(scanned, "read")
-    erasures = scanned.ledger.erasures
+    erasures = scanned.ledger[Erasures]
     if scope == "document":
         erasure = await erasures.start_document(document.id, "alice")
     else:
         erasure = await erasures.start("alice", None if scope == "tenant" else "default")
     await finished(scanned, erasure)
-    await scanned.ledger.pages.settle([outcome(late)])
+    await scanned.ledger[Pages].settle([outcome(late)])
 
     assert await run(scanned, "SELECT number FROM pages") == []
     assert await run(scanned, "SELECT text FROM page_texts") == []
@@ -657,7 +665,7 @@ async def test_document_erasure_keeps_texts_of_other_documents(scanned, reader):
     await submitted(scanned, HARBOUR, MARKET, name="kept.pdf")
     await work(scanned, *EVERYTHING)
 
-    await finished(scanned, await scanned.ledger.erasures.start_document(document.id, "default"))
+    await finished(scanned, await scanned.ledger[Erasures].start_document(document.id, "default"))
 
     assert await run(scanned, "SELECT count(*) FROM page_texts") == [(2,)]
 
@@ -711,12 +719,12 @@ async def test_raised_limit_of_pages_ends_deferral(scanned):
     assert not await limited(3).readmit()
     assert (await shown(scanned, document)).error is None
     assert len(await limited(3).claim(8)) == 2
-    assert not await scanned.ledger.pages.readmit()
+    assert not await scanned.ledger[Pages].readmit()
 
 
 async def test_shared_text_uses_no_page_of_day(scanned):
     await pages_due(scanned, "default", *numbered(3))
-    pages = scanned.ledger.pages
+    pages = scanned.ledger[Pages]
     claimed = await pages.claim(8)
     await pages.settle([PageOutcome(claimed[0], None), *map(outcome, claimed[1:])])
 
@@ -731,9 +739,9 @@ async def test_shared_text_uses_no_page_of_day(scanned):
 )
 async def test_repeated_settlement_uses_pages_of_day_once(scanned):
     await pages_due(scanned, "default", *numbered(3))
-    outcomes = [outcome(page) for page in await scanned.ledger.pages.claim(8)]
+    outcomes = [outcome(page) for page in await scanned.ledger[Pages].claim(8)]
     for _ in range(2):  # the reply to the first commit was lost
-        await scanned.ledger.pages.settle(outcomes)
+        await scanned.ledger[Pages].settle(outcomes)
 
     assert await run(scanned, "SELECT pages FROM pages_by_day") == [(3,)]
 

@@ -11,6 +11,12 @@ from sqlalchemy import text
 
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
+from shared.ledger.documents.dead_letters import DeadLetters
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.sources import Sources
+from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.maintenance.syncing.originals import SourceOriginals
 from shared.storage.references import Reference
 from tests.integration.test_api_sources import ParseWorker, add, write
@@ -52,7 +58,7 @@ async def objects(services):
 
 
 async def document(services):
-    (document,) = await services.ledger.documents.page("default")
+    (document,) = await services.ledger[Documents].page("default")
     return document
 
 
@@ -65,7 +71,7 @@ async def try_twice(services, worker):
     for _ in range(2):
         await rows(services, "UPDATE documents SET due_at = now() WHERE state = 'queued' RETURNING id")
         await worker.work("parse")
-        await services.ledger.hints.reopen()
+        await services.ledger[Hints].reopen()
         await worker.run()
     return (await document(services)).error
 
@@ -77,7 +83,7 @@ async def test_synced_folder_is_parsed_without_copies(client, services, folder, 
 
     await worker.work()
 
-    page = await services.ledger.documents.page("default")
+    page = await services.ledger[Documents].page("default")
     assert {(each.state, each.size_bytes) for each in page} == {(DocumentState.READY, 35), (DocumentState.READY, 32)}
     assert await objects(services) == []
 
@@ -99,7 +105,7 @@ async def test_file_changed_before_parsing_arrives_without_sync(client, services
 
     await worker.work("parse")
     waiting = await document(services)
-    assert await services.ledger.hints.reopen()
+    assert await services.ledger[Hints].reopen()
     await worker.run()
     await worker.work()
 
@@ -108,7 +114,7 @@ async def test_file_changed_before_parsing_arrives_without_sync(client, services
     current = await document(services)
     assert (current.state, current.version) == (DocumentState.READY, 2)
     assert "thirty-two" in await texts(client, current)
-    assert await services.ledger.dead_letters.page("default") == []
+    assert await services.ledger[DeadLetters].page("default") == []
 
 
 async def test_deleted_file_fails_reindex_and_keeps_answers(client, services, folder, worker):
@@ -118,8 +124,8 @@ async def test_deleted_file_fails_reindex_and_keeps_answers(client, services, fo
     (folder / "leave.md").unlink()
     live = await document(services)
 
-    await services.ledger.documents.reindex(await services.ledger.collections.get("default", "handbook"))
-    while await services.ledger.documents.continue_reindex():
+    await services.ledger[Documents].reindex(await services.ledger[Collections].get("default", "handbook"))
+    while await services.ledger[Documents].continue_reindex():
         pass
     await rows(services, "UPDATE documents SET attempts = 6 RETURNING id")
     reason = await try_twice(services, worker)
@@ -165,7 +171,7 @@ async def test_old_snapshot_is_opened_again(services, current, is_ready):
         return Snapshot(corpus)
 
     ledger = services.ledger
-    originals = SourceOriginals(ledger.sources, ledger.hints, open_source, 1_000, current)
+    originals = SourceOriginals(ledger[Sources], ledger[Hints], open_source, 1_000, current)
     async with originals.fetched(reference_to(source, corpus, "a.txt")) as path:
         assert path.read_text() == corpus.texts["a.txt"]
     corpus.put("a.txt", text="The harbour opens at seven.")
@@ -188,7 +194,7 @@ def reference_to(source, corpus, key):
 async def test_removed_source_fails_new_attempts_at_once(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
-    await services.ledger.sources.remove("default", "wiki", with_documents=False)
+    await services.ledger[Sources].remove("default", "wiki", with_documents=False)
 
     await worker.work("parse")
 
@@ -199,8 +205,8 @@ async def test_removed_source_fails_new_attempts_at_once(client, services, folde
 async def test_source_added_again_adopts_references(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
-    await services.ledger.sources.remove("default", "wiki", with_documents=False)
-    while await services.ledger.sources.continue_removal():
+    await services.ledger[Sources].remove("default", "wiki", with_documents=False)
+    while await services.ledger[Sources].continue_removal():
         pass
     await add(client, folder)
     assert (await worker.sync(client)).unchanged == 1
@@ -256,7 +262,7 @@ async def test_replaced_reference_leaves_no_outdated_object(client, services, fo
     assert await rows(services, "SELECT version FROM document_versions") == [(2,)]
     assert await rows(services, "SELECT * FROM outdated_objects") == []
     assert [lost async for lost in services.orphans.lost()] == []
-    assert await services.ledger.deployment.newest_uploads(10) == []
+    assert await services.ledger[DeploymentIdentity].newest_uploads(10) == []
 
 
 async def test_deleted_file_deletes_document_after_two_listings(client, services, folder, worker):

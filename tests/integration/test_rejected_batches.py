@@ -9,6 +9,10 @@ from sqlalchemy import text
 
 from shared.domain.batches import Unanswered
 from shared.domain.states import DocumentState
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.work.batches import Batches
+from shared.ledger.work.shown_batches import ShownBatches
+from shared.ledger.work.work import Work
 from tests.integration.test_batch_budgets import PLENTY, unpolled
 from tests.integration.test_batch_lane import (
     BATCH,
@@ -45,7 +49,7 @@ async def prepared(services, library, count, words="number"):
     """Add a document whose texts are searchable, and whose questions are due in the batch lane."""
     texts = (f"The lighthouse of {words} {number} stands on the northern cliff." for number in range(count))
     await parsed(services, library, *texts, lane=BATCH)
-    await index_texts(services.ledger.work)
+    await index_texts(services.ledger[Work])
 
 
 async def planned(services, columns="state, lines"):
@@ -63,7 +67,7 @@ async def settled(services, lane):
         await work_on(lane)
         left = await rows(services, "SELECT 1 FROM batches WHERE ended_at IS NULL")
         waiting = await rows(services, "SELECT 1 FROM batch_lines")
-        return not (left or waiting or await services.ledger.batches.due())
+        return not (left or waiting or await services.ledger[Batches].due())
 
     await eventually(ended)
 
@@ -251,12 +255,12 @@ async def test_erasure_during_division_cancels_parts(services, library, provider
     await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
     (batch,) = await planned(services, "id")
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
-    claimed = await services.ledger.batches.claim(lane.provider)
+    claimed = await services.ledger[Batches].claim(lane.provider)
     async with asyncio.TaskGroup() as group, services.database.begin() as dividing:
         await dividing.execute(LOCK, {"id": batch.id})
-        group.create_task(services.ledger.batches.divide(claimed, [], 2))
+        group.create_task(services.ledger[Batches].divide(claimed, [], 2))
         await eventually(lambda: blocked(services, 1))
-        group.create_task(services.ledger.erasures.start("default", "default"))
+        group.create_task(services.ledger[Erasures].start("default", "default"))
         await eventually(lambda: blocked(services, 2))
 
     assert await planned(services, "state, lines, cancelled_at IS NOT NULL") == [
@@ -276,9 +280,9 @@ async def test_cancellation_before_division_reaches_parts(services, library, pro
     await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
     (batch,) = await planned(services, "id")
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
-    claimed = await services.ledger.batches.claim(lane.provider)
-    await services.ledger.shown_batches.cancel("default", batch.id, Unanswered.LATER)
-    assert await services.ledger.batches.divide(claimed, [], 2)
+    claimed = await services.ledger[Batches].claim(lane.provider)
+    await services.ledger[ShownBatches].cancel("default", batch.id, Unanswered.LATER)
+    assert await services.ledger[Batches].divide(claimed, [], 2)
 
     assert await planned(services, "state, lines, cancelled_at IS NOT NULL") == [
         ("running", 4, True),
@@ -297,8 +301,8 @@ async def test_killed_division_is_continued(services, library, provider, lane):
     await prepared(services, library, 4)
     await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
-    claimed = await services.ledger.batches.claim(lane.provider)
-    await services.ledger.batches.divide(claimed, [], 2)  # from now on, the provider's numbers name other lines
+    claimed = await services.ledger[Batches].claim(lane.provider)
+    await services.ledger[Batches].divide(claimed, [], 2)  # from now on, the provider's numbers name other lines
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
     await settled(services, lane)
 

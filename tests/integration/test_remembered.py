@@ -2,6 +2,7 @@
 
 from sqlalchemy import text
 
+from shared.ledger.documents.documents import Documents
 from tests.support.api import ready
 from tests.support.counters import DIFFERENCES
 from tests.support.emptying import empty
@@ -43,4 +44,4 @@ async def test_each_set_of_arguments_has_its_own_state(services, provider, remem
         documents = [(f"The harbour opens at {number}.", f"{number}.md") for number in range(count)]
 
         assert len(await remembered.state(ready, *documents)) == count
-        assert await services.ledger.documents.counts("default") == {"ready": count}
+        assert await services.ledger[Documents].counts("default") == {"ready": count}

@@ -5,6 +5,8 @@ import pytest
 from shared.domain import readers
 from shared.domain.jobs import JobState
 from shared.domain.states import DocumentState
+from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model import rows
 from tests.conftest import Library
 from tests.integration.test_builds import run
@@ -47,10 +49,10 @@ async def reread(client, services):
     """Read the outdated documents of the collection again; return the reply."""
     reply = await client.post("/v1/collections/default/reindex", params={"outdated": True})
     assert reply.status_code == 202
-    while await services.ledger.documents.continue_reindex():
+    while await services.ledger[Documents].continue_reindex():
         pass
     await work(services)
-    await services.ledger.jobs.settle()
+    await services.ledger[Jobs].settle()
     return reply.json()
 
 
@@ -79,9 +81,9 @@ async def test_only_outdated_documents_are_read_again(client, services, provider
 
     assert started["documents"] == 2
     assert await outdated(client) == ({}, [])
-    versions = [(await services.ledger.documents.get("default", each.id)).version for each in (*old, new)]
+    versions = [(await services.ledger[Documents].get("default", each.id)).version for each in (*old, new)]
     assert versions == [2, 2, 1]
-    job = await services.ledger.jobs.get("default", started["job_id"])
+    job = await services.ledger[Jobs].get("default", started["job_id"])
     assert (job.state, job.documents) == (JobState.DONE, {DocumentState.READY: 2})
     assert await run(services, DIFFERENCES) == []
 
@@ -141,7 +143,7 @@ async def test_failed_document_is_outdated_once(client, services, provider, olde
 
     await reread(client, services)
 
-    (failed,) = await services.ledger.documents.page("default")
+    (failed,) = await services.ledger[Documents].page("default")
     assert failed.state is DocumentState.FAILED
     assert await outdated(client) == ({}, [])
 
@@ -161,8 +163,8 @@ async def test_other_tenants_documents_are_not_counted(services, provider, older
     await work(services)
     older()
 
-    assert await services.ledger.documents.outdated("bob") == {}
-    assert await services.ledger.documents.outdated("alice") == {"default": 1}
+    assert await services.ledger[Documents].outdated("bob") == {}
+    assert await services.ledger[Documents].outdated("alice") == {"default": 1}
 
 
 @guards(

@@ -10,6 +10,8 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.index_location import index_location_of
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.index import reuse
+from shared.ledger.builds.builds import Builds
+from shared.ledger.model.collections import Collections
 from tests.conftest import Library
 from tests.support.api import ready, work
 from tests.support.provider import Script, ScriptedEndpoints
@@ -32,7 +34,7 @@ async def run(services, statement, **parameters):
 
 async def migrated(services, **options):
     """Start a build, fill it, process its work, and return it."""
-    builds = services.ledger.builds
+    builds = services.ledger[Builds]
     model = services.settings.embedding_model
     build = await builds.start(*NAME, options=CollectionOptions(**options), embedding_model=model)
     while await builds.fill():
@@ -112,7 +114,7 @@ async def test_new_prompt_embeds_only_new_questions(services, live, provider):
     assert embedded(provider) == questions - await common(services, build, live) > 0
     assert estimate.embeddings == elsewhere.embeddings - texts
     assert await are_right(services, build)
-    assert (await services.ledger.builds.differences(build)).none
+    assert (await services.ledger[Builds].differences(build)).none
 
 
 async def test_equal_build_embeds_only_dropped_questions(services, live, provider):
@@ -126,7 +128,7 @@ async def test_equal_build_embeds_only_dropped_questions(services, live, provide
 
 async def test_second_attempt_embeds_only_missing_texts(services, live, provider):
     build = await migrated(services, prompt=PROMPT)
-    await services.ledger.builds.drop(*NAME, build.number)
+    await services.ledger[Builds].drop(*NAME, build.number)
     await services.index.delete_build(index_location_of(build.index_name, build.tenant, build.id))
     calls = provider.stats()["calls"]
     before = embedded(provider)
@@ -141,10 +143,10 @@ async def test_second_attempt_embeds_only_missing_texts(services, live, provider
 
 @pytest.mark.parametrize("column", ["embedding_model", "index_name", "tenant"])
 async def test_other_embeddings_and_tenants_vectors_are_not_reused(services, live, provider, column):
-    build = await services.ledger.builds.start(
+    build = await services.ledger[Builds].start(
         *NAME, options=live.options, embedding_model=services.settings.embedding_model
     )
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
     await run(services, f"UPDATE collections SET {column} = 'another' WHERE id = :id", id=live.id)
     await work(services)
@@ -195,7 +197,7 @@ async def test_slow_qdrant_causes_embedding_instead_of_reuse(services, live, pro
 
 async def test_text_with_prepended_questions_is_not_reused(services, library, provider):
     model = services.settings.embedding_model
-    ensure = services.ledger.collections.ensure
+    ensure = services.ledger[Collections].ensure
     await ensure(*NAME, embedding_model=model, options=CollectionOptions(prepend_questions=True))
     await library.add(TEXT, "a.md")
     await work(services)

@@ -12,7 +12,8 @@ from sqlalchemy import text
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import Conflict
 from shared.domain.runs import RunKind
-from shared.ledger.feedback.evaluations import EvaluationRequest
+from shared.ledger.feedback.evaluations import EvaluationRequest, Evaluations
+from shared.ledger.model.collections import Collections
 from shared.ledger.runs.run_claims import MOST_QUEUED, RunClaims
 from tests.conftest import Library
 from tests.support.api import calling, running, work
@@ -38,8 +39,8 @@ async def execute(services, statement, **parameters):
 async def queue(services, tenant="default", name="default"):
     """Queue an evaluation, and return its id."""
     model = services.settings.embedding_model
-    collection = await services.ledger.collections.ensure(tenant, name, embedding_model=model)
-    return (await services.ledger.evaluations.start(collection, None, REQUEST)).id
+    collection = await services.ledger[Collections].ensure(tenant, name, embedding_model=model)
+    return (await services.ledger[Evaluations].start(collection, None, REQUEST)).id
 
 
 async def lose_leases(services):
@@ -48,7 +49,7 @@ async def lose_leases(services):
 
 
 async def shown(services, run, tenant="default"):
-    return await services.ledger.evaluations.run_of(tenant, "default", run)
+    return await services.ledger[Evaluations].run_of(tenant, "default", run)
 
 
 async def fill(services):
@@ -67,7 +68,7 @@ async def filled(once):
 
 async def test_run_is_claimed_by_one_of_two_workers(services):
     run = await queue(services)
-    claims = await asyncio.gather(*(services.ledger.runs.claim(KINDS) for _ in range(2)))
+    claims = await asyncio.gather(*(services.ledger[RunClaims].claim(KINDS) for _ in range(2)))
     assert sorted(claim is None for claim in claims) == [False, True]
     assert (await shown(services, run)).state == "running"
 
@@ -75,20 +76,20 @@ async def test_run_is_claimed_by_one_of_two_workers(services):
 async def test_tenant_with_many_runs_does_not_delay_another(services):
     many = [await queue(services, "alice") for _ in range(4)]
     one = await queue(services, "bob")
-    claimed = [await services.ledger.runs.claim(KINDS) for _ in range(4)]
+    claimed = [await services.ledger[RunClaims].claim(KINDS) for _ in range(4)]
     assert [claim and claim.id for claim in claimed] == [many[0], one, many[1], None]
-    assert not await services.ledger.runs.due()
+    assert not await services.ledger[RunClaims].due()
 
-    await services.ledger.evaluations.finish(claimed[0], RESULTS)
-    assert await services.ledger.runs.due()
-    assert (await services.ledger.runs.claim(KINDS)).id == many[2]
+    await services.ledger[Evaluations].finish(claimed[0], RESULTS)
+    assert await services.ledger[RunClaims].due()
+    assert (await services.ledger[RunClaims].claim(KINDS)).id == many[2]
 
 
 async def test_claims_of_all_tenants_are_limited(services):
     for tenant in ("alice", "bob", "carol"):
         for _ in range(2):
             await queue(services, tenant)
-    claimed = [await services.ledger.runs.claim(KINDS) for _ in range(5)]
+    claimed = [await services.ledger[RunClaims].claim(KINDS) for _ in range(5)]
     assert [claim and claim.tenant for claim in claimed] == ["alice", "bob", "carol", "alice", None]
 
 
@@ -112,19 +113,19 @@ async def test_claims_of_all_tenants_follow_live_workers(services):
             await queue(services, tenant)
     await live_workers(services, "index", 6)
     await live_workers(services, "parse", 20)
-    claimed = [await services.ledger.runs.claim(KINDS) for _ in range(7)]
+    claimed = [await services.ledger[RunClaims].claim(KINDS) for _ in range(7)]
     assert [claim is None for claim in claimed] == [False] * 6 + [True]
 
     await execute(services, "UPDATE workers SET seen_at = now() - interval '1 minute'")
-    await services.ledger.runs.release(claimed[0])
-    assert await services.ledger.runs.claim(KINDS) is None
+    await services.ledger[RunClaims].release(claimed[0])
+    assert await services.ledger[RunClaims].claim(KINDS) is None
 
 
 async def test_claims_of_tenant_are_half_of_live_workers(services):
     for _ in range(5):
         await queue(services, "alice")
     await live_workers(services, "index", 8)
-    claimed = [await services.ledger.runs.claim(KINDS) for _ in range(5)]
+    claimed = [await services.ledger[RunClaims].claim(KINDS) for _ in range(5)]
     assert [claim is None for claim in claimed] == [False] * 4 + [True]
 
 
@@ -135,7 +136,7 @@ async def claims_of(services, tenants):
     """Queue a run of each of these tenants, and claim them all in order."""
     for tenant in tenants:
         await queue(services, tenant)
-    return [await services.ledger.runs.claim(KINDS) for _ in tenants]
+    return [await services.ledger[RunClaims].claim(KINDS) for _ in tenants]
 
 
 @guards(
@@ -147,24 +148,24 @@ async def claims_of(services, tenants):
 async def test_run_gives_way_to_waiting_tenant(services):
     held = await claims_of(services, ["alice", "bob", "carol", "dave"])
     waiting = await queue(services, "eve")
-    assert not await services.ledger.runs.due()
+    assert not await services.ledger[RunClaims].due()
 
-    assert await services.ledger.runs.give_way(held[0])
-    assert not await services.ledger.runs.extend(held[0])
+    assert await services.ledger[RunClaims].give_way(held[0])
+    assert not await services.ledger[RunClaims].extend(held[0])
     assert (await shown(services, held[0].id, "alice")).state == "queued"
-    assert not await services.ledger.runs.give_way(held[1])  # one free slot is enough
-    assert (await services.ledger.runs.claim(KINDS)).id == waiting
-    assert await services.ledger.runs.give_way(held[1])
-    assert (await services.ledger.runs.claim(KINDS)).id == held[0].id
+    assert not await services.ledger[RunClaims].give_way(held[1])  # one free slot is enough
+    assert (await services.ledger[RunClaims].claim(KINDS)).id == waiting
+    assert await services.ledger[RunClaims].give_way(held[1])
+    assert (await services.ledger[RunClaims].claim(KINDS)).id == held[0].id
 
 
 async def test_run_gives_way_to_other_run_of_tenant(services):
     held = await claims_of(services, ["alice", "alice"])
-    assert not await services.ledger.runs.give_way(held[0])
+    assert not await services.ledger[RunClaims].give_way(held[0])
     third = await queue(services, "alice")
 
-    assert await services.ledger.runs.give_way(held[0])
-    assert (await services.ledger.runs.claim(KINDS)).id == third
+    assert await services.ledger[RunClaims].give_way(held[0])
+    assert (await services.ledger[RunClaims].claim(KINDS)).id == third
 
 
 @guards(
@@ -176,12 +177,12 @@ async def test_run_gives_way_to_other_run_of_tenant(services):
 async def test_run_stays_unless_another_would_follow(services):
     alice, bob, *_ = await claims_of(services, ["alice", "bob", "carol", "alice"])
     await queue(services, "carol")
-    assert not await services.ledger.runs.give_way(bob)  # bob would have no run, and carol two
+    assert not await services.ledger[RunClaims].give_way(bob)  # bob would have no run, and carol two
     await execute(services, "UPDATE runs SET embeddings = '{another}' WHERE token IS NULL")
-    assert not await services.ledger.runs.give_way(alice)
+    assert not await services.ledger[RunClaims].give_way(alice)
     await execute(services, "UPDATE runs SET embeddings = '{}' WHERE token IS NULL")
-    assert await services.ledger.runs.give_way(alice)
-    assert not await services.ledger.runs.give_way(alice)
+    assert await services.ledger[RunClaims].give_way(alice)
+    assert not await services.ledger[RunClaims].give_way(alice)
 
 
 async def test_process_leaves_runs_to_other_workers(services, provider):
@@ -191,7 +192,7 @@ async def test_process_leaves_runs_to_other_workers(services, provider):
     provider.script(embedding_latency_seconds=30)
     async with running(services) as runner:
         await eventually(lambda: runner.claimed == 4)
-        assert await services.ledger.runs.due()
+        assert await services.ledger[RunClaims].due()
         async with running(services) as other:
             await eventually(lambda: other.claimed == 2)
 
@@ -202,7 +203,7 @@ async def test_queue_of_tenant_is_limited(services):
     with pytest.raises(Conflict, match="This tenant has 20 queued evaluations"):
         await queue(services, "alice", "other")
     await queue(services, "bob")
-    await services.ledger.runs.claim(KINDS)
+    await services.ledger[RunClaims].claim(KINDS)
     await queue(services, "alice")
 
 
@@ -210,7 +211,7 @@ async def test_worker_without_the_embedding_claims_nothing(services):
     await queue(services)
     other = RunClaims(services.database, worker="other", lease=timedelta(seconds=30), embeddings=["another"])
     assert await other.claim(KINDS) is None
-    assert await services.ledger.runs.claim(KINDS) is not None
+    assert await services.ledger[RunClaims].claim(KINDS) is not None
 
 
 @guards(
@@ -224,34 +225,34 @@ async def test_run_of_newer_release_is_left_alone(services):
     added = f"INSERT INTO runs ({columns}) VALUES (:id, 'newer', 'alice', 'default', '{{}}')"
     await execute(services, added, id=uuid4())
 
-    assert await services.ledger.runs.due() == set()
-    assert await services.ledger.runs.claim(list(RunKind)) is None
+    assert await services.ledger[RunClaims].due() == set()
+    assert await services.ledger[RunClaims].claim(list(RunKind)) is None
 
     run = await queue(services)
-    assert await services.ledger.runs.due() == {RunKind.EVALUATION}
-    assert (await services.ledger.runs.claim(list(RunKind))).id == run
+    assert await services.ledger[RunClaims].due() == {RunKind.EVALUATION}
+    assert (await services.ledger[RunClaims].claim(list(RunKind))).id == run
     assert (await execute(services, "SELECT kind, lost_leases FROM runs WHERE token IS NULL")).all() == [("newer", 0)]
 
 
 async def test_late_worker_cannot_overwrite_result(services):
     run, ledger = await queue(services), services.ledger
-    late = await ledger.runs.claim(KINDS)
+    late = await ledger[RunClaims].claim(KINDS)
     await lose_leases(services)
-    claim = await ledger.runs.claim(KINDS)
+    claim = await ledger[RunClaims].claim(KINDS)
     assert (claim.id, claim.lost_leases) == (run, 1)
     assert claim.token > late.token
 
-    assert not await ledger.runs.extend(late)
-    await ledger.evaluations.save_progress(late, "late", 1, 1)
-    await ledger.evaluations.finish(late, RESULTS)
-    await ledger.runs.fail(late, "late")
-    await ledger.runs.release(late)
+    assert not await ledger[RunClaims].extend(late)
+    await ledger[Evaluations].save_progress(late, "late", 1, 1)
+    await ledger[Evaluations].finish(late, RESULTS)
+    await ledger[RunClaims].fail(late, "late")
+    await ledger[RunClaims].release(late)
     found = await shown(services, run)
     assert (found.state, found.strategy, found.error) == ("running", None, None)
 
-    assert await ledger.runs.extend(claim)
-    await ledger.evaluations.finish(claim, RESULTS)
-    await ledger.evaluations.finish(late, RESULTS | {"rows": []})
+    assert await ledger[RunClaims].extend(claim)
+    await ledger[Evaluations].finish(claim, RESULTS)
+    await ledger[Evaluations].finish(late, RESULTS | {"rows": []})
     found = await shown(services, run)
     assert (found.state, found.results, found.done) == ("done", RESULTS, 1)
     assert (await execute(services, "SELECT request FROM evaluations")).scalar_one() is None
@@ -269,7 +270,7 @@ async def test_run_of_previous_release_that_was_interrupted_failed(services):
 async def test_run_fails_after_three_lost_workers(services):
     run = await queue(services)
     for lost in range(3):
-        assert (await services.ledger.runs.claim(KINDS)).lost_leases == lost
+        assert (await services.ledger[RunClaims].claim(KINDS)).lost_leases == lost
         await lose_leases(services)
     async with running(services):
         await eventually(lambda: _is(services, run, "failed"))
@@ -320,7 +321,7 @@ async def test_deleted_run_stops_its_worker(services, provider, monkeypatch):
     provider.script(embedding_latency_seconds=30)
     async with running(services) as runner:
         await eventually(lambda: runner.claimed == 1)
-        await services.ledger.evaluations.delete_run("default", "default", run)
+        await services.ledger[Evaluations].delete_run("default", "default", run)
         assert (await execute(services, "SELECT count(*) FROM runs")).scalar_one() == 0
         await eventually(lambda: runner.claimed == 0)
 

@@ -13,8 +13,12 @@ from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
 from shared.domain.states import DocumentState
+from shared.ledger.documents.documents import Documents
+from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.postgres import election
 from shared.ledger.postgres.election import Election
+from shared.ledger.sources.syncs import Syncs
+from shared.ledger.work.work import Work
 from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.integration.test_interleavings import differences, run
@@ -180,7 +184,7 @@ async def test_concurrent_cleanup_keeps_index_consistent(services, library, prov
     for number in range(3):
         await library.add(f"Other words about harbour number {number}.", f"{number}.md", questions=["Where?"])
     for document in documents[5:]:
-        await services.ledger.documents.delete("default", document.id)
+        await services.ledger[Documents].delete("default", document.id)
     await work(services, "parse", "index")
 
     await asyncio.gather(*(services.cleaner.clean() for _ in range(4)))
@@ -199,8 +203,8 @@ async def test_work_rejected_by_qdrant_is_queued_last(services, library, provide
     collection = await library.collection()
     await run(services, f"UPDATE collections SET index_name = 'no/such/path' WHERE id = '{collection.id}'")
     for document in refused:
-        await services.ledger.documents.delete("default", document.id)
-    await services.ledger.documents.delete("other", good.id)
+        await services.ledger[Documents].delete("default", document.id)
+    await services.ledger[Documents].delete("other", good.id)
     await services.cleaner.purge_versions()
 
     for _ in range(3):
@@ -253,7 +257,7 @@ async def test_document_that_cannot_be_deleted_delays_no_other(services, library
     await work(services, "parse", "index")
     (row,) = await run(services, f"SELECT id FROM documents WHERE public_id = '{bad.id}'")
     for document in (bad, good):
-        await services.ledger.documents.delete("default", document.id)
+        await services.ledger[Documents].delete("default", document.id)
 
     async with refusing(services.database, "document_versions", "DELETE", *row, column="document_id"):
         await services.cleaner.purge_versions()
@@ -277,11 +281,11 @@ async def test_document_that_cannot_be_deleted_delays_no_other(services, library
 async def test_document_that_cannot_be_finished_delays_no_other(services, library):
     ledger = services.ledger
     bad, good = [await parsed(services, library, f"done {number}", ready_questions=()) for number in range(2)]
-    await ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await ledger.work.claim_to_index(10)])
+    await ledger[Work].settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await ledger[Work].claim_to_index(10)])
     (row,) = await run(services, f"SELECT id FROM documents WHERE public_id = '{bad.id}'")
 
     async def states():
-        return [(await ledger.documents.get("default", document.id)).state for document in (bad, good)]
+        return [(await ledger[Documents].get("default", document.id)).state for document in (bad, good)]
 
     async with refusing(services.database, "documents", "UPDATE OF live_version", *row):
         await services.cleaner.finish()
@@ -301,7 +305,7 @@ async def test_document_that_cannot_be_finished_delays_no_other(services, librar
 async def test_failed_search_wakes_other_queues(services, library):
     synced = SyncedCorpus(services, Corpus())
     await synced.add()
-    await services.ledger.syncs.start("default", "docs")
+    await services.ledger[Syncs].start("default", "docs")
     wakeups = Wakeups(services.settings.redis_url.get_secret_value())
     await run(services, "ALTER TABLE chunks RENAME TO hidden_chunks")
     try:
@@ -316,7 +320,7 @@ async def test_failed_search_wakes_other_queues(services, library):
 
 @guards(
     "workers/scheduler.py",
-    "return list(await services.ledger.work.due())",
+    "return list(await services.ledger[Work].due())",
     "return []",
     means="workers are not woken again for due work",
 )
@@ -337,7 +341,7 @@ async def test_full_step_reports_more_work(services, library, provider, monkeypa
     documents = [await library.add(f"Text number {number}.", questions=[]) for number in range(3)]
     await work(services, "parse", "index")
     for document in documents:
-        await services.ledger.documents.delete("default", document.id)
+        await services.ledger[Documents].delete("default", document.id)
     await services.cleaner.purge_versions()
 
     assert [await services.cleaner.delete_documents() for _ in range(2)] == [True, False]
@@ -348,15 +352,15 @@ async def test_running_documents_are_checked_in_slices(services, library, monkey
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     ledger = services.ledger
     waiting = [await parsed(services, library, f"waits {number}") for number in range(3)]
-    await ledger.work.claim_to_index(10)
+    await ledger[Work].claim_to_index(10)
     done = [await parsed(services, library, f"done {number}", ready_questions=()) for number in range(3)]
-    await ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await ledger.work.claim_to_index(10)])
+    await ledger[Work].settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await ledger[Work].claim_to_index(10)])
 
     await services.cleaner.finish()
     await services.cleaner.finish()
 
     async def states(documents):
-        return {(await ledger.documents.get("default", document.id)).state for document in documents}
+        return {(await ledger[Documents].get("default", document.id)).state for document in documents}
 
     assert await states(waiting) == {DocumentState.INDEXING}
     assert await states(done) == {DocumentState.READY}
@@ -392,7 +396,7 @@ async def test_hanging_qdrant_locks_no_retracted_rows(services, library, provide
     locked = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
     assert await run(services, locked) == [(0,)]
     assert await run(services, "SELECT id FROM accepted_questions FOR UPDATE NOWAIT")
-    assert await services.ledger.feedback.claim_removals(10) == []
+    assert await services.ledger[Feedback].claim_removals(10) == []
 
     removing.cancel()  # the process is killed
     await asyncio.gather(removing, return_exceptions=True)
@@ -404,7 +408,7 @@ async def test_hanging_qdrant_locks_no_retracted_rows(services, library, provide
 
 async def test_expired_removal_claim_settles_nothing(services, library, provider):
     await retract_question(services, library)
-    feedback = services.ledger.feedback
+    feedback = services.ledger[Feedback]
     late = await feedback.claim_removals(10)
     await run(services, "UPDATE accepted_questions SET due_at = now()")
     held = await feedback.claim_removals(10)

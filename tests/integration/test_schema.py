@@ -25,6 +25,7 @@ from cli.commands import server
 from shared.domain.errors import Unavailable
 from shared.domain.states import DocumentState
 from shared.ledger.__main__ import run as run_schema
+from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres import revision, schema
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.revision import SchemaNewer, SchemaOutdated
@@ -244,7 +245,7 @@ async def test_code_ingests_on_schema_of_next_release(services, ledger, provider
         await schema.migrate(ledger.engine)  # while this release runs
         after = await library.add("# Trains\n\nTrains leave at seven.", "b.md")
         await work(running)
-        states = [(await running.ledger.documents.get("default", each.id)).state for each in (before, after)]
+        states = [(await running.ledger[Documents].get("default", each.id)).state for each in (before, after)]
         restarted = await revision.require_schema(running.database)
 
     assert await ledger.rows(REVISION) != [{"version_num": HEAD_REVISION}]

@@ -7,6 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.feedback.shared_answers import SharedAnswers
 from tests.conftest import Library
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -206,7 +209,7 @@ async def test_expired_answer_is_hidden_and_deleted(services, settings, leave):
         assert too_long.status_code == 422
         assert (await opened(client, answer)).status_code == 404
         await make_due(services, timedelta(minutes=11))
-        await services.ledger.shared_answers.forget(timedelta(days=7))
+        await services.ledger[SharedAnswers].forget(timedelta(days=7))
         assert await rows(services) == 0
 
 
@@ -228,7 +231,7 @@ async def test_changed_document_hides_and_deletes_answer(services, settings, lea
 
         assert (await opened(client, answer)).status_code == 404
         await make_due(services, timedelta(minutes=11))
-        await services.ledger.shared_answers.forget(timedelta(days=7))
+        await services.ledger[SharedAnswers].forget(timedelta(days=7))
         assert await rows(services) == 0
 
 
@@ -243,7 +246,7 @@ async def test_unchanged_passage_of_edited_document_stays_shared(services, setti
         assert reply.status_code == 200
         assert reply.json()["sources"][0]["text"] == answer["sources"][0]["text"]
         await make_due(services, timedelta(minutes=11))
-        await services.ledger.shared_answers.forget(timedelta(days=7))
+        await services.ledger[SharedAnswers].forget(timedelta(days=7))
         assert await rows(services) == 1
 
 
@@ -277,8 +280,8 @@ async def test_document_erased_during_answer_cannot_be_shared(services, settings
         async with services.database.begin() as connection:
             written = (await connection.execute(text("SELECT answer_sha256 FROM queries"))).scalar_one()
         erased = UUID(answer["citations"][0]["document_id"])
-        await finished(services, await services.ledger.erasures.start_document(erased, "alice"))
-        await services.ledger.query_log.record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile
+        await finished(services, await services.ledger[Erasures].start_document(erased, "alice"))
+        await services.ledger[QueryLog].record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile
 
         reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
 
@@ -333,7 +336,7 @@ async def test_answer_of_larger_passages_is_not_shared(services, settings, provi
 async def test_document_being_erased_cannot_be_shared(services, settings, leave):
     async with sharing(settings, services) as client:
         answer, body = await shared(client), await answered(client, as_tenant("alice"))
-        await services.ledger.erasures.start_document(UUID(answer["sources"][0]["document_id"]), "alice")
+        await services.ledger[Erasures].start_document(UUID(answer["sources"][0]["document_id"]), "alice")
 
         reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
 

@@ -10,6 +10,7 @@ from aiohttp.web import Response
 from pydantic import SecretStr
 
 from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ledger.sources.notes import Notes
 from shared.services.pages import web_of
 from tests.integration.test_api_sources import ParseWorker, names
 from tests.support.api import calling
@@ -48,7 +49,7 @@ async def sandbox():
 
 @pytest.fixture
 def worker(services, allowed, sandbox):
-    return ParseWorker(services, allowed, partial(web_of, allowed, sandbox, services.readers, services.ledger.notes))
+    return ParseWorker(services, allowed, partial(web_of, allowed, sandbox, services.readers, services.ledger[Notes]))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ledger.sources.notes import Notes
 from shared.services.pages import web_of
 from tests.integration.test_api_sources import ParseWorker, write
 from tests.support.api import serving
@@ -113,7 +114,7 @@ async def foreask(corpus, services, settings, monkeypatch, capsys):
     )
     async with ParsingSandbox() as sandbox, serving(allowed, services) as http:
         worker = ParseWorker(
-            services, allowed, partial(web_of, allowed, sandbox, services.readers, services.ledger.notes)
+            services, allowed, partial(web_of, allowed, sandbox, services.readers, services.ledger[Notes])
         )
 
         async def background():

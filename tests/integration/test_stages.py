@@ -1,7 +1,6 @@
 """The stages from bytes to points and queries, with real engines and a scripted provider."""
 
 # ruff: noqa: RUF001  other scripts have letters that look like ours
-
 import asyncio
 from dataclasses import replace
 from uuid import uuid4
@@ -15,7 +14,10 @@ from shared.domain.collections import CollectionOptions, Weights
 from shared.domain.states import ChunkState, DocumentState
 from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
 from shared.ledger.model.rows import QUESTIONS
+from shared.ledger.work.work import Work
 from shared.query.retrieve import Query
 from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point
@@ -62,7 +64,7 @@ async def test_ingested_document_is_found_by_its_questions(services, library, pr
     document = await library.add(TWO_SECTIONS)
     await work(services)
 
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert found.state == DocumentState.READY
     assert found.progress.total == found.progress.indexed == provider.stats()["calls"]
     stored = await points(services, library)
@@ -79,7 +81,7 @@ async def test_parser_message_is_only_logged(services, library):
     with capture_logs() as logs:
         await work(services, "parse")
 
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert found.state == DocumentState.FAILED
     assert found.error == "the PDF file is damaged and cannot be read; create or download it again"
     (refused,) = [entry for entry in logs if entry["event"] == "document.refused"]
@@ -92,8 +94,8 @@ async def test_parser_message_is_only_logged(services, library):
 async def test_repeated_indexing_writes_same_points(services, library, provider):
     await library.add(TWO_SECTIONS)
     await work(services, "parse", "index", "generate")
-    chunks = await services.ledger.work.claim_to_index(100)
-    await services.ledger.work.release("chunks", [chunk.lease for chunk in chunks])
+    chunks = await services.ledger[Work].claim_to_index(100)
+    await services.ledger[Work].release("chunks", [chunk.lease for chunk in chunks])
     await work(services, "index")
     before = await points(services, library)
     async with services.database.begin() as connection:
@@ -120,7 +122,7 @@ async def test_edit_pays_only_changed_chunk_and_replaces_it(services, library, p
     shared = {p["chunk_id"] for p in before.values()} & {p["chunk_id"] for p in after.values()}
     assert shared
     assert {p["chunk_id"] for p in before.values()} - shared
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert len(after) == found.progress.indexed + found.progress.questions
 
 
@@ -130,7 +132,7 @@ async def edit_of_dead_worker(services, library):
     await work(services, "parse", "index")
     await library.add("The harbour opens at nine in the morning for all boats.", "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse")
-    (chunk,) = await services.ledger.work.claim_to_index(10)
+    (chunk,) = await services.ledger[Work].claim_to_index(10)
     await index_batch(services.indexer, [chunk])
     return chunk
 
@@ -141,7 +143,7 @@ async def test_query_sees_old_version_until_new_is_complete(services, library, p
     assert chunk.hidden
     assert len({p["version"] for p in (await points(services, library)).values()}) == 2
     assert ["seven" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
-    await services.ledger.work.release("chunks", [chunk.lease])
+    await services.ledger[Work].release("chunks", [chunk.lease])
     await work(services, "index")
     assert ["nine" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
 
@@ -151,7 +153,7 @@ async def test_chunk_in_two_versions_returns_live_one_once(services, library, pr
     await work(services, "parse", "index")
     await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2}, questions=OWN_QUESTIONS)
     await work(services, "parse")
-    batch = await services.ledger.work.claim_to_index(10)
+    batch = await services.ledger[Work].claim_to_index(10)
     await settle_indexed(services.indexer, [await index_batch(services.indexer, batch)])
     collection = await library.collection()
     assert {p["version"] for p in (await points(services, library)).values()} == {1, 2}
@@ -172,7 +174,7 @@ async def test_chunk_replaced_during_read_is_not_lost(services, library, once, m
 
     async def late(*arguments):
         monkeypatch.undo()
-        await services.ledger.documents.reindex(collection)
+        await services.ledger[Documents].reindex(collection)
         await work(services)
         return await read(*arguments)
 
@@ -237,7 +239,7 @@ async def test_hidden_chunk_is_not_readable_by_id(services, library, provider):
 async def test_late_writer_of_old_version_restores_nothing(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse")
-    slow = await services.ledger.work.claim_to_index(10)
+    slow = await services.ledger[Work].claim_to_index(10)
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse", "index")
     after = await points(services, library)
@@ -252,8 +254,8 @@ async def test_late_writer_of_old_version_restores_nothing(services, library, pr
 async def test_late_writer_hides_no_visible_points(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md", questions=OWN_QUESTIONS)
     await work(services, "parse")
-    slow = await services.ledger.work.claim_to_index(10)
-    await services.ledger.work.release("chunks", [chunk.lease for chunk in slow])
+    slow = await services.ledger[Work].claim_to_index(10)
+    await services.ledger[Work].release("chunks", [chunk.lease for chunk in slow])
     await work(services, "index")
     before = await points(services, library)
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
@@ -272,7 +274,7 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
         await library_.add("The harbour opens at nine in the morning.", "a.md", questions=OWN_QUESTIONS)
     deleted = await other.add("This one is deleted.", questions=[])
     await work(services, "parse")
-    chunks = await services.ledger.work.claim_to_index(10)
+    chunks = await services.ledger[Work].claim_to_index(10)
     outcomes = [await index_batch(services.indexer, [chunk]) for chunk in chunks]
     collection = await library.collection()
 
@@ -285,8 +287,8 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
                 await connection.execute(text(statement), {"name": index_name, "id": collection.id})
 
     await rename(f"no/such/path-{services.indexer.space}")  # Qdrant answers 501 to every request for this path
-    await services.ledger.documents.delete("default", (await library.add("Another.")).id)
-    await services.ledger.documents.delete("other", deleted.id)
+    await services.ledger[Documents].delete("default", (await library.add("Another.")).id)
+    await services.ledger[Documents].delete("other", deleted.id)
     await settle_indexed(services.indexer, outcomes)
     await services.cleaner.clean()
 
@@ -300,7 +302,7 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
     await services.cleaner.clean()
     assert await states() == [("default", "ready"), ("other", "ready")]
     assert {d.id for d in documents} == {
-        d.id for t in ("default", "other") for d in await services.ledger.documents.page(t)
+        d.id for t in ("default", "other") for d in await services.ledger[Documents].page(t)
     }
 
 
@@ -330,7 +332,7 @@ async def test_points_and_upload_of_deleted_document_are_deleted(services, libra
     document = await library.add(TWO_SECTIONS, questions=OWN_QUESTIONS)
     await library.add("Something else that stays where it is.", "b.md", questions=[])
     await work(services, "parse", "index")
-    await services.ledger.documents.delete("default", document.id)
+    await services.ledger[Documents].delete("default", document.id)
     await services.cleaner.clean()  # like the scheduler does later
 
     stored = await points(services, library)
@@ -345,11 +347,11 @@ async def test_unembeddable_text_degrades_only_its_document(services, library, p
     good = await library.add("This text is perfectly fine for the embedding model, all of it.", "good.md")
     await work(services)
 
-    found = await services.ledger.documents.get("default", bad.id)
+    found = await services.ledger[Documents].get("default", bad.id)
     assert found.state == DocumentState.DEGRADED
-    (chunk,) = await services.ledger.documents.chunks("default", bad.id)
+    (chunk,) = await services.ledger[Documents].chunks("default", bad.id)
     assert "embedded" in chunk.error
-    assert (await services.ledger.documents.get("default", good.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", good.id)).state == DocumentState.READY
 
 
 async def test_chunk_with_malformed_replies_stays_searchable_by_text(services, library, provider):
@@ -357,7 +359,7 @@ async def test_chunk_with_malformed_replies_stays_searchable_by_text(services, l
     document = await library.add("The lighthouse keeper lives alone on the northern cliff all year.", "a.md")
     await work(services)
 
-    (chunk,) = await services.ledger.documents.chunks("default", document.id)
+    (chunk,) = await services.ledger[Documents].chunks("default", document.id)
     assert chunk.state == ChunkState.DEAD
     assert provider.stats()["calls"] == 3
     assert await texts_found(services, library, "lighthouse keeper") == [chunk.content.text]
@@ -367,7 +369,7 @@ async def test_given_questions_are_stored_without_calls(services, library, provi
     document = await library.add("The keeper lives alone.", questions=["Who lives alone?", "who lives alone"])
     await work(services)
 
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert (found.state, found.progress.questions) == (DocumentState.READY, 2)
     assert provider.stats()["calls"] == 0
 
@@ -376,7 +378,7 @@ async def test_empty_question_list_generates_no_questions(services, library, pro
     document = await library.add("The keeper lives alone.", questions=[])
     await work(services)
 
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.READY
     assert provider.stats()["calls"] == 0
     assert await texts_found(services, library, "keeper") == ["The keeper lives alone."]
 
@@ -386,7 +388,7 @@ async def test_questions_with_unstorable_characters_are_stored(services, library
     document = await library.add("The keeper lives alone on the northern cliff all the year round.", "a.md")
     await work(services)
 
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert found.state == DocumentState.READY
     assert found.progress.questions >= 1
 
@@ -394,17 +396,17 @@ async def test_questions_with_unstorable_characters_are_stored(services, library
 async def test_document_that_kills_workers_becomes_dead_letter(services, library, provider):
     document = await library.add("poison", "poison.md")
     for suspect in (False, False, True, True, True):
-        assert len(await services.ledger.work.claim_documents(1, suspects=suspect)) == 1
-        assert await services.ledger.work.claim_documents(1, suspects=not suspect) == []
+        assert len(await services.ledger[Work].claim_documents(1, suspects=suspect)) == 1
+        assert await services.ledger[Work].claim_documents(1, suspects=not suspect) == []
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("UPDATE documents SET due_at = now() WHERE leased_by IS NOT NULL")
     other = await library.add("A harmless text about the sea and its ships.", "fine.md")
     await work(services)
 
-    poisoned = await services.ledger.documents.get("default", document.id)
+    poisoned = await services.ledger[Documents].get("default", document.id)
     assert poisoned.state == DocumentState.FAILED
     assert poisoned.error == "set aside: its worker ended 5 times while working on it, 3 times alone"
-    assert (await services.ledger.documents.get("default", other.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", other.id)).state == DocumentState.READY
 
 
 async def test_search_never_crosses_tenants(services, library, provider):
@@ -449,7 +451,7 @@ async def test_unchanged_reindex_costs_nothing_and_has_no_gap(services, library,
     (document,) = await once(ready, (TWO_SECTIONS, "a.md"))
     before = await points(services, library)
 
-    assert (await services.ledger.documents.reindex(await library.collection())).documents == 1
+    assert (await services.ledger[Documents].reindex(await library.collection())).documents == 1
     await work(services, "parse")
     assert await texts_found(services, library, "alpha number", top_k=1)
     await work(services, "index")
@@ -458,7 +460,7 @@ async def test_unchanged_reindex_costs_nothing_and_has_no_gap(services, library,
     assert questions_of(after) == questions_of(before)
     assert {p["version"] for p in after.values()} == {2}
     assert provider.stats()["calls"] == 0
-    found = await services.ledger.documents.get("default", document.id)
+    found = await services.ledger[Documents].get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.READY, 2)
 
 
@@ -467,12 +469,12 @@ async def test_changed_prompt_replaces_all_questions(services, library, provider
     before = await points(services, library)
     chunks = {p["chunk_id"] for p in before.values()}
     options = CollectionOptions(questions_per_chunk=2)
-    collection = await services.ledger.collections.ensure(
+    collection = await services.ledger[Collections].ensure(
         "default", "default", embedding_model="scripted-embedding", options=options
     )
     provider.script(questions=2)
 
-    await services.ledger.documents.reindex(collection)
+    await services.ledger[Documents].reindex(collection)
     await work(services)
 
     after = await points(services, library)
@@ -483,7 +485,7 @@ async def test_changed_prompt_replaces_all_questions(services, library, provider
 
 async def enable_prepending(services):
     options = CollectionOptions(prepend_questions=True)
-    return await services.ledger.collections.ensure(
+    return await services.ledger[Collections].ensure(
         "default", "default", embedding_model="scripted-embedding", options=options
     )
 
@@ -509,7 +511,7 @@ async def test_prepended_questions_change_only_text_vector(services, library, pr
 
     collection = await enable_prepending(services)
     assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
-    await services.ledger.documents.reindex(collection)
+    await services.ledger[Documents].reindex(collection)
     await work(services)
 
     after = await points(services, library)
@@ -542,7 +544,7 @@ async def test_questions_are_filtered_against_text_without_prepended_questions(s
     await enable_prepending(services)
     await library.add(HARBOUR, "a.md")
     await work(services, "parse", "index", "generate")
-    (chunk,) = await services.ledger.work.claim_to_index(10)
+    (chunk,) = await services.ledger[Work].claim_to_index(10)
     provider_vector = ScriptedEndpoints(Script()).vector
     nearest = max(float(provider_vector(question) @ provider_vector(HARBOUR)) for question in chunk.questions)
 
@@ -558,7 +560,7 @@ async def test_text_rejected_with_prepended_questions_is_embedded_alone(services
     document = await library.add(HARBOUR, "a.md")
     await work(services)
 
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.READY
     assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
     assert len(await points(services, library)) > 1
 
@@ -588,5 +590,5 @@ async def test_words_match_in_language_of_their_text(services, library):
         found = await texts_found(services, library, question, weights=by_words)
         assert found[:1] == [MIXED.get(language, "Set `max_tokens` to 5.")], question
     assert (await library.collection()).languages == ("de", "en", "ru", "zh")
-    (chunk,) = (await services.ledger.documents.chunks("default", documents["ru"].id))[:1]
+    (chunk,) = (await services.ledger[Documents].chunks("default", documents["ru"].id))[:1]
     assert chunk.content.language == "ru"

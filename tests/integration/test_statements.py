@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from sqlalchemy import event
 
 from shared.domain.work import LeaseExtension
+from shared.ledger.documents.documents import Documents
+from shared.ledger.work.work import Work
 from tests.support.api import work
 
 HARBOUR = "The harbour opens at seven in the morning."
@@ -28,7 +30,7 @@ def statements(services, containing):
 
 async def test_only_chunk_leases_update_abandoned_calls(services, library, provider):
     await library.add(HARBOUR)
-    ledger = services.ledger.work
+    ledger = services.ledger[Work]
     with statements(services, "abandoned_calls") as sent:
         documents = [document.lease for document in await ledger.claim_documents(1)]
         assert await ledger.extend("documents", documents) == LeaseExtension({documents[0].token}, set())
@@ -48,8 +50,8 @@ async def test_each_index_claim_is_one_statement(services, library, provider):
     await work(services, "parse")
 
     with statements(services, "UPDATE chunks w") as sent:
-        assert len(await services.ledger.work.claim_to_index(10)) == 1
-        assert await services.ledger.work.claim_to_index(10, suspects=True) == []
+        assert len(await services.ledger[Work].claim_to_index(10)) == 1
+        assert await services.ledger[Work].claim_to_index(10, suspects=True) == []
     assert len(sent) == 2
 
 
@@ -63,10 +65,10 @@ async def test_single_statements_run_without_transaction(services, library):
         sent.append(query.query)
 
     driver.add_query_logger(record)
-    await services.ledger.work.claim_to_index(10)
-    await services.ledger.work.due()
+    await services.ledger[Work].claim_to_index(10)
+    await services.ledger[Work].due()
     assert [query for query in sent if query.startswith(("BEGIN", "COMMIT"))] == []
-    await services.ledger.work.claim_documents(10)
+    await services.ledger[Work].claim_documents(10)
     driver.remove_query_logger(record)
 
     assert [query for query in sent if query.startswith(("BEGIN", "COMMIT"))] != []
@@ -82,5 +84,5 @@ async def test_replaced_version_is_swept_once(services, library, provider):
         await work(services, "index")
 
     assert len(sent) == 1
-    document = await services.ledger.documents.get("default", document.id)
+    document = await services.ledger[Documents].get("default", document.id)
     assert (document.state, document.live_version) == ("ready", 2)

@@ -12,6 +12,13 @@ from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, N
 from shared.domain.jobs import JobState, PauseReason
 from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceChanges, SyncState
+from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.notes import Notes
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.merge import PartLimits
@@ -48,8 +55,8 @@ async def execute(services, statement, **parameters):
 
 
 async def job_of(services, sync):
-    await services.ledger.jobs.settle()
-    return await services.ledger.jobs.get("default", sync.id)
+    await services.ledger[Jobs].settle()
+    return await services.ledger[Jobs].get("default", sync.id)
 
 
 # --- turns ---
@@ -71,11 +78,11 @@ async def test_long_listing_gives_way_to_another_tenant(services):
         await synced[tenant].add()
 
     async def start(tenant):
-        syncs[tenant] = await services.ledger.syncs.start(tenant, "docs")
+        syncs[tenant] = await services.ledger[Syncs].start(tenant, "docs")
 
     for tenant in ("bob", "carol", "dave"):
         await start(tenant)
-        assert (await services.ledger.runs.claim([RunKind.SYNC])).tenant == tenant
+        assert (await services.ledger[RunClaims].claim([RunKind.SYNC])).tenant == tenant
     await start("alice")
     corpora["alice"].at["b"] = lambda: start("eve")
     corpora["eve"].at["e"] = lambda: synced["alice"].require_waiting(syncs["alice"], "Other syncs waited")
@@ -86,12 +93,12 @@ async def test_long_listing_gives_way_to_another_tenant(services):
         turns.append(claim.tenant)
         await syncing.work(claim)
 
-    runner = Runner(services.ledger.runs, {RunKind.SYNC: work})
+    runner = Runner(services.ledger[RunClaims], {RunKind.SYNC: work})
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
 
     assert len(turns) < 2 * len("abcdefghijkl")  # each turn makes progress
-    alice, eve = [await services.ledger.syncs.get(tenant, syncs[tenant].id) for tenant in ("alice", "eve")]
+    alice, eve = [await services.ledger[Syncs].get(tenant, syncs[tenant].id) for tenant in ("alice", "eve")]
     assert (alice.phase, eve.phase, alice.error, eve.error) == (RunPhase.DONE, RunPhase.DONE, None, None)
     assert (alice.waiting, eve.waiting) == (None, None)
     assert corpora["alice"].fetched == corpora["eve"].fetched == list("abcdefghijkl")
@@ -119,19 +126,19 @@ async def test_waiting_crawls_give_way_to_third_tenant(services, extractor, read
             return open_pages(f"{site.url}/docs/{source.name}", CrawlOptions(), Web(extractor, reader, manners=PATIENT))
 
         syncing = replace(carol.syncing(), open_source=open_source)
-        runner = Runner(services.ledger.runs, {RunKind.SYNC: syncing.work})
+        runner = Runner(services.ledger[RunClaims], {RunKind.SYNC: syncing.work})
         waiting = []
         for tenant, name in (("alice", "a"), ("alice", "b"), ("bob", "c"), ("bob", "d")):
             await SyncedCorpus(services, Corpus(), tenant=tenant, name=name).add()
-            waiting.append((tenant, await services.ledger.syncs.start(tenant, name)))
+            waiting.append((tenant, await services.ledger[Syncs].start(tenant, name)))
         await runner.take()
         await eventually(lambda: {f"/docs/{name}" for name in "abcd"} <= set(site.requests))
         assert runner.claimed == 4
 
-        third = await services.ledger.syncs.start("carol", "docs")
+        third = await services.ledger[Syncs].start("carol", "docs")
         await eventually(lambda: is_done(services, "carol", third))
 
-        phases = Counter([(await services.ledger.syncs.get(tenant, each.id)).phase for tenant, each in waiting])
+        phases = Counter([(await services.ledger[Syncs].get(tenant, each.id)).phase for tenant, each in waiting])
         assert phases == {RunPhase.RUNNING: 3, RunPhase.QUEUED: 1}
         assert Counter(site.requests) == {"/robots.txt": 4, **{f"/docs/{name}": 1 for name in "abcd"}}
         await runner.aclose()
@@ -139,7 +146,7 @@ async def test_waiting_crawls_give_way_to_third_tenant(services, extractor, read
 
 
 async def is_done(services, tenant, sync):
-    return (await services.ledger.syncs.get(tenant, sync.id)).phase is RunPhase.DONE
+    return (await services.ledger[Syncs].get(tenant, sync.id)).phase is RunPhase.DONE
 
 
 @guards(
@@ -171,13 +178,13 @@ async def test_hung_look_fails_with_reason(services, synced, corpus):
     corpus.put("a")
     corpus.at["a"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=0.3))
-    await services.ledger.hints.add("default", "docs", ["a"])
-    runner = Runner(services.ledger.runs, {RunKind.LOOK: Looking(services.ledger.hints, synced.syncing()).work})
+    await services.ledger[Hints].add("default", "docs", ["a"])
+    runner = Runner(services.ledger[RunClaims], {RunKind.LOOK: Looking(services.ledger[Hints], synced.syncing()).work})
 
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
 
-    look = (await services.ledger.sources.get("default", "docs")).look
+    look = (await services.ledger[Sources].get("default", "docs")).look
     assert (look.phase, look.error) == (RunPhase.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
 
 
@@ -192,8 +199,8 @@ async def test_slow_hint_delays_no_earlier_one(services, synced, corpus, monkeyp
     corpus.put("a", "b")
     corpus.at["b"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
-    await services.ledger.hints.add("default", "docs", ["a", "b"])
-    runner = Runner(services.ledger.runs, {RunKind.LOOK: Looking(services.ledger.hints, synced.syncing()).work})
+    await services.ledger[Hints].add("default", "docs", ["a", "b"])
+    runner = Runner(services.ledger[RunClaims], {RunKind.LOOK: Looking(services.ledger[Hints], synced.syncing()).work})
 
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
@@ -255,7 +262,7 @@ async def test_changed_entry_starts_next_version(services, synced, corpus):
     sync = await synced.sync()
 
     assert (sync.counts.changed, sync.counts.unchanged, corpus.fetched) == (1, 1, ["b.txt"])
-    page = await services.ledger.documents.page("default")
+    page = await services.ledger[Documents].page("default")
     assert {each.external_id: each.version for each in page} == {"docs/a.txt": 1, "docs/b.txt": 2}
 
 
@@ -269,7 +276,7 @@ async def test_touched_entry_with_same_content_is_unchanged(services, synced, co
     await synced.sync()
 
     assert corpus.fetched == []
-    (document,) = await services.ledger.documents.page("default")
+    (document,) = await services.ledger[Documents].page("default")
     assert document.version == 1
 
 
@@ -393,9 +400,9 @@ async def test_sync_starts_while_earlier_documents_are_processed(services, synce
 
 
 async def test_second_sync_of_a_source_conflicts(services, synced):
-    sync = await services.ledger.syncs.start("default", "docs")
+    sync = await services.ledger[Syncs].start("default", "docs")
     with pytest.raises(JobIsOpen) as raised:
-        await services.ledger.syncs.start("default", "docs")
+        await services.ledger[Syncs].start("default", "docs")
     assert raised.value.job_id == sync.id
 
 
@@ -417,10 +424,10 @@ async def test_worker_without_lease_saves_nothing(services, synced, corpus):
         await released[visit].wait()
 
     async def worker():
-        return asyncio.create_task(synced.syncing().work(await services.ledger.runs.claim([RunKind.SYNC])))
+        return asyncio.create_task(synced.syncing().work(await services.ledger[RunClaims].claim([RunKind.SYNC])))
 
     corpus.at["g"] = wait
-    sync = await services.ledger.syncs.start("default", "docs")
+    sync = await services.ledger[Syncs].start("default", "docs")
     first = await worker()
     await reached[0].wait()
     await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
@@ -432,9 +439,9 @@ async def test_worker_without_lease_saves_nothing(services, synced, corpus):
     released[1].set()
     await second
 
-    done = await services.ledger.syncs.get("default", sync.id)
+    done = await services.ledger[Syncs].get("default", sync.id)
     assert (done.phase, done.counts.seen, done.counts.created) == (RunPhase.DONE, 8, 8)
-    documents = await services.ledger.documents.page("default")
+    documents = await services.ledger[Documents].page("default")
     assert (len(documents), {each.version for each in documents}) == (8, {1})
     assert corpus.fetched.count("a") == 1
 
@@ -449,7 +456,7 @@ async def test_stopped_worker_releases_sync_which_continues(services, synced, co
             await asyncio.Event().wait()
 
     corpus.at["g"] = wait
-    sync = await services.ledger.syncs.start("default", "docs")
+    sync = await services.ledger[Syncs].start("default", "docs")
     async with synced.running():
         await reached.wait()
     assert (await synced.work(sync)).counts.created == 8
@@ -463,12 +470,12 @@ async def test_stopped_worker_releases_sync_which_continues(services, synced, co
     means="a crawl whose workers die fails although it stores notes",
 )
 async def test_crawl_that_stores_notes_survives_many_deaths(services, synced):
-    await services.ledger.syncs.start("default", "docs")
+    await services.ledger[Syncs].start("default", "docs")
     source, lost = (await execute(services, "SELECT id FROM sources")).scalar_one(), []
     for number in range(4):
-        claim = await services.ledger.runs.claim([RunKind.SYNC])
+        claim = await services.ledger[RunClaims].claim([RunKind.SYNC])
         lost.append(claim.lost_leases)
-        await services.ledger.notes.write(source, {f"https://example.org/{number}": b"{}"})
+        await services.ledger[Notes].write(source, {f"https://example.org/{number}": b"{}"})
         await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
 
     assert lost == [0, 1, 1, 1]
@@ -479,28 +486,28 @@ async def test_crawl_that_stores_notes_survives_many_deaths(services, synced):
 
 async def test_paused_job_stops_between_parts_and_continues(services, synced, corpus):
     corpus.put(*"abcdefghijkl")
-    sync = await services.ledger.syncs.start("default", "docs")
+    sync = await services.ledger[Syncs].start("default", "docs")
 
     async def pause():
-        await services.ledger.jobs.pause("default", sync.id, PauseReason.USER)
+        await services.ledger[Jobs].pause("default", sync.id, PauseReason.USER)
 
     corpus.at["f"] = pause
     paused = await synced.work(sync)
     assert (paused.phase, 0 < paused.counts.seen < 12) == (RunPhase.QUEUED, True)
-    assert not await services.ledger.runs.due()
+    assert not await services.ledger[RunClaims].due()
 
     corpus.restore()
-    await services.ledger.jobs.resume("default", sync.id)
+    await services.ledger[Jobs].resume("default", sync.id)
     done = await synced.work(sync)
     assert (done.phase, done.counts.seen, done.counts.created) == (RunPhase.DONE, 12, 12)
 
 
 async def test_cancelled_job_stops_its_listing(services, synced, corpus):
     corpus.put(*"abcdefghijkl")
-    sync = await services.ledger.syncs.start("default", "docs")
+    sync = await services.ledger[Syncs].start("default", "docs")
 
     async def cancel():
-        await services.ledger.jobs.cancel("default", sync.id)
+        await services.ledger[Jobs].cancel("default", sync.id)
 
     corpus.at["f"] = cancel
     cancelled = await synced.work(sync)
@@ -515,7 +522,7 @@ async def test_cancelled_job_stops_its_listing(services, synced, corpus):
 async def test_closed_intake_delays_sync(services, synced, corpus):
     corpus.put(*"abcdefgh")
     synced.most_open = -1
-    sync = await services.ledger.syncs.start("default", "docs")
+    sync = await services.ledger[Syncs].start("default", "docs")
     async with synced.running():
         await eventually(lambda: shown(services, sync.id))
     assert corpus.fetched == []
@@ -526,7 +533,7 @@ async def test_closed_intake_delays_sync(services, synced, corpus):
 
 
 async def shown(services, sync_id, reason="0 chunks wait for workers, and syncs continue below -1."):
-    return (await services.ledger.syncs.get("default", sync_id)).waiting == reason
+    return (await services.ledger[Syncs].get("default", sync_id)).waiting == reason
 
 
 # --- limits of the tenant ---
@@ -554,7 +561,7 @@ async def test_new_entries_above_documents_limit_are_refused(services, library, 
         "This tenant may have 4 documents, and has them: delete some, or ask the operator for more.",
     )
     assert "e" not in corpus.fetched
-    await services.ledger.documents.delete("default", (await library.add("Not from the source.")).id)
+    await services.ledger[Documents].delete("default", (await library.add("Not from the source.")).id)
     synced.upload_limits = UploadLimits(documents=5)
     assert (await synced.sync()).counts.created == 1
 
@@ -562,7 +569,7 @@ async def test_new_entries_above_documents_limit_are_refused(services, library, 
 async def test_used_up_bytes_delay_sync(services, synced, corpus):
     corpus.put(*"abcdefgh", text="x" * 10)
     synced.upload_limits = UploadLimits(bytes_per_day=30)
-    sync = await services.ledger.syncs.start("default", "docs")
+    sync = await services.ledger[Syncs].start("default", "docs")
     reason = "This tenant may upload 30 bytes per day, and has used them: syncs continue after midnight UTC."
     async with synced.running():
         await eventually(lambda: shown(services, sync.id, reason))
@@ -716,7 +723,7 @@ async def test_many_deletions_wait_for_approval(services, corpus, lacking):
     assert (sync.counts.deleted, sync.counts.withheld) == (0, 11)
     job = await job_of(services, sync)
     assert (job.state, job.pause_reason) == (JobState.PAUSED, PauseReason.APPROVAL)
-    withheld = await services.ledger.syncs.withheld("default", "docs")
+    withheld = await services.ledger[Syncs].withheld("default", "docs")
     assert (withheld.job_id, withheld.deletions, withheld.items) == (sync.id, 11, 13)
     assert list(withheld.keys) == [f"{n:03}" for n in range(11)]
 
@@ -736,24 +743,24 @@ async def test_approved_deletions_are_carried_out(services, lacking):
     synced = await lacking(11)
     sync = await synced.sync()
 
-    again = await services.ledger.syncs.approve("default", "docs", deletions=11)
+    again = await services.ledger[Syncs].approve("default", "docs", deletions=11)
     done = await synced.work(again)
 
     assert (again.id, done.counts.deleted, done.counts.withheld) == (sync.id, 11, 0)
     assert len(await synced.documents()) == 1
     assert (await job_of(services, sync)).state == JobState.DONE
     with pytest.raises(Conflict, match="No deletions of the source 'docs' wait for approval"):
-        await services.ledger.syncs.approve("default", "docs", deletions=11)
+        await services.ledger[Syncs].approve("default", "docs", deletions=11)
 
 
 async def test_more_deletions_than_approved_wait_again(services, lacking):
     synced = await lacking(11)
     await synced.sync()
 
-    done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=10))
+    done = await synced.work(await services.ledger[Syncs].approve("default", "docs", deletions=10))
 
     assert (done.counts.deleted, done.counts.withheld) == (0, 11)
-    assert (await services.ledger.syncs.withheld("default", "docs")).deletions == 11
+    assert (await services.ledger[Syncs].withheld("default", "docs")).deletions == 11
 
 
 async def test_entry_that_returns_before_approval_is_kept(services, corpus, lacking):
@@ -761,7 +768,7 @@ async def test_entry_that_returns_before_approval_is_kept(services, corpus, lack
     await synced.sync()
     corpus.put("000")
 
-    done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=11))
+    done = await synced.work(await services.ledger[Syncs].approve("default", "docs", deletions=11))
 
     assert done.counts.deleted == 10
     assert "000" in await synced.documents()
@@ -770,7 +777,7 @@ async def test_entry_that_returns_before_approval_is_kept(services, corpus, lack
 async def test_resumed_job_ends_without_deletions(services, lacking):
     synced = await lacking(11)
     sync = await synced.sync()
-    await services.ledger.jobs.resume("default", sync.id)
+    await services.ledger[Jobs].resume("default", sync.id)
 
     assert (await job_of(services, sync)).state == JobState.DONE
     assert len(await synced.documents()) == 12
@@ -783,7 +790,7 @@ async def test_next_sync_replaces_job_that_waits_for_approval(services, lacking)
     following = await synced.sync()
 
     assert (await job_of(services, sync)).state == JobState.DONE
-    assert (await services.ledger.syncs.withheld("default", "docs")).job_id == following.id != sync.id
+    assert (await services.ledger[Syncs].withheld("default", "docs")).job_id == following.id != sync.id
 
 
 @guards(
@@ -799,7 +806,7 @@ async def test_empty_listing_always_needs_approval(services, lacking, size):
     sync = await synced.sync()
 
     assert (sync.counts.deleted, sync.counts.withheld) == (0, size)
-    done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=size))
+    done = await synced.work(await services.ledger[Syncs].approve("default", "docs", deletions=size))
     assert done.counts.deleted == size
 
 
@@ -818,21 +825,21 @@ async def test_deletion_in_slices_continues_after_lost_worker(lacking, monkeypat
 
 async def test_approval_of_nothing_is_rejected(services, synced):
     with pytest.raises(InvalidInput, match="Approve at least one deletion"):
-        await services.ledger.syncs.approve("default", "docs", deletions=0)
+        await services.ledger[Syncs].approve("default", "docs", deletions=0)
 
 
 # --- changes by users ---
 
 
 async def document(services, external_id):
-    page = await services.ledger.documents.page("default")
+    page = await services.ledger[Documents].page("default")
     return next((each for each in page if each.external_id == external_id), None)
 
 
 async def test_deleted_document_returns_with_next_version(services, synced, corpus):
     corpus.put("a", "b")
     await synced.sync()
-    await services.ledger.documents.delete("default", (await document(services, "docs/a")).id)
+    await services.ledger[Documents].delete("default", (await document(services, "docs/a")).id)
 
     await synced.sync()
     assert await synced.documents() == {"b"}
@@ -871,7 +878,7 @@ async def test_edited_document_is_deleted_with_its_entry(services, synced, corpu
 
 
 async def removed(services):
-    while await services.ledger.sources.continue_removal():
+    while await services.ledger[Sources].continue_removal():
         pass
 
 
@@ -885,7 +892,7 @@ async def test_two_sources_in_a_collection_do_not_collide(services, synced, corp
     await other.sync()
 
     assert (await synced.documents(), await other.documents()) == ({"a", "b"}, {"a"})
-    await services.ledger.sources.remove("default", "docs", with_documents=True)
+    await services.ledger[Sources].remove("default", "docs", with_documents=True)
     await removed(services)
     assert (await synced.documents(), await other.documents()) == (set(), {"a"})
 
@@ -899,14 +906,14 @@ async def test_corpus_in_two_collections_has_two_sources(services, synced, corpu
     corpus.put("b", text="The harbour opens at seven.")
 
     assert (await synced.sync()).counts.changed == 1
-    page = await services.ledger.documents.page("default")
+    page = await services.ledger[Documents].page("default")
     assert {(each.collection, each.external_id): each.version for each in page} == {
         ("default", "docs/a"): 1,
         ("default", "docs/b"): 2,
         ("other", "copies/a"): 1,
         ("other", "copies/b"): 1,
     }
-    await services.ledger.sources.remove("default", "docs", with_documents=True)
+    await services.ledger[Sources].remove("default", "docs", with_documents=True)
     await removed(services)
     assert (await synced.documents(), await other.documents()) == (set(), {"a", "b"})
 
@@ -920,13 +927,13 @@ async def test_corpus_in_two_collections_has_two_sources(services, synced, corpu
 async def test_source_removed_without_documents_is_adopted(services, synced, corpus):
     corpus.put("a", "b")
     await synced.sync()
-    await services.ledger.sources.remove("default", "docs", with_documents=False)
+    await services.ledger[Sources].remove("default", "docs", with_documents=False)
     with pytest.raises(Conflict, match="is being removed"):
         await synced.add()
     await removed(services)
     assert await synced.documents() == {"a", "b"}
     with pytest.raises(NotFound):
-        await services.ledger.sources.get("default", "docs")
+        await services.ledger[Sources].get("default", "docs")
 
     await synced.add()
     synced.upload_limits = UploadLimits(documents=2)
@@ -937,10 +944,10 @@ async def test_removed_source_stops_its_sync(services, synced, corpus):
     corpus.put(*"abcdefghij")
 
     async def remove():
-        await services.ledger.sources.remove("default", "docs", with_documents=True)
+        await services.ledger[Sources].remove("default", "docs", with_documents=True)
 
     corpus.at["f"] = remove
-    sync = await services.ledger.syncs.start("default", "docs")
+    sync = await services.ledger[Syncs].start("default", "docs")
     assert (await synced.work(sync)).phase == RunPhase.CANCELLED
     await removed(services)
 
@@ -949,13 +956,13 @@ async def test_removed_source_stops_its_sync(services, synced, corpus):
 
 
 async def test_removed_source_stops_run_of_its_hints(services, synced):
-    await services.ledger.hints.add("default", "docs", ["a"])
-    assert await services.ledger.runs.due() == {RunKind.LOOK}
+    await services.ledger[Hints].add("default", "docs", ["a"])
+    assert await services.ledger[RunClaims].due() == {RunKind.LOOK}
 
-    await services.ledger.sources.remove("default", "docs", with_documents=False)
+    await services.ledger[Sources].remove("default", "docs", with_documents=False)
     await removed(services)
 
-    assert await services.ledger.runs.due() == set()
+    assert await services.ledger[RunClaims].due() == set()
 
 
 async def test_sources_are_listed_with_their_newest_sync(services, synced, corpus):
@@ -963,17 +970,17 @@ async def test_sources_are_listed_with_their_newest_sync(services, synced, corpu
     sync = await synced.sync()
     await SyncedCorpus(services, Corpus(), "others").add(schedule="0 * * * *", time_zone="Europe/Berlin")
 
-    docs, others = await services.ledger.sources.page("default")
+    docs, others = await services.ledger[Sources].page("default")
 
     assert (docs.definition.name, docs.newest, docs.next_at) == ("docs", sync, None)
     assert (others.definition.name, others.newest, others.next_at is None) == ("others", None, False)
-    assert [each.id for each in await services.ledger.syncs.page("default", "docs")] == [sync.id]
-    assert await services.ledger.sources.page("default", after="docs") == [others]
-    assert await services.ledger.sources.page("other") == []
+    assert [each.id for each in await services.ledger[Syncs].page("default", "docs")] == [sync.id]
+    assert await services.ledger[Sources].page("default", after="docs") == [others]
+    assert await services.ledger[Sources].page("other") == []
 
 
 async def test_changed_options_of_filled_source_need_confirmation(services, synced, corpus):
-    sources = services.ledger.sources
+    sources = services.ledger[Sources]
     changes = SourceChanges(options={"include": "*.md"}, max_delete_share=0.2, schedule="0 5 * * *")
     await sources.change("default", "docs", SourceChanges(uri="memory:b"))
     corpus.put("a")
@@ -991,7 +998,7 @@ async def test_invalid_source_is_rejected(subtests, services, library):
 
     async def add(**values):
         new = NewSource(**{"name": "docs", "kind": "folder", "uri": "/docs", **values})
-        await services.ledger.sources.add(collection, new)
+        await services.ledger[Sources].add(collection, new)
 
     for values, sentence in (
         ({"name": "A/b"}, "The name of a source has"),
@@ -1011,12 +1018,12 @@ async def test_second_source_of_a_name_conflicts(services, synced):
 
 
 async def test_missed_times_lead_to_one_sync(services, synced):
-    await services.ledger.sources.change("default", "docs", SourceChanges(schedule="0 * * * *"))
-    assert await services.ledger.sources.due() == []
+    await services.ledger[Sources].change("default", "docs", SourceChanges(schedule="0 * * * *"))
+    assert await services.ledger[Sources].due() == []
     await execute(services, "UPDATE sources SET next_at = now() - interval '5 hours'")
 
-    (due,) = await services.ledger.sources.due()
-    await services.ledger.sources.schedule_next(due)
+    (due,) = await services.ledger[Sources].due()
+    await services.ledger[Sources].schedule_next(due)
 
-    assert await services.ledger.sources.due() == []
-    assert (await services.ledger.sources.get("default", "docs")).next_at is not None
+    assert await services.ledger[Sources].due() == []
+    assert (await services.ledger[Sources].get("default", "docs")).next_at is not None

@@ -8,6 +8,8 @@ import pytest
 from shared.broker.wakeups import celery_app
 from shared.domain.queues import WORK_QUEUES
 from shared.domain.states import DocumentState
+from shared.ledger.documents.documents import Documents
+from shared.ledger.work.heartbeats import Heartbeats
 from tests.support.api import work
 from tests.support.planted import guards
 from workers.loop import WorkerLoop
@@ -33,8 +35,8 @@ async def test_message_wakes_worker_regardless_of_content(services, settings, li
         others = {"parse": ["syncs"], "index": ["calibrate", "runs"], "generate": ["batches"]}
         assert queues == [role, *others.get(role, [])]
 
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
-    assert not await services.ledger.heartbeats.seen()  # a worker that stops cleanly deletes its row
+    assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.READY
+    assert not await services.ledger[Heartbeats].seen()  # a worker that stops cleanly deletes its row
 
 
 @guards(
@@ -61,4 +63,4 @@ async def test_stopped_worker_settles_calls_of_ended_task(services, settings, li
 
     await work(services, "generate", "index")
     assert provider.stats()["calls"] == 1
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document.id)).state == DocumentState.READY

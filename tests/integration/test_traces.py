@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from shared.domain.states import DocumentState
+from shared.ledger.documents.documents import Documents
 from shared.process import traces
 from shared.process.network.certificates import trust
 from shared.providers.provider import Provider
@@ -129,7 +130,7 @@ async def test_batch_span_is_linked_to_its_documents_traces(services, settings, 
 async def test_reused_content_joins_trace_of_next_version(services, settings, library, provider, collector):
     await upload_document(settings, services)
     await work(services)
-    await services.ledger.documents.reindex(await library.collection())
+    await services.ledger[Documents].reindex(await library.collection())
     await work_traced(settings, services, "parse")
 
     (upload,) = collector.named("POST /v1/documents")
@@ -219,7 +220,7 @@ async def test_silent_collector_loses_only_spans(services, settings, provider, m
             started = time.monotonic()
         finished = time.monotonic()
 
-    assert (await services.ledger.documents.get("default", document_id)).state == DocumentState.READY
+    assert (await services.ledger[Documents].get("default", document_id)).state == DocumentState.READY
     assert finished - started < 1.5
 
 

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.model.collections import Collections
 from tests.conftest import Library
 from tests.support.api import calling, events_of, serving, work
 from tests.support.tables import columns
@@ -27,7 +29,7 @@ async def rows(services):
             name: (await connection.exec_driver_sql(f"SELECT count(*) FROM {name}")).scalar_one()
             for name in await columns(connection)
         }
-    collection = await services.ledger.collections.get("default", "default")
+    collection = await services.ledger[Collections].get("default", "default")
     return counts, await services.index.count_points(collection.location)
 
 
@@ -100,7 +102,7 @@ async def test_invalid_trial_is_rejected(client, own):
 async def test_exhausted_budget_rejects_trial(services, settings, provider):
     for collection, limit in ((None, 10**6), ("default", 1)):
         kinds = (Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT)
-        await services.ledger.budgets.set(NewBudget("default", collection, None, *kinds, limit))
+        await services.ledger[Budgets].set(NewBudget("default", collection, None, *kinds, limit))
     await Library(services).add("A text about a lighthouse and its keeper.")
     await work(services)
     async with calling(settings, services) as client:

@@ -4,6 +4,9 @@ from uuid import uuid4
 
 import pytest
 
+from shared.ledger.documents.audit import Audit
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.model.collections import Collections
 from shared.maintenance.unowned_points import PointCheck
 from shared.vectors import writes
 from tests.conftest import Library
@@ -26,7 +29,7 @@ async def restore_older(services):
         await library.add("# Harbour\n\nThe harbour opens at six.", "a.md", questions=["When does the harbour open?"])
     await work(services, "parse", "index")
     await run(services, "DELETE FROM collections WHERE tenant = 'alice'")
-    return (await services.ledger.collections.get("bob", "default")).location
+    return (await services.ledger[Collections].get("bob", "default")).location
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ def check(services, location, monkeypatch):
     monkeypatch.setattr("shared.maintenance.unowned_points._PAGE", 1)
 
     async def checked(**options):
-        return await PointCheck(services.index, services.ledger.audit).run(location.index_name, **options)
+        return await PointCheck(services.index, services.ledger[Audit]).run(location.index_name, **options)
 
     return checked
 
@@ -91,7 +94,7 @@ async def test_points_that_cleanup_will_delete_are_not_listed(services, location
                FROM documents d JOIN collections l ON l.id = d.collection_id""",
         )
     else:
-        await services.ledger.erasures.start("bob")
+        await services.ledger[Erasures].start("bob")
     await run(services, "DELETE FROM documents")
 
     assert (await check()).unowned == {}

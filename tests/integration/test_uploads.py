@@ -11,6 +11,8 @@ from sqlalchemy import text
 
 from cli.commands import uploads as command
 from shared.domain.errors import Unavailable
+from shared.ledger.documents.documents import Documents
+from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.maintenance import orphans
 from shared.storage import uploads as storage
 from shared.storage.folder import UploadFolder
@@ -68,7 +70,9 @@ async def test_empty_ledger_deletes_nothing_from_another_deployments_folder(serv
     stored_files = await stored(services, 3)
     skip_waiting_day(monkeypatch)
     empty = orphans.Orphans(
-        UploadFolder(services.uploads.folder, Another()), services.ledger.documents, services.ledger.deployment
+        UploadFolder(services.uploads.folder, Another()),
+        services.ledger[Documents],
+        services.ledger[DeploymentIdentity],
     )
 
     for _ in range(3):
@@ -93,7 +97,7 @@ async def test_folder_without_marker_is_adopted_if_uploads_match(services, named
 
 async def test_unmounted_folder_refuses_uploads(services, library, tmp_path):
     await library.add("text")
-    unmounted = UploadFolder(tmp_path, services.ledger.deployment)
+    unmounted = UploadFolder(tmp_path, services.ledger[DeploymentIdentity])
 
     with pytest.raises(Unavailable, match="is it mounted"):
         await unmounted.store_bytes(b"x", max_bytes=9)
@@ -201,7 +205,7 @@ async def test_concurrent_readiness_checks_share_one_probe(services, monkeypatch
         return await store(self, content, max_bytes=max_bytes)
 
     monkeypatch.setattr(Uploads, "store_bytes", counted)
-    uploads = UploadFolder(services.uploads.folder, services.ledger.deployment)
+    uploads = UploadFolder(services.uploads.folder, services.ledger[DeploymentIdentity])
 
     await asyncio.gather(*(uploads.ready() for _ in range(20)))
     await uploads.ready()
@@ -284,7 +288,7 @@ async def test_empty_folder_is_shared_by_concurrent_processes(services, tmp_path
 
 
 async def test_hanging_folder_becomes_unready_after_grace(services, monkeypatch):
-    uploads, new = (UploadFolder(services.uploads.folder, services.ledger.deployment) for _ in range(2))
+    uploads, new = (UploadFolder(services.uploads.folder, services.ledger[DeploymentIdentity]) for _ in range(2))
     await uploads.ready()
     monkeypatch.setattr(storage, "_PROBE_SECONDS", 0.01)
     monkeypatch.setattr(storage, "_READY_SECONDS", 0)

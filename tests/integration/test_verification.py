@@ -20,7 +20,11 @@ from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
 from shared.domain.verification import DifferingPoint, Position, VerificationCounts
 from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
+from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
+from shared.ledger.work.work import Work
 from shared.maintenance.runs.progress import GaveWay
 from shared.maintenance.runs.verifying import Verifying
 from shared.maintenance.verification import Verification
@@ -72,7 +76,7 @@ class IndexedCollection:
         await self.client.upsert(self.name, [point], wait=True)
 
     def comparison(self, *, repair=False, position=None):
-        audit, index = self.services.ledger.audit, self.services.index
+        audit, index = self.services.ledger[Audit], self.services.index
         return Verification(audit, index, self.collection, repair=repair, position=position)
 
     async def verify(self, *, repair=False):
@@ -271,7 +275,7 @@ async def test_unpaid_questions_are_reported_without_calls(indexed, provider):
     findings, verified = await indexed.verify(repair=True)
 
     assert verified.unrepaired == len(findings) == len(chunk_points(before))
-    documents = await indexed.services.ledger.documents.page("default")
+    documents = await indexed.services.ledger[Documents].page("default")
     assert [document.state for document in documents] == [DocumentState.READY] * DOCUMENTS
     assert provider.stats()["calls"] == 0
 
@@ -287,9 +291,9 @@ async def test_unfinished_documents_are_neither_reported_nor_changed(indexed, li
 
     await library.add(text("a third edition"), "0.md")
     services = indexed.services
-    await services.ledger.documents.reindex(indexed.collection)
+    await services.ledger[Documents].reindex(indexed.collection)
     await work(services, "parse")
-    chunks = await services.ledger.work.claim_to_index(4)
+    chunks = await services.ledger[Work].claim_to_index(4)
     await index_batch(services.indexer, chunks)  # written, but not settled yet
     before = await indexed.points()
 
@@ -489,12 +493,12 @@ class DyingVerifications(Verifications):
 
 def verifying(services, verifications=None):
     ledger = services.ledger
-    chosen = verifications or ledger.verifications
-    return Verifying(chosen, ledger.collections, ledger.audit, services.index, ledger.runs, lambda: None)
+    chosen = verifications or ledger[Verifications]
+    return Verifying(chosen, ledger[Collections], ledger[Audit], services.index, ledger[RunClaims], lambda: None)
 
 
 async def claimed(services):
-    return await services.ledger.runs.claim([RunKind.VERIFICATION])
+    return await services.ledger[RunClaims].claim([RunKind.VERIFICATION])
 
 
 async def lose_leases(services):
@@ -518,7 +522,7 @@ async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, m
         await indexed.client.set_payload(indexed.name, {"hidden": True}, points=hidden, wait=True)
         for stray in strays:
             await indexed.write(a_text, stray, chunk_id=stray)
-        run = await services.ledger.verifications.start(indexed.collection, repair=repair)
+        run = await services.ledger[Verifications].start(indexed.collection, repair=repair)
         dying = verifying(services, DyingVerifications(services.database, nth, after=after))
         killed = True
         with suppress(Killed):
@@ -527,7 +531,7 @@ async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, m
         if killed:
             await lose_leases(services)
             await verifying(services).work(await claimed(services))
-        run = await services.ledger.verifications.get(run.id)
+        run = await services.ledger[Verifications].get(run.id)
         assert run.state == "done"
         kinds = Counter(finding.kind for finding in run.findings)
         assert kinds == {"missing": len(lost), "stale": len(hidden), "orphaned": len(strays)}
@@ -557,7 +561,7 @@ async def test_long_verification_gives_way_to_waiting_one(indexed, monkeypatch):
     for name, size in (("_POINTS", 10), ("_CHUNKS", 2), ("_DOCUMENTS", 2)):
         monkeypatch.setattr(f"shared.maintenance.verification.{name}", size)
     services = indexed.services
-    run = await services.ledger.verifications.start(indexed.collection, repair=False)
+    run = await services.ledger[Verifications].start(indexed.collection, repair=False)
     long, other = await claimed(services), None
     async with services.database.begin() as connection:
         row = "gen_random_uuid(), 'verification', 'default', collection, embeddings"
@@ -570,47 +574,47 @@ async def test_long_verification_gives_way_to_waiting_one(indexed, monkeypatch):
     with pytest.raises(GaveWay):
         await replace(verifying(services), turn=timedelta(0)).work(long)
 
-    part = await services.ledger.verifications.get(run.id)
+    part = await services.ledger[Verifications].get(run.id)
     assert (part.state, part.counts.documents + part.counts.points > 0) == ("queued", True)
     waiting = await claimed(services)
     assert len({long.id, other.id, waiting.id}) == 3
     for claim in (other, waiting):
-        await services.ledger.runs.fail(claim, "It ended.")
+        await services.ledger[RunClaims].fail(claim, "It ended.")
     await verifying(services).work(await claimed(services))
-    whole = await services.ledger.verifications.get(run.id)
+    whole = await services.ledger[Verifications].get(run.id)
     assert whole.state == "done"
     assert whole.counts.points == len(await indexed.points())
 
 
 async def test_late_worker_cannot_save_verification(indexed):
     ledger = indexed.services.ledger
-    run = await ledger.verifications.start(indexed.collection, repair=False)
+    run = await ledger[Verifications].start(indexed.collection, repair=False)
     late = await claimed(indexed.services)
     await lose_leases(indexed.services)
     claim = await claimed(indexed.services)
     with pytest.raises(LeaseLost):
-        await ledger.verifications.save(late, Position(), VerificationCounts(points=9), findings=[])
+        await ledger[Verifications].save(late, Position(), VerificationCounts(points=9), findings=[])
     with pytest.raises(LeaseLost):
-        await ledger.verifications.saved(late)
-    await ledger.verifications.finish(late)
-    assert await ledger.verifications.get(run.id) == replace(run, state="running")
+        await ledger[Verifications].saved(late)
+    await ledger[Verifications].finish(late)
+    assert await ledger[Verifications].get(run.id) == replace(run, state="running")
 
-    await ledger.verifications.save(claim, Position("documents"), VerificationCounts(points=5), findings=[])
-    await ledger.verifications.finish(claim)
-    found = await ledger.verifications.get(run.id)
+    await ledger[Verifications].save(claim, Position("documents"), VerificationCounts(points=5), findings=[])
+    await ledger[Verifications].finish(claim)
+    found = await ledger[Verifications].get(run.id)
     assert (found.state, found.counts.points) == ("done", 5)
 
 
 async def test_progress_clears_lost_leases(indexed):
     services = indexed.services
-    await services.ledger.verifications.start(indexed.collection, repair=True)
+    await services.ledger[Verifications].start(indexed.collection, repair=True)
     await claimed(services)
     for advanced, lost in ((False, 1), (True, 2), (False, 1)):
         await lose_leases(services)
         claim = await claimed(services)
         assert claim.lost_leases == lost
         point = DifferingPoint("orphaned", "a test", str(uuid4()), None, None)
-        await services.ledger.verifications.save(
+        await services.ledger[Verifications].save(
             claim, Position(), VerificationCounts(), findings=[], intended=[] if advanced else [point]
         )
 

@@ -8,6 +8,8 @@ from pydantic import SecretStr
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import Unavailable
 from shared.domain.rates import Rates
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.work.demand import Demand
 from shared.maintenance.wanted import WantedWorkers
 from shared.process import metrics
 from shared.services import build
@@ -28,7 +30,7 @@ COPY = """
 def limited(services, *, most=16, **changes):
     """Return the computation of wanted workers with other limits."""
     pool = replace(services.wanted._pool, most=most, **changes)
-    return WantedWorkers(services.ledger.demand, pool, services.wanted._usage)
+    return WantedWorkers(services.ledger[Demand], pool, services.wanted._usage)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +92,7 @@ async def test_broker_outage_keeps_measured_calls_and_counts_rows(services, sett
         wanted._pool = replace(wanted._pool, rates=Rates(requests=10**9))
         assert (await wanted.update())["generate"] == 11
         assert (await broken.wanted.update())["generate"] == 11
-    assert await services.ledger.demand.wanted() == {"parse": 1, "generate": 11, "index": 1}
+    assert await services.ledger[Demand].wanted() == {"parse": 1, "generate": 11, "index": 1}
 
 
 async def test_tenants_with_exhausted_budget_need_no_workers(services):
@@ -99,7 +101,7 @@ async def test_tenants_with_exhausted_budget_need_no_workers(services):
 
     wanted = limited(services)
     new = NewBudget("poor", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 10)
-    await services.ledger.budgets.set(new)
+    await services.ledger[Budgets].set(new)
     await run(services, "UPDATE budgets SET spent = most")
     assert (await wanted.update())["generate"] == 2
 
@@ -110,7 +112,7 @@ async def test_chunks_of_exhausted_collection_need_no_workers(services):
     assert (await wanted.update())["generate"] == 11
 
     new = NewBudget("poor", "default", None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 10)
-    await services.ledger.budgets.set(new)
+    await services.ledger[Budgets].set(new)
     await run(services, "UPDATE budgets SET spent = most")
     assert (await wanted.update())["generate"] == 1
 
@@ -121,7 +123,7 @@ async def test_chunks_of_exhausted_collection_need_no_workers(services):
 async def test_nearly_exhausted_budget_needs_workers_for_its_calls(services):
     await to_generate(services, 641, "poor")
     new = NewBudget("poor", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 65 * 2_000)
-    await services.ledger.budgets.set(new)
+    await services.ledger[Budgets].set(new)
     await run(services, "UPDATE budgets SET needs = 2000")
 
     assert (await limited(services).update())["generate"] == 2
@@ -151,7 +153,7 @@ async def test_mean_time_is_measured_from_finished_rows(services, library, provi
     for number in range(6):
         await library.add(f"text {number}", f"{number}.md")
     await work(services)
-    finished = await services.ledger.demand.finished_per_second()
+    finished = await services.ledger[Demand].finished_per_second()
 
     assert finished["parse"] == pytest.approx(6 / 60)
     assert finished["index"] >= 12 / 60  # each text, then its questions

@@ -29,7 +29,11 @@ from sqlalchemy.exc import DBAPIError
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.domain.webhooks import DeliveryAttempt
-from shared.ledger.tenants.webhooks import PAUSES
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.tenants.webhooks import PAUSES, Webhooks
+from shared.ledger.work.work import Work
 from shared.maintenance.webhooks.addresses import parse, resolve
 from shared.maintenance.webhooks.delivery import Deliverer
 from shared.maintenance.webhooks.sender import Sender
@@ -116,7 +120,7 @@ async def open_client(services, settings):
 @pytest.fixture
 async def deliverer(services):
     sender = Sender(private=True, timeout=timedelta(seconds=5))
-    yield Deliverer(services.ledger.webhooks, lambda: sender)
+    yield Deliverer(services.ledger[Webhooks], lambda: sender)
     await sender.aclose()
 
 
@@ -159,10 +163,10 @@ async def test_failing_message_does_not_delay_other_messages(open_client, servic
     hooks = [await make(open_client, f"{receiver.url}?{name}", events=["document.ready"]) for name in ("odd", "even")]
     await open_client.post("/v1/documents", json=LEAVE)
     await work(services, "parse", "index")
-    await services.ledger.work.find_ended()
+    await services.ledger[Work].find_ended()
     sender = RaisingSender(private=True, timeout=timedelta(seconds=5))
 
-    assert await Deliverer(services.ledger.webhooks, lambda: sender).deliver()
+    assert await Deliverer(services.ledger[Webhooks], lambda: sender).deliver()
 
     await sender.aclose()
     (odd,), (even,) = [await delivered_to(open_client, hook) for hook in hooks]
@@ -177,7 +181,7 @@ async def test_finished_document_sends_signed_message(open_client, services, del
     await open_client.post("/v1/documents", json=EMPTY)
     assert not await deliverer.deliver()
     await work(services, "parse", "index")
-    await services.ledger.work.find_ended()
+    await services.ledger[Work].find_ended()
     await open_client.delete(f"/v1/documents/{taken['id']}")
 
     assert await deliverer.deliver()
@@ -257,7 +261,7 @@ async def test_message_of_killed_scheduler_is_delivered_by_another(open_client, 
     hook = await make(open_client, receiver.url)
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
-    hooks = services.ledger.webhooks
+    hooks = services.ledger[Webhooks]
     (late,) = await hooks.claim(webhooks=10, of_one=10, lease=timedelta(seconds=0))  # killed here
     attempt = await deliverer.sender().send(late)
 
@@ -279,7 +283,7 @@ async def test_late_result_does_not_replace_result_of_retry(open_client, service
     hook = await make(open_client, receiver.url)
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
-    hooks = services.ledger.webhooks
+    hooks = services.ledger[Webhooks]
     (late,) = await hooks.claim(webhooks=10, of_one=10, lease=timedelta(minutes=1))
     await hooks.send_again("default", UUID(hook["id"]), late.delivery.id)
     assert await deliverer.deliver()
@@ -299,20 +303,20 @@ async def test_webhook_is_deleted_during_settlement(open_client, services, deliv
 
     async with services.database.engine.connect() as settling:
         await settling.execute(text(statement.format("webhook_deliveries")))
-        deleting = asyncio.create_task(services.ledger.webhooks.delete("default", UUID(hook["id"])))
+        deleting = asyncio.create_task(services.ledger[Webhooks].delete("default", UUID(hook["id"])))
         await eventually(partial(is_waiting, services))
         with suppress(DBAPIError):  # PostgreSQL may end either transaction
             await settling.execute(text(statement.format("webhooks")))
     await deleting
 
-    assert await services.ledger.webhooks.list("default") == []
+    assert await services.ledger[Webhooks].list("default") == []
 
 
 async def test_result_is_recorded_despite_deadlock(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
-    hooks = services.ledger.webhooks
+    hooks = services.ledger[Webhooks]
     (due,) = await hooks.claim(webhooks=10, of_one=10, lease=timedelta(minutes=1))
     statement = "UPDATE {} SET created_at = created_at"
 
@@ -377,7 +381,7 @@ async def test_private_addresses_are_rejected_at_creation_and_delivery(
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
     sender = Sender(private=False)
-    await Deliverer(services.ledger.webhooks, lambda: sender).deliver()
+    await Deliverer(services.ledger[Webhooks], lambda: sender).deliver()
     await sender.aclose()
     (delivery,) = await delivered_to(open_client, hook)
     assert "private address" in delivery["error"]
@@ -512,9 +516,9 @@ async def test_connection_uses_checked_address(services, deliverer, receiver, ce
         for server in (receiver, encrypted):
             for name in ("hook.invalid", "other.invalid"):
                 url = server.url.replace("127.0.0.1", name)
-                await services.ledger.webhooks.make("default", url, draw_secret(), ["document.deleted"])
+                await services.ledger[Webhooks].make("default", url, draw_secret(), ["document.deleted"])
         document = await library.add("A text.")
-        await services.ledger.documents.delete("default", document.id)
+        await services.ledger[Documents].delete("default", document.id)
         assert await deliverer.deliver()
 
     assert sorted(resolved_names) == ["hook.invalid"] * 2 + ["other.invalid"] * 2
@@ -530,10 +534,10 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
     taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
     await work(services, "parse", "index")
     model = services.settings.embedding_model
-    started = await services.ledger.builds.start(
+    started = await services.ledger[Builds].start(
         "default", "default", options=CollectionOptions(), embedding_model=model
     )
-    while await services.ledger.builds.fill():
+    while await services.ledger[Builds].fill():
         pass
     await work(services, "parse", "index")
     events = [(delivery["type"], delivery["data"]) for delivery in await delivered_to(open_client, hook)]
@@ -563,7 +567,7 @@ async def test_jobs_send_messages_when_paused_and_ended(open_client, services):
     for action in ("close", "pause", "resume"):
         assert (await open_client.post(f"/v1/jobs/{job}/{action}")).status_code == 200
     await work(services, "parse", "index")
-    await services.ledger.jobs.settle()
+    await services.ledger[Jobs].settle()
 
     ended, paused = [(each["type"], each["data"]) for each in await delivered_to(open_client, hook)]
 
@@ -584,7 +588,7 @@ async def test_tenants_cannot_use_each_others_webhooks(services, settings):
             assert reply.status_code == 404
         await client.post("/v1/documents", json=EMPTY, headers=bob)
         await work(services, "parse")
-        assert await services.ledger.webhooks.page("alice", UUID(hook["id"])) == []
+        assert await services.ledger[Webhooks].page("alice", UUID(hook["id"])) == []
         path = f"/v1/webhooks/{hook['id']}"
         assert (await client.delete(path, headers=as_tenant("alice"))).status_code == 204
         assert (await client.get(path, headers=as_tenant("alice"))).status_code == 404

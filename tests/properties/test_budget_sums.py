@@ -21,6 +21,9 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate.stage import _claim
+from shared.ledger.budgets.budgets import Budgets
+from shared.ledger.documents.documents import Documents
+from shared.ledger.work.work import Work
 from tests.support.api import work
 from tests.support.planted import guards
 
@@ -82,8 +85,8 @@ class History:
         ]
 
     async def run(self) -> None:
-        await self.services.ledger.budgets.set(self._budget(None, 60_000))
-        await self.services.ledger.budgets.set(self._budget("default", 50_000))
+        await self.services.ledger[Budgets].set(self._budget(None, 60_000))
+        await self.services.ledger[Budgets].set(self._budget("default", 50_000))
         await self.add()
         for _ in range(STEPS):
             (step,) = self.chosen.choices([each for _, each in self.steps], [weight for weight, _ in self.steps])
@@ -99,7 +102,7 @@ class History:
     async def end(self) -> None:
         """Compare the sums with the model, first with lost bills, and then with all bills."""
         await self.expire()
-        await self.services.ledger.budgets.book_lost()
+        await self.services.ledger[Budgets].book_lost()
         await self.compare(sum(self._booked(attempt) for attempt in self.attempts))
         for attempt in self.attempts:
             if attempt.amount is None:
@@ -148,7 +151,7 @@ class History:
         following = Reserve("scripted", Usage(300, self.chosen.randint(100, 4_000)))
         spent = self._spent(attempt)
         try:
-            await self.services.ledger.work.keep_replies(attempt.chunk, attempt.replies, *spent, following)
+            await self.services.ledger[Work].keep_replies(attempt.chunk, attempt.replies, *spent, following)
             attempt.held = following.usage.prompt_tokens + following.usage.completion_tokens
         except (LeaseLost, BudgetExhausted):
             attempt.held = 0
@@ -159,7 +162,7 @@ class History:
         lease, called = attempt.chunk.lease, self.chosen.random() < 0.5
         if attempt.calls:
             called = True  # its bill until now would be lost: the drain reports such leases as called
-        await self.services.ledger.work.release("chunks", [lease], called=[lease] if called else [])
+        await self.services.ledger[Work].release("chunks", [lease], called=[lease] if called else [])
         attempt.amount = attempt.billed + attempt.held if called else 0
 
     async def expire(self) -> None:
@@ -170,22 +173,22 @@ class History:
             await self.sql(statement)
 
     async def book_lost(self) -> None:
-        await self.services.ledger.budgets.book_lost()
+        await self.services.ledger[Budgets].book_lost()
 
     async def settle_again(self) -> None:
         settled = [attempt for attempt in self.attempts if attempt.outcome is not None]
         if settled:
-            await self.services.ledger.work.settle_generated([self.chosen.choice(settled).outcome])
+            await self.services.ledger[Work].settle_generated([self.chosen.choice(settled).outcome])
 
     async def delete(self) -> None:
         document = (await self.sql("SELECT public_id FROM documents ORDER BY random() LIMIT 1"))[0]
-        await self.services.ledger.documents.delete("default", UUID(str(document.public_id)))
+        await self.services.ledger[Documents].delete("default", UUID(str(document.public_id)))
         await self.services.cleaner.clean()
         await self.add()
 
     async def change_limit(self) -> None:
         with suppress(Conflict):  # more is spent already
-            await self.services.ledger.budgets.set(self._budget("default", self.chosen.randint(20_000, 60_000)))
+            await self.services.ledger[Budgets].set(self._budget("default", self.chosen.randint(20_000, 60_000)))
 
     # The model
 
@@ -220,7 +223,7 @@ class History:
             outcome = FailedAttempt(
                 chunk.lease, decision, *spent, chunk.content_key, chunk.tenant, (), cost, is_bill_incomplete=incomplete
             )
-        await self.services.ledger.work.settle_generated([outcome])
+        await self.services.ledger[Work].settle_generated([outcome])
         attempt.outcome = outcome
         attempt.amount = attempt.billed + (attempt.held if incomplete else 0)
 

@@ -33,11 +33,16 @@ from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
-from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.dead_letters import Choice, DeadLetters
+from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import Submission
-from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
+from shared.ledger.model.counters import Counters
 from shared.ledger.model.rows import QUESTIONS
+from shared.ledger.work.work import Work
 from shared.providers.embedding import OpenAIEmbedder
 from tests.support.counters import DIFFERENCES
 from tests.support.deployment import ScriptedProvider
@@ -254,7 +259,7 @@ class Histories(RuleBasedStateMachine):
     async def _collection(self, prompt: str | None) -> Any:
         model = self.services.settings.embedding_model
         assert model is not None
-        return await self.services.ledger.collections.ensure(
+        return await self.services.ledger[Collections].ensure(
             "default", "default", embedding_model=model, options=_options(prompt)
         )
 
@@ -325,14 +330,14 @@ class Histories(RuleBasedStateMachine):
             content_hash=upload.sha256 + team.encode(),
             lane=0,
         )
-        return await self.services.ledger.documents.submit(new), upload.name
+        return await self.services.ledger[Documents].submit(new), upload.name
 
     @precondition(lambda self: self.uploaded)
     @rule(name=st.sampled_from(NAMES))
     def delete(self, name: str) -> None:
         if name in self.uploaded:
             try:
-                deleted = self.run(self.services.ledger.documents.delete("default", self.uploaded[name].id))
+                deleted = self.run(self.services.ledger[Documents].delete("default", self.uploaded[name].id))
             except NotFound:
                 return
             if deleted is not None:
@@ -342,7 +347,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def reindex(self) -> None:
         with suppress(Conflict):  # the previous reindex has not finished
-            self.run(self.services.ledger.documents.reindex(self.collection))
+            self.run(self.services.ledger[Documents].reindex(self.collection))
 
     @precondition(lambda self: self.uploaded)
     @rule()
@@ -350,7 +355,7 @@ class Histories(RuleBasedStateMachine):
         self.unavailable = None
         before = {row.external_id: row.live for row in self.run(self.world.sql(UPLOADS))}
         with suppress(NotFound, Conflict):
-            self.run(self.services.ledger.dead_letters.discard("default", Choice()))
+            self.run(self.services.ledger[DeadLetters].discard("default", Choice()))
         now = {row.external_id: row.newest for row in self.run(self.world.sql(UPLOADS))}
         for name, live in before.items():
             if name not in now:
@@ -368,7 +373,7 @@ class Histories(RuleBasedStateMachine):
     async def _start_build(self, prompt: str | None) -> bool:
         model = self.services.settings.embedding_model
         assert model is not None
-        builds = self.services.ledger.builds
+        builds = self.services.ledger[Builds]
         await builds.start("default", "default", options=_options(prompt), embedding_model=model)
         return True
 
@@ -378,7 +383,7 @@ class Histories(RuleBasedStateMachine):
         self.run(self._fill(pauses=pauses))
 
     async def _fill(self, *, pauses: bool) -> None:
-        builds = self.services.ledger.builds
+        builds = self.services.ledger[Builds]
         await builds.fill()
         change = builds.pause if pauses else builds.resume
         for one in await builds.list("default", "default"):
@@ -389,16 +394,16 @@ class Histories(RuleBasedStateMachine):
     def switch(self, number: int, refreshed: bool) -> None:
         """Switch to another build; later uploads may still name the previous one."""
         with suppress(Conflict, NotFound):
-            if self.run(self.services.ledger.builds.switch("default", "default", number)) is not None and refreshed:
+            if self.run(self.services.ledger[Builds].switch("default", "default", number)) is not None and refreshed:
                 self.collection = self.run(self._live())
 
     async def _live(self) -> Any:
-        return await self.services.ledger.collections.get("default", "default")
+        return await self.services.ledger[Collections].get("default", "default")
 
     @rule(number=st.integers(1, 4))
     def drop_build(self, number: int) -> None:
         with suppress(Conflict, NotFound):
-            self.run(self.services.ledger.builds.drop("default", "default", number))
+            self.run(self.services.ledger[Builds].drop("default", "default", number))
 
     @rule(prompt=st.sampled_from(PROMPTS))
     def change_prompt(self, prompt: str | None) -> None:
@@ -424,9 +429,9 @@ class Histories(RuleBasedStateMachine):
         chosen, query = chunks[number % len(chunks)], uuid4()
         chunk, question = chosen.id, f"{QUESTION} {len(self.accepted)}"
         entry = QueryLogEntry(query, "default", chosen.collection_id, question, [str(chunk)])
-        await self.services.ledger.query_log.append([entry])
+        await self.services.ledger[QueryLog].append([entry])
         with suppress(ForeaskError):
-            await self.services.ledger.feedback.accept("default", query, chunk, most=10)
+            await self.services.ledger[Feedback].accept("default", query, chunk, most=10)
             self.accepted.append((query, chunk))
 
     @precondition(lambda self: self.accepted)
@@ -434,7 +439,7 @@ class Histories(RuleBasedStateMachine):
     def retract(self, number: int) -> None:
         query, chunk = self.accepted[number % len(self.accepted)]
         with suppress(NotFound, Conflict):
-            self.run(self.services.ledger.feedback.retract("default", query, chunk))
+            self.run(self.services.ledger[Feedback].retract("default", query, chunk))
 
     # Steps of workers
 
@@ -561,11 +566,11 @@ class Histories(RuleBasedStateMachine):
             await self._expire_leases()
             await self.world.sql(MAKE_ALL_DUE)
             await self._fill(pauses=False)
-            while due := await self.services.ledger.work.due():
+            while due := await self.services.ledger[Work].due():
                 for stage in due:
                     await _do_due_work(self.stages[stage])
             await self.services.cleaner.clean()
-            await self.services.ledger.counters.fold(timedelta())
+            await self.services.ledger[Counters].fold(timedelta())
             open_rows = await self._open_rows()
             if not any(open_rows.values()):
                 return
@@ -582,12 +587,12 @@ class Histories(RuleBasedStateMachine):
 
     async def _check(self) -> None:
         documents = await self.world.sql("SELECT * FROM documents ORDER BY external_id")
-        builds = await self.services.ledger.builds.list("default", "default")
+        builds = await self.services.ledger[Builds].list("default", "default")
         for one in builds:
             rows = [d for d in documents if d.collection_id == one.id]
             uploaded = sorted((name, uploaded.id) for name, uploaded in self.uploaded.items())
             assert [(d.external_id, d.public_id) for d in rows] == uploaded
-            assert (await self.services.ledger.builds.differences(one)).none
+            assert (await self.services.ledger[Builds].differences(one)).none
         assert {d.collection_id for d in documents} <= {one.id for one in builds}
         expected: dict[str, VisiblePoint] = {}
         for document in documents:

@@ -20,7 +20,11 @@ from embedded.stack import Stack
 from shared.domain.errors import Conflict, ForeaskError, JobIsOpen, Unreadable
 from shared.domain.runs import RunClaim, RunKind
 from shared.domain.sources import NewSource, SourceDefinition
+from shared.ledger.documents.documents import Documents
+from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.listings import Listings, SavedPart
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.work import SyncLimits
 from tests.conftest import Library
@@ -164,7 +168,7 @@ class Histories(RuleBasedStateMachine):
         corpora = [Corpus(), Corpus()]
         for name, (collection, corpus) in SOURCES.items():
             of = await Library(self.services).collection(collection)
-            added = await self.services.ledger.sources.add(of, NewSource(name, "scripted", "memory:"))
+            added = await self.services.ledger[Sources].add(of, NewSource(name, "scripted", "memory:"))
             self.sources[name] = Synced(added, corpora[corpus])
 
     # Steps of owners
@@ -197,7 +201,7 @@ class Histories(RuleBasedStateMachine):
     async def _delete_as_user(self, synced: Synced, key: str) -> None:
         found = (await self._documents(synced)).get(key)
         if found is not None:
-            await self.services.ledger.documents.delete("default", found.id)
+            await self.services.ledger[Documents].delete("default", found.id)
             synced.deleted_by_user[key] = (await self._items(synced))[key]
 
     # Syncs with faults
@@ -243,7 +247,7 @@ class Histories(RuleBasedStateMachine):
     def approve(self, name: str, deletions: int) -> None:
         synced = self.sources[name]
         try:
-            self.world.run(self.services.ledger.syncs.approve("default", name, deletions=deletions))
+            self.world.run(self.services.ledger[Syncs].approve("default", name, deletions=deletions))
         except Conflict:
             return
         synced.keys = set()
@@ -259,7 +263,7 @@ class Histories(RuleBasedStateMachine):
     def start(self, synced: Synced, steps: int | None = None) -> None:
         """Start a sync, or continue the open one, whose worker died."""
         try:
-            self.world.run(self.services.ledger.syncs.start("default", synced.definition.name))
+            self.world.run(self.services.ledger[Syncs].start("default", synced.definition.name))
             synced.keys, synced.started = set(), -1
         except JobIsOpen:
             pass
@@ -282,7 +286,7 @@ class Histories(RuleBasedStateMachine):
 
     async def _allowed(self, synced: Synced) -> int:
         """Return the maximum number of deletions of the next sync."""
-        newest = (await self.services.ledger.sources.get("default", synced.definition.name)).newest
+        newest = (await self.services.ledger[Sources].get("default", synced.definition.name)).newest
         if newest is not None and newest.approved is not None and newest.ended_at is None:
             return newest.approved
         return ALWAYS_ALLOWED
@@ -294,20 +298,20 @@ class Histories(RuleBasedStateMachine):
         synced.started = self.hour if synced.started < 0 else synced.started
         synced.corpus.listed.clear()
         syncing = self.services.syncing_of(synced.corpus.open)
-        listings = Dying(self.services.ledger.listings, steps)
+        listings = Dying(self.services.ledger[Listings], steps)
         syncing = replace(syncing, listings=listings, limits=LIMITS)
         try:
             await syncing.work(claim)
         except Killed:
             pass
         except ForeaskError as error:
-            await self.services.ledger.runs.fail(claim, error.message)
+            await self.services.ledger[RunClaims].fail(claim, error.message)
         return await self._record(synced)
 
     async def _claim_of(self, synced: Synced) -> RunClaim:
         """Claim the run of a source; release others, whose workers died."""
         for _ in SOURCES:
-            claim = await self.services.ledger.runs.claim([RunKind.SYNC])
+            claim = await self.services.ledger[RunClaims].claim([RunKind.SYNC])
             assert claim is not None
             (row,) = await self.world.sql("SELECT source_id FROM syncs WHERE id = :id", id=claim.id)
             if row.source_id == synced.definition.id:
@@ -335,7 +339,7 @@ class Histories(RuleBasedStateMachine):
     async def _documents(self, synced: Synced) -> dict[str, Any]:
         """Return the documents of a source by their keys."""
         name, prefix = synced.definition.collection, f"{synced.definition.name}/"
-        page = await self.services.ledger.documents.page("default", limit=1_000)
+        page = await self.services.ledger[Documents].page("default", limit=1_000)
         return {
             each.external_id.removeprefix(prefix): each
             for each in page
@@ -369,7 +373,7 @@ class Histories(RuleBasedStateMachine):
             assert upload == synced.corpus.texts[key]
 
     async def _uploads(self, documents: dict[str, Any]) -> dict[str, str]:
-        names = await self.services.ledger.documents.newest_uploads([each.id for each in documents.values()])
+        names = await self.services.ledger[Documents].newest_uploads([each.id for each in documents.values()])
         texts = {}
         for key, document in documents.items():
             async with self.services.uploads.fetched(names[document.id]) as path:

@@ -27,6 +27,7 @@ from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.ingest.read.stage import read_stage
+from shared.ledger.work.work import Work
 from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
@@ -166,7 +167,7 @@ async def delete_replaced(services: AllServices) -> None:
         due = text("UPDATE sweeps SET due_at = now() WHERE repeats AND due_at > now() RETURNING id")
         replaced = set((await connection.execute(due)).scalars())
     if replaced:
-        sweeps = await services.ledger.work.due_sweeps(10_000)
+        sweeps = await services.ledger[Work].due_sweeps(10_000)
         await services.cleaner.finisher.sweep([sweep for sweep in sweeps if sweep.id in replaced])
 
 

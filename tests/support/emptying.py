@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from uuid import uuid4
 
+from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
 from shared.services.all import AllServices
@@ -66,7 +67,7 @@ async def forget(services: AllServices) -> None:
 
 def use_own_collections(services: AllServices) -> None:
     """Give a test collections of Qdrant that do not exist yet, instead of the shared one."""
-    services.ledger.collections._index_names.prefix = f"{PREFIX}-{uuid4().hex}"
+    services.ledger[Collections]._index_names.prefix = f"{PREFIX}-{uuid4().hex}"
 
 
 async def _empty_index(services: AllServices) -> None:
@@ -74,7 +75,7 @@ async def _empty_index(services: AllServices) -> None:
 
     The shared collection always exists. A new one takes 130 ms of processor time, a deletion of points 2.
     """
-    index, names = services.index, services.ledger.collections._index_names
+    index, names = services.index, services.ledger[Collections]._index_names
     names.prefix = PREFIX
     assert services.settings.embedding_model is not None
     shared, exists = names.of(services.settings.embedding_model), False

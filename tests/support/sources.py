@@ -11,6 +11,11 @@ from datetime import timedelta
 from shared.domain.errors import ForeaskError, NotFound, Unavailable
 from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceDefinition, SyncState
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model.collections import Collections
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.quota import UploadLimits
@@ -143,28 +148,28 @@ class SyncedCorpus:
     async def add(self, **options: object) -> SourceDefinition:
         ledger, model = self.services.ledger, self.services.settings.embedding_model
         assert model is not None
-        collection = await ledger.collections.ensure(self.tenant, self.collection, embedding_model=model)
+        collection = await ledger[Collections].ensure(self.tenant, self.collection, embedding_model=model)
         new = NewSource(self.name, "scripted", "memory:", **options)  # type: ignore[arg-type]
-        return await ledger.sources.add(collection, new)
+        return await ledger[Sources].add(collection, new)
 
     async def sync(self) -> SyncState:
         """Start a sync, and work on it to its end."""
-        return await self.work(await self.services.ledger.syncs.start(self.tenant, self.name))
+        return await self.work(await self.services.ledger[Syncs].start(self.tenant, self.name))
 
     async def due(self) -> bool:
         """Return whether a sync may be claimed."""
-        return RunKind.SYNC in await self.services.ledger.runs.due()
+        return RunKind.SYNC in await self.services.ledger[RunClaims].due()
 
     async def work(self, sync: SyncState) -> SyncState:
         """Do the run of a sync."""
         async with self.running() as runner:
             await eventually(lambda: runner.claimed == 0, poll_seconds=0.002)
-        return await self.services.ledger.syncs.get(self.tenant, sync.id)
+        return await self.services.ledger[Syncs].get(self.tenant, sync.id)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Runner]:
         """Yield a runner that has claimed the queued syncs; it is stopped afterwards, as with its process."""
-        runner = Runner(self.services.ledger.runs, {RunKind.SYNC: self.syncing().work})
+        runner = Runner(self.services.ledger[RunClaims], {RunKind.SYNC: self.syncing().work})
         try:
             await runner.take()
             yield runner
@@ -179,13 +184,13 @@ class SyncedCorpus:
 
     async def require_waiting(self, sync: SyncState, reason: str) -> None:
         """Check that a sync waits in the queue, and says why."""
-        found = await self.services.ledger.syncs.get(self.tenant, sync.id)
+        found = await self.services.ledger[Syncs].get(self.tenant, sync.id)
         assert found.phase == RunPhase.QUEUED
         assert found.waiting is not None
         assert found.waiting.startswith(reason)
 
     async def documents(self) -> set[str]:
         """Return the keys of the source's documents."""
-        page = await self.services.ledger.documents.page(self.tenant, limit=10_000)
+        page = await self.services.ledger[Documents].page(self.tenant, limit=10_000)
         prefix = f"{self.name}/"
         return {each.external_id.removeprefix(prefix) for each in page if each.external_id.startswith(prefix)}

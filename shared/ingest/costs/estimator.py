@@ -40,7 +40,8 @@ from shared.ingest.parse.chunking import EARLIEST_CUT, divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of
-from shared.ledger import Collections, Estimates
+from shared.ledger.builds.estimates import Estimates
+from shared.ledger.model.collections import Collections
 
 MOST_DOCUMENTS = 200_000
 """Larger collections are estimated from a random sample of this size.

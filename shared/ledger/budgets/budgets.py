@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Self
 from uuid import UUID
 
 from sqlalchemy import RowMapping
@@ -10,6 +11,7 @@ from sqlalchemy import RowMapping
 from shared.domain.budgets import NO_TERMS, Budget, BudgetTerms, BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import Conflict, NotFound
 from shared.ledger.budgets import fragments, holds
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
@@ -30,6 +32,10 @@ class Budgets:
     def __init__(self, database: Database, terms: BudgetTerms = NO_TERMS) -> None:
         self._database = database
         self._terms = terms
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, terms.budgets)
 
     async def of(self, tenant: str) -> list[Budget]:
         """Return the budgets of a tenant, of the whole tenant first.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 from sqlalchemy import Row, RowMapping
@@ -22,6 +22,7 @@ from shared.domain.errors import Conflict, NotFound
 from shared.domain.states import DocumentState
 from shared.ledger.builds import comparison
 from shared.ledger.documents import build_sync, versions
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import Collections, collection_of, options_json, options_of
 from shared.ledger.model.decoding import decoded
@@ -53,6 +54,10 @@ class Builds:
     def __init__(self, database: Database, collections: Collections) -> None:
         self._database = database
         self._collections = collections
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, Collections.of_process(database, terms))
 
     @again_after_collision
     async def start(self, tenant: str, name: str, *, options: CollectionOptions, embedding_model: str) -> Build:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping
@@ -17,6 +17,7 @@ from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import FilterableField, with_more
 from shared.domain.index_location import IndexNames
 from shared.domain.stored import known_fields
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -38,6 +39,10 @@ class Collections:
     def __init__(self, database: Database, index_names: IndexNames) -> None:
         self._database = database
         self._index_names = index_names
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, terms.index_names)
 
     async def ensure(
         self,

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.errors import Conflict
 from shared.domain.jobs import JobState
 from shared.domain.runs import RUNS_OF_PARSERS, RunClaim, RunKind, RunPhase
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Database, lock
 from shared.ledger.work.heartbeats import ALIVE_FOR
@@ -120,6 +121,10 @@ class RunClaims:
         self._worker = worker
         self._lease = lease
         self._embeddings = list(embeddings)
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, worker=terms.worker, lease=terms.lease, embeddings=terms.embeddings)
 
     async def due(self) -> set[RunKind]:
         """Return the kinds of the runs that may be claimed. Runs of a newer release's kinds are left to its workers."""

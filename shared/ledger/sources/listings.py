@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -22,6 +22,7 @@ from shared.domain.sources import MOST_SHOWN, RefusedEntry, SourceDefinition
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.documents import delete_named
 from shared.ledger.documents.submission import Submission, replace_references, submit_within
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
@@ -131,6 +132,10 @@ class Listings:
     def __init__(self, database: Database, apart: timedelta) -> None:
         self._database = database
         self._apart = apart
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, terms.sync_deletion_after)
 
     async def start(self, claim: RunClaim) -> ClaimedSync:
         """Start or continue a claimed sync.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from sqlalchemy import RowMapping
@@ -21,6 +21,7 @@ from shared.domain.sources import MOST_SHOWN, RefusedEntry, SyncCounts, SyncStat
 from shared.domain.stored import known_fields
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.open_jobs import open_job
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
@@ -54,6 +55,10 @@ class Syncs:
     def __init__(self, database: Database, apart: timedelta) -> None:
         self._database = database
         self._apart = apart
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, terms.sync_deletion_after)
 
     @again_after_collision
     async def start(self, tenant: str, source: str) -> SyncState:

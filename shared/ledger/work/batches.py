@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping, TextClause, exc
@@ -26,6 +26,7 @@ from shared.domain.usage import Usage, total
 from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.budgets.holds import Bill
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import rows, states
 from shared.ledger.model.collections import options_of
 from shared.ledger.postgres import statements
@@ -78,6 +79,10 @@ class Batches:
         self._worker = worker
         self._terms = terms
         self.lease = lease
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, worker=terms.worker, lease=terms.lease, terms=terms.budgets)
 
     # Work of the scheduler
 

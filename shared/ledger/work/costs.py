@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from sqlalchemy import Row
@@ -15,6 +15,7 @@ from shared.domain.budgets import NO_TERMS, BudgetTerms
 from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, CostKind, Usage
 from shared.ledger.budgets import holds
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.model.estimated import unmarked
 from shared.ledger.model.rows import cost_rows
 from shared.ledger.postgres import statements
@@ -86,6 +87,10 @@ class Costs:
     def __init__(self, database: Database, terms: BudgetTerms = NO_TERMS) -> None:
         self._database = database
         self._terms = terms
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, terms.budgets)
 
     async def sums(self, tenant: str) -> list[CostSum]:
         """Return a tenant's costs by collection, kind and model."""

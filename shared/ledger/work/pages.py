@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import structlog
@@ -18,8 +18,9 @@ from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.outcomes import FailedAttempt
-from shared.domain.pages import PageOutcome, PagesOutcome, PageText, PageToRead
+from shared.domain.pages import MOST_OF_A_CLAIM, PageLimits, PageOutcome, PagesOutcome, PageText, PageToRead
 from shared.domain.work import Lease, LeaseExtension
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
@@ -28,35 +29,12 @@ from shared.ledger.work import claims
 from shared.ledger.work.leases import extend
 from shared.process import metrics
 
-MOST_OF_A_CLAIM = 8
-"""Maximum number of pages of a claim, so that other workers read the other pages of a document."""
-
 _UNLIMITED = 2**31 - 1
 _SLICE_DOCUMENTS = 1_000  # documents of one transaction
 _SLICE_PAGES = 2_000
 _EXAMINED_PAGES = 100_000  # some 50 ms
 SQL = statements.load(__file__, states.FRAGMENTS, insert_state=states.INSERT_PAGE.target("{has_text:v}"))
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class PageLimits:
-    """The maximum number of pages that are read for a tenant on a day in UTC; None: unlimited.
-
-    Args:
-        of_tenants: limits of tenants that have their own.
-        of_others: limit of every other tenant.
-    """
-
-    of_tenants: Mapping[str, int | None] = field(default_factory=dict)
-    of_others: int | None = None
-
-    @property
-    def exist(self) -> bool:
-        return any(limit is not None for limit in (*self.of_tenants.values(), self.of_others))
-
-    def of(self, tenant: str) -> int | None:
-        return self.of_tenants.get(tenant, self.of_others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +76,10 @@ class Pages:
         self._limits = limits or PageLimits()
         self._has_explained = True  # perhaps an earlier process has
         self.lease = lease
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(database, worker=terms.worker, lease=terms.lease, weights=terms.weights, limits=terms.page_limits)
 
     # Parsing
 

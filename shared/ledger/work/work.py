@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import structlog
@@ -45,6 +45,7 @@ from shared.domain.work import (
 from shared.ledger.budgets import holds
 from shared.ledger.budgets.holds import Bill
 from shared.ledger.documents import acceptance, build_sync, versions
+from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
@@ -119,6 +120,19 @@ class Work:
         self._terms = terms
         self._embeddings = list(embeddings)
         self.lease = lease
+
+    @classmethod
+    def of_process(cls, database: Database, terms: StoreTerms) -> Self:
+        return cls(
+            database,
+            worker=terms.worker,
+            lease=terms.lease,
+            weights=terms.weights,
+            limits=terms.limits,
+            other_limits=terms.other_limits,
+            terms=terms.budgets,
+            embeddings=terms.embeddings,
+        )
 
     # Parsing
 
