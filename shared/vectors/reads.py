@@ -110,7 +110,7 @@ class Reads(QdrantConnection):
         Returns:
             Vectors of shape `(dimensions,)` and unit length; chunks without a vector are missing.
         """
-        newest = await self._newest(where, chunk_search(where, chunks)) if chunks else {}
+        newest = await self._newest(where, chunk_search(where, chunks, text_vectors=True)) if chunks else {}
         return {chunk: _vector(hit.vectors["dense"]) for chunk, hit in newest.items() if "dense" in hit.vectors}
 
     async def stored_vectors(self, name: str, ids: Sequence[str]) -> dict[str, StoredVector]:

@@ -46,11 +46,15 @@ def bm25_search(terms: SparseVector, where: VisiblePoints, limit: int) -> Search
     return _search(query, "bm25", where.texts, limit) | {"params": {"idf": {"corpus": where.corpus}}}
 
 
-def chunk_search(where: VisiblePoints, chunks: Sequence[str]) -> Search:
-    """List the texts of chunks with their vectors, in every visible version, in no order."""
+def chunk_search(where: VisiblePoints, chunks: Sequence[str], *, text_vectors: bool = False) -> Search:
+    """List the texts of chunks in every visible version, in no order.
+
+    The hits have their payload, or with `text_vectors` the vector of their text.
+    """
     of_chunks = {"key": "chunk_id", "match": {"any": list(chunks)}}
     selected = {**where.texts, "must": [*where.texts["must"], of_chunks]}
-    return {"filter": selected, "limit": _VERSIONS * len(chunks), "with_vector": ["dense"]}
+    listed = {"filter": selected, "limit": _VERSIONS * len(chunks)}
+    return listed | ({"with_vector": ["dense"]} if text_vectors else {"with_payload": True})
 
 
 def question_listing(where: VisiblePoints, limit: int) -> Search:

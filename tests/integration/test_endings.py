@@ -227,7 +227,8 @@ async def test_useless_load_pauses_while_others_continue(services, client, redis
 
         await eventually(is_done)
         await provider.aclose()
-    assert await services.limiters.llm.endings.pauses() == {}
+    # If few chunks were left, the tenant still recovers.
+    assert all(pause.is_over for pause in (await services.limiters.llm.endings.pauses()).values())
 
 
 async def test_unavailable_broker_keeps_last_bounds(processes):

@@ -218,11 +218,11 @@ async def test_list_may_be_text_with_commas(tmp_path, options):
         (None, "s3://bucket", "needs the field uri"),
     ],
 )
-def test_secret_is_used_for_its_addresses_only(allowed, uri, problem):
+async def test_secret_is_used_for_its_addresses_only(readers, allowed, uri, problem):
     secret = {"access_key_id": "id", "secret_access_key": "key"} | ({"uri": allowed} if allowed else {})
 
     if problem is None:
-        assert open_source("objects", uri, {}, roots=Roots(["*"]), secret=secret)
+        assert open_source("objects", uri, {}, roots=Roots(["*"]), secret=secret, reader=readers.of("alice"))
         return
     with pytest.raises(Misconfigured, match=problem):
         open_source("objects", uri, {}, roots=Roots(["*"]), secret=secret)

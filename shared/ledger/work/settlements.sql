@@ -392,15 +392,16 @@ RETURNING d.id, d.tenant, d.collection_id, d.state, {follows}
 
 -- name: insert_late_sweeps
 -- Sweep chunks that a late writer has written or may still write. A version without the chunk is used by no worker, and
--- queries may still need its points for a while.
+-- queries may still need its points for a while, unless its document is deleted.
 -- plan: generic
 INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version, below_version, chunk_id, due_at)
 SELECT v.collection_id, v.tenant, v.index_name, v.document_id, v.version, v.version + (c.id IS NULL)::int, c.id,
-       now() + CASE WHEN v.later THEN :after WHEN c.id IS NULL THEN :points_stay ELSE interval '0' END
+       now() + CASE WHEN v.later THEN :after WHEN c.id IS NULL AND d.id IS NOT NULL THEN :points_stay ELSE interval '0' END
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, document_id uuid, collection_id uuid, tenant text, index_name text,
          later boolean)
 LEFT JOIN chunks c ON c.id = v.id AND c.version = v.version
+LEFT JOIN documents d ON d.id = v.document_id AND {exists:d}
 WHERE v.later OR c.lease_token IS DISTINCT FROM v.token
 
 -- name: deletable
