@@ -45,7 +45,7 @@ _UNPRIVILEGED = 65534
 def main() -> None:
     """Load the kind's libraries, confine this process, then answer until the parent closes the socket."""
     memory_bytes, cpu_seconds, folder, kind = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-    priority.lower(os.nice(0) + priority.READER_NICENESS, session=priority.READER_SESSION_NICENESS)
+    priority.lower(os.nice(0))  # as its worker
     channel = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)

@@ -40,7 +40,6 @@ _SLOTS = 4  # as many syncs run at once
 _LIFETIMES = 20  # of a message's processor time, after which a process is replaced
 _LONGEST_SECONDS = 3_600  # of processor time; the kernel ends a process then
 _IDLE_SECONDS = 60.0
-_WALL = 2  # times the processor time that a message may take: other processes take precedence
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class ReadLimits:
     """Limits of reading.
 
     Args:
-        timeout: limit of each message in processor time; twice this in wall-clock time.
+        timeout: limit of each message, in wall-clock and in processor time.
         memory_bytes: memory of a process.
     """
 
@@ -138,7 +137,7 @@ class Readers:
 
     async def _next(self, process: _Process, request: _Request) -> bytes:
         try:
-            async with asyncio.timeout(_WALL * self._limits.timeout.total_seconds()):
+            async with asyncio.timeout(self._limits.timeout.total_seconds()):
                 return await process.confined.message(MOST_MESSAGE_BYTES + 1)
         except TimeoutError as error:
             raise TooSlow(took_too_long(self._limits.timeout, request.subject)) from error

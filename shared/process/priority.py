@@ -9,15 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 SESSION_NICENESS = 5  # at 10, a file waits long on a machine that other programs use fully
-READER_NICENESS, READER_SESSION_NICENESS = 5, 8
-"""Of a process that reads contents, on top of its worker's, and of its session: the worker has three times its share.
-
-The contents of one tenant keep several readers busy, and the worker finishes the files of all tenants.
-"""
 _TRIES = 20
 
 
-def lower(niceness: int, *, session: int = SESSION_NICENESS) -> None:
+def lower(niceness: int) -> None:
     """Raise the niceness of every thread of this process to `niceness`, and of its session if the process leads one.
 
     Linux gives each thread a niceness of its own. If it groups processes by session ("autogroup", as on most machines
@@ -34,7 +29,7 @@ def lower(niceness: int, *, session: int = SESSION_NICENESS) -> None:
             with suppress(OSError):  # the thread has exited, or has a higher niceness
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
     if os.getsid(0) == os.getpid():
-        _lower_session(min(niceness, session))
+        _lower_session(min(niceness, SESSION_NICENESS))
 
 
 def _lower_session(niceness: int) -> None:

