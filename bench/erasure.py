@@ -183,7 +183,7 @@ async def one(database: Database, statement: TextClause, parameters: dict[str, o
 
 
 async def _no_keys(_: str) -> None:
-    """There is no broker."""
+    """Delete nothing: the benchmark has no broker."""
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ class _Unrepresentable(Misconfigured):
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
+class _BucketListing:
     """Listings of a bucket by obstore, in a process with limits: obstore has each reply in memory.
 
     Args:
@@ -163,7 +163,7 @@ class ObjectSource(FileSource):
     def __init__(
         self,
         bucket: Bucket,
-        listing: _Listing,
+        listing: _BucketListing,
         options: FileOptions,
         names: S3Names | None = None,
         temporary_bytes: int = TEMPORARY_BYTES,
@@ -318,7 +318,7 @@ def open_objects(
         "credentials": keys and {name: value for name, value in keys.items() if name != "expires_at"},
         "environment": _variables(address.scheme) if _is_ambient(secret) else {},
     }
-    return ObjectSource(bucket, _Listing(reader, request), options, names, temporary_bytes)
+    return ObjectSource(bucket, _BucketListing(reader, request), options, names, temporary_bytes)
 
 
 def _is_ambient(secret: Mapping[str, str]) -> bool:

@@ -80,7 +80,7 @@ async def test_failed_reading_names_reason_and_others_continue(readers, name, op
     "shared/confined/reading.py",
     "if (each.tenant, each.module) == (tenant, module)",
     "if each.module == module",
-    means="a process that has read contents of one tenant reads those of another tenant",
+    means="one process reads contents of several tenants",
 )
 async def test_process_is_reused_by_its_tenant_only():
     async with aclosing(Readers(FAST)) as readers:

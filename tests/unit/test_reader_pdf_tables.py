@@ -321,8 +321,8 @@ def test_text_below_numbers_is_a_row():
 
 @guards(
     "shared/ingest/parse/readers/pdf/layout/aligned.py",
-    "if beside and longer > 1 and",
-    "if beside and longer > 0 and",
+    "if are_columns and longer > 1 and",
+    "if are_columns and longer > 0 and",
     means="fields of one line are read as columns",
 )
 def test_fields_on_one_line_are_read_together():

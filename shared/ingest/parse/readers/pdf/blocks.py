@@ -20,7 +20,7 @@ _SHORT = 0.2  # share of the width that a last line leaves empty
 _BULLETS = frozenset("•▪➢✓□■●○◦‣\u2043·∙*\u2013—-")
 _ENDS = (".", ":", ";", "!", "?", ")", "。", "”", '"')
 _CONJUNCTION = re.compile(r"(?:and|or|und|oder)\s")
-"""A word after a hyphen that stands for the rest of a compound, as in "short- and long-term"."""
+"""The word after a hyphen that is kept, as in "short- and long-term"."""
 
 MAYBE_HYPHEN = "\x02"
 """Replaces a hyphen that may only divide a word, until the words of all pages are known."""

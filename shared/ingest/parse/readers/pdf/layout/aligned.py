@@ -123,8 +123,8 @@ def _untabled(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
     columns = columns_of(line for row in rows for line in row)
     parts = by_column(rows, columns)
     longer = sum(len(part) > 1 for part in parts)
-    beside = several * 2 < len(rows) or (len(columns) == 2 and _are_blocks_beside(rows, columns))  # noqa: PLR2004
-    if beside and longer > 1 and not is_marginal(parts[0]):
+    are_columns = several * 2 < len(rows) or (len(columns) == 2 and _are_blocks_beside(rows, columns))  # noqa: PLR2004
+    if are_columns and longer > 1 and not is_marginal(parts[0]):
         for column in parts:
             add_lines(items, rows_of(column))
     else:
