@@ -122,7 +122,13 @@ class Up:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def child(self, *command):
-        return next(c for c in self.children() if c.cmdline()[-len(command) :] == list(command))
+        """The child that `python -m` started as `command`, whatever options follow."""
+
+        def is_it(child):
+            words = child.cmdline()
+            return list(command) in [words[at + 1 : at + 1 + len(command)] for at, w in enumerate(words) if w == "-m"]
+
+        return next(filter(is_it, self.children()))
 
     def stop(self, number):
         self.process.send_signal(number)
