@@ -33,17 +33,22 @@ _SAMPLE_FILES = 200
 _SAMPLE_BYTES = 4 * 1024 * 1024
 
 
-def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
+def of_files(files: Mapping[str, Path], *, most_bytes: int) -> tuple[Json | None, int]:
     """Describe texts and pictures among the files, because the text of other formats is unknown before parsing.
+
+    Args:
+        files: the files by name.
+        most_bytes: largest file that the server accepts; the uploads of larger ones report it, and they cost nothing.
 
     Returns:
         The field `documents` of POST /v1/estimates, or None without such a file; and the number of other files.
     """
-    texts = [path for path in files.values() if kinds.is_text_file(path.name)]
-    pages = sum(path.name.lower().endswith(PICTURES) for path in files.values())
+    accepted = [path for path in files.values() if _size(path) <= most_bytes]
+    texts = [path for path in accepted if kinds.is_text_file(path.name)]
+    pages = sum(path.name.lower().endswith(PICTURES) for path in accepted)
     estimated = len(texts) + pages
     if not estimated:
-        return None, len(files)
+        return None, len(accepted)
     generator = random.Random(0)  # noqa: S311 - the same sample each time
     sample: list[Json] = []
     room = _SAMPLE_BYTES
@@ -53,7 +58,7 @@ def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
             room -= size
             sample.append({"text": text})
     size_bytes = sum(map(_size, texts))
-    return {"count": estimated, "bytes": size_bytes, "sample": sample, "pages": pages}, len(files) - estimated
+    return {"count": estimated, "bytes": size_bytes, "sample": sample, "pages": pages}, len(accepted) - estimated
 
 
 def _size(path: Path) -> int:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from foreask_client.models import Json
     from rich.console import Console
 
+    from cli.client import CliClient
+
 
 def register(app: typer.Typer) -> None:
     app.command()(estimate)
@@ -55,7 +57,7 @@ def estimate(
         if documents is not None:
             load: Json = {"count": documents, "bytes": size_bytes, "pages": pages}
         else:
-            load = _load_of(paths or [], console, text=text, title=title, questions=questions)
+            load = _load_of(paths or [], client, console, text=text, title=title, questions=questions)
         found = client.estimate({"collection": collection, "documents": load, "models": model or []})
     if as_json:
         console.print_json(data=found)
@@ -64,7 +66,9 @@ def estimate(
     console.print(output.tiers_table(found))
 
 
-def _load_of(paths: list[str], console: Console, *, text: str | None, title: str | None, questions: str | None) -> Json:
+def _load_of(
+    paths: list[str], client: CliClient, console: Console, *, text: str | None, title: str | None, questions: str | None
+) -> Json:
     """Return the field `documents` of POST /v1/estimates.
 
     Raises:
@@ -77,7 +81,8 @@ def _load_of(paths: list[str], console: Console, *, text: str | None, title: str
     corpus = corpora.corpus_in(paths, Columns(None, text, title, (), questions))
     if corpus is not None:
         return estimates.of_corpus(corpus.survey())
-    load, left_out = estimates.of_files(files.select(paths, include=(), exclude=()).files)
+    selection = files.select(paths, include=(), exclude=())
+    load, left_out = estimates.of_files(selection.files, most_bytes=client.me().limits["upload_bytes"])
     if load is None:
         raise InvalidInput("The text of these files is known only after parsing: give --documents and --bytes.")
     if left_out:

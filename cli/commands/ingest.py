@@ -165,7 +165,8 @@ def _confirm_files(client: CliClient, console: Console, selection: Selection, co
     files = len(selection.files)
     if files <= estimates.FEW_FILES:
         return
-    documents, left_out = estimates.of_files(selection.files)
+    most = client.me().limits["upload_bytes"]
+    documents, left_out = estimates.of_files(selection.files, most_bytes=most)
     if left_out:
         output.say(console, f"not estimated: {left_out:,} of {files:,} files, whose text is unknown before parsing")
     if documents is not None and not _is_confirmed(client, console, collection, documents, yes=yes):

@@ -11,6 +11,7 @@ from api.schemas.documents import DocumentView
 from api.schemas.feedback import AcceptedQuestionView
 from api.schemas.gaps import GapView
 from api.schemas.jobs import JobView
+from api.schemas.me import MeView
 from api.schemas.queries import QueryReply
 
 
@@ -48,6 +49,10 @@ def answer(**changes: Any) -> dict[str, Any]:
 
 def batch(**changes: Any) -> dict[str, Any]:
     return example_of(BatchView) | changes
+
+
+def me(**changes: Any) -> dict[str, Any]:
+    return example_of(MeView) | changes
 
 
 def page(*items: dict[str, Any], next_cursor: str | None = None) -> dict[str, Any]:

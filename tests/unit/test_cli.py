@@ -746,6 +746,8 @@ def test_estimate_of_files_sends_sample(capsys, monkeypatch, tmp_path):
     sent = []
 
     def server(request):
+        if request.url.path == "/v1/me":
+            return httpx.Response(200, json=replies.me())
         sent.append(json.loads(request.content))
         return httpx.Response(200, json=ESTIMATE)
 

@@ -161,7 +161,7 @@ def test_estimate_reads_texts_as_the_parser_does(tree):
         (tree / name).write_bytes(content)
     files = {name: tree / name for name in (*contents, "absent.txt")}
 
-    documents, left_out = of_files(files)
+    documents, left_out = of_files(files, most_bytes=1000)
 
     assert left_out == 0
     assert {sample["text"] for sample in documents["sample"]} == {
@@ -169,3 +169,19 @@ def test_estimate_reads_texts_as_the_parser_does(tree):
         "The harbour opens.",
         "SELECT 'Größe';",
     }
+
+
+@guards(
+    "cli/estimates.py",
+    "accepted = [path for path in files.values() if _size(path) <= most_bytes]",
+    "accepted = list(files.values())",
+    means="an estimate counts files that are too large to be uploaded",
+)
+def test_estimate_leaves_out_too_large_files(tree):
+    contents = {"small.md": 9, "large.md": 11, "page.png": 10, "scan.png": 11, "a.pdf": 10, "b.pdf": 11}
+    for name, size in contents.items():
+        (tree / name).write_text("x" * size)
+
+    documents, left_out = of_files({name: tree / name for name in contents}, most_bytes=10)
+
+    assert (documents["count"], documents["bytes"], documents["pages"], left_out) == (2, 9, 1, 1)
