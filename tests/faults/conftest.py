@@ -43,20 +43,7 @@ SETTINGS = {
     "embedding_price": 0,
     "calibrate": False,  # its embeddings would be counted as a scenario's
 }
-# `make test` runs these; all others are marked slow.
-FAST = (
-    "test_random_worker_kills_lose_nothing",
-    "test_qdrant_outage_delays_but_loses_nothing",
-    "test_killed_broker_loses_no_work",
-)
 StartScenario = Callable[[str, str], Scenario]
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent and item.name not in FAST:
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

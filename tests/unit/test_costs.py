@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.support.costs import Budget, Cost, Recorder, children_seconds, compared, reference_seconds, rendered
+from tests.support.planted import guards
 from tests.support.waiting import wait_until
 
 BUDGET = Budget(reference_seconds=0.1, folders={"unit": 10.0})
@@ -40,11 +41,21 @@ def test_folder_without_budget_never_fails():
     assert (row.warns, row.fails) == (False, False)
 
 
+@guards(
+    "tests/support/slow.py",
+    'return test.rpartition("::")[2] not in _FAST_FAULTS',
+    "return False",
+    means="all tests fail because those of a broken deployment exceed the budget of the few fast ones",
+)
 def test_slow_tests_have_a_budget_of_their_own():
     slow = "tests/integration/test_fuzz.py::test_generated_requests_cause_no_server_error"
-    (row,) = compared({slow: Cost(1000, 1000), f"{slow}[a]": Cost(1, 1)}, 0.1, BUDGET)
+    fault = "tests/faults/test_edits.py::test_edits_under_kills_show_one_complete_version"
+    fast = "tests/faults/test_broker_fails.py::test_killed_broker_loses_no_work"
+    costs = {slow: Cost(1000, 1000), f"{slow}[a]": Cost(1, 1), fault: Cost(9, 9), fast: Cost(2, 2)}
 
-    assert (row.folder, row.tests) == ("slow", 2)
+    rows = {row.folder: row.tests for row in compared(costs, 0.1, BUDGET)}
+
+    assert rows == {"slow": 3, "faults": 1}
 
 
 def test_costliest_tests_are_listed_above_budget():
