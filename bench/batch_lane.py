@@ -40,7 +40,6 @@ from shared.ingest.batches.lane import BatchLane
 from shared.ingest.batches.lines import Lines
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate import content_key
-from shared.ingest.generate.stage import generate_stage
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
@@ -196,7 +195,7 @@ class Load:
     async def _generate_live(self) -> None:
         tuning, settings = self.services.settings.tuning, self.services.settings
         limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=settings.grace)
-        await Drain(generate_stage(generator_of(self.services)), limits, asyncio.Event()).run()
+        await Drain(generator_of(self.services), limits, asyncio.Event()).run()
 
     async def report(self) -> None:
         self.lane.meter.report(self.count)

@@ -25,8 +25,7 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Drain, DrainLimits
-from shared.ingest.index.stage import index_stage
-from shared.ingest.parse.stage import parse_stage
+from shared.ingest.index.stage import IndexStage
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.schema import migrate
@@ -62,7 +61,7 @@ async def import_set(services: AllServices, folder: Path, questions: Mapping[str
         )  # fmt: skip
     s = services.settings
     limits = DrainLimits(lease=s.tuning.lease, budget=s.tuning.drain * 100, grace=s.grace)
-    for stage in (parse_stage(services.parser), index_stage(services.indexer)):
+    for stage in (services.parser, IndexStage([services.indexer])):
         await Drain(stage, limits, asyncio.Event()).run()  # type: ignore[arg-type]
 
 

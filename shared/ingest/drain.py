@@ -17,13 +17,14 @@ import asyncio
 import math
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import structlog
 
@@ -52,53 +53,74 @@ _POLL_SECONDS = 1.0  # between two polls for suspects; the lost lease of a suspe
 log = structlog.get_logger()
 
 
-class Release(Protocol):
-    """Releases leases without an attempt."""
+class Stage(ABC, Generic[ItemT, OutcomeT]):
+    """The steps of a drain; a subclass in each module named `stage` defines them.
 
-    def __call__(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> Awaitable[None]:
-        """Release the leases; the provider may charge for a call of those in `called`."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage(Generic[ItemT, OutcomeT]):
-    """The steps of a drain; the modules named `stage` define them.
-
-    Args:
+    Attributes:
         name: name in logs.
         slots: maximum number of concurrent items.
         linger: pause after a claim that returned fewer items than requested, so that more work becomes due.
-        claim: claims up to a number of items; its second argument is the number of items of each tenant that the drain
-            holds. Returns None if it only advanced rows that need no work, so that more may be due.
-        claim_suspect: claims at most one suspect, which is processed separately.
-        work: processes one item; a failure is an outcome, an exception is a bug. Its second argument raises `LeaseLost`
-            if the item's lease may have expired; the work calls it before each payment.
-        settle: commits outcomes.
-        leases_of: returns the leases of an item.
-        describe: returns document, chunk, collection and tenant of an item for logs.
-        traced: returns the traces of an item by `traceparent`, each with the description of its part.
-        extend: extends leases.
-        release: releases leases without an attempt.
-        expire: ends leases at once, as if their worker had died: they count as lost.
-        full: called if more work is due than there are slots, so that another worker may help.
-        is_large: whether an outcome takes seconds to commit.
     """
 
     name: str
     slots: int
     linger: timedelta
-    claim: Callable[[int, Mapping[str, int]], Awaitable[Sequence[ItemT] | None]]
-    claim_suspect: Callable[[], Awaitable[Sequence[ItemT] | None]]
-    work: Callable[[ItemT, Callable[[], None]], Awaitable[OutcomeT]]
-    settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
-    leases_of: Callable[[ItemT], Sequence[Lease]]
-    describe: Callable[[ItemT], Attributes]
-    traced: Callable[[ItemT], Mapping[str, Attributes]]
-    extend: Callable[[Sequence[Lease]], Awaitable[LeaseExtension]]
-    release: Release
-    expire: Callable[[Sequence[Lease]], Awaitable[None]]
-    full: Callable[[], None]
-    is_large: Callable[[OutcomeT], bool] = lambda _: False
+
+    @abstractmethod
+    async def claim(self, limit: int, held: Mapping[str, int]) -> Sequence[ItemT] | None:
+        """Claim up to a number of items; `held` is the number of items of each tenant that the drain holds.
+
+        Returns:
+            None if it only advanced rows that need no work, so that more may be due.
+        """
+
+    @abstractmethod
+    async def claim_suspect(self) -> Sequence[ItemT] | None:
+        """Claim at most one suspect, which is processed separately."""
+
+    @abstractmethod
+    async def process(self, item: ItemT, require_lease: Callable[[], None]) -> OutcomeT:
+        """Process one item; a failure is an outcome, an exception is a bug.
+
+        `require_lease` raises `LeaseLost` if the item's lease may have expired: it is called before each payment.
+        """
+
+    @abstractmethod
+    async def settle(self, outcomes: Sequence[OutcomeT]) -> None:
+        """Commit outcomes."""
+
+    @abstractmethod
+    def leases_of(self, item: ItemT) -> Sequence[Lease]:
+        """Return the leases of an item."""
+
+    @abstractmethod
+    def describe(self, item: ItemT) -> Attributes:
+        """Return document, chunk, collection and tenant of an item for logs."""
+
+    @abstractmethod
+    def traced(self, item: ItemT) -> Mapping[str, Attributes]:
+        """Return the traces of an item by `traceparent`, each with the description of its part."""
+
+    @abstractmethod
+    async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
+        """Extend leases."""
+
+    @abstractmethod
+    async def release(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> None:
+        """Release leases without an attempt; the provider may charge for a call of those in `called`."""
+
+    @abstractmethod
+    async def expire(self, leases: Sequence[Lease]) -> None:
+        """End leases at once, as if their worker had died: they count as lost."""
+
+    @abstractmethod
+    def full(self) -> None:
+        """More work is due than there are slots: another worker may help."""
+
+    def is_large(self, outcome: OutcomeT) -> bool:
+        """Return whether an outcome takes seconds to commit."""
+        del outcome
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +350,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             await self._wait_for_slots()
         await self._slots.acquire()
         with traces.work(self._stage.name, self._stage.traced(item)) as span:
-            outcome = await self._stage.work(item, held.require)
+            outcome = await self._stage.process(item, held.require)
             if failure := _failure(outcome):
                 span.fail(failure)
         return outcome

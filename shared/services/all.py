@@ -8,10 +8,10 @@ from functools import partial
 
 from shared.confined.reading import Readers
 from shared.ingest.batches.lane import BatchLane
-from shared.ingest.generate.stage import Generator
+from shared.ingest.generate.stage import GenerateStage
 from shared.ingest.index.stage import Indexer
-from shared.ingest.parse.stage import Parser
-from shared.ingest.read.stage import Reader
+from shared.ingest.parse.stage import ParseStage
+from shared.ingest.read.stage import ReadStage
 from shared.ledger.postgres.election import Election
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.index_watch import IndexWatch
@@ -29,10 +29,10 @@ from shared.services.parts import Parts
 class AllServices(api.ApiServices):
     """The dependencies of every role; `make_runner` returns a new runner, because a stopped one starts nothing."""
 
-    parser: Parser
-    reader: Reader
+    parser: ParseStage
+    reader: ReadStage
     readers: Readers
-    generator: Generator
+    generator: GenerateStage
     batch_lane: BatchLane
     indexers: Mapping[str, Indexer]
     make_runner: Callable[[], Runner]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.domain.tiers import Tier
 from shared.ingest.batches.lane import BatchLane, BatchTerms
 from shared.ingest.batches.lines import Lines
-from shared.ingest.generate.stage import Generator, generate_stage
+from shared.ingest.generate.stage import GenerateStage
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.work import Work
@@ -19,7 +19,7 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
-        stage=generate_stage(generator_of(parts)),
+        stage=generator_of(parts),
         limiters=(parts.llm_limiter,),
         warm_ups=(parts.database.warm,),
         batch_lane=batch_lane_of(parts),
@@ -49,9 +49,9 @@ def batch_lane_of(parts: Parts) -> BatchLane:
     )
 
 
-def generator_of(parts: Parts) -> Generator:
+def generator_of(parts: Parts) -> GenerateStage:
     tier = parts.settings.ingest_tier
-    return Generator(
+    return GenerateStage(
         slots=parts.settings.llm_max_in_flight,
         defaults=parts.ingest_defaults,
         work=parts.ledger[Work],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.domain.runs import RunKind
-from shared.ingest.index.stage import Indexer, index_stage
+from shared.ingest.index.stage import Indexer, IndexStage
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.audit import Audit
 from shared.ledger.feedback.evaluations import Evaluations
@@ -32,7 +32,7 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
-        stage=index_stage(*indexers_of(parts).values()),
+        stage=IndexStage(indexers_of(parts).values()),
         limiters=tuple(parts.embedding_limiters.values()),
         warm_ups=(parts.database.warm,),
         calibrator=calibrator,

@@ -16,7 +16,7 @@ from shared.domain.errors import InvalidInput, Permanent
 from shared.domain.runs import RunKind
 from shared.domain.sources import SourceDefinition
 from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ingest.parse.stage import Parser, parse_stage
+from shared.ingest.parse.stage import ParseStage
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.runs.run_claims import RunClaims
@@ -61,7 +61,7 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
-        stage=parse_stage(parser),
+        stage=parser,
         warm_ups=(parts.database.warm, parser.sandbox.warm, remove_temporary_files),
         runner=sync_runner_of(parts, SourceAccess(parts.settings, readers, web).open),
         runs_queue="syncs",
@@ -153,7 +153,7 @@ def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
     return originals
 
 
-def parser_of(parts: Parts, readers: Readers) -> Parser:
+def parser_of(parts: Parts, readers: Readers) -> ParseStage:
     settings = parts.settings
     ocr = ocr_of(settings)
     sandbox = ParsingSandbox(
@@ -164,7 +164,7 @@ def parser_of(parts: Parts, readers: Readers) -> Parser:
         scans=ocr is not None,
     )
     parts.stack.push_async_callback(sandbox.close)
-    return Parser(
+    return ParseStage(
         slots=slots_of_parser(settings) + _RESERVED_SLOTS,
         slots_of_tenant=slots_of_parser(settings),
         max_chunks=settings.tuning.parse_max_chunks,

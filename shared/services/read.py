@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.ingest.parse import scans
 from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ingest.read.stage import Reader, read_stage
+from shared.ingest.read.stage import ReadStage
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.pages import Pages
 from shared.services.ingest import slots_of_reader
@@ -20,12 +20,12 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger[Heartbeats],
-        stage=read_stage(reader_of(parts)),
+        stage=reader_of(parts),
         warm_ups=(parts.database.warm, remove_temporary_files),
     )
 
 
-def reader_of(parts: Parts) -> Reader:
+def reader_of(parts: Parts) -> ReadStage:
     settings = parts.settings
     sandbox = ParsingSandbox(
         workers=settings.parse_workers,
@@ -35,7 +35,7 @@ def reader_of(parts: Parts) -> Reader:
         scans=True,
     )
     parts.stack.push_async_callback(sandbox.close)
-    return Reader(
+    return ReadStage(
         slots=slots_of_reader(settings),
         pages=parts.ledger[Pages],
         engine=sandbox,

@@ -29,7 +29,7 @@ def test_worker_with_other_embedding_model_claims_nothing(fleet, provider, start
 
 @guards(
     "shared/ingest/generate/stage.py",
-    "key_of=partial(_key_of, generator)",
+    "key_of=self._key_of",
     "key_of=None",
     means="questions are stored under the key of the prompt that applied when their document was parsed",
 )

@@ -19,7 +19,6 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lane import BatchTerms
-from shared.ingest.generate.stage import generate
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.jobs.jobs import Jobs
@@ -931,7 +930,7 @@ async def generate_one(services, flex=None):
     """Generate the questions of one chunk in a live call."""
     generator = replace(services.generator, flex=flex)
     (chunk,) = (await services.ledger[Work].claim_to_generate(1)).chunks
-    await services.ledger[Work].settle_generated([await generate(generator, chunk)])
+    await services.ledger[Work].settle_generated([await generator.process(chunk)])
 
 
 async def pay_without_questions(services):

@@ -12,7 +12,6 @@ from sqlalchemy import text
 from shared.domain.budgets import BILLIONTHS, NO_TERMS, BudgetTerms, BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import BudgetExhausted, Conflict, NotFound, TimedOut
 from shared.domain.outcomes import FailedAttempt
-from shared.ingest.generate.stage import _claim, generate, generate_stage
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
@@ -75,8 +74,8 @@ def documents(count):
     return [(words, f"{number}.md") for number, words in enumerate(TEXTS[:count])]
 
 
-async def claim(services, limit=10, **more):
-    return await _claim(services.generator, limit, **more) or []
+async def claim(services, limit=10):
+    return await services.generator.claim(limit, {}) or []
 
 
 def with_terms(services, terms=NO_TERMS, worker="w"):
@@ -106,7 +105,7 @@ async def test_settlement_replaces_reservation_by_bill(services, once):
     await set_budget(services, 100_000)
     chunks = await claim(services)
     reserved = await amounts(services)
-    outcomes = [await generate(services.generator, chunk) for chunk in chunks]
+    outcomes = [await services.generator.process(chunk) for chunk in chunks]
     await services.ledger[Work].settle_generated(outcomes)
     settled = await amounts(services)
     await services.ledger[Work].settle_generated(outcomes)
@@ -151,7 +150,7 @@ async def test_racing_claims_share_last_amount(services, library, once):
     workers = [with_terms(services, worker=f"w{number}") for number in range(2)]
     async with services.database.begin() as connection:
         await connection.execute(text("SELECT 1 FROM budgets FOR UPDATE"))
-        claims = [asyncio.create_task(_claim(worker, 1)) for worker in workers]
+        claims = [asyncio.create_task(worker.claim(1, {})) for worker in workers]
         await eventually(lambda: are_waiting(services, 2))
     claimed = await asyncio.gather(*claims)
 
@@ -194,7 +193,7 @@ async def test_exhausted_collection_leaves_others_working(services, library, onc
     document = (await services.ledger[Documents].submit(other)).document
     await work(services, "parse", "index")
 
-    assert await _claim(services.generator, 10) is None  # chunks were refused: others may fit
+    assert await services.generator.claim(10, {}) is None  # chunks were refused: others may fit
     assert [chunk.document_id for chunk in await claim(services)] == [document.id]
 
 
@@ -219,7 +218,7 @@ async def test_released_claim_costs_nothing_unless_it_called(services, once):
     await set_budget(services, 100_000)
     idle, calling_ = await claim(services)
     _, held = await amounts(services)
-    release = generate_stage(services.generator).release
+    release = services.generator.release
     await release([idle.lease])
     after_idle = await amounts(services)
     await release([calling_.lease], [calling_.lease])
@@ -234,7 +233,7 @@ async def test_refused_call_costs_nothing(services, provider, script, once):
     await set_budget(services, 100_000)
     (chunk,) = await claim(services)
     provider.script(**script)
-    outcome = await generate(services.generator, chunk)
+    outcome = await services.generator.process(chunk)
     await services.ledger[Work].settle_generated([outcome])
 
     assert isinstance(outcome, FailedAttempt)
@@ -250,7 +249,7 @@ async def test_call_without_reply_costs_its_reservation(services, provider, monk
     (chunk,) = await claim(services)
     _, held = await amounts(services)
     monkeypatch.setattr("shared.providers.chat.OpenAIChat.complete", late)
-    await services.ledger[Work].settle_generated([await generate(services.generator, chunk)])
+    await services.ledger[Work].settle_generated([await services.generator.process(chunk)])
 
     assert await amounts(services) == (held, 0)
 
@@ -266,7 +265,7 @@ async def test_expired_lease_costs_its_reservation_until_its_bill(services, prov
     await set_budget(services, 100_000)
     (slow,) = await claim(services)
     _, held = await amounts(services)
-    outcome = await generate(services.generator, slow)
+    outcome = await services.generator.process(slow)
     assert not await services.ledger[Budgets].book_lost()
     running = await amounts(services)
     await sql(services, "UPDATE chunks SET due_at = now()")
@@ -275,7 +274,7 @@ async def test_expired_lease_costs_its_reservation_until_its_bill(services, prov
     (again,) = await claim(services)
     await services.ledger[Work].settle_generated([outcome])
     corrected = await amounts(services)
-    await services.ledger[Work].settle_generated([await generate(services.generator, again)])
+    await services.ledger[Work].settle_generated([await services.generator.process(again)])
 
     assert running == (0, held)
     assert lost == (held, 0)
@@ -290,7 +289,7 @@ async def test_repair_reserves_its_call_or_waits(services, library, provider, on
     budget = await set_budget(services, one + 50)
     provider.script(malformed_containing="mill")
     (chunk,) = await claim(services)
-    outcome = await generate(services.generator, chunk)
+    outcome = await services.generator.process(chunk)
     await services.ledger[Work].settle_generated([outcome])
     first = await amounts(services)
     calls = provider.stats()["calls"]
@@ -300,7 +299,7 @@ async def test_repair_reserves_its_call_or_waits(services, library, provider, on
     await set_budget(services, 100_000)
     await sql(services, "UPDATE chunks SET due_at = now()")
     (chunk,) = await claim(services)
-    repaired = await generate(services.generator, chunk)
+    repaired = await services.generator.process(chunk)
     await services.ledger[Work].settle_generated([repaired])
 
     assert isinstance(outcome, FailedAttempt)
@@ -323,7 +322,7 @@ async def test_chunks_of_deleted_documents_release_their_reservations(services, 
         pass
     await services.ledger[Budgets].book_lost()
     in_flight = await amounts(services)
-    await services.ledger[Work].settle_generated([await generate(services.generator, chunk)])
+    await services.ledger[Work].settle_generated([await services.generator.process(chunk)])
 
     assert in_flight[0] == 0 < in_flight[1]
     assert await amounts(services) == (await billed(services), 0)
@@ -334,13 +333,13 @@ async def test_budget_starts_again_with_its_period(services, library, once):
     one = await highest(services, library)
     await set_budget(services, one + 10, period=Period.DAY)
     (chunk,) = await claim(services, 1)
-    await services.ledger[Work].settle_generated([await generate(services.generator, chunk)])
+    await services.ledger[Work].settle_generated([await services.generator.process(chunk)])
     assert await claim(services) == []
     (today,) = await services.ledger[Budgets].of("default")
     await sql(services, "UPDATE budgets SET period_start = period_start - 1")
     (tomorrow,) = await services.ledger[Budgets].of("default")
     (chunk,) = await claim(services)
-    await services.ledger[Work].settle_generated([await generate(services.generator, chunk)])
+    await services.ledger[Work].settle_generated([await services.generator.process(chunk)])
     (after,) = await services.ledger[Budgets].of("default")
 
     assert today.is_exhausted
@@ -371,8 +370,8 @@ async def test_money_budget_counts_calls_and_embeddings(services, settings, prov
     while await costs.fold():
         pass
     embedded, _ = await amounts(services)
-    for chunk in await _claim(generator, 10):
-        await generator.work.settle_generated([await generate(generator, chunk)])
+    for chunk in await generator.claim(10, {}):
+        await generator.work.settle_generated([await generator.process(chunk)])
     (tokens,) = await sql(services, "SELECT sum(prompt_tokens) FROM spent WHERE kind = 'embed'")
 
     assert embedded == tokens[0] * 1_000 > 0
@@ -382,7 +381,7 @@ async def test_money_budget_counts_calls_and_embeddings(services, settings, prov
 async def test_money_budget_without_price_claims_nothing(services, once):
     await once(searchable, *documents(1))
     await set_budget(services, BILLIONTHS, BudgetUnit.MONEY)
-    assert not await _claim(with_terms(services), 10)
+    assert not await with_terms(services).claim(10, {})
 
     (budget,) = await services.ledger[Budgets].of("default")
     assert "price of the language model is unknown" in budget.notice
@@ -397,9 +396,9 @@ async def test_settings_limit_is_kept_in_the_ledger(services, library, once):
     spent = await billed(services)
     await library.add("Another text about the lighthouse and its keeper.", "x.md")
     await work(services, "parse", "index")
-    (chunk,) = await _claim(generator, 10)
+    (chunk,) = await generator.claim(10, {})
     (created,) = await budgets.of("default")
-    await generator.work.settle_generated([await generate(generator, chunk)])
+    await generator.work.settle_generated([await generator.process(chunk)])
 
     limits[BudgetUnit.TOKENS] = 10
     await budgets.follow_settings()
@@ -469,7 +468,7 @@ async def test_erased_collection_and_tenant_have_no_budgets(services, library, o
     await set_budget(services, 10**6, collection="default")
     await set_budget(services, 10**6)
     (chunk,) = await claim(services)
-    outcome = await generate(services.generator, chunk)
+    outcome = await services.generator.process(chunk)
 
     async def erase(collection):
         erasure = await services.ledger[Erasures].start("default", collection)

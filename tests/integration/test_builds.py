@@ -11,7 +11,7 @@ from sqlalchemy import text
 from shared.domain.builds import BuildState
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, NotFound
-from shared.ingest.index.stage import _settle, index_batch
+from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.acceptance import mirror
@@ -748,7 +748,7 @@ async def test_late_points_of_dropped_build_are_deleted(services, once):
     await services.ledger[Builds].drop(*NAME, build.number)
     await cleaned(services)
 
-    await _settle(services.indexer, [await index_batch(services.indexer, late)])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, late)])
     assert await services.index.count_points(build.location)
     await cleaned(services)
 

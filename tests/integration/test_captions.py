@@ -8,7 +8,6 @@ from sqlalchemy import text
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.collections import CollectionOptions
 from shared.domain.states import DocumentState
-from shared.ingest.generate.stage import _claim
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
@@ -291,7 +290,7 @@ async def test_budget_reserves_and_books_picture(described):
     await described.ledger[Budgets].set(new)
     await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
-    by_kind = {chunk.picture is not None: chunk for chunk in await _claim(described.generator, 10)}
+    by_kind = {chunk.picture is not None: chunk for chunk in await described.generator.claim(10, {})}
     await described.ledger[Work].release("chunks", [chunk.lease for chunk in by_kind.values()])
     await work(described)
 
@@ -306,7 +305,7 @@ async def test_picture_waits_for_room_in_budget(described, provider):
     await described.ledger[Budgets].set(budget)
     document = await submitted(described, pdf([(HARBOUR, CHART)]))
     await work(described, "parse", "index")
-    claimed = [chunk for _ in range(3) for chunk in await _claim(described.generator, 10) or ()]
+    claimed = [chunk for _ in range(3) for chunk in await described.generator.claim(10, {}) or ()]
     await described.ledger[Work].release("chunks", [chunk.lease for chunk in claimed])
     state = (await shown(described, document)).state
     await described.ledger[Budgets].set(replace(budget, most=100_000))

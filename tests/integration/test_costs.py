@@ -12,8 +12,7 @@ from api.schemas.status import UsageReply
 from shared.domain.errors import Unavailable
 from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage
-from shared.ingest.generate.stage import generate
-from shared.ingest.index.stage import _settle, index_batch, index_stage
+from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.costs import Costs, record
 from shared.ledger.work.work import Work
@@ -93,9 +92,9 @@ async def test_every_ingest_call_is_counted(services, library, provider):
 
 async def test_cost_of_late_generate_settlement_is_counted(services, provider, once):
     await once(searchable, (KEEPER, "a.md"))
-    slow = await generate(services.generator, await claimed(services))
+    slow = await services.generator.process(await claimed(services))
     await make_due(services)
-    quick = await generate(services.generator, await claimed(services))
+    quick = await services.generator.process(await claimed(services))
 
     await services.ledger[Work].settle_generated([quick])
     await services.ledger[Work].settle_generated([slow])
@@ -106,7 +105,7 @@ async def test_cost_of_late_generate_settlement_is_counted(services, provider, o
 async def test_cost_of_late_failure_is_counted(services, provider, once):
     await once(searchable, (KEEPER, "a.md"))
     provider.script(malformed_containing="lighthouse")
-    slow = await generate(services.generator, await claimed(services))
+    slow = await services.generator.process(await claimed(services))
     await make_due(services)
     await claimed(services)
 
@@ -118,7 +117,7 @@ async def test_cost_of_late_failure_is_counted(services, provider, once):
 @pytest.mark.parametrize("change", ["edit", "delete"])
 async def test_call_of_deleted_chunk_is_charged(services, library, provider, change, once):
     (document,) = await once(searchable, (KEEPER, "a.md"))
-    outcome = await generate(services.generator, await claimed(services))
+    outcome = await services.generator.process(await claimed(services))
     if change == "edit":
         await library.add(HARBOUR, "a.md")
     else:
@@ -200,7 +199,7 @@ async def test_replies_of_several_tiers_count_as_standard(services, provider, ti
     provider.script(malformed_containing="lighthouse")
     generator = replace(services.generator, model=TieredModel(services.generator.model, *tiers))
 
-    await services.ledger[Work].settle_generated([await generate(generator, await claimed(services))])
+    await services.ledger[Work].settle_generated([await generator.process(await claimed(services))])
 
     assert [(s.tier, s.calls) for s in await services.ledger[Costs].sums("default") if s.kind == "generate"] == [
         (booked, 3)
@@ -249,12 +248,12 @@ async def test_cost_of_malformed_replies_is_counted(services, library, provider)
 
 async def test_cost_of_repeated_settlement_is_counted_once(services, provider):
     await searchable(services, (KEEPER, "a.md"))
-    outcome = await generate(services.generator, await claimed(services))
+    outcome = await services.generator.process(await claimed(services))
     for _ in range(2):
         await services.ledger[Work].settle_generated([outcome])
     outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
     for _ in range(2):
-        await _settle(services.indexer, [outcomes])
+        await IndexStage([services.indexer]).settle([outcomes])
 
     stats = provider.stats()
     assert (await spent(services))[:2] == (1, outcome.usage.prompt_tokens)
@@ -279,7 +278,7 @@ async def _settled(services, outcomes, *, late):
         await make_due(services)
         lost = await services.ledger[Work].claim_to_index(10)
         await services.ledger[Work].release("chunks", [chunk.lease for chunk in lost])
-    await _settle(services.indexer, [outcomes])
+    await IndexStage([services.indexer]).settle([outcomes])
     return (await spent(services, "embed"))[1]
 
 
@@ -293,9 +292,9 @@ async def test_embeddings_of_released_batch_are_charged(services, library, provi
     await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
     await work(services, "parse")
     interrupted = InterruptedEmbedder(services.indexer.embedder)
-    stage = index_stage(replace(unbatched_indexer, embedder=interrupted))
+    stage = IndexStage([replace(unbatched_indexer, embedder=interrupted)])
     (batch,) = await stage.claim(1, {})
-    running = asyncio.create_task(stage.work(batch, lambda: None))
+    running = asyncio.create_task(stage.process(batch, lambda: None))
     await interrupted.billed.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -313,7 +312,7 @@ async def test_embeddings_next_to_failed_request_are_charged(services, library, 
     (chunk,) = await services.ledger[Work].claim_to_index(10)
 
     (outcome,) = await index_batch(indexer, [chunk])
-    await _settle(indexer, [[outcome]])
+    await IndexStage([indexer]).settle([[outcome]])
 
     assert outcome.cost.calls == 1
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"] == 1

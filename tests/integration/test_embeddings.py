@@ -11,7 +11,7 @@ from aiohttp import web
 from sqlalchemy import text
 
 from shared.domain.outcomes import FailedAttempt
-from shared.ingest.index.stage import index_batch, index_stage
+from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
@@ -225,7 +225,7 @@ async def test_slow_embedding_does_not_block_another_embedding(serving, other, p
         await upload(client, "new", text="\n\n".join(sections))
         await upload(client, "default")
         await work(built, "parse")
-        stage = index_stage(*built.indexers.values())
+        stage = IndexStage(built.indexers.values())
 
         wakes.clear()
         claimed = await stage.claim(stage.slots, {})
@@ -233,7 +233,7 @@ async def test_slow_embedding_does_not_block_another_embedding(serving, other, p
         assert wakes == ["index"]  # another worker may help
 
         other.script.embedding_latency_seconds = 60
-        working = [asyncio.create_task(stage.work(batch, lambda: None)) for batch in claimed[1:]]
+        working = [asyncio.create_task(stage.process(batch, lambda: None)) for batch in claimed[1:]]
         await upload(client, "default", "another")
         await work(built, "parse")
         again = await stage.claim(stage.slots, {})
@@ -256,7 +256,7 @@ async def test_uploads_precede_bulk_work_of_other_embedding(serving, provider):
         await upload(client, "new", text="\n\n".join(sections), lane="bulk")
         await upload(client, "default", text="\n\n".join(sections[: 40 * slots]))
         await work(built, "parse")
-        stage = index_stage(*built.indexers.values())
+        stage = IndexStage(built.indexers.values())
 
         claimed = embeddings_of(await stage.claim(stage.slots, {}))
         assert (claimed.count("scripted-embedding"), claimed.count("e5")) == (slots, 1)

@@ -24,9 +24,7 @@ from shared.domain.sources import NewSource
 from shared.domain.usage import Usage
 from shared.domain.verification import DifferingPoint, Position, VerificationCounts
 from shared.domain.work import PaidReply
-from shared.ingest.generate.stage import generate_stage
-from shared.ingest.index.stage import index_stage
-from shared.ingest.parse.stage import parse_stage
+from shared.ingest.index.stage import IndexStage
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.completions import Completions
@@ -650,12 +648,12 @@ async def test_pack_is_rewritten_without_erased_document(*, services, library, c
 async def test_claimed_document_of_rewritten_pack_is_parsed(services, provider):
     """A worker has claimed the documents of a pack, and stalls until the pack was rewritten and deleted."""
     documents, _ = await packed(services)
-    stage = parse_stage(services.parser)
+    stage = services.parser
     claimed = await stage.claim(10, {})
     erasure = await services.ledger[Erasures].start_document(documents[1].id)
     await finished(services, erasure)
 
-    await stage.settle([await stage.work(item, held) for item in claimed])
+    await stage.settle([await stage.process(item, held) for item in claimed])
     await work(services)
 
     assert await run(services, "SELECT state, attempts FROM documents") == [("ready", 0)] * 3
@@ -817,9 +815,9 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
     for number in range(3):
         await library.add(f"The harbour number {number} opens at six.", f"{number}.md")
     await work(services, "parse", *(["index"] if stage == "generate" else []))
-    late = generate_stage(services.generator) if stage == "generate" else index_stage(services.indexer)
+    late = services.generator if stage == "generate" else IndexStage([services.indexer])
     items = await late.claim(10, {})
-    answers = [await late.work(item, held) for item in items] if stage == "generate" else []  # not settled yet
+    answers = [await late.process(item, held) for item in items] if stage == "generate" else []  # not settled yet
 
     erasure = await services.ledger[Erasures].start("alice")
     if moment == "between slices":
@@ -827,7 +825,7 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
             await services.cleaner.steps[step]()
     elif moment == "after the end":
         await finished(services, erasure)
-    await late.settle(answers or [await late.work(item, held) for item in items])
+    await late.settle(answers or [await late.process(item, held) for item in items])
 
     await finished(services, erasure)
     for _ in range(2):  # a late writer's points are swept at once and again later
@@ -847,7 +845,7 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
 @pytest.mark.parametrize("scope", ["document", "tenant"])
 async def test_failed_late_write_after_erasure_leaves_no_points(services, provider, check, monkeypatch, scope):
     """A stalled worker writes some points when the erasure has finished, and finds that its lease has expired."""
-    library, late = Library(services, "alice"), index_stage(services.indexer)
+    library, late = Library(services, "alice"), IndexStage([services.indexer])
     document = await library.add("The harbour opens at six.", "a.md")
     await work(services, "parse")
     (batch,) = await late.claim(10, {})
@@ -867,7 +865,7 @@ async def test_failed_late_write_after_erasure_leaves_no_points(services, provid
 
     with monkeypatch.context() as patched:
         patched.setattr(Index, "upsert", written_in_part)
-        await late.settle([await late.work(batch, require_lease)])
+        await late.settle([await late.process(batch, require_lease)])
 
     of_scope = {"tenant": "alice"} if scope == "tenant" else {"document_id": document.id}
     assert any(name.startswith("qdrant") for name in await check(**of_scope))
@@ -891,7 +889,7 @@ async def recheck(services):
 @pytest.mark.parametrize("scope", ["document", "collection", "tenant"])
 async def test_points_of_writer_killed_after_erasure_are_deleted(services, provider, check, scope):
     """A worker's machine is suspended until the erasure has finished; the worker then writes, and is killed."""
-    library, late = Library(services, "alice"), index_stage(services.indexer)
+    library, late = Library(services, "alice"), IndexStage([services.indexer])
     document = await library.add("The harbour opens at six.", "a.md")
     await Library(services, "bob").add("The harbour opens at six.", "a.md")
     await work(services, "parse")
@@ -904,7 +902,7 @@ async def test_points_of_writer_killed_after_erasure_are_deleted(services, provi
     }
     erasure = await finished(services, await started[scope]())
     for batch in batches:
-        await late.work(batch, held)
+        await late.process(batch, held)
     (of_bob,) = await run(services, "SELECT id FROM collections WHERE tenant = 'bob'")
     location = index_location_of(services.ledger[Collections].index_name("scripted-embedding"), "bob", *of_bob)
     before = await services.index.count_points(location)
@@ -949,9 +947,9 @@ async def test_recheck_is_repeated_until_qdrant_confirms(services, once, monkeyp
 async def test_unfinished_late_settlement_delays_erasure(services, provider, library, check):
     document = await library.add("The harbour opens at six.", "a.md")
     await work(services, "parse", "index")
-    late = generate_stage(services.generator)
+    late = services.generator
     (item,) = await late.claim(10, {})
-    outcome = await late.work(item, held)
+    outcome = await late.process(item, held)
     erasure = await services.ledger[Erasures].start_document(document.id)
     blocked_by = "INSERT INTO spent VALUES (:token, 'other', :id, :id, 'generate', 'm', 1, 1, 1)"
 
@@ -1039,8 +1037,8 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
     await library.add("Another text.", "b.md")
     await work(services, "parse", "index")
     chunks = (await services.ledger[Work].claim_to_generate(10)).chunks
-    generating = generate_stage(services.generator)
-    answers = [await generating.work(chunk, held) for chunk in chunks]
+    generating = services.generator
+    answers = [await generating.process(chunk, held) for chunk in chunks]
     (late,) = [chunk for chunk in chunks if chunk.document_id == document.id]
     reply = PaidReply("request", "A question?", "stop", Usage(1, 1))
     await finished(services, await services.ledger[Erasures].start_document(document.id))

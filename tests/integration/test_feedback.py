@@ -9,7 +9,7 @@ from api.schemas.feedback import AcceptedPage, FeedbackReply
 from api.schemas.queries import RetrieveReply
 from shared.domain.ids import accepted_id, accepted_point_id
 from shared.domain.verification import DifferingPoint
-from shared.ingest.index.stage import _settle, index_batch
+from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.audit import Audit
 from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.model.collections import Collections
@@ -309,7 +309,7 @@ async def test_question_accepted_during_processing_is_indexed_afterwards(client,
 
     assert (await accept_of_leave(client))["outcome"] == "accepted"
     assert [own.state for own in await accepted(client)] == ["waiting"]
-    await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, claimed)])
     await work(services)
 
     assert [own.state for own in await accepted(client)] == ["indexed"]
@@ -323,7 +323,7 @@ async def test_question_accepted_during_failed_edit_reaches_live_version(client,
     assert (await accept_of_leave(client))["outcome"] == "accepted"
     await work(services, "parse", "generate")
     (shared,) = [c for c in await services.ledger[Work].claim_to_index(10) if c.accepted]
-    await _settle(services.indexer, [await index_batch(services.indexer, [shared])])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, [shared])])
     assert {payload["version"] for payload in (await points(services)).values()} == {2}
     assert [own.state for own in await accepted(client)] == ["waiting"]
 
@@ -354,8 +354,8 @@ async def test_accepted_question_is_added_to_concurrent_edit(client, two_chunks,
     (live,) = await services.ledger[Work].claim_to_index(10)
     assert (len(live.accepted), {len(c.accepted) for c in edited}) == (2, {0, 1})
 
-    await _settle(services.indexer, [await index_batch(services.indexer, [live])])
-    await _settle(services.indexer, [await index_batch(services.indexer, edited)])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, [live])])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, edited)])
     await work(services)
 
     assert [own.state for own in await accepted(client)] == ["indexed", "indexed"]
@@ -369,7 +369,7 @@ async def test_retraction_applies_to_live_and_pending_versions(client, two_chunk
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "generate")
     (shared,) = [c for c in await services.ledger[Work].claim_to_index(10) if c.accepted]
-    await _settle(services.indexer, [await index_batch(services.indexer, [shared])])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, [shared])])
     assert {payload["version"] for payload in (await points(services)).values()} == {1, 2}
 
     await client.delete(f"/v1/collections/default/accepted/{given['accepted_id']}")
@@ -386,7 +386,7 @@ async def test_retraction_during_write_is_applied_afterwards(client, indexed, se
 
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
     await services.cleaner.clean()
-    await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, claimed)])
     assert len(await points(services)) == 1
     await services.cleaner.clean()
 
@@ -403,7 +403,7 @@ async def test_late_writer_does_not_restore_retracted_question(client, indexed, 
     await services.cleaner.clean()
     assert await points(services) == {}
 
-    await _settle(services.indexer, [await index_batch(services.indexer, late)])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, late)])
     await services.cleaner.clean()
 
     assert await points(services) == {}
@@ -441,7 +441,7 @@ async def test_retried_dead_chunk_gets_its_accepted_questions(client, two_chunks
     provider.script(down=True)
     claimed = await services.ledger[Work].claim_to_index(10)
     while claimed:  # until the chunk is dead
-        await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
+        await IndexStage([services.indexer]).settle([await index_batch(services.indexer, claimed)])
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'parsed'")
         claimed = await services.ledger[Work].claim_to_index(10)

@@ -10,7 +10,6 @@ from sqlalchemy import text
 from shared.domain.errors import TimedOut
 from shared.domain.tiers import Tier
 from shared.ingest.drain import Drain, DrainLimits
-from shared.ingest.generate.stage import generate_stage
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.work import Work
 from shared.providers.chat import OpenAIChat
@@ -190,7 +189,7 @@ async def test_call_longer_than_many_leases_is_paid_once(services, library, prov
     provider.script(held=True)
     lease = timedelta(seconds=TIMEOUT_SECONDS)
     worker = Work(services.database, worker="slow", lease=lease)
-    stage = generate_stage(replace(flexible().generator, work=worker))
+    stage = replace(flexible().generator, work=worker)
     # Leases are extended every 0.1 s. The drain's clock does not move, because a busy machine may be late.
     limits = DrainLimits(lease=timedelta(seconds=0.3), budget=lease, grace=lease)
     draining = asyncio.create_task(Drain(stage, limits, asyncio.Event(), now=ManualClock()).run())

@@ -14,7 +14,6 @@ from shared.domain.retry import Dead, Retry
 from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
-from shared.ingest.generate.stage import generate, generate_stage
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
@@ -23,6 +22,7 @@ from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.support.api import work
 from tests.support.planted import guards
+from tests.support.stages import Changed
 from tests.support.waiting import until_blocked
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
@@ -150,7 +150,7 @@ async def test_interrupted_reply_repair_resumes_with_paid_reply(services, once, 
     provider.script(malformed_containing="lighthouse")
     interrupted = InterruptedModel(services.generator.model, 2, limited())
 
-    outcome = await generate(replace(services.generator, model=interrupted), chunk)
+    outcome = await replace(services.generator, model=interrupted).process(chunk)
     await services.ledger[Work].settle_generated([outcome])
     stored = await row(services)
     assert (stored.calls, stored.replies, stored.attempts) == (1, 1, 0)
@@ -176,18 +176,18 @@ def per_question_generator(services):
 async def test_kill_between_calls_repeats_only_inflight_call(services, once, provider, per_question_generator):
     await once(searchable)
     interrupted = InterruptedModel(services.generator.model, 4)
-    stage = generate_stage(replace(per_question_generator, model=interrupted))
+    stage = replace(per_question_generator, model=interrupted)
     (chunk,) = await stage.claim(1, {})
-    killed = asyncio.create_task(stage.work(chunk, lambda: None))
+    killed = asyncio.create_task(stage.process(chunk, lambda: None))
     await interrupted.reached.wait()
     killed.cancel()
     stored = await row(services)
     assert (stored.calls, stored.replies) == (3, 3)
 
     await make_due(services)
-    stage = generate_stage(per_question_generator)
+    stage = per_question_generator
     (chunk,) = await stage.claim(1, {})
-    outcome = await stage.work(chunk, lambda: None)
+    outcome = await stage.process(chunk, lambda: None)
     await stage.settle([outcome])
     done = await row(services)
     assert done.replies is None
@@ -197,18 +197,18 @@ async def test_kill_between_calls_repeats_only_inflight_call(services, once, pro
 async def test_edit_between_calls_reuses_paid_replies(services, library, once, provider, per_question_generator):
     await once(searchable)
     interrupted = InterruptedModel(services.generator.model, 3)
-    stage = generate_stage(replace(per_question_generator, model=interrupted))
+    stage = replace(per_question_generator, model=interrupted)
     (chunk,) = await stage.claim(1, {})
-    running = asyncio.create_task(stage.work(chunk, lambda: None))
+    running = asyncio.create_task(stage.process(chunk, lambda: None))
     await interrupted.reached.wait()
     await library.add(f"{KEEPER}\n", "a.md")
     running.cancel()
     await stage.release([chunk.lease])
 
     await make_searchable(services)
-    stage = generate_stage(per_question_generator)
+    stage = per_question_generator
     (again,) = await stage.claim(1, {})
-    outcome = await stage.work(again, lambda: None)
+    outcome = await stage.process(again, lambda: None)
 
     assert again.lease.version == 2
     assert provider.stats()["calls"] == len(outcome.questions)
@@ -217,18 +217,18 @@ async def test_edit_between_calls_reuses_paid_replies(services, library, once, p
 async def test_late_replies_are_kept_for_unchanged_content(services, library, once, provider, per_question_generator):
     await once(searchable)
     interrupted = InterruptedModel(services.generator.model, 3, limited())
-    stage = generate_stage(replace(per_question_generator, model=interrupted))
+    stage = replace(per_question_generator, model=interrupted)
     (chunk,) = await stage.claim(1, {})
-    outcome = await stage.work(chunk, lambda: None)
+    outcome = await stage.process(chunk, lambda: None)
     await library.add(f"{KEEPER}\n", "a.md")
     async with services.database.begin() as connection:
         await connection.execute(text("DELETE FROM paid_replies"))  # as if no reply had been stored before the edit
     await services.ledger[Work].settle_generated([outcome])
 
     await make_searchable(services)
-    stage = generate_stage(per_question_generator)
+    stage = per_question_generator
     (again,) = await stage.claim(1, {})
-    outcome = await stage.work(again, lambda: None)
+    outcome = await stage.process(again, lambda: None)
 
     assert provider.stats()["calls"] == len(outcome.questions)
 
@@ -237,7 +237,7 @@ async def test_expired_paid_replies_are_deleted(services, once, per_question_gen
     chunk = await one_chunk(services, once)
     interrupted = InterruptedModel(services.generator.model, 3, limited())
     await services.ledger[Work].settle_generated(
-        [await generate(replace(per_question_generator, model=interrupted), chunk)]
+        [await replace(per_question_generator, model=interrupted).process(chunk)]
     )
 
     await services.ledger[Work].forget_replies(timedelta(days=1))
@@ -264,7 +264,7 @@ async def test_graceful_stop_keeps_and_counts_paid_replies(services, once, provi
     interrupted = InterruptedModel(services.generator.model, 3)
     stopping = asyncio.Event()
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=0.05))
-    stage = generate_stage(replace(per_question_generator, model=interrupted))
+    stage = replace(per_question_generator, model=interrupted)
     running = asyncio.create_task(Drain(stage, limits, stopping).run())
     await interrupted.reached.wait()
     stopping.set()
@@ -278,7 +278,7 @@ async def test_billed_refusal_is_counted(services, once):
     chunk = await one_chunk(services, once)
     refusing = InterruptedModel(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
 
-    outcome = await generate(replace(services.generator, model=refusing), chunk)
+    outcome = await replace(services.generator, model=refusing).process(chunk)
     await services.ledger[Work].settle_generated([outcome])
 
     assert isinstance(outcome.decision, Dead)
@@ -288,14 +288,14 @@ async def test_billed_refusal_is_counted(services, once):
 async def test_replies_to_another_prompt_are_not_reused(services, once, provider, per_question_generator):
     chunk = await one_chunk(services, once)
     interrupted = InterruptedModel(services.generator.model, 2, limited())
-    outcome = await generate(replace(per_question_generator, model=interrupted), chunk)
+    outcome = await replace(per_question_generator, model=interrupted).process(chunk)
     await services.ledger[Work].settle_generated([outcome])
 
     await set_prompt(services, "PROMPT-B")
     await make_due(services)
-    stage = generate_stage(per_question_generator)
+    stage = per_question_generator
     (chunk,) = await stage.claim(1, {})
-    outcome = await stage.work(chunk, lambda: None)
+    outcome = await stage.process(chunk, lambda: None)
 
     calls = provider.stats(containing="PROMPT-B")["calls"]
     assert (len(outcome.questions), outcome.calls) == (calls, calls + 1)
@@ -316,7 +316,7 @@ async def test_no_call_starts_after_possible_lease_expiry(services, once, provid
     def lost():
         raise LeaseLost
 
-    outcome = await generate(services.generator, chunk, lost)
+    outcome = await services.generator.process(chunk, lost)
 
     assert isinstance(outcome.decision, Retry)
     assert not outcome.decision.burns_attempt
@@ -333,7 +333,7 @@ async def test_changed_key_waits_for_discarded_call(services, library, provider)
     """The parse workers and the generate workers have different prompts, as during an update."""
 
     async def claim():
-        return await generate_stage(services.generator).claim(10, {})
+        return await services.generator.claim(10, {})
 
     for name in ("a.md", "b.md"):
         await set_prompt(services, "PROMPT-A")
@@ -346,8 +346,8 @@ async def test_changed_key_waits_for_discarded_call(services, library, provider)
 
     assert await claim() is None  # its lease has ended, because the same content is being paid for
     assert await claim() == []
-    stage = generate_stage(services.generator)
-    await stage.settle([await stage.work(calling, lambda: None)])
+    stage = services.generator
+    await stage.settle([await stage.process(calling, lambda: None)])
     await work(services)
 
     assert provider.stats()["calls"] == 1
@@ -358,14 +358,14 @@ async def test_unstorable_questions_are_paid_once(services, library, provider):
     """A reply passes all checks, but the ledger cannot store it: the failure is stored, with its costs."""
     document = await library.add(KEEPER, "a.md")
     await make_searchable(services)
-    stage = generate_stage(services.generator)
+    stage = services.generator
 
     async def unstorable(chunk, require_lease):
-        outcome = await generate(services.generator, chunk, require_lease)
+        outcome = await services.generator.process(chunk, require_lease)
         return replace(outcome, questions=(*outcome.questions, "What is \0?"))
 
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=5))
-    await Drain(replace(stage, work=unstorable), limits, asyncio.Event()).run()
+    await Drain(Changed(stage, process=unstorable), limits, asyncio.Event()).run()
     await work(services)
 
     shown = await services.ledger[Documents].get("default", document.id)

@@ -13,7 +13,7 @@ from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.retry import Dead
 from shared.ingest.index import writer
-from shared.ingest.index.stage import index_batch, index_stage
+from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.work import Work
 from shared.vectors.errors import Refusal
@@ -252,4 +252,4 @@ async def test_collection_rejecting_all_points_waits_after_one_request(services,
 async def test_index_claims_are_limited_by_slots(services, provider):
     await parsed_of_tenants(services, 4)
 
-    assert len(await index_stage(services.indexer).claim(2, {})) <= 2
+    assert len(await IndexStage([services.indexer]).claim(2, {})) <= 2

@@ -19,7 +19,7 @@ from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.domain.verification import DifferingPoint
 from shared.domain.work import POINTS_STAY
-from shared.ingest.index.stage import _settle, index_batch
+from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
@@ -69,7 +69,7 @@ async def differences(services, library):
 
 
 async def indexed(indexer, batch):
-    await _settle(indexer, [await index_batch(indexer, batch)])
+    await IndexStage([indexer]).settle([await index_batch(indexer, batch)])
 
 
 def during(monkeypatch, services, action, *, before):
@@ -463,7 +463,7 @@ async def test_dropped_question_of_late_writer_is_deleted(services, library, onc
 
     outcomes = await index_batch(services.indexer, late)
     if not dies:
-        await _settle(services.indexer, [outcomes])
+        await IndexStage([services.indexer]).settle([outcomes])
     assert (await points(services, library)).keys() > before.keys()
     await clean_completely(services)
 
@@ -480,7 +480,7 @@ async def test_late_points_written_before_settlement_are_deleted(services, libra
 
     await indexed(services.indexer, late)
     await services.cleaner.clean()
-    await _settle(strict, [successor])
+    await IndexStage([strict]).settle([successor])
     await clean_completely(services)
 
     assert (await points(services, library)).keys() == {i for i, p in written.items() if p["version"] == 2}
@@ -521,7 +521,7 @@ async def test_repeated_settlement_changes_nothing(services, library, once):
     await once(second_version)
     outcomes = await index_batch(services.indexer, await services.ledger[Work].claim_to_index(10))
     for _ in range(2):
-        await _settle(services.indexer, [outcomes])
+        await IndexStage([services.indexer]).settle([outcomes])
     await clean_completely(services)
 
     assert await texts_found(services, library, QUESTION) == [NINE]
@@ -537,7 +537,7 @@ async def test_stale_settlement_sends_no_request_to_qdrant(services, library, on
     unreachable = Index("http://127.0.0.1:9")  # the discard port, without a listener
     try:
         finisher = replace(services.indexer.finisher, index=unreachable)
-        await _settle(replace(services.indexer, index=unreachable, finisher=finisher), [outcomes])
+        await IndexStage([replace(services.indexer, index=unreachable, finisher=finisher)]).settle([outcomes])
     finally:
         await unreachable.aclose()
 

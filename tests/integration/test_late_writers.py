@@ -5,7 +5,7 @@ import socket
 import pytest
 from sqlalchemy import text
 
-from shared.ingest.index.stage import _settle, index_batch
+from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.work import Work
@@ -47,13 +47,13 @@ async def test_questions_of_next_version_wait_until_live(services, library, prov
     await work(services, "parse")
     claim = services.ledger[Work].claim_to_index
     first = await claim(1)
-    await _settle(services.indexer, [await index_batch(services.indexer, first)])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, first)])
     await work(services, "generate")
     (last,) = await claim(1)
 
     assert (last.text_only, await claim(10)) == (True, [])
 
-    await _settle(services.indexer, [await index_batch(services.indexer, [last])])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, [last])])
     (questions,) = await claim(10)
     assert (questions.lease.id, questions.hidden) == (first[0].lease.id, False)
     await index_batch(services.indexer, [questions])
@@ -72,7 +72,7 @@ async def test_suspected_questions_of_next_version_wait(services, library, provi
     await library.add(two_sections("new"), "a.md")
     await work(services, "parse")
     claim = services.ledger[Work].claim_to_index
-    await _settle(services.indexer, [await index_batch(services.indexer, await claim(1))])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, await claim(1))])
     await work(services, "generate")
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET lost_leases = 2 WHERE state = 'generated'"))
@@ -94,7 +94,7 @@ async def test_late_writer_shows_no_replaced_text(services, library, provider, o
 
     outcome = await index_batch(services.indexer, late)
     if settles:
-        await _settle(services.indexer, [outcome])
+        await IndexStage([services.indexer]).settle([outcome])
 
     assert await texts_found(services, library, ASKED) == [NEW]
     assert await texts_found(services, library, ASKED, top_k=1) == [NEW]

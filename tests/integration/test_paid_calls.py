@@ -5,7 +5,6 @@ from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import pytest
 from pydantic import SecretStr
@@ -19,7 +18,6 @@ from shared.domain.retry import Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.question_list import request as first_request
-from shared.ingest.generate.stage import _reserve_of, generate
 from shared.ingest.index.stage import index_batch
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.work.costs import Costs
@@ -65,13 +63,13 @@ async def connected(url, component="embedding"):
 
 async def claim(services):
     """Claim the only chunk, and reserve its call; return None if no budget has room."""
-    reserve_of = partial(_reserve_of, services.generator)
+    reserve_of = services.generator._reserve_of
     chunks = (await services.ledger[Work].claim_to_generate(1, reserve_of=reserve_of)).chunks
     return chunks[0] if chunks else None
 
 
 async def settle(services, chunk, model):
-    outcome = await generate(replace(services.generator, model=model), chunk)
+    outcome = await replace(services.generator, model=model).process(chunk)
     await services.ledger[Work].settle_generated([outcome])
     return outcome
 
@@ -203,7 +201,7 @@ async def test_estimated_costs_are_marked_in_status(services, client, model):
     means="calls that time out are paid beyond the budget",
 )
 async def test_possibly_paid_calls_exhaust_budget(services, client, model):
-    first = _reserve_of(services.generator, await claim(services)).usage
+    first = services.generator._reserve_of(await claim(services)).usage
     most = 2 * (first.prompt_tokens + first.completion_tokens) + 1
     await services.ledger[Budgets].set(
         NewBudget("default", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, most)

@@ -13,7 +13,6 @@ from shared.domain.errors import Unavailable
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.states import DocumentState
 from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ingest.parse.stage import parse_stage
 from shared.ledger.documents.documents import Documents
 from tests.conftest import Library
 from tests.support.api import work
@@ -149,7 +148,7 @@ async def test_document_with_too_many_chunks_fails_without_calls(services, libra
 )
 async def test_tenant_leaves_slots_to_others(services, settings, library):
     wakeups = Wakeups(settings.redis_url.get_secret_value())
-    stage = parse_stage(replace(services.parser, wakeups=wakeups))
+    stage = replace(services.parser, wakeups=wakeups)
     for number in range(stage.slots + 1):
         await library.add(f"Text {number}.")
     held = Counter(document.tenant for document in await stage.claim(stage.slots, {}))

@@ -21,7 +21,6 @@ from shared.domain.work import LeaseExtension
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.parse.document import ChunkingOptions, Reading
 from shared.ingest.parse.scans import language_data
-from shared.ingest.read.stage import read_stage
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.page_texts import PageTexts
@@ -535,7 +534,7 @@ async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):
 
     reader.before = slow
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(minutes=1), grace=timedelta(milliseconds=50))
-    await Drain(read_stage(scanned.reader), limits, stopping).run()
+    await Drain(scanned.reader, limits, stopping).run()
     reader.before = lambda _: None
     await work(scanned, "read", "parse", "index")
 

@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from shared.domain.collections import CollectionOptions, Weights
 from shared.domain.states import ChunkState, DocumentState
-from shared.ingest.index.stage import _settle as settle_indexed
-from shared.ingest.index.stage import index_batch
+from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.rows import QUESTIONS
@@ -154,7 +153,7 @@ async def test_chunk_in_two_versions_returns_live_one_once(services, library, pr
     await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2}, questions=OWN_QUESTIONS)
     await work(services, "parse")
     batch = await services.ledger[Work].claim_to_index(10)
-    await settle_indexed(services.indexer, [await index_batch(services.indexer, batch)])
+    await IndexStage([services.indexer]).settle([await index_batch(services.indexer, batch)])
     collection = await library.collection()
     assert {p["version"] for p in (await points(services, library)).values()} == {1, 2}
 
@@ -245,7 +244,7 @@ async def test_late_writer_of_old_version_restores_nothing(services, library, pr
     after = await points(services, library)
 
     outcomes = await index_batch(services.indexer, slow)
-    await settle_indexed(services.indexer, [outcomes])
+    await IndexStage([services.indexer]).settle([outcomes])
     await services.cleaner.clean()
 
     assert await points(services, library) == after
@@ -261,7 +260,7 @@ async def test_late_writer_hides_no_visible_points(services, library, provider):
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
 
     outcomes = await index_batch(services.indexer, slow)
-    await settle_indexed(services.indexer, [outcomes])
+    await IndexStage([services.indexer]).settle([outcomes])
 
     assert await points(services, library) == before
 
@@ -289,7 +288,7 @@ async def test_collection_rejected_by_qdrant_does_not_block_others(services, lib
     await rename(f"no/such/path-{services.indexer.space}")  # Qdrant answers 501 to every request for this path
     await services.ledger[Documents].delete("default", (await library.add("Another.")).id)
     await services.ledger[Documents].delete("other", deleted.id)
-    await settle_indexed(services.indexer, outcomes)
+    await IndexStage([services.indexer]).settle(outcomes)
     await services.cleaner.clean()
 
     async def states():

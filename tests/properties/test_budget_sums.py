@@ -20,7 +20,6 @@ from shared.domain.retry import Dead, Retry
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
-from shared.ingest.generate.stage import _claim
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.documents.documents import Documents
 from shared.ledger.work.work import Work
@@ -127,7 +126,7 @@ class History:
         await work(self.services, "parse", "index")
 
     async def claim(self) -> None:
-        for chunk in await _claim(self.services.generator, self.chosen.randint(1, 4)) or []:
+        for chunk in await self.services.generator.claim(self.chosen.randint(1, 4), {}) or []:
             usage = chunk.reserve.usage
             self.attempts.append(Attempt(chunk, usage.prompt_tokens + usage.completion_tokens))
 

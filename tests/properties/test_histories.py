@@ -29,10 +29,8 @@ from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_
 from shared.domain.index_location import vector_space
 from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
-from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index import writer
-from shared.ingest.index.stage import index_stage
-from shared.ingest.parse.stage import parse_stage
+from shared.ingest.index.stage import IndexStage
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
@@ -111,9 +109,9 @@ class World(SharedServices):
     def stages(self) -> dict[str, Stage[Any, Any]]:
         s = self.services
         return {
-            "parse": parse_stage(s.parser),
-            "generate": generate_stage(s.generator),
-            "index": index_stage(*s.indexers.values()),
+            "parse": s.parser,
+            "generate": s.generator,
+            "index": IndexStage(s.indexers.values()),
         }
 
 
@@ -450,7 +448,7 @@ class Histories(RuleBasedStateMachine):
         embedder = indexer.embedder
         if unknown:
             embedder = replace(embedder, embedder=OpenAIEmbedder(embedder.embedder._provider, "another-model"))
-        self.stages["index"] = index_stage(replace(indexer, embedder=embedder))
+        self.stages["index"] = IndexStage([replace(indexer, embedder=embedder)])
 
     @rule(stage_index=st.integers(0, len(STAGES) - 1))
     def claim(self, stage_index: int) -> None:
@@ -466,7 +464,7 @@ class Histories(RuleBasedStateMachine):
         self.claim(stage_index)
         stage = STAGES[stage_index]
         for claim in [claim for claim in self.claims if claim.stage.name == stage]:
-            claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _assume_valid_lease))
+            claim.outcome = claim.outcome or self.run(claim.stage.process(claim.item, _assume_valid_lease))
             self.may_repeat += stage == "generate"
             self.claims.remove(claim)
 
@@ -475,7 +473,7 @@ class Histories(RuleBasedStateMachine):
         self.upload(name, sections, "x")
         self.claim(_GENERATE)
         for claim in [claim for claim in self.claims if claim.stage.name == "generate"]:
-            claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _assume_valid_lease))
+            claim.outcome = claim.outcome or self.run(claim.stage.process(claim.item, _assume_valid_lease))
         self.upload(name, sections, "y", edited=False)  # the same content in another version
         for stage in ("parse", "index", "generate"):
             self.run(_do_due_work(self.stages[stage]))
@@ -493,7 +491,7 @@ class Histories(RuleBasedStateMachine):
     def work(self, number: int) -> None:
         waiting = [claim for claim in self.claims if claim.outcome is None]
         claim = waiting[number % len(waiting)]
-        claim.outcome = self.run(claim.stage.work(claim.item, _assume_valid_lease))
+        claim.outcome = self.run(claim.stage.process(claim.item, _assume_valid_lease))
 
     @precondition(lambda self: any(claim.outcome is not None for claim in self.claims))
     @rule(number=st.integers(0, 5))
@@ -559,7 +557,7 @@ class Histories(RuleBasedStateMachine):
     async def _resume_late(self) -> None:
         """Resume stopped workers, whose leases have expired and whose work others have done."""
         for claim in self.claims:
-            await claim.stage.settle([claim.outcome or await claim.stage.work(claim.item, _assume_valid_lease)])
+            await claim.stage.settle([claim.outcome or await claim.stage.process(claim.item, _assume_valid_lease)])
 
     async def _finish_all_work(self) -> None:
         for _ in range(20):
@@ -689,4 +687,4 @@ async def _do_due_work(stage: Stage[Any, Any]) -> None:
             if claimed is not None and not claimed:
                 return
         for item in claimed or ():
-            await stage.settle([await stage.work(item, _assume_valid_lease)])
+            await stage.settle([await stage.process(item, _assume_valid_lease)])

@@ -23,15 +23,13 @@ from api.app import create
 from api.http.protocol import BoundedProtocol
 from shared.domain.documents import Document
 from shared.ingest.drain import Drain, DrainLimits, Stage
-from shared.ingest.generate.stage import generate_stage
-from shared.ingest.index.stage import index_stage
-from shared.ingest.parse.stage import parse_stage
-from shared.ingest.read.stage import read_stage
+from shared.ingest.index.stage import IndexStage
 from shared.ledger.work.work import Work
 from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
 from tests.conftest import Library
+from tests.support.stages import Changed
 from tests.support.waiting import TIMEOUT_SECONDS
 
 # Of a client of plain HTTP: loading certificates takes longer than many tests.
@@ -149,14 +147,10 @@ async def work(services: AllServices, *stages: str) -> None:
     """
     settings = services.settings
     limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
-    made: dict[str, Callable[[], Stage[Any, Any]]] = {
-        "parse": lambda: parse_stage(services.parser),
-        "read": lambda: read_stage(services.reader),
-        "generate": lambda: generate_stage(services.generator),
-        "index": lambda: index_stage(*services.indexers.values()),
-    }
+    all_stages = (services.parser, services.reader, services.generator, IndexStage(services.indexers.values()))
+    by_name: dict[str, Stage[Any, Any]] = {stage.name: stage for stage in all_stages}
     for stage in stages or ("parse", "index", "generate", "index"):
-        assert not await _Drain(replace(made[stage](), linger=timedelta()), limits, asyncio.Event()).run()
+        assert not await _Drain(Changed(by_name[stage], linger=timedelta()), limits, asyncio.Event()).run()
         if stage == "index":
             await delete_replaced(services)
 

@@ -15,14 +15,18 @@ from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
 from shared.ledger.postgres.database import Collided
 from tests.support.clock import in_virtual_time
 from tests.support.planted import guards
+from tests.support.stages import Changed
 
 LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
 
 WORK_SECONDS = 0.001
 
 
-class Shop:
+class Shop(Stage):
     """A stage over a queue in memory that records the steps of a drain."""
+
+    name = "shop"
+    linger = timedelta(seconds=0.2)
 
     def __init__(self, items, slots=4):
         self.due = deque(range(items))
@@ -43,23 +47,14 @@ class Shop:
         self.settle_failures = 0
         self.blocker = None
 
-    def stage(self):
-        return Stage(
-            name="shop",
-            slots=self.slots,
-            linger=timedelta(seconds=0.2),
-            claim=self.claim,
-            claim_suspect=self.claim_suspect,
-            work=self.work,
-            settle=self.settle,
-            leases_of=lambda item: [Lease(UUID(int=item), 1, item)],
-            describe=lambda item: {"document_id": str(UUID(int=item))},
-            traced=lambda _: {},
-            extend=self.extend,
-            release=self.release,
-            expire=self.expire,
-            full=self.full,
-        )
+    def leases_of(self, item):
+        return [Lease(UUID(int=item), 1, item)]
+
+    def describe(self, item):
+        return {"document_id": str(UUID(int=item))}
+
+    def traced(self, _):
+        return {}
 
     async def claim(self, limit, _):
         return [self.due.popleft() for _ in range(min(limit, len(self.due)))]
@@ -68,7 +63,7 @@ class Shop:
         self.polls += 1
         return [self.suspects.popleft()] if self.suspects else []
 
-    async def work(self, item, _):
+    async def process(self, item, _):
         self.started += 1
         self.in_work += 1
         self.peak = max(self.peak, self.in_work)
@@ -112,7 +107,7 @@ def drain_of(stage, limits=LIMITS, stopping=None, polls=None):
 
 
 async def drain(shop, limits=LIMITS, stopping=None):
-    drain = drain_of(shop.stage(), limits, stopping)
+    drain = drain_of(shop, limits, stopping)
     more = await drain.run()
     await drain.close()
     return more
@@ -146,8 +141,7 @@ async def test_slot_is_held_until_commit():
         await committing.wait()
         shop.settled += outcomes
 
-    stage = shop.stage()
-    object.__setattr__(stage, "settle", slow_settle)
+    stage = Changed(shop, settle=slow_settle)
     running = asyncio.create_task(drain_of(stage).run())
     await asyncio.sleep(0.05)
 
@@ -226,7 +220,7 @@ async def test_stop_names_released_leases_with_calls():
             started.set()
         await asyncio.Event().wait()
 
-    running = asyncio.create_task(drain_of(replace(shop.stage(), work=call), LIMITS, stopping).run())
+    running = asyncio.create_task(drain_of(Changed(shop, process=call), LIMITS, stopping).run())
     await started.wait()
     stopping.set()
     await running
@@ -261,15 +255,13 @@ async def test_bug_in_one_item_does_not_affect_others():
 @in_virtual_time
 async def test_failed_claim_ends_drain_after_running_work():
     shop = Shop(4, slots=4)
-    stage = shop.stage()
-    first = stage.claim
 
     async def claim_once(limit, held):
         if not shop.due:
             raise Unavailable("unavailable", component="ledger")
-        return await first(limit, held)
+        return await shop.claim(limit, held)
 
-    object.__setattr__(stage, "claim", claim_once)
+    stage = Changed(shop, claim=claim_once)
 
     with pytest.raises(Unavailable):
         await drain_of(stage).run()
@@ -279,14 +271,13 @@ async def test_failed_claim_ends_drain_after_running_work():
 @in_virtual_time
 async def test_rejected_outcome_does_not_block_others():
     shop = Shop(10, slots=10)
-    stage = shop.stage()
 
     async def settle(outcomes):
         if 4 in outcomes:
             raise Permanent("it does not fit")
         shop.settled += outcomes
 
-    object.__setattr__(stage, "settle", settle)
+    stage = Changed(shop, settle=settle)
 
     await drain_of(stage).run()
 
@@ -305,9 +296,9 @@ async def test_rejected_outcome_does_not_block_others():
 @in_virtual_time
 async def test_failure_is_stored_instead_of_rejected_outcome(form):
     shop = Shop(10, slots=10)
-    stage, settled = shop.stage(), []
+    settled = []
 
-    async def work(item, _):
+    async def process(item, _):
         attempt = FailedAttempt(Lease(UUID(int=item), 1, item), Retry(timedelta(), "busy"), calls=1)
         return attempt if form == "one by one" else [attempt, replace(attempt, calls=2)]
 
@@ -317,8 +308,7 @@ async def test_failure_is_stored_instead_of_rejected_outcome(form):
             raise Permanent("it does not fit")
         settled.extend(attempts)
 
-    object.__setattr__(stage, "work", work)
-    object.__setattr__(stage, "settle", settle)
+    stage = Changed(shop, process=process, settle=settle)
 
     await drain_of(stage).run()
 
@@ -330,14 +320,13 @@ async def test_failure_is_stored_instead_of_rejected_outcome(form):
 @in_virtual_time
 async def test_outcome_with_settlement_bug_does_not_block_others():
     shop = Shop(10, slots=10)
-    stage = shop.stage()
 
     async def settle(outcomes):
         if 4 in outcomes:
             raise TypeError("unhashable type: 'dict'")
         shop.settled += outcomes
 
-    object.__setattr__(stage, "settle", settle)
+    stage = Changed(shop, settle=settle)
 
     assert not await drain_of(stage).run()
 
@@ -354,12 +343,11 @@ async def test_outcome_with_settlement_bug_does_not_block_others():
 @in_virtual_time
 async def test_failed_drain_counts_its_leases_as_lost():
     shop = Shop(100, slots=4)
-    stage = shop.stage()
 
     async def settle(outcomes):
         raise ZeroDivisionError
 
-    object.__setattr__(stage, "settle", settle)
+    stage = Changed(shop, settle=settle)
 
     with pytest.raises(ZeroDivisionError):
         await drain_of(stage).run()
@@ -372,15 +360,13 @@ async def test_failed_drain_counts_its_leases_as_lost():
 async def test_occasional_settlement_errors_do_not_end_drain(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._MOST_RAISES", 2)
     shop = Shop(10, slots=4)
-    stage = shop.stage()
 
     async def settle(outcomes):
         if any(outcome % 2 for outcome in outcomes):
             raise ZeroDivisionError
         shop.settled += outcomes
 
-    object.__setattr__(stage, "settle", settle)
-    object.__setattr__(stage, "slots", 1)
+    stage = Changed(shop, settle=settle, slots=1)
 
     assert not await drain_of(stage).run()
     assert shop.settled == list(range(0, 10, 2))
@@ -429,14 +415,13 @@ async def test_unanswered_extension_is_repeated_before_expiry():
 @in_virtual_time
 async def test_oversized_group_is_settled_separately():
     shop = Shop(12, slots=12)
-    stage = shop.stage()
 
     async def settle(outcomes):
         if len(outcomes) > 3:
             raise Unavailable("it took too long", component="ledger")
         shop.settled += outcomes
 
-    object.__setattr__(stage, "settle", settle)
+    stage = Changed(shop, settle=settle)
 
     assert not await drain_of(stage).run()
 
@@ -447,13 +432,12 @@ async def test_oversized_group_is_settled_separately():
 async def test_near_simultaneous_outcomes_are_settled_together():
     shop = Shop(8, slots=9)
     shop.due.append(1000)  # so that work is always in progress
-    stage = shop.stage()
 
-    async def work(item, _):
+    async def process(item, _):
         await asyncio.sleep(0.2 if item == 1000 else 0.001 * item)
         return item
 
-    object.__setattr__(stage, "work", work)
+    stage = Changed(shop, process=process)
 
     await drain_of(stage).run()
 
@@ -472,12 +456,11 @@ async def test_last_outcome_is_settled_at_once():
 @in_virtual_time
 async def test_settlement_bug_ends_drain_instead_of_hanging():
     shop = Shop(100, slots=4)
-    stage = shop.stage()
 
     async def settle(outcomes):
         raise ZeroDivisionError
 
-    object.__setattr__(stage, "settle", settle)
+    stage = Changed(shop, settle=settle)
 
     with pytest.raises(ZeroDivisionError):
         await drain_of(stage).run()
@@ -489,7 +472,7 @@ async def test_suspect_is_processed_without_other_items():
     shop.suspects.extend([100, 101, 102])
     concurrent = []
 
-    async def work(item, _):
+    async def process(item, _):
         shop.in_work += 1
         if item >= 100:
             concurrent.append(shop.in_work - 1)
@@ -498,8 +481,7 @@ async def test_suspect_is_processed_without_other_items():
         shop.in_work -= 1
         return item
 
-    stage = shop.stage()
-    object.__setattr__(stage, "work", work)
+    stage = Changed(shop, process=process)
 
     assert not await drain_of(stage).run()
 
@@ -512,7 +494,6 @@ async def test_suspect_is_processed_without_other_items():
 @in_virtual_time
 async def test_items_claimed_during_commit_start_after_it():
     shop = Shop(8, slots=4)
-    stage = shop.stage()
     committing, go_on = asyncio.Event(), asyncio.Event()
 
     async def settle(outcomes):
@@ -520,7 +501,7 @@ async def test_items_claimed_during_commit_start_after_it():
         await go_on.wait()
         await shop.settle(outcomes)
 
-    object.__setattr__(stage, "settle", settle)
+    stage = Changed(shop, settle=settle)
     running = asyncio.create_task(drain_of(stage).run())
     await committing.wait()
     await asyncio.sleep(0.03)
@@ -546,12 +527,12 @@ async def test_next_run_does_not_wait_for_running_items():
     shop = Shop(4, slots=4)
     slow = asyncio.Event()
 
-    async def work(item, _):
+    async def process(item, _):
         if item == 0:
             await slow.wait()
         return item
 
-    drain = drain_of(replace(shop.stage(), work=work), BRIEF)
+    drain = drain_of(Changed(shop, process=process), BRIEF)
     assert await drain.run()
     assert not drain.has_ended
     assert (sorted(shop.settled), drain.in_work) == ([1, 2, 3], 1)
@@ -569,7 +550,7 @@ async def test_next_run_does_not_wait_for_running_items():
 async def test_running_items_keep_their_slots_in_next_run():
     shop = Shop(10, slots=4)
     shop.blocker = asyncio.Event()
-    drain = drain_of(shop.stage(), BRIEF)
+    drain = drain_of(shop, BRIEF)
     assert await drain.run()
     assert await drain.run()
     assert (shop.started, len(shop.due)) == (4, 6)
@@ -583,7 +564,7 @@ async def test_running_items_keep_their_slots_in_next_run():
 async def test_close_after_stop_releases_unfinished_items():
     shop, stopping = Shop(2, slots=2), asyncio.Event()
     shop.blocker = asyncio.Event()
-    drain = drain_of(shop.stage(), BRIEF, stopping)
+    drain = drain_of(shop, BRIEF, stopping)
     assert await drain.run()
     stopping.set()
     await drain.close()
@@ -596,7 +577,7 @@ async def test_suspect_waits_for_running_items():
     shop = Shop(1, slots=4)
     shop.blocker = asyncio.Event()
     polls = SuspectPolls(now)
-    drain = drain_of(shop.stage(), BRIEF, polls=polls)
+    drain = drain_of(shop, BRIEF, polls=polls)
     assert await drain.run()
     shop.suspects.append(100)
     shop.due.append(1)
@@ -622,7 +603,7 @@ async def test_failed_settlement_between_runs_ends_leases():
         raise ZeroDivisionError
 
     polls = SuspectPolls(now)
-    drain = drain_of(replace(shop.stage(), settle=settle), BRIEF, polls=polls)
+    drain = drain_of(Changed(shop, settle=settle), BRIEF, polls=polls)
     assert await drain.run()
     shop.blocker.set()
     await failed.wait()
@@ -648,7 +629,7 @@ async def test_claim_knows_items_of_each_tenant():
         return await shop.claim(min(limit, 2), held)
 
     describe = {"describe": lambda item: {"tenant": "odd" if item % 2 else "even"}}
-    drain = drain_of(replace(shop.stage(), claim=claim, **describe), BRIEF)
+    drain = drain_of(Changed(shop, claim=claim, **describe), BRIEF)
     assert await drain.run()
     assert seen[:2] == [{}, {"even": 1, "odd": 1}]
     assert set(drain._tenants) == {"even", "odd"}
@@ -676,7 +657,7 @@ async def test_claim_refused_because_of_held_items_is_repeated():
         await shop.settle(outcomes)
         asyncio.get_running_loop().call_later(0.01, settled.set)
 
-    stage = replace(shop.stage(), claim=claim, settle=settle)
+    stage = Changed(shop, claim=claim, settle=settle)
 
     assert not await drain_of(stage).run()
 
@@ -703,7 +684,7 @@ async def test_large_outcome_delays_no_other_commit():
         if len(shop.settled) == 8:
             others.set()
 
-    stage = replace(shop.stage(), settle=settle, is_large=lambda outcome: outcome == 1000)
+    stage = Changed(shop, settle=settle, is_large=lambda outcome: outcome == 1000)
 
     more = await drain_of(stage).run()
 
@@ -718,7 +699,7 @@ async def test_failure_of_large_commit_ends_drain():
     async def settle(outcomes):
         raise ZeroDivisionError
 
-    stage = replace(shop.stage(), settle=settle, is_large=lambda _: True)
+    stage = Changed(shop, settle=settle, is_large=lambda _: True)
 
     before = asyncio.all_tasks()
     with pytest.raises(ZeroDivisionError):
@@ -732,28 +713,27 @@ async def test_suspect_search_repeats_after_a_second():
     polls = SuspectPolls(now)
     shop = Shop(4)
 
-    await drain_of(shop.stage(), LIMITS, polls=polls).run()
+    await drain_of(shop, LIMITS, polls=polls).run()
     shop.suspects.append(100)
     shop.due.append(4)
-    await drain_of(shop.stage(), LIMITS, polls=polls).run()
+    await drain_of(shop, LIMITS, polls=polls).run()
     assert (shop.polls, sorted(shop.settled)) == (1, [0, 1, 2, 3, 4])
 
     await asyncio.sleep(1)
-    await drain_of(shop.stage(), LIMITS, polls=polls).run()
+    await drain_of(shop, LIMITS, polls=polls).run()
     assert (shop.polls, shop.settled[-1]) == (3, 100)
 
 
 @in_virtual_time
 async def test_claim_older_than_lease_is_not_started():
     shop = Shop(4)
-    stage = shop.stage()
 
     async def late_claim(limit, held):
         items = await shop.claim(limit, held)
         await asyncio.sleep(LIMITS.lease.total_seconds())
         return items
 
-    object.__setattr__(stage, "claim", late_claim)
+    stage = Changed(shop, claim=late_claim)
     limits = replace(LIMITS, budget=2 * LIMITS.lease)
 
     assert not await drain_of(stage, limits).run()
@@ -763,7 +743,6 @@ async def test_claim_older_than_lease_is_not_started():
 @in_virtual_time
 async def test_colliding_claims_are_retried():
     shop = Shop(20, slots=4)
-    stage = shop.stage()
     collisions = 0
 
     async def claim(limit, held):
@@ -773,7 +752,7 @@ async def test_colliding_claims_are_retried():
             raise Collided("another claim", component="ledger")
         return await shop.claim(limit, held)
 
-    object.__setattr__(stage, "claim", claim)
+    stage = Changed(shop, claim=claim)
 
     assert not await drain_of(stage).run()
     assert (collisions, sorted(shop.settled)) == (6, list(range(20)))
@@ -782,13 +761,12 @@ async def test_colliding_claims_are_retried():
 @in_virtual_time
 async def test_claim_that_only_advances_rows_is_repeated():
     shop = Shop(3)
-    stage = shop.stage()
     answers = [None, None]
 
     async def claim(limit, held):
         return answers.pop() if answers else await shop.claim(limit, held)
 
-    object.__setattr__(stage, "claim", claim)
+    stage = Changed(shop, claim=claim)
 
     assert not await drain_of(stage).run()
     assert sorted(shop.settled) == [0, 1, 2]
@@ -796,13 +774,13 @@ async def test_claim_that_only_advances_rows_is_repeated():
 
 @in_virtual_time
 async def test_stop_ends_claims_that_only_advance_rows():
-    stage = Shop(0).stage()
+    shop = Shop(0)
     stopping = asyncio.Event()
 
     async def claim(limit, held):
         await asyncio.sleep(0.001)
 
-    object.__setattr__(stage, "claim", claim)
+    stage = Changed(shop, claim=claim)
     running = asyncio.create_task(drain_of(stage, LIMITS, stopping).run())
     await asyncio.sleep(0.02)
     stopping.set()
@@ -818,7 +796,7 @@ class Calls:
         self.times = []
         self.lost = 0
 
-    async def work(self, item, require_lease):
+    async def process(self, item, require_lease):
         while not self.shop.blocker.is_set():
             try:
                 require_lease()
@@ -834,7 +812,7 @@ async def extending(shop, extend):
     """Run a drain over the shop for longer than a lease, with `extend` as the extension of leases; return its calls."""
     shop.blocker = asyncio.Event()
     calls = Calls(shop)
-    running = asyncio.create_task(drain_of(replace(shop.stage(), work=calls.work, extend=extend)).run())
+    running = asyncio.create_task(drain_of(Changed(shop, process=calls.process, extend=extend)).run())
     await asyncio.sleep(1.5 * LIMITS.lease.total_seconds())
     shop.blocker.set()
     await running
@@ -871,7 +849,7 @@ async def test_no_payment_after_machine_slept(monkeypatch):
     shop = Shop(2)
     shop.blocker = asyncio.Event()
     calls = Calls(shop)
-    drain = Drain(replace(shop.stage(), work=calls.work), LIMITS, asyncio.Event())
+    drain = Drain(Changed(shop, process=calls.process), LIMITS, asyncio.Event())
     running = asyncio.create_task(drain.run())
     await asyncio.sleep(3.5)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -32,7 +32,7 @@ from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.states import AcceptedState
 from shared.domain.vectors import Vectors
-from shared.domain.work import ChunkToIndex, Lease
+from shared.domain.work import ChunkToIndex, Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.faults import failure_of
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
@@ -109,50 +109,33 @@ IndexBatch = Sequence[ChunkToIndex]
 Outcomes = Sequence[IndexOutcome | FailedAttempt]
 
 
-def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
-    """Return the stage of a worker that serves these embeddings, over one ledger and one index."""
-    any_indexer = indexers[0]
-    costs = EmbeddingCosts()
-    shares = _Shares(indexers, costs)
-    return Stage(
-        name="index",
-        slots=sum(indexer.slots for indexer in indexers),
-        linger=timedelta(milliseconds=200),
-        claim=lambda slots, _: shares.claim(slots),
-        claim_suspect=shares.claim_suspect,
-        work=shares.work,
-        settle=partial(_settle, any_indexer),
-        leases_of=lambda batch: [chunk.lease for chunk in batch],
-        describe=_describe,
-        traced=_traced,
-        extend=partial(any_indexer.work.extend, "chunks"),
-        release=lambda leases, _=(): _release(any_indexer, costs, leases),
-        expire=partial(_release, any_indexer, costs, lost=True),
-        full=lambda: any_indexer.wakeups.wake("index"),
-    )
+class IndexStage(Stage[IndexBatch, Outcomes]):
+    """The stage of a worker that serves some embeddings, over one ledger and one index.
 
-
-class _Shares:
-    """Divides the slots between embeddings: a slow or unavailable provider does not delay chunks of others.
-
+    It divides its slots between the embeddings: a slow or unavailable provider does not delay chunks of others.
     Embeddings share Qdrant and the processor, too. While one embedding has more uploads than its share, as during a
     migration, each of the others processes one batch at a time.
     """
 
-    def __init__(self, indexers: Sequence[Indexer], costs: EmbeddingCosts) -> None:
+    name = "index"
+    linger = timedelta(milliseconds=200)
+
+    def __init__(self, indexers: Collection[Indexer]) -> None:
+        self.slots = sum(indexer.slots for indexer in indexers)
         self._indexers = {indexer.embedder.name: indexer for indexer in indexers}
-        self._any = indexers[0]
-        self._costs = costs
+        self._any = next(iter(indexers))
+        self._costs = EmbeddingCosts()
         self._in_work = Counter[str]()
         self._over_limit = set[str]()  # embeddings with uploads left after their last claim
 
-    async def claim(self, slots: int) -> list[IndexBatch]:
+    async def claim(self, limit: int, held: Mapping[str, int]) -> list[IndexBatch]:
         """Claim up to a number of batches, of each embedding at most its share."""
+        del held
         served = await self._served_now()
         self._over_limit &= set(served)
         batches: list[IndexBatch] = []
         for name in sorted(served, key=lambda name: name not in self._over_limit):
-            free = min(slots - len(batches), self._share(name) - self._in_work[name])
+            free = min(limit - len(batches), self._share(name) - self._in_work[name])
             try:
                 batches += await self._claim(name, free)
             except Transient:
@@ -166,7 +149,7 @@ class _Shares:
         chunks = await self._any.work.claim_to_index(1, embeddings=served, suspects=True) if served else []
         return [chunks] if chunks else []
 
-    async def work(self, batch: IndexBatch, require_lease: Callable[[], None]) -> Outcomes:
+    async def process(self, batch: IndexBatch, require_lease: Callable[[], None]) -> Outcomes:
         name = batch[0].embedding_model
         self._in_work[name] += 1
         try:
@@ -198,20 +181,52 @@ class _Shares:
         chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
         return [chunks[start : start + BATCH_CHUNKS] for start in range(0, len(chunks), BATCH_CHUNKS)]
 
+    async def settle(self, batches: Sequence[Outcomes]) -> None:
+        outcomes = [outcome for batch in batches for outcome in batch]
+        failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
+        indexed = [o for o in outcomes if isinstance(o, IndexOutcome)]
+        changed = {o.chunk.document_id for o in indexed}
+        if failed:
+            changed |= await self._any.work.settle_failed_indexing(failed)
+        if indexed:
+            await self._any.work.settle_indexed(indexed)
+        if any(o.chunk.text_only for o in indexed):
+            self._any.wakeups.wake("generate")
+        if changed and await self._any.finisher.finish(sorted(changed)):
+            self._any.wakeups.wake("index")
 
-def _describe(batch: IndexBatch) -> dict[str, str | int]:
+    def leases_of(self, batch: IndexBatch) -> list[Lease]:
+        return [chunk.lease for chunk in batch]
+
+    def describe(self, batch: IndexBatch) -> dict[str, str | int]:
+        return _description(batch)
+
+    def traced(self, batch: IndexBatch) -> dict[str, dict[str, str | int]]:
+        """Return the traces of the documents, each with its part of the batch."""
+        traced: dict[str, list[ChunkToIndex]] = {}
+        for chunk in batch:
+            if chunk.traceparent:
+                traced.setdefault(chunk.traceparent, []).append(chunk)
+        return {traceparent: _description(chunks) for traceparent, chunks in traced.items()}
+
+    async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
+        return await self._any.work.extend("chunks", leases)
+
+    async def release(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> None:
+        del called
+        await self._any.work.release("chunks", leases, self._costs.of(leases))
+
+    async def expire(self, leases: Sequence[Lease]) -> None:
+        await self._any.work.release("chunks", leases, self._costs.of(leases), lost=True)
+
+    def full(self) -> None:
+        self._any.wakeups.wake("index")
+
+
+def _description(batch: IndexBatch) -> dict[str, str | int]:
     first = batch[0]
     ids = {"chunk_id": str(first.lease.id), "document_id": str(first.document_id)}
     return {"chunks": len(batch), **ids, "collection_id": str(first.collection_id), "tenant": first.tenant}
-
-
-def _traced(batch: IndexBatch) -> dict[str, dict[str, str | int]]:
-    """Return the traces of the documents, each with its part of the batch."""
-    traced: dict[str, list[ChunkToIndex]] = {}
-    for chunk in batch:
-        if chunk.traceparent:
-            traced.setdefault(chunk.traceparent, []).append(chunk)
-    return {traceparent: _describe(chunks) for traceparent, chunks in traced.items()}
 
 
 def _held() -> None:
@@ -244,7 +259,7 @@ async def _index_batch(
     try:
         await indexer.finisher.delete_unrecorded([chunk for chunk in batch if chunk.lease in dead])
     except Permanent as error:  # the chunk is dead anyway, and `foreask verify` reports its points
-        log.warning("deletion.refused", **_describe(batch), reason=error.message)
+        log.warning("deletion.refused", **_description(batch), reason=error.message)
     except ForeaskError as error:
         failed = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
         return [failed.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
@@ -509,22 +524,3 @@ async def _write(
 def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> FailedAttempt:
     decision = decide(error, chunk.attempts, indexer.policy, random.random)
     return FailedAttempt(chunk.lease, decision, chunk=chunk)
-
-
-async def _release(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease], *, lost: bool = False) -> None:
-    await indexer.work.release("chunks", leases, costs.of(leases), lost=lost)
-
-
-async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
-    outcomes = [outcome for batch in batches for outcome in batch]
-    failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
-    indexed = [o for o in outcomes if isinstance(o, IndexOutcome)]
-    changed = {o.chunk.document_id for o in indexed}
-    if failed:
-        changed |= await indexer.work.settle_failed_indexing(failed)
-    if indexed:
-        await indexer.work.settle_indexed(indexed)
-    if any(o.chunk.text_only for o in indexed):
-        indexer.wakeups.wake("generate")
-    if changed and await indexer.finisher.finish(sorted(changed)):
-        indexer.wakeups.wake("index")

@@ -26,7 +26,7 @@ from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
 from shared.domain.pages import PAGE_DPI, NewPage, OcrData, PagesOutcome, page_key
 from shared.domain.retry import RetryPolicy
-from shared.domain.work import DocumentToParse, NewChunk
+from shared.domain.work import DocumentToParse, Lease, LeaseExtension, NewChunk
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ingest.moved_uploads import decide_about_upload
@@ -48,9 +48,9 @@ def _no_pictures(_: bool | None) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Parser:
-    """The dependencies of the stage.
+@dataclass(eq=False)
+class ParseStage(Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAttempt]):
+    """The stage of a parse worker.
 
     Args:
         slots: maximum documents in progress.
@@ -64,6 +64,9 @@ class Parser:
             off, and pages without a text layer are not looked for.
         pictures: returns the maximum number of pictures of a document that are described, for an option `captions`.
     """
+
+    name = "parse"
+    linger = timedelta(milliseconds=50)
 
     slots: int
     slots_of_tenant: int
@@ -80,73 +83,151 @@ class Parser:
     ocr: Callable[[str | None], OcrData] | None = None
     pictures: Callable[[bool | None], int] = _no_pictures
 
+    async def claim(self, limit: int, held: Mapping[str, int]) -> list[DocumentToParse]:
+        await self.uploads.require()
+        claimed = await self.work.claim_documents(limit, held=held, most=self.slots_of_tenant)
+        holding = Counter(held) + Counter(document.tenant for document in claimed)
+        if claimed and len(claimed) < limit and max(holding.values()) >= self.slots_of_tenant:
+            self.wakeups.wake("parse")  # another worker may have slots for this tenant
+        return claimed
 
-def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAttempt]:
-    work = parser.work
-    return Stage(
-        name="parse",
-        slots=parser.slots,
-        linger=timedelta(milliseconds=50),
-        claim=partial(_claim, parser),
-        claim_suspect=partial(_claim_suspect, parser),
-        work=lambda document, _: parse(parser, document),
-        settle=partial(_settle, parser),
-        leases_of=lambda document: [document.lease],
-        describe=_describe,
-        traced=lambda document: {document.traceparent: _describe(document)} if document.traceparent else {},
-        extend=partial(work.extend, "documents"),
-        release=lambda leases, _=(): work.release("documents", leases),
-        expire=partial(work.release, "documents", lost=True),
-        full=lambda: parser.wakeups.wake("parse"),
-        is_large=lambda outcome: isinstance(outcome, ParseOutcome) and is_large(outcome),
-    )
+    async def claim_suspect(self) -> list[DocumentToParse]:
+        await self.uploads.require()
+        return await self.work.claim_documents(1, suspects=True)
 
+    async def process(
+        self, document: DocumentToParse, require_lease: Callable[[], None]
+    ) -> ParseOutcome | PagesOutcome | FailedAttempt:
+        """Divide a document into chunks, each with the key of its paid questions, or find its pages to be read first.
 
-def _describe(document: DocumentToParse) -> dict[str, str]:
-    ids = {"document_id": str(document.lease.id), "collection_id": str(document.collection_id)}
-    return ids | {"tenant": document.tenant}
+        It pays nothing, so it does not check its lease.
+        """
+        del require_lease
+        try:
+            poison.check(document.lost_leases)
+            require_fit(document.options.filterable, document.metadata)  # the API may not have seen the declaration yet
+            known = await self._known_pages(document)
+            parsed = await self._read(document, known)
+            if isinstance(parsed, PagesOutcome):
+                return parsed
+            if not parsed.chunks:
+                raise Unreadable(_no_text(known))
+        except ForeaskError as error:
+            if isinstance(error, Unreadable) and error.detail:
+                _log_refusal(document, error)
+            lease = document.lease
+            has_moved = partial(self.pages.has_moved, lease.id, lease.version, document.upload)
+            return FailedAttempt(lease, await decide_about_upload(error, document.attempts, self.policy, has_moved))
+        options = self.defaults.generation_of(document.options)
+        make = partial(new_chunks, document, parsed, options, self.model)
+        # The event loop must not block while the keys of many chunks are computed.
+        chunks = make() if len(parsed.chunks) <= _FEW_CHUNKS else await asyncio.to_thread(make)
+        return ParseOutcome(document, parsed.title, parsed.media_type, chunks, parsed.completeness)
 
+    async def _known_pages(self, document: DocumentToParse) -> ReadPages:
+        return await self.pages.of_version(document.lease) if document.has_pages else ReadPages({}, {})
 
-async def _claim(parser: Parser, limit: int, held: Mapping[str, int]) -> list[DocumentToParse]:
-    await parser.uploads.require()
-    claimed = await parser.work.claim_documents(limit, held=held, most=parser.slots_of_tenant)
-    holding = Counter(held) + Counter(document.tenant for document in claimed)
-    if claimed and len(claimed) < limit and max(holding.values()) >= parser.slots_of_tenant:
-        parser.wakeups.wake("parse")  # another worker may have slots for this tenant
-    return claimed
+    async def _read(self, document: DocumentToParse, known: ReadPages) -> ParsedDocument | PagesOutcome:
+        """Return the file's text, or its pages whose texts are missing."""
+        async with fetched(document.upload, self.uploads, self.originals) as path:
+            with timed(PARSE_SECONDS):
+                parsed = await self._parsed(document, known, path)
+            if isinstance(parsed, ParsedDocument):
+                return parsed
+            missing = [number for number in parsed.numbers if number not in known.texts]
+            if not missing:
+                raise Unreadable("the parser asks for pages that have been read")
+            return await asyncio.to_thread(self._pages_of, document, missing, path)
 
+    async def _parsed(self, document: DocumentToParse, known: ReadPages, path: Path) -> ParsedDocument | PagesToRead:
+        """Parse a file with its pictures, or without them if they need too much time or memory.
 
-async def _claim_suspect(parser: Parser) -> list[DocumentToParse]:
-    await parser.uploads.require()
-    return await parser.work.claim_documents(1, suspects=True)
-
-
-async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | PagesOutcome | FailedAttempt:
-    """Divide a document into chunks, each with the key of its paid questions, or find the pages to be read first."""
-    try:
-        poison.check(document.lost_leases)
-        require_fit(document.options.filterable, document.metadata)  # the API may not have seen the declaration yet
-        known = await _known_pages(parser, document)
-        parsed = await _read(parser, document, known)
-        if isinstance(parsed, PagesOutcome):
+        Raises:
+            Permanent: the collection's pictures should be described, but no library can read them.
+        """
+        parse = partial(
+            self.sandbox.parse,
+            path,
+            filename=document.filename,
+            media_type=document.media_type,
+            options=self.defaults.chunking_of(document.options),
+            max_chunks=self.max_chunks,
+            questions=document.ready_questions or (),
+            tenant=document.tenant,
+            reading=Reading(known.texts) if self.ocr or document.has_pages else None,
+        )
+        pictures = 0 if document.ready_questions is not None else self.pictures(document.options.captions)
+        if not pictures:
+            return await parse()
+        try:
+            return await parse(pictures=pictures)
+        except Unreadable as error:
+            parsed = await parse()
+            log.warning("pictures.unread", document_id=str(document.lease.id), reason=error.message)
             return parsed
-        if not parsed.chunks:
-            raise Unreadable(_no_text(known))
-    except ForeaskError as error:
-        if isinstance(error, Unreadable) and error.detail:
-            _log_refusal(document, error)
-        lease = document.lease
-        has_moved = partial(parser.pages.has_moved, lease.id, lease.version, document.upload)
-        return FailedAttempt(lease, await decide_about_upload(error, document.attempts, parser.policy, has_moved))
-    options = parser.defaults.generation_of(document.options)
-    make = partial(new_chunks, document, parsed, options, parser.model)
-    # The event loop must not block while the keys of many chunks are computed.
-    chunks = make() if len(parsed.chunks) <= _FEW_CHUNKS else await asyncio.to_thread(make)
-    return ParseOutcome(document, parsed.title, parsed.media_type, chunks, parsed.completeness)
 
+    def _pages_of(self, document: DocumentToParse, numbers: Sequence[int], path: Path) -> PagesOutcome:
+        """Return pages to be read, each with the key of its text; the file's hash is computed only for these files.
 
-async def _known_pages(parser: Parser, document: DocumentToParse) -> ReadPages:
-    return await parser.pages.of_version(document.lease) if document.has_pages else ReadPages({}, {})
+        Raises:
+            Permanent: OCR was turned off after other pages of the document had been found, or data is missing.
+        """
+        if self.ocr is None:
+            raise Permanent(f"Page {numbers[0]:,} cannot be read: OCR is off. Turn it on, and retry the document.")
+        ocr = self.ocr(document.options.ocr_languages)
+        with path.open("rb") as file:
+            file_hash = file_digest(file, "sha256").digest()
+        key = partial(
+            page_key,
+            document.tenant,
+            file_hash,
+            engine=ocr.engine,
+            data=ocr.data,
+            languages=ocr.languages,
+            dpi=PAGE_DPI,
+        )
+        return PagesOutcome(document, [NewPage(number, key(number)) for number in numbers], ocr.languages)
+
+    async def settle(self, outcomes: Sequence[ParseOutcome | PagesOutcome | FailedAttempt]) -> None:
+        failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
+        if failed:
+            await self.work.settle_failed_documents(failed)
+        parsed = [o for o in outcomes if isinstance(o, ParseOutcome)]
+        if parsed:
+            await self.work.settle_parsed(parsed)
+            self.wakeups.wake("index")
+        scanned = [o for o in outcomes if isinstance(o, PagesOutcome)]
+        if scanned:
+            complete = await self.pages.settle_parsed(scanned)
+            self.wakeups.wake("read")
+            if complete:
+                self.wakeups.wake("parse")
+
+    def leases_of(self, document: DocumentToParse) -> list[Lease]:
+        return [document.lease]
+
+    def describe(self, document: DocumentToParse) -> dict[str, str]:
+        ids = {"document_id": str(document.lease.id), "collection_id": str(document.collection_id)}
+        return ids | {"tenant": document.tenant}
+
+    def traced(self, document: DocumentToParse) -> dict[str, dict[str, str]]:
+        return {document.traceparent: self.describe(document)} if document.traceparent else {}
+
+    async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
+        return await self.work.extend("documents", leases)
+
+    async def release(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> None:
+        del called
+        await self.work.release("documents", leases)
+
+    async def expire(self, leases: Sequence[Lease]) -> None:
+        await self.work.release("documents", leases, lost=True)
+
+    def full(self) -> None:
+        self.wakeups.wake("parse")
+
+    def is_large(self, outcome: ParseOutcome | PagesOutcome | FailedAttempt) -> bool:
+        return isinstance(outcome, ParseOutcome) and is_large(outcome)
 
 
 def _no_text(known: ReadPages) -> str:
@@ -157,66 +238,6 @@ def _no_text(known: ReadPages) -> str:
     return f"The document has no text: {len(known.unread)} of its pages could not be read. The first one: {first}"
 
 
-async def _read(parser: Parser, document: DocumentToParse, known: ReadPages) -> ParsedDocument | PagesOutcome:
-    """Return the file's text, or its pages whose texts are missing."""
-    async with fetched(document.upload, parser.uploads, parser.originals) as path:
-        with timed(PARSE_SECONDS):
-            parsed = await _parsed(parser, document, known, path)
-        if isinstance(parsed, ParsedDocument):
-            return parsed
-        missing = [number for number in parsed.numbers if number not in known.texts]
-        if not missing:
-            raise Unreadable("the parser asks for pages that have been read")
-        return await asyncio.to_thread(_pages_of, parser, document, missing, path)
-
-
-async def _parsed(
-    parser: Parser, document: DocumentToParse, known: ReadPages, path: Path
-) -> ParsedDocument | PagesToRead:
-    """Parse a file with its pictures, or without them if they need too much time or memory.
-
-    Raises:
-        Permanent: the collection's pictures should be described, but no library can read them.
-    """
-    parse = partial(
-        parser.sandbox.parse,
-        path,
-        filename=document.filename,
-        media_type=document.media_type,
-        options=parser.defaults.chunking_of(document.options),
-        max_chunks=parser.max_chunks,
-        questions=document.ready_questions or (),
-        tenant=document.tenant,
-        reading=Reading(known.texts) if parser.ocr or document.has_pages else None,
-    )
-    pictures = 0 if document.ready_questions is not None else parser.pictures(document.options.captions)
-    if not pictures:
-        return await parse()
-    try:
-        return await parse(pictures=pictures)
-    except Unreadable as error:
-        parsed = await parse()
-        log.warning("pictures.unread", document_id=str(document.lease.id), reason=error.message)
-        return parsed
-
-
-def _pages_of(parser: Parser, document: DocumentToParse, numbers: Sequence[int], path: Path) -> PagesOutcome:
-    """Return pages to be read, each with the key of its text; the file's hash is computed only for these files.
-
-    Raises:
-        Permanent: OCR was turned off after other pages of the document had been found, or data is missing.
-    """
-    if parser.ocr is None:
-        raise Permanent(f"Page {numbers[0]:,} cannot be read: OCR is off. Turn it on, and retry the document.")
-    ocr = parser.ocr(document.options.ocr_languages)
-    with path.open("rb") as file:
-        file_hash = file_digest(file, "sha256").digest()
-    key = partial(
-        page_key, document.tenant, file_hash, engine=ocr.engine, data=ocr.data, languages=ocr.languages, dpi=PAGE_DPI
-    )
-    return PagesOutcome(document, [NewPage(number, key(number)) for number in numbers], ocr.languages)
-
-
 def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:
     log.warning(
         "document.refused",
@@ -225,22 +246,6 @@ def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:
         reason=error.message,
         parser_error=error.detail,
     )
-
-
-async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | PagesOutcome | FailedAttempt]) -> None:
-    failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
-    if failed:
-        await parser.work.settle_failed_documents(failed)
-    parsed = [o for o in outcomes if isinstance(o, ParseOutcome)]
-    if parsed:
-        await parser.work.settle_parsed(parsed)
-        parser.wakeups.wake("index")
-    scanned = [o for o in outcomes if isinstance(o, PagesOutcome)]
-    if scanned:
-        complete = await parser.pages.settle_parsed(scanned)
-        parser.wakeups.wake("read")
-        if complete:
-            parser.wakeups.wake("parse")
 
 
 def new_chunks(

@@ -6,7 +6,7 @@ Pages are claimed, paid once and settled one by one, so a worker that dies repea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -21,6 +21,7 @@ from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.pages import PAGE_DPI, PageOutcome, PageText, PageToRead
 from shared.domain.retry import RetryPolicy
+from shared.domain.work import Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.moved_uploads import decide_about_upload
 from shared.ingest.read.files import OpenFiles
@@ -59,9 +60,9 @@ class PageReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """The dependencies of the stage.
+@dataclass(eq=False)
+class ReadStage(Stage[PageToRead, PageOutcome | FailedAttempt]):
+    """The stage of a read worker.
 
     Args:
         slots: maximum pages in progress.
@@ -74,6 +75,9 @@ class Reader:
         policy: policy of retries.
     """
 
+    name = "read"
+    linger = timedelta(milliseconds=50)
+
     slots: int
     pages: Pages
     engine: PageReader
@@ -83,62 +87,64 @@ class Reader:
     wakeups: Wakeups
     policy: RetryPolicy
 
+    def __post_init__(self) -> None:
+        self._files = OpenFiles(partial(fetched, uploads=self.uploads, originals=self.originals))
 
-def read_stage(reader: Reader) -> Stage[PageToRead, PageOutcome | FailedAttempt]:
-    pages = reader.pages
-    files = OpenFiles(partial(fetched, uploads=reader.uploads, originals=reader.originals))
-    return Stage(
-        name="read",
-        slots=reader.slots,
-        linger=timedelta(milliseconds=50),
-        claim=lambda limit, _: _claim(reader, limit),
-        claim_suspect=partial(_claim, reader, 1, suspects=True),
-        work=partial(read, reader, files),
-        settle=partial(_settle, reader),
-        leases_of=lambda page: [page.lease],
-        describe=_describe,
-        traced=lambda page: {page.traceparent: _describe(page)} if page.traceparent else {},
-        extend=pages.extend,
-        release=lambda leases, _=(): pages.release(leases),
-        expire=partial(pages.release, lost=True),
-        full=lambda: reader.wakeups.wake("read"),
-    )
+    async def claim(self, limit: int, held: Mapping[str, int]) -> list[PageToRead]:
+        del held
+        return await self._claim(limit)
 
+    async def claim_suspect(self) -> list[PageToRead]:
+        return await self._claim(1, suspects=True)
 
-def _describe(page: PageToRead) -> dict[str, str]:
-    ids = {"document_id": str(page.document_id), "collection_id": str(page.collection_id)}
-    return ids | {"tenant": page.tenant, "page": str(page.number)}
+    async def _claim(self, limit: int, *, suspects: bool = False) -> list[PageToRead]:
+        await self.uploads.require()
+        languages = await asyncio.to_thread(self.languages)
+        claimed = await self.pages.claim(limit, suspects=suspects, languages=languages)
+        if not claimed and await self.pages.explain(_OTHER_LANGUAGES, languages):
+            log.warning("pages.unclaimed", reason=_OTHER_LANGUAGES)
+        return claimed
 
+    async def process(self, page: PageToRead, require_lease: Callable[[], None]) -> PageOutcome | FailedAttempt:
+        """Read a page, unless its text exists."""
+        if page.has_text:
+            return PageOutcome(page, None)
+        try:
+            poison.check(page.lost_leases)
+            async with self._files.fetched(page.upload) as path:
+                require_lease()
+                with timed(READ_SECONDS):
+                    text = await self.engine.read_page(
+                        path, page.number, languages=page.languages, dpi=PAGE_DPI, tenant=page.tenant
+                    )
+        except ForeaskError as error:
+            has_moved = partial(self.pages.has_moved, page.document_id, page.lease.version, page.upload)
+            return FailedAttempt(page.lease, await decide_about_upload(error, page.attempts, self.policy, has_moved))
+        return PageOutcome(page, text)
 
-async def _claim(reader: Reader, limit: int, *, suspects: bool = False) -> list[PageToRead]:
-    await reader.uploads.require()
-    languages = await asyncio.to_thread(reader.languages)
-    claimed = await reader.pages.claim(limit, suspects=suspects, languages=languages)
-    if not claimed and await reader.pages.explain(_OTHER_LANGUAGES, languages):
-        log.warning("pages.unclaimed", reason=_OTHER_LANGUAGES)
-    return claimed
+    async def settle(self, outcomes: Sequence[PageOutcome | FailedAttempt]) -> None:
+        if await self.pages.settle(outcomes):
+            self.wakeups.wake("parse")
 
+    def leases_of(self, page: PageToRead) -> list[Lease]:
+        return [page.lease]
 
-async def read(
-    reader: Reader, files: OpenFiles, page: PageToRead, require_lease: Callable[[], None]
-) -> PageOutcome | FailedAttempt:
-    """Read a page, unless its text exists."""
-    if page.has_text:
-        return PageOutcome(page, None)
-    try:
-        poison.check(page.lost_leases)
-        async with files.fetched(page.upload) as path:
-            require_lease()
-            with timed(READ_SECONDS):
-                text = await reader.engine.read_page(
-                    path, page.number, languages=page.languages, dpi=PAGE_DPI, tenant=page.tenant
-                )
-    except ForeaskError as error:
-        has_moved = partial(reader.pages.has_moved, page.document_id, page.lease.version, page.upload)
-        return FailedAttempt(page.lease, await decide_about_upload(error, page.attempts, reader.policy, has_moved))
-    return PageOutcome(page, text)
+    def describe(self, page: PageToRead) -> dict[str, str]:
+        ids = {"document_id": str(page.document_id), "collection_id": str(page.collection_id)}
+        return ids | {"tenant": page.tenant, "page": str(page.number)}
 
+    def traced(self, page: PageToRead) -> dict[str, dict[str, str]]:
+        return {page.traceparent: self.describe(page)} if page.traceparent else {}
 
-async def _settle(reader: Reader, outcomes: Sequence[PageOutcome | FailedAttempt]) -> None:
-    if await reader.pages.settle(outcomes):
-        reader.wakeups.wake("parse")
+    async def extend(self, leases: Sequence[Lease]) -> LeaseExtension:
+        return await self.pages.extend(leases)
+
+    async def release(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> None:
+        del called
+        await self.pages.release(leases)
+
+    async def expire(self, leases: Sequence[Lease]) -> None:
+        await self.pages.release(leases, lost=True)
+
+    def full(self) -> None:
+        self.wakeups.wake("read")
