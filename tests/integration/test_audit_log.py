@@ -141,13 +141,13 @@ async def test_changes_of_other_settings_are_recorded(client, tmp_path):
 
 
 @guards(
-    "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
-    '("url", "events", "disabled_at")',
-    '("url", "events", "secret")',
+    "shared/ledger/postgres/migrations/schema.sql",
+    "record_change('url', 'events', 'disabled_at')",
+    "record_change('url', 'events', 'secret')",
     means="secrets of webhooks are recorded",
 )
 @guards(
-    "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
+    "shared/ledger/postgres/migrations/schema.sql",
     "WHEN field LIKE '%prompt%' OR",
     "WHEN false OR",
     means="prompts are recorded",
@@ -261,7 +261,7 @@ async def test_pages_of_entries_are_complete(client):
 
 
 @guards(
-    "shared/ledger/postgres/migrations/versions/0020_audit_log.py",
+    "shared/ledger/postgres/migrations/schema.sql",
     "BEFORE UPDATE ON audit_log",
     "BEFORE UPDATE OF id ON audit_log",
     means="recorded changes can be changed",

@@ -951,7 +951,10 @@ async def test_unfinished_late_settlement_delays_erasure(services, provider, lib
     (item,) = await late.claim(10, {})
     outcome = await late.process(item, held)
     erasure = await services.ledger[Erasures].start_document(document.id)
-    blocked_by = "INSERT INTO spent VALUES (:token, 'other', :id, :id, 'generate', 'm', 1, 1, 1)"
+    blocked_by = (
+        "INSERT INTO spent (token, tenant, collection_id, kind, model, prompt_tokens, completion_tokens, calls)"
+        " VALUES (:token, 'other', :id, 'generate', 'm', 1, 1, 1)"
+    )
 
     async with services.database.engine.connect() as blocking:
         await blocking.execute(text(blocked_by), {"token": item.lease.token, "id": uuid4()})

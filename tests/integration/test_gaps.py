@@ -557,7 +557,7 @@ async def test_table_contains_no_formulas(client, services, library, collection)
 
 
 @guards(
-    "shared/ledger/postgres/migrations/versions/0021_gaps.py",
+    "shared/ledger/postgres/migrations/schema.sql",
     "IF changed = CAST('{}' AS jsonb) THEN",
     "IF changed IS NOT NULL THEN",
     means="changes of gaps are not recorded",

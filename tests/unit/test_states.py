@@ -24,7 +24,7 @@ def modules():
     for package in SERVERS:
         for path in sorted((ROOT / package).rglob("*")):
             is_code = path.suffix in {".py", ".sql"} and path != Path(states.__file__)
-            # A migration keeps its original states. A crawl has a database of its own.
+            # The schema names states in indexes and triggers. A crawl has a database of its own.
             if is_code and "migrations" not in path.parts and path.parent != CRAWLS:
                 yield path
 

@@ -17,7 +17,7 @@ from sqlalchemy import TextClause, exc, text
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.ledger.postgres.database import Database
 
-REVISION = "0029"
+REVISION = "0001"
 
 _POLL_EVERY = timedelta(seconds=1)
 _RUN_SCHEMA = "run `foreask schema` (docker compose: the service `schema`)"

@@ -19,8 +19,6 @@ from typing import Any
 from alembic import context
 from sqlalchemy import text
 
-FIRST = "0002"  # creates the table `schema_compat`
-
 # Delete the previous declaration.
 FORGET = text("DELETE FROM schema_compat")
 
@@ -31,10 +29,8 @@ RECORD = text("INSERT INTO schema_compat (min_revision) VALUES (:min_revision)")
 def record_min_revision(ctx: Any, step: Any, heads: Collection[Any], run_args: Mapping[str, Any]) -> None:
     """Store the declaration of a migration in the migration's transaction."""
     del heads, run_args
-    if step.up_revision_id >= FIRST:
-        declared = step.up_revision.module.min_revision
-        ctx.connection.execute(FORGET)
-        ctx.connection.execute(RECORD, {"min_revision": declared})
+    ctx.connection.execute(FORGET)
+    ctx.connection.execute(RECORD, {"min_revision": step.up_revision.module.min_revision})
 
 
 context.configure(

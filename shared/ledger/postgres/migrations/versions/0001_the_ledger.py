@@ -1,9 +1,11 @@
-"""The ledger: documents, their versions, chunks, completions, costs, keys, queries, questions, sweeps, webhooks."""
+"""The ledger: all tables, indexes, functions and triggers of `schema.sql`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 from alembic import op
 
 revision = "0001"
@@ -14,6 +16,13 @@ SCHEMA = Path(__file__).parents[1] / "schema.sql"
 
 
 def upgrade() -> None:
-    connection = op.get_bind()
-    for statement in SCHEMA.read_text(encoding="utf-8").split(";\n\n"):
-        connection.exec_driver_sql(statement)
+    sql = SCHEMA.read_text(encoding="utf-8")
+    connection: Any = op.get_bind().connection.dbapi_connection
+    try:
+        # PostgreSQL separates the statements, because functions contain semicolons and empty lines.
+        connection.run_async(lambda opened: opened.execute(sql))
+    except asyncpg.PostgresError as error:
+        if error.position is not None:
+            line = sql.count("\n", 0, int(error.position)) + 1
+            error.add_note(f"{SCHEMA.name}, line {line}")
+        raise
