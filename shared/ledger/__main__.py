@@ -1,4 +1,7 @@
-"""`python -m shared.ledger`: migrate the database and create the roles whose passwords are set, or wait for that."""
+"""`python -m shared.ledger`: migrate the database and create the roles whose passwords are set, or wait for that.
+
+`python -m shared.ledger explain NAME` prints a statement, and its plan if `FOREASK_DATABASE_URL` is set.
+"""
 
 from __future__ import annotations
 
@@ -53,17 +56,43 @@ async def _update(database: Database, settings: Settings) -> None:
             await make(database.engine, password.get_secret_value())
 
 
-def _wait_of(arguments: Sequence[str] | None) -> timedelta | None:
-    """Return the value of `--wait`."""
-    parser = argparse.ArgumentParser(prog="python -m shared.ledger")
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m shared.ledger", description=__doc__.partition("\n")[0])
     parser.add_argument("--wait", type=float, metavar="SECONDS", help="wait for the schema, and migrate nothing")
-    seconds: float | None = parser.parse_args(arguments).wait
-    return None if seconds is None else timedelta(seconds=seconds)
+    commands = parser.add_subparsers(dest="command")
+    explain = commands.add_parser("explain", help="print statements, and their plans if FOREASK_DATABASE_URL is set")
+    explain.add_argument("name", nargs="?", help="a statement, such as claim_documents; without it, all are listed")
+    return parser
+
+
+async def _explain(settings: Settings, name: str | None) -> None:
+    from shared.ledger import explain  # noqa: PLC0415 - imports every module of the ledger
+
+    if name is None:
+        print("\n".join(sorted(explain.all_statements())))  # noqa: T201
+        return
+    url = settings.database_url
+    database = None if url is None else Database(url.get_secret_value(), pool_size=1, pooler=settings.database_pooler)
+    try:
+        for full, statement in explain.statements_of(name).items():
+            print(f"-- {full}\n{explain.sql_of(statement)};\n")  # noqa: T201
+            if database is not None:
+                print(f"{await explain.plan_of(database, statement)}\n")  # noqa: T201
+    finally:
+        if database is not None:
+            await database.aclose()
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the program; failures are printed to stderr as one sentence, with exit code 1 or 3."""
-    wait = _wait_of(arguments)
+    chosen = _parser().parse_args(arguments)
+    if chosen.command == "explain":
+        try:
+            asyncio.run(_explain(load(), chosen.name))
+        except (ForeaskError, OSError) as error:
+            sys.exit(str(error))
+        return
+    wait = None if chosen.wait is None else timedelta(seconds=chosen.wait)
     try:
         asyncio.run(main(load(), wait))
     except SchemaNewer as error:

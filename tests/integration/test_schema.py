@@ -1,9 +1,7 @@
 """Migrations: revisions, locks, and several releases at the same time."""
 
 import asyncio
-import importlib
 import os
-import pkgutil
 import re
 import shutil
 from contextlib import asynccontextmanager
@@ -17,20 +15,19 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from pydantic import SecretStr
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-import shared.ledger
 from cli.commands import server
 from shared.domain.errors import Unavailable
 from shared.domain.states import DocumentState
 from shared.ledger.__main__ import run as run_schema
 from shared.ledger.documents.documents import Documents
+from shared.ledger.explain import all_statements
 from shared.ledger.postgres import revision, schema
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.revision import SchemaNewer, SchemaOutdated
 from shared.ledger.postgres.schema import _MIGRATIONS
-from shared.ledger.postgres.statements import Statements
 from shared.services import build
 from tests.conftest import Library
 from tests.support.api import work
@@ -276,21 +273,6 @@ async def test_code_ingests_on_schema_of_next_release(services, ledger, provider
     assert restarted is True
 
 
-def ledger_statements():
-    """Return every statement of the ledger by its name."""
-    found = {}
-    for module in pkgutil.walk_packages(shared.ledger.__path__, "shared.ledger."):
-        if ".migrations" in module.name or module.name.endswith("__main__"):
-            continue
-        for name, value in vars(importlib.import_module(module.name)).items():
-            values = value.values() if isinstance(value, dict) else [value]
-            for number, each in enumerate(values):
-                named = vars(each) if isinstance(each, Statements) else {"": each}
-                texts = {key: text for key, text in named.items() if isinstance(text, TextClause)}
-                found |= {f"{module.name}.{name}.{number}.{key}": text for key, text in texts.items()}
-    return found
-
-
 @guards(
     "shared/ledger/postgres/schema.py",
     "        async with engine.begin() as connection:\n            await connection.execute(_RAISE_TOKENS)",
@@ -311,7 +293,7 @@ async def test_migration_may_create_function_that_raises_tokens(ledger, tmp_path
 
 async def test_added_columns_change_no_result_of_statements(ledger):
     """PostgreSQL refuses a cached plan whose result has changed, so running code must not return `*`."""
-    found = ledger_statements()
+    found = all_statements()
     async with ledger.engine.connect() as connection:
         driver = (await connection.get_raw_connection()).driver_connection
 

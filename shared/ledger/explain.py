@@ -1,0 +1,91 @@
+"""`python -m shared.ledger explain`: statements of the ledger as PostgreSQL receives them, and their plans."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+
+from sqlalchemy import TextClause
+from sqlalchemy.dialects import registry
+
+import shared.ledger
+from shared.domain.errors import InvalidInput
+from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.statements import Statements
+
+_DIALECT = registry.load("postgresql.asyncpg")()
+_FIRST_VERSION = 160000  # of PostgreSQL that plans a statement without its values
+_PLANNED = ("DELETE", "INSERT", "MERGE", "SELECT", "UPDATE", "VALUES", "WITH")
+_SHOWN = 5
+
+
+def all_statements() -> dict[str, TextClause]:
+    """Return every statement of the ledger by its module and name, such as `work.claims.claim_documents`.
+
+    Statements of a table of statements have its name and their key, too: `documents.listing._ORDERS.name.first`.
+    """
+    found: dict[str, TextClause] = {}
+    for module in pkgutil.walk_packages(shared.ledger.__path__, "shared.ledger."):
+        if ".migrations" in module.name or module.name.endswith("__main__"):
+            continue
+        for name, value in vars(import_module(module.name)).items():
+            found |= _named(module.name.removeprefix("shared.ledger."), name, value)
+    return found
+
+
+def _named(module: str, name: str, value: object) -> Iterator[tuple[str, TextClause]]:
+    if isinstance(value, TextClause):
+        yield f"{module}.{name}", value
+    elif isinstance(value, Statements):
+        yield from ((f"{module}.{key}", each) for key, each in vars(value).items())
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _named(f"{module}.{name}", str(key), each)
+
+
+def statements_of(name: str) -> dict[str, TextClause]:
+    """Return the statements that have a name, with or without a module.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    every = all_statements()
+    found = {full: each for full, each in every.items() if full == name or full.endswith(f".{name}")}
+    if not found:
+        short = {full.rpartition(".")[2]: full for full in every}
+        close = [short[each] for each in get_close_matches(name.rpartition(".")[2], short, _SHOWN)]
+        hint = f"similar ones: {', '.join(close)}" if close else "without a name, all of them are listed"
+        raise InvalidInput(f"The ledger has no statement {name!r}; {hint}.")
+    return found
+
+
+def sql_of(statement: TextClause) -> str:
+    """Return a statement with `$1`, `$2` for its parameters, after a comment that names them."""
+    compiled = statement.compile(dialect=_DIALECT)
+    names = ", ".join(f"${number} = :{name}" for number, name in enumerate(compiled.positiontup or (), start=1))
+    return f"-- {names}\n{compiled}" if names else str(compiled)
+
+
+async def plan_of(database: Database, statement: TextClause) -> str:
+    """Return the plan that PostgreSQL makes without the values of a statement, which is not executed.
+
+    A statement that is marked as generic is executed with this plan; any other is planned again for its values. A
+    command such as `SET` has no plan.
+
+    Raises:
+        InvalidInput: the server is older than PostgreSQL 16.
+    """
+    verb = str(statement).split(maxsplit=1)[0]
+    if verb not in _PLANNED:
+        return f"{verb} has no plan."
+    async with database.engine.connect() as connection:
+        version = await connection.exec_driver_sql("SELECT current_setting('server_version_num')::int")
+        if version.scalar_one() < _FIRST_VERSION:
+            raise InvalidInput("PostgreSQL 16 or newer plans a statement without its values; this server is older.")
+        generic = statement.get_execution_options().get("generic_plan", False)
+        planned = await connection.execution_options(generic_plan=generic)
+        nulls = (None,) * len(statement.compile(dialect=_DIALECT).positiontup or ())  # which the plan ignores
+        plan = await planned.exec_driver_sql(f"EXPLAIN (GENERIC_PLAN) {sql_of(statement)}", nulls)
+        return "\n".join(plan.scalars())
