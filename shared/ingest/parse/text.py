@@ -47,6 +47,8 @@ _NO_CHARSETS = ("punycode", "idna", "unicode_escape", "raw_unicode_escape", "und
 
 _PADDING = bytes(16)  # UTF-16 and UTF-32 start with up to three
 _CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\v\f\r\x1b") + b"\x7f"
+_BEYOND_ASCII = bytes(range(0x80, 0x100))
+_SEQUENCE_STARTS = bytes(range(0xC2, 0x100))  # of UTF-8
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s{0,3}=\s{0,3}["']?([A-Za-z0-9_.:-]{2,40})""")
 
 
@@ -59,7 +61,7 @@ def is_text(sample: bytes) -> bool:
     """Return whether the first bytes of a file are probably text, in any encoding."""
     if _mark(sample) or _wide(sample):
         return True
-    return len(sample) - len(sample.translate(None, _CONTROLS)) <= max(FEW_BYTES, len(sample) * BINARY_SHARE)
+    return _count(sample, _CONTROLS) <= max(FEW_BYTES, len(sample) * BINARY_SHARE)
 
 
 def decode(data: bytes, *, charset: str | None = None) -> str:
@@ -79,6 +81,11 @@ def decode(data: bytes, *, charset: str | None = None) -> str:
     if not is_text(data[:SAMPLE_BYTES]):
         raise Unreadable("the file is not text and has no supported format; convert it to PDF, DOCX or text")
     return clean(_decode(data, charset))
+
+
+def _count(data: bytes, codes: bytes) -> int:
+    """Return how many bytes of data are one of these codes."""
+    return len(data) - len(data.translate(None, codes))
 
 
 def unicode_codec(data: bytes) -> str | None:
@@ -110,7 +117,7 @@ def _decode_other(data: bytes, charset: str | None) -> str:
         if name and (encoding := _codec(name)):
             return data.decode(encoding, "replace")
     lenient = data.decode("utf-8", "replace")
-    beyond_ascii = sum(byte >= 0xC2 for byte in data[: 1 << 20])  # noqa: PLR2004 - the first byte of a UTF-8 sequence
+    beyond_ascii = _count(data[: 1 << 20], _SEQUENCE_STARTS)
     damaged = lenient[: 1 << 20].count("\ufffd")
     if damaged * 2 < beyond_ascii:
         return lenient
@@ -122,7 +129,7 @@ def _guessed(data: bytes) -> str:
     sample = data[:GUESSED_BYTES]
     sample = sample[: sample.rfind(b"\n") + 1] or sample  # cut between characters
     possible: Collection[str] = _LATIN
-    if sum(byte >= 0x80 for byte in sample) >= LEAST_BYTES:  # noqa: PLR2004 - beyond ASCII
+    if _count(sample, _BEYOND_ASCII) >= LEAST_BYTES:
         guesses = charset_normalizer.from_bytes(sample, cp_isolation=list(_LEGACY))
         if (best := guesses.best()) and best.encoding not in _LATIN:
             return best.encoding

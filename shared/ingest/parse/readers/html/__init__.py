@@ -89,10 +89,12 @@ def _seen(page: str) -> list[str]:
     """Return the pieces of a page that a browser shows, with a mark between blocks."""
     pieces, at = list[str](), 0
     unseen, depth = "", 0
-    while found := _TAG.search(page, at):
-        if not depth and found.start() > at:
-            pieces.append(page[at : found.start()])
-        at = found.end()
+    tags = _TAG.finditer(page)
+    while found := next(tags, None):
+        start, end = found.span()
+        if start > at and not depth:
+            pieces.append(page[at:start])
+        at = end
         closing, name, attributes = found.groups()
         if name is None:
             continue
@@ -105,8 +107,9 @@ def _seen(page: str) -> list[str]:
         elif space := _SPACES.get(name):
             pieces.append(space)
         if opens and name in _RAW_ENDS:
-            end = _RAW_ENDS[name].search(page, at)
-            at = end.start() if end else len(page)
+            raw_end = _RAW_ENDS[name].search(page, at)
+            at = raw_end.start() if raw_end else len(page)
+            tags = _TAG.finditer(page, at)
     if not depth:
         pieces.append(page[at:])
     return pieces
