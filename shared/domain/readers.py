@@ -32,7 +32,7 @@ READERS: Mapping[str, str] = {
     "message/rfc822": "eml 2",
     "application/mbox": "mbox 2",
     "application/x-ipynb+json": "ipynb 2",
-    "text/html": "html 2",
+    "text/html": "html 3",
     "application/rss+xml": "feed 1",
     "application/xml": "xml 1",
     "application/json": "json 1",

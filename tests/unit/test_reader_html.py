@@ -47,6 +47,7 @@ CASES = {
     "details": ("<details><summary>Sum</summary>body</details>", "**Sum**\n\nbody"),
     "markup in the text": ("<p># a</p><p>| b</p>c<br>---", "\\# a\n\n\\| b\n\nc\n\\---"),
     "permalinks": ('<h2>Install <a href="#i">¶</a></h2>', "## Install"),
+    "a heading without an end": ("<h2>Fees<div>A berth</div><ul><li>is 5.</ul>", "## Fees\n\nA berth\n\n- is 5."),
     "unseen": (
         (
             "<head><meta name=description content=d><style>s</style></head><script>1</script><template>t</template>"

@@ -69,11 +69,20 @@ def folded(frame: Frame, above: Frame) -> Iterable[HtmlBlock]:
 
 
 def _heading(frame: Frame) -> list[HtmlBlock]:
+    """Return a heading; its first line and the blocks after it if it contains more, because its end tag is missing."""
     texts = [block for block in frame.blocks if block.kind == "text"]
     title = inline.title(" ".join(block.text for block in texts))
     if len(texts) < len(frame.blocks) or len(title) > _LONG_HEADING_CHARS:
-        return frame.blocks
-    return [HtmlBlock("heading", f"{'#' * frame.number} {title}")] if title else []
+        first, *rest = frame.blocks
+        title = inline.title(first.text) if first.kind == "text" else ""
+        if not 0 < len(title) <= _LONG_HEADING_CHARS:
+            return frame.blocks
+        return [_titled(frame, title), *rest]
+    return [_titled(frame, title)] if title else []
+
+
+def _titled(frame: Frame, title: str) -> HtmlBlock:
+    return HtmlBlock("heading", f"{'#' * frame.number} {title}")
 
 
 def _item(frame: Frame) -> list[HtmlBlock]:
