@@ -16,7 +16,7 @@ _OFFICE = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
 READERS: Mapping[str, str] = {
-    "application/pdf": "pdf 3",
+    "application/pdf": "pdf 4",
     _OFFICE + "wordprocessingml.document": "docx 3",
     _OFFICE + "spreadsheetml.sheet": "xlsx 2",
     _OFFICE + "presentationml.presentation": "pptx 3",

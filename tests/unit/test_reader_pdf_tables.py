@@ -292,8 +292,8 @@ def test_higher_first_line_of_right_column_follows_left():
 
 @guards(
     "shared/ingest/parse/readers/pdf/layout/aligned.py",
-    "if several == 1 and any(map(_is_scale, rows)):",
-    "if several == 0 and any(map(_is_scale, rows)):",
+    "if (several == 1 and any(map(_is_scale, rows)))",
+    "if (several == 0 and any(map(_is_scale, rows)))",
     means="the numbers of an axis are one line with its name",
 )
 def test_numbers_of_axis_stay_apart():

@@ -27,6 +27,8 @@ _SAME_END = 6.0  # points
 _FLUSH = 2.0  # points
 _LEAST_SCALE = 4  # numbers of an axis
 _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
+_BESIDE = 1.1  # of the font size: texts next to each other are farther apart than the words of a line
+_OTHER_SIZE = 0.08
 _OFTEN = 0.3
 _MOSTLY = 0.6
 _FULL = 0.4
@@ -47,7 +49,7 @@ def add_tables(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
         lead = int(_is_header_line(part))
         while lead < len(part) - _LEAST_ROWS and (_is_caption(part[lead]) or _is_above_title(part[lead:])):
             lead += 1
-        add_lines(items, part[:lead])
+        _add_rows(items, part[:lead])
         part = part[lead:]  # noqa: PLW2901
         end = _end(part)
         totals = _totals(part[:end])
@@ -115,9 +117,9 @@ def _untabled(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
         _add_labels(items, rows)
         return
     lead = _above(rows)
-    add_lines(items, rows[:lead])
+    _add_rows(items, rows[:lead])
     rows = rows[lead:]
-    if several == 1 and any(map(_is_scale, rows)):
+    if (several == 1 and any(map(_is_scale, rows))) or _are_boxes(rows):
         _add_labels(items, rows)
         return
     columns = columns_of(line for row in rows for line in row)
@@ -128,7 +130,23 @@ def _untabled(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
         for column in parts:
             add_lines(items, rows_of(column))
     else:
+        _add_rows(items, rows)
+
+
+def _add_rows(items: list[Item], rows: Sequence[list[PageLine]]) -> None:
+    """Add rows; texts next to each other whose lines are at other heights are read one after the other."""
+    if sum(_are_beside(above, below) for above, below in pairwise(rows)) > 1:
+        _add_labels(items, rows)
+    else:
         add_lines(items, rows)
+
+
+def _are_beside(above: Sequence[PageLine], below: Sequence[PageLine]) -> bool:
+    """Return whether a line is lower than another one of its size next to it, but not below it."""
+    if len(above) > 1 or len(below) > 1 or abs(above[0].size - below[0].size) > _OTHER_SIZE * below[0].size:
+        return False
+    one, two = above[0], below[0]
+    return one.bottom < two.top and max(one.x0, two.x0) - min(one.x1, two.x1) > _BESIDE * one.size
 
 
 def _add_labels(items: list[Item], rows: Iterable[Sequence[PageLine]]) -> None:
@@ -136,6 +154,28 @@ def _add_labels(items: list[Item], rows: Iterable[Sequence[PageLine]]) -> None:
         for line in label:
             line.divided = True
         items.append(Flow(label))
+
+
+def _are_boxes(rows: Sequence[Sequence[PageLine]]) -> bool:
+    """Return whether rows are texts of several lines next to each other, and no labels in front of values.
+
+    The texts are centred, as in boxes, or three or more, such as captions or labels above values.
+    """
+    beside = [line for row in rows if len(row) > 1 for line in row]
+    if any(FIELD.match(line.text) or line.text.endswith((":", "\uff1a")) for line in beside):
+        return False
+    several = [label for label in _labels(rows) if len(label) > 1]
+    are_few = len(several) > 2 and len(rows) <= _LEAST_ROWS  # noqa: PLR2004 - two texts may be a label and a value
+    if are_few and all(len(row) == len(several) for row in rows):
+        return True
+    if any(is_value([line]) for line in beside):
+        return False
+    centred = filter(_is_centred, several)
+    return any(one[0].y > two[-1].y and two[0].y > one[-1].y for one, two in pairwise(centred))
+
+
+def _is_centred(lines: Sequence[PageLine]) -> bool:
+    return _extent(lines, _middle) <= _FLUSH < _extent(lines, _start)
 
 
 def _is_scale(row: Sequence[PageLine]) -> bool:
@@ -225,6 +265,10 @@ def _is_flush_right(lines: Sequence[PageLine]) -> bool:
 def _extent(lines: Iterable[PageLine], place: Callable[[PageLine], float]) -> float:
     places = [place(line) for line in lines]
     return max(places) - min(places)
+
+
+def _middle(line: PageLine) -> float:
+    return (line.x0 + line.x1) / 2
 
 
 def _start(line: PageLine) -> float:

@@ -143,7 +143,7 @@ def text_columns(rows: Sequence[Sequence[PageLine]], columns: Sequence[list[floa
             return [columns[0], columns[-1]]
         if texts[0]:
             return columns[:2]
-    beside = len(columns) == 2 and any(texts) and not _are_level(rows)  # noqa: PLR2004 - a column of text and a second column
+    beside = len(columns) == 2 and any(texts) and not _are_level(rows, columns)  # noqa: PLR2004 - a column of text and a second column
     return columns if beside and not is_marginal(parts[0]) else ()
 
 
@@ -220,6 +220,7 @@ def is_text(lines: Sequence[PageLine], width: float) -> bool:
     return filled and median(line.chars for line in lines) >= _TEXT_CHARS
 
 
-def _are_level(rows: Sequence[Sequence[PageLine]]) -> bool:
-    """Return whether most rows have several cells."""
-    return sum(len(row) > 1 for row in rows) * 2 >= len(rows)
+def _are_level(rows: Sequence[Sequence[PageLine]], columns: Sequence[Sequence[float]]) -> bool:
+    """Return whether most rows have cells in both columns."""
+    end = columns[0][1]
+    return sum(row[0].x0 <= end < row[-1].x0 for row in rows) * 2 >= len(rows)
