@@ -354,6 +354,53 @@ def test_centred_labels_of_figure_are_not_a_table():
     assert "|" not in text
 
 
+def grouped_table(group):
+    """Return the content of a table whose first column has no line between its second and its third row."""
+    inner = "150 660 m 350 660 l S\n"
+    texts = lines(155, 685, "Port", "Kiel", "Turku", "Riga", pitch=20) + lines(255, 685, "Ships", *"123", pitch=20)
+    first = line(55, 685, "Sea") + group + line(55, 625, "South")
+    return box((50, 150, 250, 350), (700, 680, 640, 620)) + inner + first + texts
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/rulings.py",
+    "                yield [*merged, *one[len(merged) :]]",
+    "                yield one",
+    means="only the first row of a group has the group's label",
+)
+def test_each_row_has_label_of_merged_cell():
+    (text,) = markdown(grouped_table(line(55, 655, "North")))
+
+    assert "| North | Kiel | 1 |\n| North | Turku | 2 |\n| South | Riga | 3 |" in text
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/rulings.py",
+    "<= _LABEL_CHARS",
+    "<= 999",
+    means="a long text next to rows is repeated in each of them",
+)
+def test_long_text_of_merged_cell_is_not_repeated():
+    (text,) = markdown(grouped_table(lines(52, 673, *["All ports of the north"] * 4, pitch=8, size=7)))
+
+    assert text.count("All ports") == 4
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/rulings.py",
+    " or self._strikes(words):",
+    ":",
+    means="the boxes of a diagram with arrows between them are a table",
+)
+def test_lines_through_words_make_no_table():
+    boxes = "".join(f"50 {700 - 30 * at} 100 20 re S\n" for at in range(5))
+    words = lines(55, 706, *["3x3 convolution, 64"] * 5, pitch=30)
+
+    (text,) = markdown(f"{boxes}95 580 m 95 720 l S\n{words}")
+
+    assert "|" not in text
+
+
 @guards(
     "shared/ingest/parse/readers/pdf/layout/aligned.py",
     " or _is_above_title(part[lead:])",

@@ -11,7 +11,7 @@ from typing import Any
 from pypdfium2 import raw
 
 from shared.ingest.parse.readers.pdf import library
-from shared.ingest.parse.readers.pdf.layout.cells import with_all_rows
+from shared.ingest.parse.readers.pdf.layout.cells import Cells, with_all_rows
 from shared.ingest.parse.readers.pdf.layout.lines import PageLine, PageTable
 from shared.ingest.parse.readers.pdf.layout.order import lines_of
 from shared.ingest.parse.readers.pdf.text.words import Word
@@ -33,6 +33,8 @@ _WHOLE_PAGE = 0.9
 _LEAST_CELLS = 4
 _LEAST_DRAWN = 0.5
 _LEAST_FULL = 0.25
+_LABEL_CHARS = 60
+_FEW_STRUCK, _MOST_STRUCK = 2, 0.1  # words, and their share, that a line of a table may go through
 _MANY_LINES = 8  # between two lines
 _BESIDE = 12.0  # points
 _LEVEL = 2.0  # points
@@ -247,7 +249,7 @@ class _Grid:
         """Return the table of the words inside; None if this is a frame or a drawing."""
         if (len(self._xs) - 1) * (len(self._ys) - 1) < _LEAST_CELLS or len(self._xs) < 3 or len(self._ys) < 3:  # noqa: PLR2004
             return None
-        if len(self._xs) * len(self._ys) > _MAX_CELLS or self._drawn() < _LEAST_DRAWN:
+        if len(self._xs) * len(self._ys) > _MAX_CELLS or self._drawn() < _LEAST_DRAWN or self._strikes(words):
             return None
         cells = self._filled(words)
         rows = [row for row in cells if any(row)]
@@ -260,7 +262,46 @@ class _Grid:
         lines = [[lines_of(row[index]) for index in columns] for row in rows]
         if continues_outside(lines, self.box, words):
             return None
-        return PageTable([one for row in lines for one in with_all_rows(row)], edges, ruled=True)
+        places = [index for index, row in enumerate(cells) if any(row)]
+        return PageTable(list(self._with_labels(lines, places, columns)), edges, ruled=True)
+
+    def _with_labels(self, rows: Sequence[Cells], places: Sequence[int], columns: Sequence[int]) -> Iterator[Cells]:
+        """Yield rows, each with the labels at its start that are printed once for several rows below the header.
+
+        Args:
+            rows: the rows with words.
+            places: their rows in the grid.
+            columns: the columns of the grid with words.
+        """
+        labels: Cells = []
+        for index, (row, place) in enumerate(zip(rows, places, strict=True)):
+            pairs = enumerate(zip(labels, columns, strict=False))
+            own = (at for at, (_, column) in pairs if row[at] or not self._continues(places[index - 1], place, column))
+            merged = labels[: next(own, len(labels))]
+            for one in with_all_rows(row):
+                yield [*merged, *one[len(merged) :]]
+            labels = [*merged, *row[len(merged) :]] if index else []
+            labels = labels[: next((at for at, label in enumerate(labels) if not _is_label(label)), len(labels))]
+
+    def _continues(self, above: int, row: int, column: int) -> bool:
+        """Return whether no line divides a cell from the cells above it, up to another row."""
+        x = (self._xs[column] + self._xs[column + 1]) / 2
+        y = (self._ys[row] + self._ys[row + 1]) / 2
+        is_open = not any(_crosses(self._rows[at], x) for at in range(above + 1, row + 1))
+        return is_open and _crosses(self._columns[column], y)
+
+    def _strikes(self, words: Sequence[Word]) -> bool:
+        """Return whether upright lines go through words, as arrows of a diagram do that start and end at its boxes."""
+        left, bottom, right, top = self.box
+        inside = [word for word in words if left <= word.x0 <= right and bottom <= word.y <= top]
+        struck = sum(
+            any(
+                _crosses(self._columns[at], word.y + word.style.size / 4)
+                for at in range(bisect_right(self._xs, word.x0 + 1), bisect_left(self._xs, word.x1 - 1))
+            )
+            for word in inside
+        )
+        return struck > max(_FEW_STRUCK, len(inside) * _MOST_STRUCK)
 
     def _drawn(self) -> float:
         """Return the share of the borders between all cells that are drawn; merged cells lack some, drawings most."""
@@ -313,6 +354,11 @@ class _Grid:
         while row and not _crosses(self._rows[row], x):
             row -= 1
         return row, column
+
+
+def _is_label(cell: Sequence[PageLine]) -> bool:
+    """Return whether a cell may name several rows; a longer text next to them is not repeated."""
+    return bool(cell) and sum(line.chars for line in cell) <= _LABEL_CHARS
 
 
 def _is_filled(rows: Sequence[Sequence[list[Word]]]) -> bool:
