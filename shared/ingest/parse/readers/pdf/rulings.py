@@ -34,6 +34,7 @@ _LEAST_CELLS = 4
 _LEAST_DRAWN = 0.5
 _LEAST_FULL = 0.25
 _LABEL_CHARS = 60
+_MOST_CHECKED = 1_000  # words over the positions of lines
 _FEW_STRUCK, _MOST_STRUCK = 2, 0.1  # words, and their share, that a line of a table may go through
 _MANY_LINES = 8  # between two lines
 _BESIDE = 12.0  # points
@@ -294,13 +295,9 @@ class _Grid:
         """Return whether upright lines go through words, as arrows of a diagram do that start and end at its boxes."""
         left, bottom, right, top = self.box
         inside = [word for word in words if left <= word.x0 <= right and bottom <= word.y <= top]
-        struck = sum(
-            any(
-                _crosses(self._columns[at], word.y + word.style.size / 4)
-                for at in range(bisect_right(self._xs, word.x0 + 1), bisect_left(self._xs, word.x1 - 1))
-            )
-            for word in inside
-        )
+        spans = ((word, bisect_right(self._xs, word.x0 + 1), bisect_left(self._xs, word.x1 - 1)) for word in inside)
+        over = [(word.y + word.style.size / 4, first) for word, first, end in spans if first < end]
+        struck = sum(_crosses(self._columns[first], y) for y, first in over[:_MOST_CHECKED])
         return struck > max(_FEW_STRUCK, len(inside) * _MOST_STRUCK)
 
     def _drawn(self) -> float:
