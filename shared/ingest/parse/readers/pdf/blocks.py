@@ -14,6 +14,7 @@ from shared.ingest.parse.readers.pdf.text.characters import UNSPACED
 
 _SPACED = 0.25  # of the font size: more space than between the lines of a paragraph
 _OTHER_SIZE = 0.08
+_MOST_WEIGHED = 100  # lines of a paragraph: a page may be one paragraph of thousands
 _INDENT = 0.8  # of the font size
 _LONG_HEADER = 300  # characters of a cell in the first row: the lines only arrange paragraphs
 _SHORT = 0.2  # share of the width that a last line leaves empty
@@ -167,6 +168,7 @@ def _starts(
 
 def _is_other_weight(before: Sequence[PageLine], line: PageLine, right: float) -> bool:
     """Return whether a line has another weight than the lines before it, or follows a bold title."""
+    before = before[-_MOST_WEIGHED:]
     if _weights(before).isdisjoint(_weights([line])):
         return True
     return _is_bold(before) and not _is_bold([line]) and _is_forced(before[-1], line, right)
