@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from shared.ingest.parse.readers.pdf import read
@@ -80,3 +82,26 @@ def test_table_in_block_mixes_no_lines():
     right = lines(330, 520, *["The torques of the nuts are the largest values"] * 4)
 
     assert words_of(left, table, right).startswith(" ".join(steps))
+
+
+@guards(
+    "shared/ingest/parse/readers/pdf/layout/aligned.py",
+    "for label in open_labels if label[-1].y < highest",
+    "for label in open_labels",
+    means="a page of thousands of short texts keeps its reader busy for half a minute",
+)
+@pytest.mark.parametrize(
+    "page",
+    [
+        "".join(line(40 * at, 700 - 12 * row, "ab") for row in range(2) for at in range(6_000)),
+        "".join(line(50 + 300 * (at % 2), 70_000 - 6 * at, "some text here") for at in range(6_000)),
+        "".join(line(30 * (at % 500), 70_000 - 6 * at, "text") for at in range(6_000)),
+    ],
+    ids=["two wide rows", "two columns", "stairs"],
+)
+def test_thousands_of_texts_take_little_time(page):
+    started = time.process_time()
+
+    words_of(page)
+
+    assert time.process_time() - started < 8
