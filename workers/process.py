@@ -11,7 +11,7 @@ from celery import Celery, signals
 
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
-from shared.domain.queues import WORK_QUEUES, WorkQueue
+from shared.domain.queues import WORK_QUEUES, WorkQueue, broker_name
 from shared.process import gc, hardening, logging, priority
 from shared.services import ocr
 from shared.services.start import check_start
@@ -72,7 +72,7 @@ def _serve(role: WorkQueue, loop: WorkerLoop, app: Celery) -> None:
         "--quiet",
         "worker",
         "--queues",
-        ",".join(queues),
+        ",".join(map(broker_name, queues)),
         "--pool",
         "threads",
         "--concurrency",

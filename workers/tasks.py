@@ -10,7 +10,7 @@ import structlog
 from celery import Celery
 
 from shared.domain.errors import Transient
-from shared.domain.queues import Queue
+from shared.domain.queues import Queue, broker_name
 from shared.ingest.drain import Drain, DrainLimits, SuspectPolls
 from workers.loop import WorkerLoop
 
@@ -29,7 +29,7 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
     """
     services, polls = loop.services, SuspectPolls()
 
-    @app.task(name=f"foreask.{loop.role}", shared=False)
+    @app.task(name=broker_name(loop.role), shared=False)
     def drain(*_: Any, **__: Any) -> None:
         if loop.run(_drain(loop, polls)):
             services.wakeups.wake_from_thread(loop.role)
@@ -37,7 +37,7 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
     queues: list[Queue] = [loop.role]
 
     def serve(queue: Queue, start: Callable[[], None]) -> None:
-        @app.task(name=f"foreask.{queue}", shared=False)
+        @app.task(name=broker_name(queue), shared=False)
         def task(*_: Any, **__: Any) -> None:
             start()
 

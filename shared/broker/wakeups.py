@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from shared.broker.connections import CLUSTER, is_of_cluster, open_redis, reason_of
 from shared.domain.errors import Unavailable
-from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
+from shared.domain.queues import QUEUES, WORK_QUEUES, Queue, broker_name
 from shared.process.network.brokers import CLIENT_NAME, read_broker_url
 
 # One queued wake-up suffices: it is queued while all workers are busy, and the worker that takes it claims later, so it
@@ -46,8 +46,8 @@ def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
     app.conf.update(
         # Kombu forgets the scheme of the URL if the transport is our own, and would send the password in clear text.
         broker_use_ssl=tls or None,
-        task_default_queue="parse",
-        task_routes={f"foreask.{queue}": {"queue": queue} for queue in QUEUES},
+        task_default_queue=broker_name("parse"),
+        task_routes={name: {"queue": name} for name in map(broker_name, QUEUES)},
         task_serializer="json",
         accept_content=["json"],
         result_backend="disabled://",
@@ -180,7 +180,7 @@ class Wakeups:
                 await asyncio.sleep(self._pause_seconds)
 
     async def _send(self, queue: Queue) -> None:
-        queued = await self._redis.llen(queue)
+        queued = await self._redis.llen(broker_name(queue))
         if queued < _ENOUGH:
             await self._loop.run_in_executor(self._publisher, self._publish, queue)
 
@@ -190,4 +190,4 @@ class Wakeups:
             producer.connection.default_channel.client.ping()
 
     def _publish(self, queue: Queue) -> None:
-        self._app.send_task(f"foreask.{queue}", retry=False)
+        self._app.send_task(broker_name(queue), retry=False)

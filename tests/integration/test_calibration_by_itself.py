@@ -338,7 +338,7 @@ async def test_scheduler_wakes_calibration_unless_disabled(services, library, se
     await wakeups.aclose()
 
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
-        assert await redis.llen("calibrate") == wakes
+        assert await redis.llen("foreask.calibrate") == wakes
 
 
 async def test_woken_worker_calibrates_due_collection(services, settings, library, grow):

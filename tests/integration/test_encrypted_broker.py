@@ -75,7 +75,7 @@ async def test_wakeups_over_tls_arrive_and_show_nothing(settings, front, authori
     wakeups = Wakeups(encrypted(settings, front, scheme=scheme))
     await wakeups._redis.flushall()
     wakeups.wake("index")
-    await eventually(lambda: wakeups._redis.llen("index"))
+    await eventually(lambda: wakeups._redis.llen("foreask.index"))
     await wakeups._redis.flushall()
     await wakeups.aclose()
 

@@ -43,7 +43,7 @@ async def test_full_broker_reason_is_logged(settings, full_broker, capsys):
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     with pytest.raises(Unavailable, match="maxmemory"):
         await wakeups.ready()
-    await full_broker.delete("generate")  # a queue with a wake-up receives no second one
+    await full_broker.delete("foreask.generate")  # a queue with a wake-up receives no second one
     wakeups.wake("generate")
     await wakeups.aclose()
 

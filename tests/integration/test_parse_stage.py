@@ -156,7 +156,7 @@ async def test_tenant_leaves_slots_to_others(services, settings, library):
     assert await stage.claim(stage.slots - held.total(), held) == []
     await wakeups.aclose()
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
-        assert await redis.llen("parse") == 1  # for a worker with free slots
+        assert await redis.llen("foreask.parse") == 1  # for a worker with free slots
 
     await Library(services, "quiet").add("A note.")
     assert [document.tenant for document in await stage.claim(1, held)] == ["quiet"]

@@ -354,7 +354,7 @@ async def test_scheduler_wakes_workers_for_queued_run(services, settings):
         await wake(replace(services, wakeups=wakeups))
         await wakeups.aclose()
         async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
-            assert await redis.llen("runs") == woken
+            assert await redis.llen("foreask.runs") == woken
         await queue(services)
 
 

@@ -315,7 +315,7 @@ async def test_failed_search_wakes_other_queues(services, library):
         await run(services, "ALTER TABLE hidden_chunks RENAME TO chunks")
     await wakeups.aclose()
     async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
-        assert await redis.llen("syncs") == 1
+        assert await redis.llen("foreask.syncs") == 1
 
 
 @guards(
@@ -333,7 +333,7 @@ async def test_due_work_wakes_workers_of_its_queue(services, library):
     await wakeups.aclose()
 
     async with Redis.from_url(url) as redis:
-        assert await redis.llen("parse") == 1
+        assert await redis.llen("foreask.parse") == 1
 
 
 async def test_full_step_reports_more_work(services, library, provider, monkeypatch):

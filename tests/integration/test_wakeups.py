@@ -22,9 +22,9 @@ async def test_wakeups_reach_queue_and_are_merged(settings):
             wakeups.wake("generate")
         await eventually(lambda: not wakeups._unsent)
     wakeups.wake("index")
-    await eventually(lambda: wakeups._redis.llen("index"))  # sent after all others
+    await eventually(lambda: wakeups._redis.llen("foreask.index"))  # sent after all others
 
-    queued = {queue: await wakeups._redis.llen(queue) for queue in WORK_QUEUES}
+    queued = {queue: await wakeups._redis.llen(f"foreask.{queue}") for queue in WORK_QUEUES}
     await wakeups._redis.flushall()
     await wakeups.aclose()
     assert queued["generate"] == 1
@@ -46,7 +46,7 @@ async def test_closing_sends_remaining_wakeups(settings):
 
         await wakeups.aclose()
 
-        assert [await redis.llen(queue) for queue in ("parse", "index")] == [1, 1]
+        assert [await redis.llen(f"foreask.{queue}") for queue in ("parse", "index")] == [1, 1]
         await redis.flushall()
 
 
@@ -64,7 +64,7 @@ async def test_wakeups_do_not_expire(settings):
         wakeups.wake("parse")
         await wakeups.aclose()
 
-        assert json.loads(await redis.lpop("parse"))["headers"]["expires"] is None
+        assert json.loads(await redis.lpop("foreask.parse"))["headers"]["expires"] is None
 
 
 async def test_wakeups_close_quickly_at_any_stage(settings):

@@ -73,8 +73,8 @@ ADDITIONS = (
     # an argument of a wake-up
     (
         "shared/broker/wakeups.py",
-        'send_task(f"foreask.{queue}", retry=False)',
-        'send_task(f"foreask.{queue}", kwargs={"added": "next"}, retry=False)',
+        'send_task(broker_name(queue), retry=False)',
+        'send_task(broker_name(queue), kwargs={"added": "next"}, retry=False)',
     ),
     # a kind of run
     ("shared/domain/runs.py", 'SYNC = "sync"', 'SYNC = "sync"\n    NEXT = "next"'),
