@@ -267,7 +267,7 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
             ledger[QueryLog],
             enabled=settings.query_retention_days > 0,
             budget=settings.tuning.query_log_budget,
-            keeps_digests=settings.shared_answer_days > 0,
+            keeps_digests=settings.shared_answer_retention_days > 0,
         ),
         sizes=Sizes(services.index.count_points),
         readiness=readiness,

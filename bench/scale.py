@@ -269,8 +269,8 @@ async def _requests(table: Table, client: httpx.Client) -> None:
         "documents: by external id": (documents, {"external_id": "document-10"}),
         "document: one": (f"{documents}/{listed['items'][0]['id']}", {}),
         "collections": ("/v1/collections", {}),
-        "dead letters: first page": ("/v1/dead", {}),
-        "dead letters: reasons": ("/v1/dead/reasons", {}),
+        "dead letters: first page": ("/v1/dead-letters", {}),
+        "dead letters: reasons": ("/v1/dead-letters/reasons", {}),
     }
     for name, (path, parameters) in requests.items():
         seconds = []

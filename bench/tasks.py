@@ -300,9 +300,9 @@ TASKS = (
     Task("ask, and check the source in the PDF", check_source, "GET /v1/documents/{id}/content, and a reader of PDFs"),
     Task("ask a follow-up question", follow_up, "repeat the subject, or POST /v1/chat/completions with the messages"),
     Task("find why a document failed", find_failure, "foreask dead list"),
-    Task("repair a retrieval", repair_retrieval, "POST /v1/collections/{name}/accepted"),
+    Task("repair a retrieval", repair_retrieval, "POST /v1/collections/{name}/accepted-questions"),
     Task("see the remaining time and cost of a load", see_load, "foreask jobs"),
-    Task("change the prompt and compare", compare_prompts, "POST /v1/try, twice"),
+    Task("change the prompt and compare", compare_prompts, "POST /v1/trials, twice"),
     Task("create a limited key", limit_key, "foreask keys make"),
     Task("share an answer", share_answer, "copy the answer and the addresses of its sources by hand"),
     Task("delete a person's documents", delete_person, "DELETE /v1/documents/{id} for each, or foreask erase document"),
@@ -342,7 +342,7 @@ def _started() -> Iterator[tuple[str, str]]:
             deployment.wait_for_workers()
             keys = f"default:sha256:{hashlib.sha256(key.encode()).hexdigest()}"
             command = [sys.executable, "-m", "api"]
-            deployment.run("keyed", command, api_port=port, api_keys=keys, shared_answer_days=7)
+            deployment.run("keyed", command, api_port=port, api_keys=keys, shared_answer_retention_days=7)
             url = f"http://127.0.0.1:{port}"
             with _client(url, key) as client:
                 _wait_until_ready(client)

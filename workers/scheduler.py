@@ -251,13 +251,15 @@ async def forget_queries(services: SchedulerServices) -> bool:
 async def forget_answers(services: SchedulerServices) -> bool:
     """Delete some shared answers that have expired or cite a deleted passage; return whether more may be due."""
     settings = services.settings
-    days = settings.shared_answer_days if settings.query_retention_days else 0  # without the log, none can be opened
+    days = (
+        settings.shared_answer_retention_days if settings.query_retention_days else 0
+    )  # without the log, none can be opened
     return await services.ledger[SharedAnswers].forget(timedelta(days=days))
 
 
 async def forget_conversations(services: SchedulerServices) -> bool:
     """Delete some conversations whose retention, key or cited data has ended; return whether more may be due."""
-    return await services.ledger[Conversations].forget(timedelta(days=services.settings.conversation_days))
+    return await services.ledger[Conversations].forget(timedelta(days=services.settings.conversation_retention_days))
 
 
 async def forget_completions(services: SchedulerServices) -> bool:

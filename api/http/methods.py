@@ -22,7 +22,7 @@ class _WrongMethods(Route):
 def refusals(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
     """Return routes that must precede the given ones, and refuse the other methods of fixed addresses.
 
-    `/v1/dead/retry` has only POST. Without its refusal, GET would return the dead letter with the id `retry`.
+    `/v1/dead-letters/retry` has only POST. Without its refusal, GET would return the dead letter with the id `retry`.
     """
     served = list(_served(routes))
     found: list[BaseRoute] = []

@@ -43,7 +43,7 @@ async def page(
 ) -> Response:
     """List users' questions from the newest 10,000 queries, each once, latest first.
 
-    If `FOREASK_QUERY_RETENTION_DAYS` is 0, no question is retained: `kept_days` is 0, and `items` is empty.
+    If `FOREASK_QUERY_RETENTION_DAYS` is 0, no question is retained: `retention_days` is 0, and `items` is empty.
     """
     collection = await services.ledger[Collections].get(tenant, name)
     after = paging.read_cursor(cursor, paging.read_time_and_id)
@@ -60,7 +60,7 @@ async def page(
         and (after is None or (question.last_at, question.id) < after)
     ]
     shown, following = paging.split_page(rows[: limit + 1], limit, lambda q: (q.last_at.isoformat(), str(q.id)))
-    return JsonReply(AskedQuestionPage(kept_days=days, items=[_view(q) for q in shown], next_cursor=following))
+    return JsonReply(AskedQuestionPage(retention_days=days, items=[_view(q) for q in shown], next_cursor=following))
 
 
 def _view(question: LoggedQuestion) -> AskedQuestionView:

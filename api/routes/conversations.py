@@ -87,7 +87,7 @@ async def delete_all(request: Request, _: Asker, services: ServicesDep) -> Respo
 
 def days_of(caller: Caller, settings: Settings) -> int:
     """Return the number of days for which conversations of the caller are stored; 0 if they are not."""
-    return settings.conversation_days if Scope.ASK in caller.scopes else 0
+    return settings.conversation_retention_days if Scope.ASK in caller.scopes else 0
 
 
 def _required(request: Request, settings: Settings) -> tuple[Owner, int]:
@@ -98,7 +98,7 @@ def _required(request: Request, settings: Settings) -> tuple[Owner, int]:
     """
     caller: Caller = request.state.caller
     if not (days := days_of(caller, settings)):
-        raise NotFound("This server stores no conversations: FOREASK_CONVERSATION_DAYS is 0.")
+        raise NotFound("This server stores no conversations: FOREASK_CONVERSATION_RETENTION_DAYS is 0.")
     return caller.owner, days
 
 

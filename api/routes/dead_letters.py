@@ -30,7 +30,7 @@ from shared.domain.dead_letters import DeadLetter
 from shared.domain.errors import InvalidInput
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 
-router = APIRouter(prefix="/v1/dead", tags=["dead letters"], route_class=StrictRoute)
+router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], route_class=StrictRoute)
 
 AnyCollection = Annotated[CollectionName | None, Query()]
 AnyDocument = Annotated[UUID | None, Query()]

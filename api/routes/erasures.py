@@ -77,7 +77,9 @@ async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response
     return JsonReply(_view(await services.ledger[Erasures].get(erasure_id)))
 
 
-@operator_router.get("/tenants/{tenant}/remains", response_model=RemainsView, responses=problems(401, 422, 502, 503))
+@operator_router.get(
+    "/tenants/{tenant}/remaining-data", response_model=RemainsView, responses=problems(401, 422, 502, 503)
+)
 async def remains(tenant: TenantName, services: ServicesDep) -> Response:
     """Search PostgreSQL, Qdrant, Valkey, the upload store and the provider's input files for leftovers of a tenant.
 

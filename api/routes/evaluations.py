@@ -48,7 +48,7 @@ router = APIRouter(prefix="/v1/collections/{name}", tags=["evaluations"], route_
 InPath = Annotated[SetName, Path()]
 
 
-@router.get("/labelled", response_model=LabelledSetList, responses=problems(401, 404, 422))
+@router.get("/labelled-sets", response_model=LabelledSetList, responses=problems(401, 404, 422))
 async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """List the labelled sets of a collection: questions with their relevant documents or chunks."""
     collection = await services.ledger[Collections].get(tenant, name)
@@ -57,14 +57,14 @@ async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep
     return JsonReply(LabelledSetList(items=items))
 
 
-@router.get("/labelled/{labelled_set}", response_model=LabelledSetView, responses=problems(401, 404, 422))
+@router.get("/labelled-sets/{labelled_set}", response_model=LabelledSetView, responses=problems(401, 404, 422))
 async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
     """Read a labelled set."""
     return JsonReply(_set_view(await services.ledger[Evaluations].set_of(tenant, name, labelled_set)))
 
 
 @router.put(
-    "/labelled/{labelled_set}",
+    "/labelled-sets/{labelled_set}",
     response_model=LabelledSetView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
 )
@@ -83,7 +83,7 @@ async def put_set(
 
 
 @router.post(
-    "/labelled/{labelled_set}/questions",
+    "/labelled-sets/{labelled_set}/questions",
     response_model=LabelledSetView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
 )
@@ -103,7 +103,7 @@ async def add_questions(
     return JsonReply(_set_view(saved))
 
 
-@router.delete("/labelled/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
+@router.delete("/labelled-sets/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
 async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a labelled set. Evaluations with it are kept."""
     await services.ledger[Evaluations].delete_set(tenant, name, labelled_set)
@@ -162,7 +162,7 @@ async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, se
 
 
 @router.get(
-    "/evaluations/{evaluation_id}/against/{other_id}",
+    "/evaluations/{evaluation_id}/compare/{other_id}",
     response_model=DifferenceList,
     responses=problems(401, 404, 409, 422),
 )

@@ -58,7 +58,7 @@ async def give(
 
 
 @router.post(
-    "/collections/{name}/accepted",
+    "/collections/{name}/accepted-questions",
     response_model=FeedbackReply,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
@@ -75,7 +75,9 @@ async def accept(body: AcceptBody, name: CollectionName, caller: SpendingManager
     return _reply(services, body.chunk_id, result)
 
 
-@router.get("/collections/{name}/accepted", response_model=AcceptedPage, responses=problems(400, 401, 404, 422, 503))
+@router.get(
+    "/collections/{name}/accepted-questions", response_model=AcceptedPage, responses=problems(400, 401, 404, 422, 503)
+)
 async def page(
     name: CollectionName,
     tenant: Reader,
@@ -94,7 +96,9 @@ async def page(
     return JsonReply(AcceptedPage(items=items, next_cursor=following))
 
 
-@router.delete("/collections/{name}/accepted/{accepted_id}", status_code=204, responses=problems(401, 404, 422, 503))
+@router.delete(
+    "/collections/{name}/accepted-questions/{accepted_id}", status_code=204, responses=problems(401, 404, 422, 503)
+)
 async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Retract an accepted question; it stops matching after the next runs of the scheduler."""
     collection = await services.ledger[Collections].get(tenant, name)

@@ -110,7 +110,7 @@ async def page(  # noqa: PLR0917  the filters of a list
     shown, following = paging.split_page(rows[: limit + 1], limit, order_of)
     days = services.settings.query_retention_days
     reply = GapPage(
-        kept_days=days,
+        retention_days=days,
         days=min(days, _MOST_DAYS),
         ungrouped=found.left,
         delayed_by=found.delayed_by,

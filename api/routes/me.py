@@ -52,9 +52,9 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         prices=await asyncio.to_thread(_prices, settings),  # the list prices are loaded once, which takes 0.3 s
         limits=_limits(caller.tenant, settings),
         key_limits=KeyLimitsView(**dataclasses.asdict(caller.limits)),
-        queries_kept_days=settings.query_retention_days,
-        shared_answer_days=days_of(caller, settings),
-        conversation_days=conversations.days_of(caller, settings),
+        query_retention_days=settings.query_retention_days,
+        shared_answer_retention_days=days_of(caller, settings),
+        conversation_retention_days=conversations.days_of(caller, settings),
         estimates=Scope.WRITE in caller.scopes,
     )
     return JsonReply(reply)

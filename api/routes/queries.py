@@ -303,7 +303,7 @@ def _candidates(retrieval: Retrieval) -> CandidatesView:
             for match in retrieval.candidates
         ],
         floors=dict(retrieval.floors),
-        crowds=dict(retrieval.candidate_reference_scores),
+        reference_scores=dict(retrieval.candidate_reference_scores),
     )
 
 
@@ -337,7 +337,7 @@ def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
         },
         fusion=body.fusion,
         weights={channel: retrieval.weights.of(channel) for channel in body.channels},
-        crowds=dict(retrieval.reference_scores),
+        reference_scores=dict(retrieval.reference_scores),
         candidates=_candidates(retrieval) if body.explain == "candidates" else None,
         expected=[_expected(each) for each in retrieval.expected] if body.expected else None,
         rewritten=None if retrieval.rewritten is None else _rewritten(retrieval.rewritten),

@@ -27,7 +27,7 @@ from shared.query.answer.citations import CitationOrder
 from shared.query.answer.support import supporting
 from shared.settings import Settings
 
-router = APIRouter(prefix="/v1/answers", tags=["queries"], route_class=StrictRoute)
+router = APIRouter(prefix="/v1/shared-answers", tags=["queries"], route_class=StrictRoute)
 
 _PASSAGES = 1_000  # more than a query returns
 
@@ -46,7 +46,7 @@ async def share(
     caller: Caller = request.state.caller
     days = _required_days(caller, services.settings)
     if body.days is not None and body.days > days:
-        raise InvalidInput(f"days is at most {days:,} (FOREASK_SHARED_ANSWER_DAYS).", field="days")
+        raise InvalidInput(f"days is at most {days:,} (FOREASK_SHARED_ANSWER_RETENTION_DAYS).", field="days")
     new = AnswerToShare(
         query_id=body.query_id,
         text=body.answer,
@@ -87,7 +87,7 @@ def days_of(caller: Caller, settings: Settings) -> int:
     A key with a filter can do neither, because an answer may quote documents that its filter excludes.
     """
     may = Scope.ASK in caller.scopes and caller.filter is None and settings.query_retention_days > 0
-    return settings.shared_answer_days if may else 0
+    return settings.shared_answer_retention_days if may else 0
 
 
 def _required_days(caller: Caller, settings: Settings) -> int:
@@ -95,7 +95,8 @@ def _required_days(caller: Caller, settings: Settings) -> int:
         raise Forbidden("A key with a filter can neither share answers nor open shared ones.")
     if not (days := days_of(caller, settings)):
         raise Conflict(
-            "This server does not share answers: FOREASK_SHARED_ANSWER_DAYS or FOREASK_QUERY_RETENTION_DAYS is 0."
+            "This server does not share answers: FOREASK_SHARED_ANSWER_RETENTION_DAYS or FOREASK_QUERY_RETENTION_DAYS"
+            " is 0."
         )
     return days
 

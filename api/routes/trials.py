@@ -45,7 +45,7 @@ _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_c
 
 
 @router.post(
-    "/try",
+    "/trials",
     response_class=EventStream,
     responses=replies(
         {

@@ -41,7 +41,7 @@ class AskedQuestionView(ReplyModel):
 
 
 class AskedQuestionPage(ReplyModel):
-    kept_days: int = Field(
+    retention_days: int = Field(
         description="Days for which questions are retained (FOREASK_QUERY_RETENTION_DAYS); 0 if they are not"
     )
     items: list[AskedQuestionView]

@@ -111,7 +111,7 @@ class GapCounts(ReplyModel):
 
 class GapPage(ReplyModel):
     model_config = example(
-        kept_days=30,
+        retention_days=30,
         days=7,
         ungrouped=0,
         delayed_by=None,
@@ -120,7 +120,7 @@ class GapPage(ReplyModel):
         next_cursor=None,
     )
 
-    kept_days: int = Field(
+    retention_days: int = Field(
         description="Days for which questions are retained (FOREASK_QUERY_RETENTION_DAYS); 0 if they are not"
     )
     days: int = Field(description="Days of `per_day`")

@@ -82,9 +82,9 @@ class MeView(ReplyModel):
             "query_cost_per_day": None,
         },
         key_limits={"requests_per_second": None, "tokens_per_day": None, "cost_per_day": None, "max_tokens": None},
-        queries_kept_days=30,
-        shared_answer_days=0,
-        conversation_days=0,
+        query_retention_days=30,
+        shared_answer_retention_days=0,
+        conversation_retention_days=0,
         estimates=False,
     )
 
@@ -100,9 +100,9 @@ class MeView(ReplyModel):
     prices: PricesView | None = Field(description="Prices of the language model; null if they are unknown")
     limits: LimitsView
     key_limits: KeyLimitsView = Field(description="Limits of the key, in addition to the tenant's limits")
-    queries_kept_days: int = Field(description="Days for which queries are retained for feedback; 0 if they are not")
-    shared_answer_days: int = Field(description="Days for which the key can share an answer; 0 if it cannot")
-    conversation_days: int = Field(
+    query_retention_days: int = Field(description="Days for which queries are retained for feedback; 0 if they are not")
+    shared_answer_retention_days: int = Field(description="Days for which the key can share an answer; 0 if it cannot")
+    conversation_retention_days: int = Field(
         description="Days after the last change for which the server stores a conversation of the key; 0 if it does not"
     )
     estimates: bool = Field(description="Whether the key may request estimates")

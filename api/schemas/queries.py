@@ -253,7 +253,7 @@ class CandidatesView(ReplyModel):
         description="By channel: a chunk that the channel did not find has half of this score in it. Absent channels"
         " contribute nothing"
     )
-    crowds: dict[str, float] = Field(
+    reference_scores: dict[str, float] = Field(
         description="By channel: the fifth-best score. For `questions`, the value of `text` applies if it is higher and"
         " `text` has a weight"
     )
@@ -290,7 +290,7 @@ class Explanation(ReplyModel):
     stages: dict[str, StageExplanation] = Field(description="Result and duration of each stage")
     fusion: FusionName
     weights: dict[str, float] = Field(description="Weights of the searched channels")
-    crowds: dict[str, float] = Field(
+    reference_scores: dict[str, float] = Field(
         description="By channel: the score above which a chunk is outstanding; empty unless `fusion` is `scores`"
     )
     candidates: CandidatesView | None = Field(None, description="With `explain: candidates`")

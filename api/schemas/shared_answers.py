@@ -23,7 +23,7 @@ class ShareBody(BodyModel):
     query_id: Annotated[UUID, Field(strict=False)] = Field(description="`metadata.query_id` of the reply")
     answer: str = Field(min_length=1, max_length=MESSAGE_CHARS, description="`answer` of the reply, unchanged")
     days: int | None = Field(
-        None, ge=1, description="Days until the link expires; default and maximum: FOREASK_SHARED_ANSWER_DAYS"
+        None, ge=1, description="Days until the link expires; default and maximum: FOREASK_SHARED_ANSWER_RETENTION_DAYS"
     )
 
 

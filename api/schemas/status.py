@@ -266,7 +266,9 @@ class StatusView(ReplyModel):
     documents: dict[str, int] = Field(description="Number of documents in each state")
     stages: dict[WorkQueue, StageView]
     unserved: list[UnservedView] = Field(description="Chunks that wait for a worker with their embedding")
-    dead: int = Field(description="Number of failed documents, unread pages and dead chunks, which GET /v1/dead lists")
+    dead: int = Field(
+        description="Number of failed documents, unread pages and dead chunks, which GET /v1/dead-letters lists"
+    )
     chunks_per_minute: float = Field(description="Number of chunks that finished in the last minute")
     eta_seconds: int | None = Field(description="Remaining time of the open chunks at this rate")
     pace: PaceView

@@ -154,13 +154,13 @@ class Settings(BaseSettings):
     query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days for which a question is retained for feedback; 0: not stored"
     )
-    shared_answer_days: int = Field(
+    shared_answer_retention_days: int = Field(
         0,
         ge=0,
         le=3_650,
         description="days for which an answer can be shared by a link that other keys of the tenant open; 0: never",
     )
-    conversation_days: int = Field(
+    conversation_retention_days: int = Field(
         0,
         ge=0,
         le=3_650,

@@ -25,7 +25,7 @@ def test_poison_becomes_dead_letter_and_others_finish(fleet, provider, start_sce
     scenario.submit(corpus)
     scenario.settle()
 
-    letters = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
+    letters = fleet.client.get("/v1/dead-letters", params={"collection": scenario.collection}).json()["items"]
     reasons = sorted(letter["reason"].split(":")[0] for letter in letters)
     assert reasons == ["its text could not be embedded", "set aside", "set aside"]
     scenario.check(dead={poison["generate"], refused}, failed={file}, note=f"{scenario.deaths()} deaths")

@@ -21,10 +21,10 @@ def test_useless_provider_replies_lose_nothing(fleet, provider, start_scenario, 
 
     scenario.submit(corpus)
     documents = scenario.settle()
-    (letter,) = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
+    (letter,) = fleet.client.get("/v1/dead-letters", params={"collection": scenario.collection}).json()["items"]
     degraded = [d for d in documents if d["state"] == "degraded"]
     provider.script(malformed_containing="")
-    fleet.client.post("/v1/dead/retry", json={"collection": scenario.collection}).raise_for_status()
+    fleet.client.post("/v1/dead-letters/retry", json={"collection": scenario.collection}).raise_for_status()
     scenario.settle()
 
     assert letter["document_id"] == degraded[0]["id"]

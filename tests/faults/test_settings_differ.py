@@ -16,7 +16,7 @@ def test_worker_with_other_embedding_model_claims_nothing(fleet, provider, start
     scenario.wait_for_chunks("total")
     time.sleep(scale.outage_seconds)
 
-    letters = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
+    letters = fleet.client.get("/v1/dead-letters", params={"collection": scenario.collection}).json()["items"]
     embedded = provider.stats()["embedded_inputs"]
     fleet.replace({"index-2": worker("index-2")})
 

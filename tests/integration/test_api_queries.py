@@ -86,7 +86,7 @@ async def test_explain_option_adds_channels_weights_and_evidence(client, indexed
     assert found.metadata.explain.model_dump(exclude={"stages", "candidates", "expected"}) == {
         "fusion": "scores",
         "weights": {"questions": 1.0, "text": 0.5, "bm25": 2.0},
-        "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel has a fifth best score
+        "reference_scores": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel has a fifth best score
         "rewritten": None,
     }
     assert {name: hit.rank for name, hit in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}
@@ -511,7 +511,7 @@ async def test_candidates_allow_fusion_with_other_weights(client, indexed):
     assert found.chunks == plain.chunks
     assert plain.metadata.explain.candidates is None
     assert [(c.chunk_id, c.score) for c in candidates.chunks] == [(c.chunk_id, c.score) for c in plain.chunks]
-    assert set(candidates.floors) == set(candidates.crowds) == {"questions", "text", "bm25"}
+    assert set(candidates.floors) == set(candidates.reference_scores) == {"questions", "text", "bm25"}
 
     hits = {
         channel: ChannelHits(

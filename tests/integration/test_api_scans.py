@@ -52,19 +52,19 @@ async def test_unread_page_is_listed_counted_and_retried(caller, scanned):
     document_id = await submitted(caller, HARBOUR, SMEARED)
     await work(scanned, "parse", "read", "parse", "index", "generate", "index")
 
-    [letter] = (await caller.get("/v1/dead", params={"document_id": document_id})).json()["items"]
+    [letter] = (await caller.get("/v1/dead-letters", params={"document_id": document_id})).json()["items"]
     assert (letter["kind"], letter["ordinal"], letter["document_id"]) == ("page", 2, document_id)
-    [reason] = (await caller.get("/v1/dead/reasons")).json()["items"]
+    [reason] = (await caller.get("/v1/dead-letters/reasons")).json()["items"]
     assert reason == {"reason": letter["reason"], "documents": 0, "pages": 1, "chunks": 0}
-    assert (await caller.get(f"/v1/dead/{letter['id']}")).json()["history"][0]["error"] == letter["reason"]
+    assert (await caller.get(f"/v1/dead-letters/{letter['id']}")).json()["history"][0]["error"] == letter["reason"]
 
     scanned.reader.engine.clear = True
-    reply = await caller.post("/v1/dead/retry", json={"letter_id": letter["id"]})
+    reply = await caller.post("/v1/dead-letters/retry", json={"letter_id": letter["id"]})
     assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_work": 0}
     await work(scanned, "parse", "read", "parse", "index", "generate", "index")
 
     assert await shown(caller, document_id) == ("ready", 2, 2, 0)
-    assert (await caller.get("/v1/dead")).json()["items"] == []
+    assert (await caller.get("/v1/dead-letters")).json()["items"] == []
 
 
 async def image(client, document_id, number, **headers):
@@ -121,7 +121,7 @@ async def test_discarded_page_makes_document_ready(caller, scanned):
     document_id = await submitted(caller, HARBOUR, SMEARED)
     await work(scanned, "parse", "read", "parse", "index", "generate", "index")
 
-    reply = await caller.post("/v1/dead/discard", json={"document_id": document_id})
+    reply = await caller.post("/v1/dead-letters/discard", json={"document_id": document_id})
 
     assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_work": 0}
     assert await shown(caller, document_id) == ("ready", 2, 1, 1)

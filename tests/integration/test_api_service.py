@@ -80,7 +80,7 @@ async def test_refused_method_lists_methods_of_route(services, settings):
     for route in iter_route_contexts(app.routes):
         if isinstance(route.original_route, APIRoute):
             methods[route.path] |= route.methods
-    shadowed = ("/v1/dead/retry", "/v1/dead/discard", "/v1/documents/estimate")
+    shadowed = ("/v1/dead-letters/retry", "/v1/dead-letters/discard", "/v1/documents/estimate")
     assert [methods[path] for path in shadowed] == [{"POST"}] * 3
 
     async with calling(settings, services) as client:

@@ -364,7 +364,7 @@ async def test_tenant_erasure_deletes_entries_and_stays_recorded(client, service
     assert brief(await entries(client, OTHER)) == [("create", "key", "theirs")]
     found = (await sent(client, "GET", "/v1/operator/audit", headers=OPERATORS))["items"]
     assert brief(found) == [("erase", "tenant", erasure["id"])]
-    assert (await sent(client, "GET", "/v1/operator/tenants/alice/remains", headers=OPERATORS))["found"] == 0
+    assert (await sent(client, "GET", "/v1/operator/tenants/alice/remaining-data", headers=OPERATORS))["found"] == 0
 
 
 async def test_switch_and_return_of_builds_are_recorded(client, services):

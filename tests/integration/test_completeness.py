@@ -142,7 +142,7 @@ async def test_retry_of_losses_is_refused_with_reason(lossy, client, provider):
 
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:foreask:problem:conflict")
     assert "no dead chunk or page to retry" in refused.json()["detail"]
-    assert (await client.get("/v1/dead")).json()["items"] == []
+    assert (await client.get("/v1/dead-letters")).json()["items"] == []
 
 
 @guards(

@@ -34,7 +34,7 @@ async def storing(services, settings, once):
     await once(indexed)
 
     def storing(**more):
-        return calling(with_keys(settings).model_copy(update={"conversation_days": 30, **more}), services)
+        return calling(with_keys(settings).model_copy(update={"conversation_retention_days": 30, **more}), services)
 
     return storing
 
@@ -172,8 +172,8 @@ async def test_key_without_ask_scope_is_refused(storing):
 
         assert (await client.get("/v1/conversations", headers=reader)).status_code == 403
         assert (await put(client, headers=reader)).status_code == 403
-        assert (await client.get("/v1/me", headers=reader)).json()["conversation_days"] == 0
-        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["conversation_days"] == 30
+        assert (await client.get("/v1/me", headers=reader)).json()["conversation_retention_days"] == 0
+        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["conversation_retention_days"] == 30
 
 
 async def test_stored_owner_reveals_no_key(services, settings, storing):
@@ -190,7 +190,7 @@ async def test_stored_owner_reveals_no_key(services, settings, storing):
 
 async def test_without_keys_there_is_one_owner(services, settings, library, provider):
     await library.add("Everybody has thirty days of leave a year.", "leave.md")
-    async with calling(settings.model_copy(update={"conversation_days": 1}), services) as client:
+    async with calling(settings.model_copy(update={"conversation_retention_days": 1}), services) as client:
         address = "/v1/conversations/first"
         assert (await client.put(address, json=conversation())).status_code == 200
         assert [each["id"] for each in (await client.get("/v1/conversations")).json()["items"]] == ["first"]
@@ -212,10 +212,12 @@ async def test_conversations_are_not_stored_by_default(services, settings, stori
             await client.delete("/v1/conversations/first", headers=as_tenant("alice")),
             await client.delete("/v1/conversations", headers=as_tenant("alice")),
         ]
-        assert {(each.status_code, "FOREASK_CONVERSATION_DAYS" in each.text) for each in replies} == {(404, True)}
-        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["conversation_days"] == 0
+        assert {(each.status_code, "FOREASK_CONVERSATION_RETENTION_DAYS" in each.text) for each in replies} == {
+            (404, True)
+        }
+        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["conversation_retention_days"] == 0
 
-    assert services.settings.conversation_days == 0
+    assert services.settings.conversation_retention_days == 0
     assert await rows(services) == ["first"]
     assert await forget_conversations(services) is False
     assert await rows(services) == []

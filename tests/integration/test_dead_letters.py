@@ -25,13 +25,13 @@ async def document(client, document_id):
 
 
 async def letters(client, **choice):
-    reply = await client.get("/v1/dead", params=choice)
+    reply = await client.get("/v1/dead-letters", params=choice)
     assert reply.status_code == 200, reply.text
     return DeadLetterPage.model_validate_json(reply.content).items
 
 
 async def resolve(client, action, **choice):
-    reply = await client.post(f"/v1/dead/{action}", json=choice)
+    reply = await client.post(f"/v1/dead-letters/{action}", json=choice)
     assert reply.status_code == {"retry": 202, "discard": 200}[action], reply.text
     return reply.json()
 
@@ -109,14 +109,16 @@ async def test_dead_letter_pages_have_no_gap(client, services, provider):
 
     seen, cursor = [], None
     while True:
-        page = (await client.get("/v1/dead", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))).json()
+        page = (
+            await client.get("/v1/dead-letters", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))
+        ).json()
         seen += [letter["id"] for letter in page["items"]]
         cursor = page["next_cursor"]
         if cursor is None:
             break
 
     assert seen == [str(letter.id) for letter in every]
-    assert (await client.get("/v1/dead", params={"cursor": "bm9uc2Vuc2U"})).status_code == 400
+    assert (await client.get("/v1/dead-letters", params={"cursor": "bm9uc2Vuc2U"})).status_code == 400
 
 
 async def test_dead_letters_are_counted_by_reason(client, services, provider):
@@ -126,17 +128,17 @@ async def test_dead_letters_are_counted_by_reason(client, services, provider):
     await submit(client, BROKEN_PDF, "a.pdf", "papers")
     await work(services)
 
-    first, second = (await client.get("/v1/dead/reasons")).json()["items"]
+    first, second = (await client.get("/v1/dead-letters/reasons")).json()["items"]
 
     assert (first["documents"], first["chunks"]) == (0, 3)
     assert (second["documents"], second["chunks"]) == (1, 0)
-    narrowed = (await client.get("/v1/dead/reasons", params={"collection": "papers"})).json()["items"]
+    narrowed = (await client.get("/v1/dead-letters/reasons", params={"collection": "papers"})).json()["items"]
     assert narrowed == [second]
 
 
 async def test_dead_letter_lists_attempts(client, both_dead):
     for letter in await letters(client):
-        reply = await client.get(f"/v1/dead/{letter.id}")
+        reply = await client.get(f"/v1/dead-letters/{letter.id}")
         shown = DeadLetterHistory.model_validate_json(reply.content)
         assert shown.history[-1].error == shown.reason == letter.reason
         assert shown.attempts == shown.history[-1].attempt == len(shown.history)
@@ -305,11 +307,11 @@ async def test_discarded_document_reverts_to_live_version(client, services, prov
 async def test_discard_of_everything_requires_explicit_all(client, both_dead):
     _, degraded = both_dead
 
-    refused = await client.post("/v1/dead/discard", json={})
+    refused = await client.post("/v1/dead-letters/discard", json={})
 
     assert refused.status_code == 422
     assert '{"all": true}' in ProblemDetails.model_validate_json(refused.content).detail
-    both = await client.post("/v1/dead/discard", json={"all": True, "collection": "papers"})
+    both = await client.post("/v1/dead-letters/discard", json={"all": True, "collection": "papers"})
     assert both.status_code == 422
     assert len(await letters(client)) == 2
     assert await resolve(client, "discard", all=True) == {"documents": 1, "pages": 0, "chunks": 1, "in_work": 0}
@@ -324,7 +326,7 @@ async def test_new_version_removes_dead_letters_of_old_version(client, services,
     await submit(client, "Something else entirely stands in the file now.", "a.md")
 
     assert await letters(client) == []
-    assert (await client.get(f"/v1/dead/{letter.id}")).status_code == 404
+    assert (await client.get(f"/v1/dead-letters/{letter.id}")).status_code == 404
     assert (await resolve(client, "retry", document_id=document_id))["chunks"] == 0
 
 
@@ -335,19 +337,19 @@ async def test_tenants_cannot_see_or_resolve_each_others_letters(services, setti
         failed = await submit(client, BROKEN_PDF, "a.pdf", headers=mine)
         degraded = await submit(client, KEEPER, "b.md", headers=mine)
         await work(services)
-        own = (await client.get("/v1/dead", headers=mine)).json()["items"]
+        own = (await client.get("/v1/dead-letters", headers=mine)).json()["items"]
         assert len(own) == 2
 
-        assert (await client.get("/v1/dead", headers=theirs)).json()["items"] == []
-        assert (await client.get("/v1/dead/reasons", headers=theirs)).json()["items"] == []
+        assert (await client.get("/v1/dead-letters", headers=theirs)).json()["items"] == []
+        assert (await client.get("/v1/dead-letters/reasons", headers=theirs)).json()["items"] == []
         for letter in own:
-            assert (await client.get(f"/v1/dead/{letter['id']}", headers=theirs)).status_code == 404
+            assert (await client.get(f"/v1/dead-letters/{letter['id']}", headers=theirs)).status_code == 404
         for action in ("retry", "discard"):
             for choice in ({"document_id": degraded}, {"document_id": failed}, {"letter_id": own[0]["id"]}):
-                assert (await client.post(f"/v1/dead/{action}", json=choice, headers=theirs)).status_code == 404
-            reply = await client.post(f"/v1/dead/{action}", json={"all": True}, headers=theirs)
+                assert (await client.post(f"/v1/dead-letters/{action}", json=choice, headers=theirs)).status_code == 404
+            reply = await client.post(f"/v1/dead-letters/{action}", json={"all": True}, headers=theirs)
             assert reply.json() == {"documents": 0, "pages": 0, "chunks": 0, "in_work": 0}
-        assert (await client.get("/v1/dead", headers=mine)).json()["items"] == own
+        assert (await client.get("/v1/dead-letters", headers=mine)).json()["items"] == own
 
 
 async def test_letters_with_equal_times_are_paged_by_id(services, library, provider):

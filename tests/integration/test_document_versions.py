@@ -60,7 +60,7 @@ async def failed_edit(once):
 
 
 async def discard(client, document_id):
-    reply = await client.post("/v1/dead/discard", json={"document_id": document_id})
+    reply = await client.post("/v1/dead-letters/discard", json={"document_id": document_id})
     assert reply.json() == {"documents": 1, "pages": 0, "chunks": 0, "in_work": 0}
 
 

@@ -307,7 +307,7 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
         for tenant in ("alice", "bob"):
             assert (await client.post("/v1/documents", json=body, headers=as_tenant(tenant))).status_code == 202
         await work(services)
-        before = await client.get(f"{address}/remains", headers=operator)
+        before = await client.get(f"{address}/remaining-data", headers=operator)
         assert before.json()["found"] > 0
         assert {"postgresql", "qdrant", "valkey", "uploads", "provider"} == {
             each["engine"] for each in before.json()["places"]
@@ -322,7 +322,7 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
 
         seen = await client.get(reply.headers["location"], headers=operator)
         assert (seen.json()["state"], seen.json()["documents_left"], seen.json()["collection"]) == ("finished", 0, None)
-        after = await client.get(f"{address}/remains", headers=operator)
+        after = await client.get(f"{address}/remaining-data", headers=operator)
         assert (after.json()["tenant"], after.json()["found"]) == ("alice", 0), after.text
         assert (await client.get("/v1/collections/default", headers=as_tenant("bob"))).status_code == 200
         assert all("secret" not in each.text for each in (before, reply, seen, after))

@@ -20,7 +20,7 @@ from tests.support.api import calling, work
 from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
 from tests.support.waiting import eventually
 
-SET = "/v1/collections/default/labelled/birds"
+SET = "/v1/collections/default/labelled-sets/birds"
 RUNS = "/v1/collections/default/evaluations"
 EXPECTED_NDCG = (1 + 0.63093 + 0 + 1 / 1.63093 + 1 + 0.5) / 6  # nDCG@10 of the questions alone
 
@@ -67,7 +67,7 @@ async def test_labelled_set_is_stored_used_and_deleted(settings, services, label
         written = await api.put(SET, json={"questions": labelled})
         assert written.status_code == 200, written.text
         assert (await api.get(SET)).json() == written.json()
-        (listed,) = (await api.get("/v1/collections/default/labelled")).json()["items"]
+        (listed,) = (await api.get("/v1/collections/default/labelled-sets")).json()["items"]
         assert (listed["set"], listed["questions"]) == ("birds", len(labelled))
 
         request = {"labelled_set": "birds", "strategies": ["questions", "text", "questions joined"]}
@@ -86,7 +86,7 @@ async def test_labelled_set_is_stored_used_and_deleted(settings, services, label
         assert rows["questions"]["difference"] == pytest.approx(rows["questions"]["ndcg@10"] - rows["text"]["ndcg@10"])
         assert rows["questions"]["difference_low"] <= rows["questions"]["difference"]
         again = await finished(api, (await api.post(RUNS, json=request)).json())
-        compared = (await api.get(f"{RUNS}/{again['id']}/against/{run['id']}")).json()["items"]
+        compared = (await api.get(f"{RUNS}/{again['id']}/compare/{run['id']}")).json()["items"]
         assert [(each["strategy"], each["difference"]["mean"], each["queries"]) for each in compared] == [
             ("questions", 0, 6),
             ("text", 0, 6),

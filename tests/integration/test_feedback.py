@@ -57,7 +57,7 @@ async def accept(client, question=USER_QUESTION, name="leave.md"):
 
 
 async def accepted(client, **more):
-    reply = await client.get("/v1/collections/default/accepted", **more)
+    reply = await client.get("/v1/collections/default/accepted-questions", **more)
     return AcceptedPage.model_validate_json(reply.content).items
 
 
@@ -120,7 +120,7 @@ async def test_retraction_restores_previous_results(client, indexed, services, r
         reply = await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
         assert reply.json()["outcome"] == "taken_back"
     else:
-        address = f"/v1/collections/default/accepted/{given.accepted_id}"
+        address = f"/v1/collections/default/accepted-questions/{given.accepted_id}"
         assert (await client.delete(address)).status_code == 204
         assert (await client.delete(address)).status_code == 404
     assert await accepted(client) == []
@@ -137,7 +137,7 @@ async def test_retraction_restores_previous_results(client, indexed, services, r
 async def test_retraction_during_qdrant_outage_is_applied_later(client, indexed, services):
     given = await accept(client)
     await work(services, "index")
-    await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+    await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
     unreachable = Index("http://127.0.0.1:9")  # the discard port, without a listener
     try:
         await replace(services.cleaner, index=unreachable).delete_taken_back()
@@ -237,7 +237,7 @@ async def test_tenants_cannot_use_or_see_each_others_feedback(services, settings
         await work(services, "index")
 
         assert await accepted(client, headers=bob) == []
-        address = f"/v1/collections/default/accepted/{own}"
+        address = f"/v1/collections/default/accepted-questions/{own}"
         assert (await client.delete(address, headers=bob)).status_code == 404
         assert [str(item.id) for item in await accepted(client, headers=alice)] == [own]
         assert await points(services, tenant="bob") == {}
@@ -248,14 +248,16 @@ async def test_accepted_list_is_paged_newest_first(client, indexed):
         await accept(client, f"{USER_QUESTION} {number}")
     seen, cursor = [], None
     while True:
-        page = (await client.get("/v1/collections/default/accepted", params={"limit": 2} | (cursor or {}))).json()
+        page = (
+            await client.get("/v1/collections/default/accepted-questions", params={"limit": 2} | (cursor or {}))
+        ).json()
         seen += [own["question"] for own in page["items"]]
         if page["next_cursor"] is None:
             break
         cursor = {"cursor": page["next_cursor"]}
 
     assert seen == [f"{USER_QUESTION} {number}" for number in reversed(range(5))]
-    assert (await client.get("/v1/collections/nowhere/accepted")).status_code == 404
+    assert (await client.get("/v1/collections/nowhere/accepted-questions")).status_code == 404
 
 
 LONG_LEAVE = "Everybody has thirty days of leave a year. " * 30
@@ -372,7 +374,7 @@ async def test_retraction_applies_to_live_and_pending_versions(client, two_chunk
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, [shared])])
     assert {payload["version"] for payload in (await points(services)).values()} == {1, 2}
 
-    await client.delete(f"/v1/collections/default/accepted/{given['accepted_id']}")
+    await client.delete(f"/v1/collections/default/accepted-questions/{given['accepted_id']}")
     await services.cleaner.clean()
 
     assert await points(services) == {}
@@ -384,7 +386,7 @@ async def test_retraction_during_write_is_applied_afterwards(client, indexed, se
     claimed = await services.ledger[Work].claim_to_index(10)
     assert [own.id for chunk in claimed for own in chunk.accepted] == [given.accepted_id]
 
-    await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+    await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
     await services.cleaner.clean()
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, claimed)])
     assert len(await points(services)) == 1
@@ -399,7 +401,7 @@ async def test_late_writer_does_not_restore_retracted_question(client, indexed, 
     late = await services.ledger[Work].claim_to_index(10)
     await services.ledger[Work].release("chunks", [chunk.lease for chunk in late])
     await work(services, "index")
-    await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+    await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
     await services.cleaner.clean()
     assert await points(services) == {}
 
@@ -414,7 +416,7 @@ async def test_late_writer_does_not_restore_retracted_question(client, indexed, 
 async def test_question_is_not_reaccepted_during_removal(client, indexed, services):
     given = await accept(client)
     await work(services, "index")
-    await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+    await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
 
     (removal,) = await services.ledger[Feedback].claim_removals(10)
     query_id, chunks = await ask(client)
@@ -532,7 +534,7 @@ async def test_retraction_during_verification_is_not_a_finding(client, indexed, 
 
     async def slow(location, ids):
         if await points(services):
-            await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+            await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
             await services.cleaner.clean()
         return await stored_points(location, ids)
 
@@ -545,7 +547,7 @@ async def test_retraction_during_verification_is_not_a_finding(client, indexed, 
 async def test_question_is_accepted_for_unreturned_chunk(client, indexed, services, wakes):
     _, chunks = await ask(client)
     body = {"question": USER_QUESTION, "chunk_id": chunks["leave.md"].chunk_id}
-    path = "/v1/collections/default/accepted"
+    path = "/v1/collections/default/accepted-questions"
 
     given = FeedbackReply.model_validate_json((await client.post(path, json=body)).content)
 

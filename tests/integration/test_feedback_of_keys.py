@@ -73,14 +73,14 @@ async def outcome(client, headers, question, chunk_id, *, helpful=True):
 async def edit(client, question, chunk_id):
     """Accept a question as an editor."""
     body = {"question": question, "chunk_id": chunk_id}
-    reply = await client.post("/v1/collections/default/accepted", json=body, headers=EDITOR)
+    reply = await client.post("/v1/collections/default/accepted-questions", json=body, headers=EDITOR)
     assert reply.status_code == 200, reply.text
     return reply.json()["outcome"]
 
 
 async def accepted(client):
     """Return the accepted questions, newest first, each with whether a key accepted it."""
-    reply = await client.get("/v1/collections/default/accepted", headers=EDITOR)
+    reply = await client.get("/v1/collections/default/accepted-questions", headers=EDITOR)
     items = AcceptedPage.model_validate_json(reply.content).items
     return [(item.question, item.accepted_by is not None) for item in items]
 

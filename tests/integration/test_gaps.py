@@ -75,7 +75,7 @@ async def test_unanswered_questions_are_grouped_by_meaning(client, services, col
 
     assert [(gap.question, gap.times, gap.wordings) for gap in page.items[:1]] == [(DOGS[0].upper() + "?", 4, 3)]
     assert sorted((gap.times, gap.wordings) for gap in page.items[1:]) == [(1, 1), (2, 2)]
-    assert (page.counts.open, page.ungrouped, page.delayed_by, page.kept_days) == (3, 0, None, 30)
+    assert (page.counts.open, page.ungrouped, page.delayed_by, page.retention_days) == (3, 0, None, 30)
     first = page.items[0]
     assert (first.per_day[-1], sum(first.per_day), len(first.per_day), page.days) == (4, 4, 30, 30)
     assert (first.last_week, first.week_before, first.state, first.nearest) == (4, 0, "open", None)
@@ -421,7 +421,7 @@ async def test_no_questions_are_grouped_without_query_log(services, settings, co
     await ask(services, collection, *DOGS)
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as client:
         page = await list_gaps(client)
-    assert (page.kept_days, page.items, page.ungrouped) == (0, [], 0)
+    assert (page.retention_days, page.items, page.ungrouped) == (0, [], 0)
 
 
 @guards(

@@ -70,7 +70,9 @@ async def test_refused_methods_create_no_series_per_route(client):
             for sample in family.samples
         }
 
-    wrong = [(method, path) for method in ("PATCH", "TRACE") for path in ("/v1/retrieve", "/v1/dead/retry", "/mcp")]
+    wrong = [
+        (method, path) for method in ("PATCH", "TRACE") for path in ("/v1/retrieve", "/v1/dead-letters/retry", "/mcp")
+    ]
     wrong += [("HEAD", f"/v1/documents/{uuid4()}"), ("DELETE", "/nowhere"), ("DELETE", "/work")]
     before = series()
     refused = value("foreask_requests_total", method="PATCH", route="none", status=405)

@@ -95,12 +95,12 @@ async def test_labels_and_estimates_of_newer_release_are_read(services, client):
     await ok(await client.post("/v1/documents", json=BODY))
     await work(services, "parse", "index")
     question = {"question": "How much leave?", "external_ids": ["leave"]}
-    await ok(await client.put(f"{COLLECTION}/labelled/small", json={"questions": [question]}))
+    await ok(await client.put(f"{COLLECTION}/labelled-sets/small", json={"questions": [question]}))
     await ok(await client.post("/v1/estimates", json=PLANNED))
     await add_to(services, "labelled_sets", "questions", each=True)
     await add_to(services, "estimates", "estimate")
 
-    shown = await ok(await client.get(f"{COLLECTION}/labelled/small"))
+    shown = await ok(await client.get(f"{COLLECTION}/labelled-sets/small"))
     status = await ok(await client.get("/v1/status"))
 
     assert [each["question"] for each in shown["questions"]] == ["How much leave?"]

@@ -111,16 +111,16 @@ async def test_tenant_views_show_words_without_secrets(services, settings, libra
             document = await library.add(HARBOUR)
             await library.add("The keeper lives alone.", questions=["Who lives alone?", "When, at seven?"])
             await work(services)
-            letters = (await client.get("/v1/dead")).json()["items"]
+            letters = (await client.get("/v1/dead-letters")).json()["items"]
             texts = [
                 (await client.get(path)).text
                 for path in (
                     f"/v1/documents/{document.id}",
                     f"/v1/documents/{document.id}/chunks",
                     "/v1/documents",
-                    "/v1/dead",
-                    "/v1/dead/reasons",
-                    *(f"/v1/dead/{letter['id']}" for letter in letters),
+                    "/v1/dead-letters",
+                    "/v1/dead-letters/reasons",
+                    *(f"/v1/dead-letters/{letter['id']}" for letter in letters),
                     "/v1/status",
                 )
             ]

@@ -198,15 +198,15 @@ async def test_used_up_budget_rejects_only_positive_feedback(client):
 async def test_trial_is_charged_like_queries(client, provider):
     writer = await key(client, scopes=("write",), tokens_per_day=1_000_000)
     small = await key(client, "small", scopes=("write",), tokens_per_day=10)
-    events = dict([event async for event in events_of(await client.post("/v1/try", json=TRIED, headers=writer))])
+    events = dict([event async for event in events_of(await client.post("/v1/trials", json=TRIED, headers=writer))])
     await settled(client)
     done = events["done"]
     assert (done["chunks"], done["cut"]) == (20, True)
     assert provider.stats()["calls"] == done["calls"] == 20
     assert accounts_of(client)["key"] > sum(done["usage"].values()) > 0  # and the embeddings
 
-    first = [event async for event in events_of(await client.post("/v1/try", json=TRIED, headers=small))]
-    refused = await client.post("/v1/try", json=TRIED, headers=small)
+    first = [event async for event in events_of(await client.post("/v1/trials", json=TRIED, headers=small))]
+    refused = await client.post("/v1/trials", json=TRIED, headers=small)
 
     errors = [data["error"] for name, data in first if name == "screened"]
     assert len([each for each in errors if "may spend 10 tokens per day" in (each or "")]) >= 16  # four run at once
@@ -224,7 +224,7 @@ async def test_calls_of_trial_count_towards_rate(client, settings):
     paced = await key(client, "paced", scopes=("write",), requests_per_second=10)
 
     async def errors(headers):
-        reply = await client.post("/v1/try", json=TRIED, headers=headers)
+        reply = await client.post("/v1/trials", json=TRIED, headers=headers)
         return [data["error"] async for name, data in events_of(reply) if name == "screened"]
 
     of_slow = await errors(slow)
@@ -240,7 +240,9 @@ async def test_question_of_editor_counts_as_embedding(services, settings, client
         replies = []
         for number in range(5):
             question = {"question": f"How long is the leave of group {number}?", "chunk_id": chunk}
-            replies.append(await limited.post("/v1/collections/default/accepted", json=question, headers=ALICE))
+            replies.append(
+                await limited.post("/v1/collections/default/accepted-questions", json=question, headers=ALICE)
+            )
             await settled(limited)
         replies.append(await limited.post("/v1/collections/default/calibration", json={}, headers=ALICE))
 

@@ -27,7 +27,7 @@ KINDS = [RunKind.EVALUATION]
 QUESTION = {"question": "Where do herons nest?", "external_ids": ["herons"]}
 REQUEST = EvaluationRequest([QUESTION], ["text"], "text")
 RESULTS = {"per_query": {"text": {"Where do herons nest?": 1.0}}, "rows": [{"strategy": "text"}]}
-SET = "/v1/collections/default/labelled/birds"
+SET = "/v1/collections/default/labelled-sets/birds"
 RUNS = "/v1/collections/default/evaluations"
 
 

@@ -39,7 +39,7 @@ async def leave(once):
 @asynccontextmanager
 async def sharing(settings, services):
     """Yield a client of an API with keys that shares answers."""
-    changed = with_keys(settings).model_copy(update={"shared_answer_days": 7})
+    changed = with_keys(settings).model_copy(update={"shared_answer_retention_days": 7})
     async with calling(changed, services) as client:
         yield client
 
@@ -52,7 +52,7 @@ async def answered(client, headers, **more):
 async def shared(client, headers=None, **more):
     headers = headers or as_tenant("alice")
     body = await answered(client, headers) | more
-    reply = await client.post("/v1/answers", json=body, headers=headers)
+    reply = await client.post("/v1/shared-answers", json=body, headers=headers)
     assert reply.status_code == 201, reply.text
     return reply.json()
 
@@ -63,7 +63,7 @@ async def key_of(client, tenant, name, **body):
 
 
 async def opened(client, answer, headers=None):
-    return await client.get(f"/v1/answers/{answer['id']}", headers=headers or as_tenant("alice"))
+    return await client.get(f"/v1/shared-answers/{answer['id']}", headers=headers or as_tenant("alice"))
 
 
 async def rows(services):
@@ -90,7 +90,7 @@ async def test_shared_answer_has_supporting_sentences(services, settings, provid
     async with sharing(settings, services) as client:
         alice = as_tenant("alice")
         body = await answered(client, alice, question="When does leave end, and do the documents say so?")
-        answer = (await client.post("/v1/answers", json=body, headers=alice)).raise_for_status().json()
+        answer = (await client.post("/v1/shared-answers", json=body, headers=alice)).raise_for_status().json()
         [source] = (await opened(client, answer)).json()["sources"]
 
     supporting = [source["text"][start:end] for start, end in source["sentences"]]
@@ -128,7 +128,7 @@ async def test_answer_is_not_found_without_access(services, settings, leave):
         filtered = await key_of(client, "alice", "website", scopes=["ask"], filter={"public": True})
         reader = await key_of(client, "alice", "reader", scopes=["read"])
 
-        missing = await client.get(f"/v1/answers/{uuid4()}", headers=as_tenant("alice"))
+        missing = await client.get(f"/v1/shared-answers/{uuid4()}", headers=as_tenant("alice"))
         others = [await opened(client, answer, headers) for headers in (as_tenant("bob"), filtered)]
 
         assert {reply.status_code for reply in (missing, *others)} == {404}
@@ -136,7 +136,7 @@ async def test_answer_is_not_found_without_access(services, settings, leave):
         assert details == {missing.json()["detail"].replace(missing.request.url.path.rpartition("/")[2], "ID")}
         assert "ask the question again" in details.pop()
         assert (await opened(client, answer, reader)).status_code == 403
-        assert (await client.get(f"/v1/answers/{answer['id']}")).status_code == 401
+        assert (await client.get(f"/v1/shared-answers/{answer['id']}")).status_code == 401
 
 
 @guards(
@@ -152,7 +152,7 @@ async def test_only_own_answer_of_server_is_shared(services, settings, leave):
         of_first = await answered(client, first)
 
         async def status(body, headers):
-            return (await client.post("/v1/answers", json=body, headers=headers)).status_code
+            return (await client.post("/v1/shared-answers", json=body, headers=headers)).status_code
 
         assert await status(own | {"answer": own["answer"] + " Call 0900-1."}, as_tenant("alice")) == 422
         assert await status(own | {"query_id": str(uuid4())}, as_tenant("alice")) == 404
@@ -168,7 +168,7 @@ async def test_answer_without_citations_is_not_shared(services, settings, leave)
         body = {"query_id": reply.json()["metadata"]["query_id"], "answer": reply.json()["answer"]}
 
         assert reply.json()["found"] is False
-        assert (await client.post("/v1/answers", json=body, headers=as_tenant("alice"))).status_code == 409
+        assert (await client.post("/v1/shared-answers", json=body, headers=as_tenant("alice"))).status_code == 409
 
 
 async def test_key_with_filter_cannot_share(services, settings, provider):
@@ -177,9 +177,9 @@ async def test_key_with_filter_cannot_share(services, settings, provider):
         filtered = await key_of(client, "alice", "website", scopes=["ask"], filter={"public": True})
         body = await answered(client, filtered)
 
-        assert (await client.post("/v1/answers", json=body, headers=filtered)).status_code == 403
-        assert (await client.get("/v1/me", headers=filtered)).json()["shared_answer_days"] == 0
-        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_days"] == 7
+        assert (await client.post("/v1/shared-answers", json=body, headers=filtered)).status_code == 403
+        assert (await client.get("/v1/me", headers=filtered)).json()["shared_answer_retention_days"] == 0
+        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_retention_days"] == 7
 
 
 async def test_sharing_is_off_by_default(services, settings, leave):
@@ -188,11 +188,11 @@ async def test_sharing_is_off_by_default(services, settings, leave):
     async with calling(with_keys(settings), services) as client:
         body = await answered(client, as_tenant("alice"))
 
-        assert (await client.post("/v1/answers", json=body, headers=as_tenant("alice"))).status_code == 409
+        assert (await client.post("/v1/shared-answers", json=body, headers=as_tenant("alice"))).status_code == 409
         assert (await opened(client, answer)).status_code == 404
-        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_days"] == 0
+        assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_retention_days"] == 0
 
-    assert services.settings.shared_answer_days == 0
+    assert services.settings.shared_answer_retention_days == 0
     assert await forget_answers(services) is False
     assert await rows(services) == 0
 
@@ -201,7 +201,9 @@ async def test_expired_answer_is_hidden_and_deleted(services, settings, leave):
     async with sharing(settings, services) as client:
         answer = await shared(client, days=1)
         too_long = await client.post(
-            "/v1/answers", json=await answered(client, as_tenant("alice")) | {"days": 8}, headers=as_tenant("alice")
+            "/v1/shared-answers",
+            json=await answered(client, as_tenant("alice")) | {"days": 8},
+            headers=as_tenant("alice"),
         )
         async with services.database.begin() as connection:
             await connection.execute(text("UPDATE shared_answers SET expires_at = now()"))
@@ -256,7 +258,7 @@ async def test_sharer_and_managers_delete_answer(services, settings, leave):
         answer = await shared(client, first)
 
         async def deleted(headers):
-            return (await client.delete(f"/v1/answers/{answer['id']}", headers=headers)).status_code
+            return (await client.delete(f"/v1/shared-answers/{answer['id']}", headers=headers)).status_code
 
         assert answer["shared_by"] == "first"
         assert [await deleted(headers) for headers in (second, as_tenant("bob"))] == [404, 404]
@@ -283,7 +285,7 @@ async def test_document_erased_during_answer_cannot_be_shared(services, settings
         await finished(services, await services.ledger[Erasures].start_document(erased, "alice"))
         await services.ledger[QueryLog].record_answer(UUID(body["query_id"]), written)  # the model wrote meanwhile
 
-        reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
+        reply = await client.post("/v1/shared-answers", json=body, headers=as_tenant("alice"))
 
         assert len(answer["chunks"]) == 2
         assert reply.status_code == 422  # its [1] would be the other document
@@ -294,8 +296,8 @@ async def test_answer_is_shared_once_for_each_key(services, settings, leave):
     async with sharing(settings, services) as client:
         body = await answered(client, as_tenant("alice"))
 
-        replies = [await client.post("/v1/answers", json=body, headers=as_tenant("alice")) for _ in range(3)]
-        shorter = await client.post("/v1/answers", json=body | {"days": 1}, headers=as_tenant("alice"))
+        replies = [await client.post("/v1/shared-answers", json=body, headers=as_tenant("alice")) for _ in range(3)]
+        shorter = await client.post("/v1/shared-answers", json=body | {"days": 1}, headers=as_tenant("alice"))
 
         assert len({reply.json()["id"] for reply in replies}) == 1
         assert shorter.json()["id"] != replies[0].json()["id"]
@@ -320,7 +322,7 @@ async def test_answer_of_larger_passages_is_not_shared(services, settings, provi
         answer = (await client.post("/v1/query", json=asked, headers=as_tenant("alice"))).json()
         body = {"query_id": answer["metadata"]["query_id"], "answer": answer["answer"]}
 
-        reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
+        reply = await client.post("/v1/shared-answers", json=body, headers=as_tenant("alice"))
 
         (chunk,) = answer["chunks"]
         assert chunk["span"] != chunk["chunk_span"]
@@ -338,7 +340,7 @@ async def test_document_being_erased_cannot_be_shared(services, settings, leave)
         answer, body = await shared(client), await answered(client, as_tenant("alice"))
         await services.ledger[Erasures].start_document(UUID(answer["sources"][0]["document_id"]), "alice")
 
-        reply = await client.post("/v1/answers", json=body, headers=as_tenant("alice"))
+        reply = await client.post("/v1/shared-answers", json=body, headers=as_tenant("alice"))
 
         assert (reply.status_code, "erased" in reply.json()["detail"]) == (409, True)
         assert (await opened(client, answer)).status_code == 404

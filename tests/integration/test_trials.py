@@ -1,4 +1,4 @@
-"""POST /v1/try shows how a text is processed, and stores nothing."""
+"""POST /v1/trials shows how a text is processed, and stores nothing."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ TEXT = "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Pay\n\nSalari
 
 
 async def try_text(client, **body):
-    reply = await client.post("/v1/try", json={"text": TEXT} | body)
+    reply = await client.post("/v1/trials", json={"text": TEXT} | body)
     assert reply.status_code == 200, reply.text
     return [event async for event in events_of(reply)]
 
@@ -84,7 +84,7 @@ async def test_disconnect_cancels_trial_calls(services, settings, provider):
 
     provider.script(latency_seconds=60)
     async with serving(settings, services) as client:
-        async with client.stream("POST", "/v1/try", json={"text": TEXT}) as reply, asyncio.timeout(TIMEOUT_SECONDS):
+        async with client.stream("POST", "/v1/trials", json={"text": TEXT}) as reply, asyncio.timeout(TIMEOUT_SECONDS):
             lines = reply.aiter_lines()
             await anext(lines)
             while not await in_flight():
@@ -96,7 +96,7 @@ async def test_disconnect_cancels_trial_calls(services, settings, provider):
 
 @pytest.mark.parametrize("own", [{"collection": "nowhere"}, {"prompt": "No placeholder."}, {"text": " "}])
 async def test_invalid_trial_is_rejected(client, own):
-    assert (await client.post("/v1/try", json={"text": TEXT} | own)).status_code in (404, 422)
+    assert (await client.post("/v1/trials", json={"text": TEXT} | own)).status_code in (404, 422)
 
 
 async def test_exhausted_budget_rejects_trial(services, settings, provider):
@@ -106,8 +106,8 @@ async def test_exhausted_budget_rejects_trial(services, settings, provider):
     await Library(services).add("A text about a lighthouse and its keeper.")
     await work(services)
     async with calling(settings, services) as client:
-        refused = await client.post("/v1/try", json={"text": TEXT, "collection": "default"})
-        accepted = await client.post("/v1/try", json={"text": TEXT})
+        refused = await client.post("/v1/trials", json={"text": TEXT, "collection": "default"})
+        accepted = await client.post("/v1/trials", json={"text": TEXT})
     assert (refused.status_code, accepted.status_code) == (429, 200)
     assert refused.json()["detail"] == "The total budget of 1 tokens for the collection 'default' is used up."
 
@@ -150,7 +150,7 @@ async def test_similarity_reuses_vectors_of_stored_chunks(client, services, prov
     questions = ["When does the harbour open?", "How much does a ship pay?"]
     found = (await client.post("/v1/retrieve", json={"question": questions[0], "explain": "candidates"})).json()
     accept = {"question": "Is it open at dawn?", "chunk_id": found["chunks"][0]["chunk_id"]}
-    assert (await client.post("/v1/collections/default/accepted", json=accept)).status_code < 300
+    assert (await client.post("/v1/collections/default/accepted-questions", json=accept)).status_code < 300
     await work(services)
     ids = [chunk["chunk_id"] for chunk in found["chunks"]]
     provider.reset()

@@ -54,7 +54,7 @@ def deployment(
     roles = ("parse", "generate", "index")
     with Deployment(settings, folder, roles=roles, launch=forks.launch, durable=False) as deployment:
         # Other APIs store these, and a scheduler with the default settings would delete them every minute.
-        deployment.worker("scheduler", conversation_days=30, shared_answer_days=7)
+        deployment.worker("scheduler", conversation_retention_days=30, shared_answer_retention_days=7)
         deployment.wait_for_workers()
         deployment.ingest({name: text for name, text in DOCUMENTS.items() if text})
         deployment.wait_until_settled(len(DOCUMENTS) - 1)
@@ -103,7 +103,7 @@ def api_keys(**keys: str) -> str:
 def keyed(deployment: Deployment) -> Iterator[httpx.Client]:
     """A client of an API with keys of the documents' tenant and of two others."""
     keys = api_keys(default=OURS, theirs=THEIRS, fresh=FRESH)
-    with another_api(deployment, "keyed", OURS, api_keys=keys, shared_answer_days=7) as client:
+    with another_api(deployment, "keyed", OURS, api_keys=keys, shared_answer_retention_days=7) as client:
         yield client
 
 

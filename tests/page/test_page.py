@@ -30,11 +30,11 @@ async def test_answered_question_is_accepted_and_retracted(visit, deployment):
     await ask(visit, "What are my holidays, please?")
     await visit.page.get_by_role("button", name="\u2713 Helpful").click()
     await expect(visit.page.locator(".notice")).to_contain_text("Your question now finds this passage")
-    accepted = deployment.client.get("/v1/collections/default/accepted").json()["items"]
+    accepted = deployment.client.get("/v1/collections/default/accepted-questions").json()["items"]
     assert [each["question"] for each in accepted] == ["What are my holidays, please?"]
     await visit.page.get_by_role("button", name="Undo").click()
     await expect(visit.page.locator(".notice")).to_contain_text("Your question was removed")
-    assert deployment.client.get("/v1/collections/default/accepted").json()["items"] == []
+    assert deployment.client.get("/v1/collections/default/accepted-questions").json()["items"] == []
 
 
 async def test_untrusted_content_is_shown_as_text(visit, deployment):
@@ -105,7 +105,7 @@ async def test_explanation_reorders_rows_and_accepts_question(visit, deployment)
         await expect(number).to_have_text("0.3")
     await visit.page.get_by_role("button", name="Add question").first.click()
     await expect(visit.page.locator(".notice")).to_contain_text("Question added.")
-    accepted = deployment.client.get("/v1/collections/default/accepted").json()["items"]
+    accepted = deployment.client.get("/v1/collections/default/accepted-questions").json()["items"]
     assert "Who signs the travel form?" in [each["question"] for each in accepted]
 
 

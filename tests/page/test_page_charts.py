@@ -155,7 +155,7 @@ async def _evaluated(deployment, number):
     base = "/v1/collections/default"
     ids = []
     for _ in range(number):
-        deployment.client.put(f"{base}/labelled/{SET}", json=LABELLED).raise_for_status()
+        deployment.client.put(f"{base}/labelled-sets/{SET}", json=LABELLED).raise_for_status()
         body = {"labelled_set": SET, "strategies": ["default", "text"]}
         run = deployment.client.post(f"{base}/evaluations", json=body).raise_for_status().json()["id"]
 

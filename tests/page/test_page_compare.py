@@ -82,7 +82,7 @@ async def test_differing_question_opens_in_explain(visit, tmp_path):
 async def test_user_questions_are_labelled_by_keyboard(visit, deployment):
     await ask(visit, "When is leave pro rata?")
     await visit.go("/lab/compare")
-    deployment.client.delete("/v1/collections/default/labelled/asked")
+    deployment.client.delete("/v1/collections/default/labelled-sets/asked")
     await visit.page.reload()
     await visit.page.get_by_role("button", name="Label user questions").click()
     await expect(visit.page.locator(".candidates li").first).to_be_visible()
@@ -95,9 +95,9 @@ async def test_user_questions_are_labelled_by_keyboard(visit, deployment):
     await expect(visit.page.locator(".candidates input").nth(position - 1)).to_be_checked()
     await visit.page.keyboard.press("Space")
     await expect(visit.page.locator(".labelling .tools")).to_contain_text("1 labelled")
-    sets = deployment.client.get("/v1/collections/default/labelled").json()["items"]
+    sets = deployment.client.get("/v1/collections/default/labelled-sets").json()["items"]
     name = next(each["set"] for each in sets)
-    kept = deployment.client.get(f"/v1/collections/default/labelled/{name}").json()["questions"]
+    kept = deployment.client.get(f"/v1/collections/default/labelled-sets/{name}").json()["questions"]
     assert {"question": "When is leave pro rata?", "external_ids": ["leave.md"], "chunk_ids": []} in kept
 
 

@@ -48,7 +48,7 @@ def bridges(deployment):
 @pytest.fixture(scope="module")
 def quoting(deployment):
     """The address of an API whose answers are quotations, and can be shared."""
-    with another_api(deployment, "sharing", answering="extractive", shared_answer_days=7) as client:
+    with another_api(deployment, "sharing", answering="extractive", shared_answer_retention_days=7) as client:
         yield str(client.base_url).rstrip("/")
 
 
@@ -121,7 +121,7 @@ async def test_shared_answer_highlights_its_fact(browser, bridges, quoting):
             query = {"question": fact.question, "collection": COLLECTION}
             reply = (await client.post("/v1/query", json=query)).raise_for_status().json()
             body = {"query_id": reply["metadata"]["query_id"], "answer": reply["answer"]}
-            link = (await client.post("/v1/answers", json=body)).raise_for_status().json()["id"]
+            link = (await client.post("/v1/shared-answers", json=body)).raise_for_status().json()["id"]
             await visit.go(f"/answers/{link}")
             await visit.page.locator(".written .cited").first.click()
             shown = await _highlighted(visit.page)

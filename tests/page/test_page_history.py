@@ -16,7 +16,7 @@ WIDE = {"viewport": {"width": 1440, "height": 900}}
 def storing(deployment):
     """A client of an API that stores conversations."""
     keys = api_keys(default=OURS)
-    with another_api(deployment, "storing", OURS, api_keys=keys, conversation_days=30) as client:
+    with another_api(deployment, "storing", OURS, api_keys=keys, conversation_retention_days=30) as client:
         yield client
 
 
@@ -109,7 +109,7 @@ async def test_browsers_conversations_are_moved_on_request_only(browser, storing
 
         async def without_storage(route):  # as before the operator changed the setting
             reply = await route.fetch()
-            await route.fulfill(response=reply, json=await reply.json() | {"conversation_days": 0})
+            await route.fulfill(response=reply, json=await reply.json() | {"conversation_retention_days": 0})
 
         await page.route("**/v1/me", without_storage)
         await with_key(visit, "/ask", key)

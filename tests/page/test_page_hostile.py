@@ -26,9 +26,9 @@ def hostile(deployment):
     ids = {each["external_id"]: each["id"] for each in deployment.documents("hostile")}
     chunks = deployment.client.get(f"/v1/documents/{ids[NAME]}/chunks").raise_for_status().json()["items"]
     accepted = {"chunk_id": chunks[0]["id"], "question": QUESTION}
-    deployment.client.post("/v1/collections/hostile/accepted", json=accepted).raise_for_status()
+    deployment.client.post("/v1/collections/hostile/accepted-questions", json=accepted).raise_for_status()
     questions = [{"question": QUESTION, "external_ids": [NAME]}]
-    deployment.client.put("/v1/collections/hostile/labelled/all", json={"questions": questions}).raise_for_status()
+    deployment.client.put("/v1/collections/hostile/labelled-sets/all", json={"questions": questions}).raise_for_status()
     return ids
 
 

@@ -235,7 +235,7 @@ async def test_double_key_press_skips_only_visible_question(visit, deployment):
     await page.get_by_role("button", name="Label user questions").click()
     await expect(page.locator(".candidates li").first).to_be_visible()
     before = await _left(page)
-    async with held(page, re.compile(r"/labelled/[^/]+/questions$")) as late:
+    async with held(page, re.compile(r"/labelled-sets/[^/]+/questions$")) as late:
         await page.keyboard.press("1")
         await page.keyboard.press("Space")
         await page.keyboard.press("Space")
@@ -270,7 +270,9 @@ async def test_files_awaiting_price_accept_more_files(visit, tmp_path):
 async def test_finished_run_is_listed_as_finished(visit, deployment):
     page = visit.page
     questions = [{"question": "How many days of leave does everybody have?", "external_ids": ["leave.md"]}]
-    deployment.client.put("/v1/collections/default/labelled/late", json={"questions": questions}).raise_for_status()
+    deployment.client.put(
+        "/v1/collections/default/labelled-sets/late", json={"questions": questions}
+    ).raise_for_status()
     await visit.go("/lab/compare")
     await page.get_by_label("Set").select_option("late")
     await page.get_by_role("button", name="Run", exact=True).click()

@@ -105,7 +105,9 @@ async def test_two_prompts_are_compared_side_by_side(visit, deployment):
     await page.get_by_role("button", name="Compare two prompts").click()
     await page.get_by_role("group", name="B").get_by_label("Questions per chunk").fill("2")
     await page.get_by_role("group", name="B").get_by_label("Prompt").fill("Write {count} short questions about: {text}")
-    async with page.expect_request(lambda each: each.url.endswith("/v1/try") and "short" in each.post_data) as request:
+    async with page.expect_request(
+        lambda each: each.url.endswith("/v1/trials") and "short" in each.post_data
+    ) as request:
         await page.get_by_role("button", name="Generate questions").click()
     body = (await request.value).post_data_json
     assert (body["questions_per_chunk"], body["prompt"]) == (2, "Write {count} short questions about: {text}")

@@ -185,7 +185,7 @@ async def test_texts_with_two_meanings_have_two_translations(foreign, deployment
         "zh-CN": ("问题集", "设置预算", "刷新"),
     }[locale]
     questions = [{"question": QUESTION, "external_ids": ["leave.md"]}]
-    labelled = f"/v1/collections/{COLLECTION}/labelled/words"
+    labelled = f"/v1/collections/{COLLECTION}/labelled-sets/words"
     deployment.client.put(labelled, json={"questions": questions}).raise_for_status()
     await visit.go(f"/lab/compare?collection={COLLECTION}")
     await expect(page.locator(".tools label.inline")).to_contain_text(chosen)

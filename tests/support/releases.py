@@ -73,7 +73,7 @@ ADDITIONS = (
     # an argument of a wake-up
     (
         "shared/broker/wakeups.py",
-        'send_task(broker_name(queue), retry=False)',
+        "send_task(broker_name(queue), retry=False)",
         'send_task(broker_name(queue), kwargs={"added": "next"}, retry=False)',
     ),
     # a kind of run

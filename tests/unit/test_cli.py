@@ -416,8 +416,8 @@ def test_dead_letters_are_selected_by_arguments(capsys, monkeypatch, dead_letter
     foreask(capsys, monkeypatch, "dead", "discard", "--yes", "--all")
 
     assert dead_letters.requests == [
-        ("POST", "/v1/dead/retry", {"collection": "handbook", "reason": "x"}),
-        ("POST", "/v1/dead/discard", {"all": True}),
+        ("POST", "/v1/dead-letters/retry", {"collection": "handbook", "reason": "x"}),
+        ("POST", "/v1/dead-letters/discard", {"all": True}),
     ]
     assert out.splitlines()[0] == "retried: 1 document and 2 chunks"
 
@@ -635,10 +635,10 @@ def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
     _, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "--json")
     assert json.loads(out) == [question]
     foreask(capsys, monkeypatch, "accepted", "remove", question["id"], "-c", "handbook")
-    address = "/v1/collections/handbook/accepted"
+    address = "/v1/collections/handbook/accepted-questions"
     assert requests == [
         ("GET", address),
-        ("GET", "/v1/collections/default/accepted"),
+        ("GET", "/v1/collections/default/accepted-questions"),
         ("DELETE", f"{address}/{question['id']}"),
     ]
 

@@ -101,7 +101,7 @@ export async function loadConversations(again = false) {
       Object.assign(stored, { owner: mine, items: [], days: 0, inBrowser: 0 });
       loadedKey = usedKey;
     }
-    const days = (await server())?.conversation_days ?? 0;
+    const days = (await server())?.conversation_retention_days ?? 0;
     const isRead = !days || (stored.days && !again);
     /** @type {Conversation[] | null} */
     let items = null;

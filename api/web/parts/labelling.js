@@ -80,7 +80,7 @@ async function settle(session) {
   try {
     if (session.ticked.size) {
       const questions = [{ question: question.question, external_ids: [...session.ticked] }];
-      await post(`/v1/collections/${encodeURIComponent(session.collection)}/labelled/${session.set}/questions`, { questions });
+      await post(`/v1/collections/${encodeURIComponent(session.collection)}/labelled-sets/${session.set}/questions`, { questions });
       session.done += 1;
       saved();
     }

@@ -35,7 +35,7 @@ export async function loadUnread(document) {
     return;
   }
   const now = scan;
-  const page = await get(`/v1/dead?document_id=${document.id}&limit=${MOST}`);
+  const page = await get(`/v1/dead-letters?document_id=${document.id}&limit=${MOST}`);
   now.letters = page.items.filter((letter) => letter.kind === "page").sort((one, other) => (one.ordinal ?? 0) - (other.ordinal ?? 0));
 }
 
@@ -70,7 +70,7 @@ export function lossesOf(document) {
 /** Read all unread pages of a document again. @param {Api["DeadLetterView"]} letter one of them @param {() => unknown} then */
 async function retry(letter, then) {
   try {
-    const { pages } = await post("/v1/dead/retry", { letter_id: letter.id });
+    const { pages } = await post("/v1/dead-letters/retry", { letter_id: letter.id });
     notify(pages ? say`The pages are read again.` : say`The document is being processed. Try again later.`);
     await then();
   } catch (problem) {

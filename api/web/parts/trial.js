@@ -35,7 +35,7 @@ export async function write(side, text) {
   if (side.prompt.trim()) body.prompt = side.prompt;
   if (side.count) body.questions_per_chunk = Number(side.count);
   try {
-    await follow("POST", "/v1/try", (name, data) => side.running === control && onEvent(side, name, data), { body, signal: control.signal });
+    await follow("POST", "/v1/trials", (name, data) => side.running === control && onEvent(side, name, data), { body, signal: control.signal });
   } catch (problem) {
     if (side.running !== control) return;
     if (control.signal.aborted) side.stopped = true;

@@ -49,7 +49,7 @@ let quotes = false; // whether answers are quoted, so that no model reads the co
 export async function load({ query }) {
   server().then((me) => {
     quotes = me?.answer?.form === "extractive";
-    actions.share = me?.shared_answer_days ? share : undefined;
+    actions.share = me?.shared_answer_retention_days ? share : undefined;
     redraw();
   });
   const wanted = query.get("conversation");

@@ -52,7 +52,7 @@ async function refresh(now = seen) {
   const address = base(now);
   try {
     const [view, builds, sets] = await Promise.all([get(address), get(`${address}/builds`),
-      may("manage") ? get(`${address}/labelled`).catch(() => ({ items: [] })) : { items: [] }]);
+      may("manage") ? get(`${address}/labelled-sets`).catch(() => ({ items: [] })) : { items: [] }]);
     Object.assign(now, { view, builds: builds.items, sets: sets.items, problem: null });
   } catch (problem) {
     now.problem = problem;
@@ -77,7 +77,7 @@ async function attempt(words, action) {
 
 /** @param {string} set */
 const calibrate = (set) => attempt(say`Calibrating\u2026`, async (now) => {
-  const questions = set ? (await get(`${base(now)}/labelled/${encodeURIComponent(set)}`)).questions : null;
+  const questions = set ? (await get(`${base(now)}/labelled-sets/${encodeURIComponent(set)}`)).questions : null;
   const { source } = await post(`${base(now)}/calibration`, { questions });
   notify(say`Calibrated with ${SOURCES[source ?? "labelled"]}.`);
 });

@@ -74,7 +74,7 @@ function showCollection() {
 async function refresh() {
   const now = visit;
   try {
-    const [sets, runs] = await Promise.all([get(`${base()}/labelled`), get(`${base()}/evaluations`)]);
+    const [sets, runs] = await Promise.all([get(`${base()}/labelled-sets`), get(`${base()}/evaluations`)]);
     if (now !== visit) return;
     Object.assign(seen, { sets: sets.items, runs: runs.items, strategies: runs.strategies });
     if (seen.again === listAgain) Object.assign(seen, { problem: null, again: undefined });
@@ -156,7 +156,7 @@ const forget = (each) => attempt(async () => {
 
 /** @param {string} id */
 const compareWith = (id) => attempt(async () => {
-  seen.against = id ? (await get(`${base()}/evaluations/${seen.run?.id}/against/${id}`)).items : null;
+  seen.against = id ? (await get(`${base()}/evaluations/${seen.run?.id}/compare/${id}`)).items : null;
 });
 
 /** Open a file: JSON lines with questions become a set, a `results.json` is shown as a report. @param {File | undefined} file */
@@ -168,7 +168,7 @@ const open = (file) => attempt(async () => {
   const questions = text.split("\n").filter((line) => line.trim()).map((line, number) => read(line) ?? wrong(say`Line ${number + 1} of ${file.name} is not JSON.`));
   if (questions.length > MOST) wrong(say`${file.name} has ${count(questions.length)} questions, but a set holds at most ${count(MOST)}. Use a sample.`);
   const name = file.name.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "-").slice(0, 64) || "questions";
-  await send("PUT", `${base()}/labelled/${encodeURIComponent(name)}`, { body: { questions } });
+  await send("PUT", `${base()}/labelled-sets/${encodeURIComponent(name)}`, { body: { questions } });
   choose(name);
   notify(say`Saved ${plural(questions.length, "question")} from ${file.name} as set ${name}.`);
   await refresh();
@@ -197,7 +197,7 @@ function choose(name) {
 
 const startLabelling = () => attempt(async () => {
   const set = seen.set || "asked";
-  const labelled = seen.set ? (await get(`${base()}/labelled/${set}`)).questions.map((each) => each.question) : [];
+  const labelled = seen.set ? (await get(`${base()}/labelled-sets/${set}`)).questions.map((each) => each.question) : [];
   await label(collections.chosen, set, new Set(labelled), () => ((seen.set = set), refresh()));
 });
 

@@ -190,7 +190,7 @@ function expectedChunk({ chunk_id: id, rank, score: value, channels, question, l
 /** @param {string} id */
 async function accept(id) {
   try {
-    await post(`/v1/collections/${encodeURIComponent(seen.collection)}/accepted`, { question: seen.submitted, chunk_id: id });
+    await post(`/v1/collections/${encodeURIComponent(seen.collection)}/accepted-questions`, { question: seen.submitted, chunk_id: id });
     notify(say`Question added. It now finds this passage.`);
   } catch (problem) {
     notify(problem.message);

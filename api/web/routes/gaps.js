@@ -185,10 +185,10 @@ export function view() {
 
 /** @param {Api["GapPage"] | null} page */
 function empty(page) {
-  if (page?.kept_days === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
+  if (page?.retention_days === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
   if (seen.state === "assigned") return html`<p class="empty soft">${say`No gap is assigned. To assign an open gap, enter a name.`}</p>`;
   if (seen.state === "resolved") return html`<p class="empty soft">${say`No gap is resolved. Choose the document that answers the questions of a gap to resolve it.`}</p>`;
-  return html`<p class="empty soft">${say`No open gaps. Questions that the documents do not answer will appear here in groups.`} ${say`Questions are listed for ${plural(page?.kept_days ?? 0, "day")}.`}</p>`;
+  return html`<p class="empty soft">${say`No open gaps. Questions that the documents do not answer will appear here in groups.`} ${say`Questions are listed for ${plural(page?.retention_days ?? 0, "day")}.`}</p>`;
 }
 
 /** @param {Api["GapView"]} gap */

@@ -15,8 +15,8 @@ const TABS = [["asked", say`Asked`], ["unanswered", say`Unanswered`], ["accepted
 const ACCEPTED = { waiting: say`waiting`, indexed: say`indexed`, refused: say`refused`, removing: say`being removed` };
 const PAGE = 50;
 
-/** @type {{tab: string, items: any[] | null, next: string | null, keptDays: number | null, problem: any}} */
-const seen = { tab: "asked", items: null, next: null, keptDays: null, problem: null };
+/** @type {{tab: string, items: any[] | null, next: string | null, retentionDays: number | null, problem: any}} */
+const seen = { tab: "asked", items: null, next: null, retentionDays: null, problem: null };
 
 /** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
@@ -28,11 +28,11 @@ export async function load({ query }) {
 
 export function unload() {}
 
-/** @param {string | null} cursor @returns {`/v1/collections/${string}/accepted?${string}` | `/v1/collections/${string}/queries?${string}`} */
+/** @param {string | null} cursor @returns {`/v1/collections/${string}/accepted-questions?${string}` | `/v1/collections/${string}/queries?${string}`} */
 const address = (cursor) => {
   const base = /** @type {const} */ (`/v1/collections/${encodeURIComponent(collections.chosen)}`);
   const more = cursor ? `&cursor=${encodeURIComponent(cursor)}` : "";
-  if (seen.tab === "accepted") return `${base}/accepted?limit=${PAGE}${more}`;
+  if (seen.tab === "accepted") return `${base}/accepted-questions?limit=${PAGE}${more}`;
   return `${base}/queries?limit=${PAGE}${seen.tab === "unanswered" ? "&answered=false" : ""}${more}`;
 };
 
@@ -43,7 +43,7 @@ async function refresh(cursor = null) {
   try {
     const page = await newest(get(address(cursor)));
     seen.items = cursor ? [...(seen.items ?? []), ...page.items] : page.items;
-    Object.assign(seen, { next: page.next_cursor, keptDays: "kept_days" in page ? page.kept_days : null, problem: null });
+    Object.assign(seen, { next: page.next_cursor, retentionDays: "retention_days" in page ? page.retention_days : null, problem: null });
   } catch (problem) {
     Object.assign(seen, { problem, items: seen.items ?? [] });
   }
@@ -63,7 +63,7 @@ function choose(tab) {
 /** @param {Api["AcceptedQuestionView"]} each */
 async function remove(each) {
   try {
-    await send("DELETE", `/v1/collections/${encodeURIComponent(collections.chosen)}/accepted/${each.id}`);
+    await send("DELETE", `/v1/collections/${encodeURIComponent(collections.chosen)}/accepted-questions/${each.id}`);
     notify(say`Question removed from the passage.`);
     await refresh();
   } catch (problem) {
@@ -104,8 +104,8 @@ function acceptedRow(each) {
 
 function empty() {
   if (seen.tab === "accepted") return html`<p class="empty soft">${say`No accepted questions yet. Users add one when they mark an answer as helpful.`}</p>`;
-  if (seen.keptDays === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
-  const kept = say`Questions are listed for ${plural(seen.keptDays ?? 0, "day")}.`;
+  if (seen.retentionDays === 0) return html`<p class="empty soft">${say`Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.`}</p>`;
+  const kept = say`Questions are listed for ${plural(seen.retentionDays ?? 0, "day")}.`;
   if (seen.tab === "unanswered") return html`<p class="empty soft">${say`No unanswered questions.`} ${kept}</p>`;
   return html`<div class="empty"><p class="soft">${say`No questions yet. Questions from this page and from other programs will appear here.`} ${kept}</p>
     <p><a class="button" href=${`${ROOT}/ask?collection=${encodeURIComponent(collections.chosen)}`}>${say`Ask a question`}</a></p></div>`;

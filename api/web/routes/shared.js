@@ -34,7 +34,7 @@ export function unload() {}
 
 async function read() {
   try {
-    const answer = await newest(get(`/v1/answers/${encodeURIComponent(id)}`));
+    const answer = await newest(get(`/v1/shared-answers/${encodeURIComponent(id)}`));
     const { question, collection, form, sources } = answer;
     const turn = fromStored({ question, searched: question, collection, form, answer: answer.answer, found: true, stopped: false, queryId: null, sources });
     seen = { answer, turn, open: null, problem: null };

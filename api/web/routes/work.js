@@ -45,7 +45,7 @@ async function read() {
   work.status = status;
   sample(status.limits, status.stages);
   if (polls++ % 5 === 0) {
-    [{ items: work.reasons }] = await Promise.all([get("/v1/dead/reasons"), readThroughput(), readCosts()]);
+    [{ items: work.reasons }] = await Promise.all([get("/v1/dead-letters/reasons"), readThroughput(), readCosts()]);
   }
   speak(status.pace);
 }
@@ -61,7 +61,7 @@ function speak(pace) {
 /** @param {"retry" | "discard"} how @param {string} reason */
 async function resolve(how, reason) {
   try {
-    const { documents, pages, chunks, in_work: left } = await post(`/v1/dead/${how}`, { reason });
+    const { documents, pages, chunks, in_work: left } = await post(`/v1/dead-letters/${how}`, { reason });
     const rest = left ? say`${plural(left, "chunk")} of documents in progress were skipped.` : "";
     const failed = plural(documents + pages + chunks, "failure");
     notify(`${how === "retry" ? say`${failed} queued for retry.` : say`${failed} discarded.`} ${rest}`.trim());

@@ -649,9 +649,9 @@ class Me(Model):
     prices: Json | None
     limits: Json
     key_limits: Json
-    queries_kept_days: int
-    shared_answer_days: int = 0  # servers before this field do not return it
-    conversation_days: int = 0
+    query_retention_days: int
+    shared_answer_retention_days: int = 0  # servers before this field do not return it
+    conversation_retention_days: int = 0
     estimates: bool
 
 

@@ -212,7 +212,7 @@ async def _get(connection: AsyncConnection, tenant: str, letter_id: UUID) -> Dea
     parameters = _parameters(tenant, Choice(letter_id=letter_id)) | {"at": None, "after": None, "limit": 1}
     row = (await connection.execute(SQL.page, parameters)).mappings().one_or_none()
     if row is None:
-        raise NotFound(f"There is no dead letter {letter_id}. GET /v1/dead lists the dead letters.")
+        raise NotFound(f"There is no dead letter {letter_id}. GET /v1/dead-letters lists the dead letters.")
     return dataclasses.replace(_letter(row), history=attempts(row["history"]))
 
 

@@ -204,8 +204,8 @@ class Feedback:
         async with self._database.begin() as connection:
             if not await _retract(connection, collection.id, accepted, None):
                 raise NotFound(
-                    f"There is no accepted question {accepted}. GET /v1/collections/{collection.name}/accepted lists"
-                    " the accepted questions."
+                    f"There is no accepted question {accepted}."
+                    f" GET /v1/collections/{collection.name}/accepted-questions lists them."
                 )
 
     async def page(

@@ -16,7 +16,7 @@ async function opened({ days = 0, store = new Store(), change = async () => unde
   const load = openPage({
     store,
     replies: async (path, { method, body }) => {
-      if (path === "/v1/me") return server.visits++, { conversation_days: server.days };
+      if (path === "/v1/me") return server.visits++, { conversation_retention_days: server.days };
       if (method === "GET") return { items: [...server.stored.values()], next_cursor: null };
       const refused = await change(path, method);
       if (refused) return refused;

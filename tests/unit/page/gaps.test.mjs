@@ -18,7 +18,7 @@ async function openGaps(gap, more = {}, other = () => undefined) {
     path: "/gaps",
     replies: (path, request) => {
       screen.reads += path.includes("/gaps?state=");
-      return other(path, request) ?? (path.includes("/gaps?") ? { items: [gap], counts, ungrouped: 0, delayed_by: null, kept_days: 90, next_cursor: null, ...more } : { items: [], next_cursor: null });
+      return other(path, request) ?? (path.includes("/gaps?") ? { items: [gap], counts, ungrouped: 0, delayed_by: null, retention_days: 90, next_cursor: null, ...more } : { items: [], next_cursor: null });
     },
   });
   return Object.assign(screen, await load("routes/gaps.js"), await load("parts/notice.js"));

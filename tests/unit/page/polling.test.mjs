@@ -68,7 +68,7 @@ const ASKED = { question: "How many days of leave?", found: true, helpful: null,
 
 test("late list is not shown under another tab", async () => {
   const asked = Promise.withResolvers();
-  const page = (items) => ({ items, next_cursor: null, kept_days: 90 });
+  const page = (items) => ({ items, next_cursor: null, retention_days: 90 });
   const load = openPage({ replies: (path) => (path.includes("/queries?") ? asked.promise : page([])) });
   const screen = await load("routes/questions.js");
   screen.load({ query: new URLSearchParams() });

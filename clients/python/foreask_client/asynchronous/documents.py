@@ -257,9 +257,9 @@ class DocumentsApi(Connection):
 
         Args:
             text: at most 20,000 characters.
-            **options: further fields of POST /v1/try, such as `collection` and `prompt`.
+            **options: further fields of POST /v1/trials, such as `collection` and `prompt`.
         """
-        return self.events_of(Stream("/v1/try", {"text": text} | options))
+        return self.events_of(Stream("/v1/trials", {"text": text} | options))
 
 
 def _path(document_id: str) -> str:

@@ -14,7 +14,7 @@ class EvaluationsApi(Connection):
 
     async def labelled_sets(self, collection: str) -> list[LabelledSetSize]:
         """List the labelled sets of a collection. They contain questions whose answers are known."""
-        return await self.send(get_items(f"{collection_path(collection)}/labelled", LabelledSetSize))
+        return await self.send(get_items(f"{collection_path(collection)}/labelled-sets", LabelledSetSize))
 
     async def labelled_set(self, collection: str, name: str) -> LabelledSet:
         return await self.send(get(_set_path(collection, name), LabelledSet))
@@ -72,4 +72,4 @@ def _path(collection: str) -> str:
 
 
 def _set_path(collection: str, name: str) -> str:
-    return f"{collection_path(collection)}/labelled/{segment(name)}"
+    return f"{collection_path(collection)}/labelled-sets/{segment(name)}"

@@ -50,7 +50,7 @@ class OperatorApi(Connection):
 
     async def remains(self, tenant: str) -> Json:
         """Return the data of a tenant that is left in the engines."""
-        return await self.send(get(f"{_path(tenant)}/remains", Json))
+        return await self.send(get(f"{_path(tenant)}/remaining-data", Json))
 
 
 def _path(tenant: str) -> str:

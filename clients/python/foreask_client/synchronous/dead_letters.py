@@ -18,25 +18,25 @@ class DeadLettersApi(Connection):
     ) -> Iterator[DeadLetter]:
         """List failed documents, unread pages and dead chunks, newest first."""
         params = given({"collection": collection, "document_id": document_id, "reason": reason})
-        return self.items(Pages("/v1/dead", params, DeadLetter.model_validate))
+        return self.items(Pages("/v1/dead-letters", params, DeadLetter.model_validate))
 
     def dead_reasons(
         self, *, collection: str | None = None, document_id: str | None = None, reason: str | None = None
     ) -> list[DeadReason]:
         """Count the dead letters of each reason."""
         request = get_items(
-            "/v1/dead/reasons", DeadReason, collection=collection, document_id=document_id, reason=reason
+            "/v1/dead-letters/reasons", DeadReason, collection=collection, document_id=document_id, reason=reason
         )
         return self.send(request)
 
     def dead_letter(self, letter_id: str) -> DeadLetter:
         """Return a dead letter with its failed attempts."""
-        return self.send(get(f"/v1/dead/{segment(letter_id)}", DeadLetter))
+        return self.send(get(f"/v1/dead-letters/{segment(letter_id)}", DeadLetter))
 
     def retry_dead_letters(self, **selection: Any) -> DeadLettersResolved:
         """Retry dead letters, selected by `document_id`, `collection`, `reason` and `letter_id`, or by `all`."""
-        return self.send(post("/v1/dead/retry", DeadLettersResolved, selection, slow=True))
+        return self.send(post("/v1/dead-letters/retry", DeadLettersResolved, selection, slow=True))
 
     def discard_dead_letters(self, **selection: Any) -> DeadLettersResolved:
         """Discard dead letters permanently, selected as for `retry_dead_letters`."""
-        return self.send(post("/v1/dead/discard", DeadLettersResolved, selection, slow=True))
+        return self.send(post("/v1/dead-letters/discard", DeadLettersResolved, selection, slow=True))

@@ -85,14 +85,16 @@ class QueriesApi(Connection):
     def accept(self, collection: str, question: str, chunk_id: str) -> Feedback:
         """Add a question to a chunk that answers it."""
         body = {"question": question, "chunk_id": chunk_id}
-        return self.send(post(f"{collection_path(collection)}/accepted", Feedback, body, repeatable=True))
+        return self.send(post(f"{collection_path(collection)}/accepted-questions", Feedback, body, repeatable=True))
 
     def accepted(self, collection: str) -> Iterator[AcceptedQuestion]:
         """List the users' questions that became questions of chunks, newest first."""
-        return self.items(Pages(f"{collection_path(collection)}/accepted", {}, AcceptedQuestion.model_validate))
+        return self.items(
+            Pages(f"{collection_path(collection)}/accepted-questions", {}, AcceptedQuestion.model_validate)
+        )
 
     def remove_accepted(self, collection: str, accepted_id: str) -> None:
-        self.send(delete(f"{collection_path(collection)}/accepted/{segment(accepted_id)}"))
+        self.send(delete(f"{collection_path(collection)}/accepted-questions/{segment(accepted_id)}"))
 
     def asked(
         self, collection: str, *, answered: bool | None = None, since: str | None = None
