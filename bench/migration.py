@@ -233,7 +233,7 @@ def at_rest(deployment: Deployment, number: int) -> bool:
 def switch(deployment: Deployment, load: BackgroundLoad, number: int) -> None:
     """Switch, edit, and switch back; print the durations and whether the newest edits are found."""
     started = time.perf_counter()
-    body = {"despite": True}
+    body = {"force": True}
     deployment.client.post(f"{_BUILDS}/{number}/switch", json=body).raise_for_status()
     print(f"  switch answered in {(time.perf_counter() - started) * 1000:.0f} ms")
     for document in range(5):

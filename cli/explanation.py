@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 Json = Mapping[str, Any]
-_EVIDENCE = ("near", "words", "same")
+_EVIDENCE = ("similarity", "words", "same_question")
 
 
 def print_explanation(console: Console, chunks: Sequence[FoundChunk], explained: Json) -> None:
@@ -26,7 +26,7 @@ def _stages(stages: Mapping[str, Json]) -> Table:
     table = _table("stage", "ms", "result")
     for name, stage in stages.items():
         milliseconds = stage["milliseconds"]
-        sentence = f"skipped: {stage['skipped']}" if stage["skipped"] else stage["did"] or ""
+        sentence = f"skipped: {stage['skipped']}" if stage["skipped"] else stage["summary"] or ""
         table.add_row(name, "" if milliseconds is None else f"{milliseconds:.1f}", Text(sentence))
     return table
 
@@ -40,7 +40,7 @@ def _rewritten(rewritten: Json) -> Iterator[str]:
 
 def _channels(chunks: Sequence[FoundChunk], weights: Mapping[str, float]) -> Table:
     channels = [f"{channel} x {weight:g}" for channel, weight in weights.items()]
-    table = _table("chunk", "score", *channels, *_EVIDENCE)
+    table = _table("chunk", "score", *channels, *(name.replace("_", " ") for name in _EVIDENCE))
     for number, chunk in enumerate(chunks, 1):
         ranks = [(chunk.channels or {}).get(channel) for channel in weights]
         cells = ["-" if rank is None else f"#{rank['rank']}  {rank['score']:.2f}" for rank in ranks]

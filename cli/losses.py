@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 def sentences(document: Document) -> list[str]:
     """Return a sentence for each part of a document that misses words or was not read."""
-    lost = [_sentence(loss.place, loss.missing, loss.sample) for loss in document.losses]
+    lost = [_sentence(loss.location, loss.missing, loss.sample) for loss in document.losses]
     return [*lost, *document.unread]
 
 
-def _sentence(place: str, missing: int, sample: list[str]) -> str:
+def _sentence(location: str, missing: int, sample: list[str]) -> str:
     words = f"{missing:,} words are missing" if missing != 1 else "1 word is missing"
-    start = f"{place[0].upper()}{place[1:]}: {words}" if place else words
+    start = f"{location[0].upper()}{location[1:]}: {words}" if location else words
     return f"{start}, such as {', '.join(sample)}." if sample else f"{start}."

@@ -352,7 +352,7 @@ def estimate_line(estimate: Json) -> str:
     else:
         parts.append("the cost is unknown, because no price is set")
     if estimate["seconds"] is not None:
-        parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
+        parts.append(f"{duration(estimate['seconds'])} at {estimate['bottleneck']}")
     if estimate["paid_chunks"]:
         parts.append(f"{estimate['paid_chunks']:,} chunks are paid for already")
     if estimate.get("pages"):  # a previous release reports none
@@ -367,7 +367,7 @@ def tiers_table(estimate: Json) -> Table:
     table = _table("model", "tier", "calls cost", "duration", "limited by")
     for offer in estimate["tiers"]:
         cost = "unknown" if offer["llm_cost"] is None else f"{offer['llm_cost']:,.2f}"
-        table.add_row(escape(offer["model"]), offer["tier"], cost, _duration_of(offer), offer["tightest"] or "")
+        table.add_row(escape(offer["model"]), offer["tier"], cost, _duration_of(offer), offer["bottleneck"] or "")
     return table
 
 

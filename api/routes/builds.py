@@ -121,10 +121,10 @@ async def switch(
 ) -> Response:
     """Make a build live. The previous one follows it, so the same request switches back.
 
-    A build that was never live needs an open gate, unless `despite` is true.
+    A build that was never live needs an open gate, unless `force` is true.
     """
     build = await services.ledger[Builds].get(tenant, name, number)
-    if not (body.despite or build.live_until or (build.gate or {}).get("open")):
+    if not (body.force or build.live_until or (build.gate or {}).get("open")):
         raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate returns the reasons.")
     require_served(await services.ledger[Builds].collection(build), services.embeddings)
     switched = await services.ledger[Builds].switch(tenant, name, number)

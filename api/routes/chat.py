@@ -227,7 +227,7 @@ class _Completion:
             found=answer.found,
             form=answer.form,
             certain=answer.is_certain,
-            cut=answer.cut,
+            incomplete_reason=answer.incomplete_reason,
             query_id=self.retrieval.query_id,
         )
 
@@ -283,9 +283,9 @@ def _model(collection: Collection) -> ModelView:
 
 def _finish_reason(answer: Answer) -> FinishReason:
     """Return the reason in OpenAI's words, which have none for an interrupted stream."""
-    if answer.cut is None:
+    if answer.incomplete_reason is None:
         return "stop"
-    return "content_filter" if answer.cut == "content_filter" else "length"
+    return "content_filter" if answer.incomplete_reason == "content_filter" else "length"
 
 
 def _new_id() -> str:

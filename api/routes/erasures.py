@@ -90,9 +90,10 @@ async def remains(tenant: TenantName, services: ServicesDep) -> Response:
     except OSError as error:
         raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
     remains = [
-        RemainView(engine=each.engine, place=each.part, count=each.count, unchecked=each.unchecked) for each in findings
+        RemainView(engine=each.engine, location=each.part, count=each.count, unchecked=each.unchecked)
+        for each in findings
     ]
-    return JsonReply(RemainsView(tenant=tenant, found=sum(each.count for each in findings), places=remains))
+    return JsonReply(RemainsView(tenant=tenant, found=sum(each.count for each in findings), locations=remains))
 
 
 def _view(erasure: Erasure) -> ErasureView:

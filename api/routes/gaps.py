@@ -48,7 +48,7 @@ _SHOWN = 20  # questions of a gap
 _MOST_DAYS = 30  # of the trend
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
 _COLUMNS = (
-    *("question", "state", "times", "last_7_days", "7_days_before", "wordings", "first_asked", "last_asked"),
+    *("question", "state", "times", "last_7_days", "7_days_before", "distinct_questions", "first_asked", "last_asked"),
     *("nearest_document", "nearest_score", "assigned_to", "resolved_by", "id"),
 )
 # A spreadsheet evaluates a cell that starts with one of these signs, which some read in other widths as well.
@@ -204,7 +204,7 @@ async def _views(gaps: Sequence[Gap], collection: Collection, services: ApiServi
                 GapQuestionView(question=each.question, times=each.times, last_at=each.last_at)
                 for each in gap.questions[:_SHOWN]
             ],
-            wordings=len(gap.questions),
+            distinct_questions=len(gap.questions),
             times=gap.times,
             per_day=gap.per_day(days, now.date()),
             last_week=gap.asked_between(now - WEEK, now),
@@ -255,7 +255,7 @@ async def _table(gaps: Sequence[Gap], collection: Collection, services: ApiServi
     for view in await _views(gaps, collection, services):
         nearest, resolution = view.nearest, view.resolved_by
         row = (
-            *(view.question, view.state, view.times, view.last_week, view.week_before, view.wordings),
+            *(view.question, view.state, view.times, view.last_week, view.week_before, view.distinct_questions),
             *(view.first_at.isoformat(), view.last_at.isoformat()),
             *((nearest.external_id, nearest.score) if nearest else ("", "")),
             *(view.assigned_to or "", resolution.external_id if resolution else "", view.id),

@@ -252,7 +252,7 @@ def _query_reply(body: QueryBody, answer: Answer, retrieval: Retrieval, stopwatc
         found=answer.found,
         form=answer.form,
         certain=answer.is_certain,
-        cut=answer.cut,
+        incomplete_reason=answer.incomplete_reason,
         citations=[citation_of(n, retrieval.chunks[n - 1], answer.sentences_of(n)) for n in answer.cited],
         removed_citations=list(answer.removed_citations),
         chunks=_chunks(body, retrieval.chunks),
@@ -331,7 +331,7 @@ def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
     return Explanation(
         stages={
             stage.name: StageExplanation(
-                milliseconds=stage.milliseconds, did=sentence(stage.facts), skipped=stage.skipped
+                milliseconds=stage.milliseconds, summary=sentence(stage.facts), skipped=stage.skipped
             )
             for stage in retrieval.trace.stages
         },

@@ -119,7 +119,7 @@ async def _events(services: ApiServices, tenant: str, tried: TriedText, admit: A
         chunks=chunks,
         questions=len(results),
         passed=sum(results),
-        cut=characters < len(tried.text),
+        truncated=characters < len(tried.text),
         characters=characters,
         usage=_usage(usage),
         calls=calls,

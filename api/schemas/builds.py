@@ -171,6 +171,6 @@ class GateRunView(ReplyModel):
 
 
 class SwitchBody(BodyModel):
-    model_config = example(despite=False)
+    model_config = example(force=False)
 
-    despite: bool = Field(default=False, description="Switch even if the gate is closed or has not been run")
+    force: bool = Field(default=False, description="Switch even if the gate is closed or has not been run")

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from api.schemas.common import QUERY_ID, BodyModel, ReplyModel, example
 from api.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
-from shared.query.answer import Cut, Form
+from shared.query.answer import Form, IncompleteReason
 
 FinishReason = Literal["stop", "length", "content_filter"]
 
@@ -127,7 +127,9 @@ class AskedQuestion(ReplyModel):
     found: bool = Field(description="`false` if the documents do not answer the question; the answer then says so")
     form: Form
     certain: bool = Field(description="As in POST /v1/query")
-    cut: Cut | None = Field(description="Why the answer is incomplete, as in POST /v1/query; null if it is complete")
+    incomplete_reason: IncompleteReason | None = Field(
+        description="Why the answer is incomplete, as in POST /v1/query; null if it is complete"
+    )
     query_id: UUID | None = Field(description="Id for POST /v1/feedback; null if the query was not recorded")
 
 
@@ -170,7 +172,7 @@ class ChatReply(ReplyModel):
             "found": True,
             "form": "generative",
             "certain": True,
-            "cut": None,
+            "incomplete_reason": None,
             "query_id": QUERY_ID,
         },
     )

@@ -58,7 +58,9 @@ class ConversationTurn(BodyModel):
     form: str = Field(max_length=40, description="Form of the answer, such as `generative`; empty if it was stopped")
     found: bool
     certain: bool = True
-    cut: str | None = Field(None, max_length=40, description="Why the answer is incomplete; null if it is complete")
+    incomplete_reason: str | None = Field(
+        None, max_length=40, description="Why the answer is incomplete; null if it is complete"
+    )
     stopped: bool
     query_id: _Id | None
     sources: list[CitedSource] = Field(max_length=_MOST_SOURCES)
@@ -78,7 +80,7 @@ _TURN = {
     "form": "generative",
     "found": True,
     "certain": True,
-    "cut": None,
+    "incomplete_reason": None,
     "stopped": False,
     "query_id": QUERY_ID,
     "sources": [

@@ -44,7 +44,9 @@ def view(document: Document, settings: Settings) -> DocumentView:
         pages_read=p.pages_read,
         pages_unread=p.pages_unread,
         text_coverage=_share(read.coverage),
-        losses=[LossView(place=loss.place, missing=loss.missing, sample=list(loss.sample)) for loss in read.losses],
+        losses=[
+            LossView(location=loss.location, missing=loss.missing, sample=list(loss.sample)) for loss in read.losses
+        ],
         unread=list(read.unread),
         outdated=document.outdated,
         questions=p.questions,

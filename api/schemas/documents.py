@@ -213,7 +213,7 @@ class IngestUsage(ReplyModel):
 class LossView(ReplyModel):
     """A part of a file whose words did not all arrive in the chunks."""
 
-    place: str = Field(description='The part, such as `page 3` or `sheet "Prices"`; empty for the whole file')
+    location: str = Field(description='The part, such as `page 3` or `sheet "Prices"`; empty for the whole file')
     missing: int = Field(description="Number of missing words")
     sample: list[str] = Field(
         description="Some of these words, in lower case; empty if the entry stands for many parts"

@@ -35,10 +35,10 @@ class ErasureView(ReplyModel):
 class RemainView(ReplyModel):
     """Leftovers in one part of an engine."""
 
-    model_config = example(engine="postgresql", place="completions", count=0, unchecked=None)
+    model_config = example(engine="postgresql", location="completions", count=0, unchecked=None)
 
     engine: str = Field(description="`postgresql`, `qdrant`, `valkey`, `uploads` or `provider`")
-    place: str = Field(description="Table, Qdrant collection, keys, objects or files")
+    location: str = Field(description="Table, Qdrant collection, keys, objects or files")
     count: int = Field(description="Number of leftovers; uploads and files are counted for all tenants")
     unchecked: str | None = Field(description="Reason why it was not checked; null if it was")
 
@@ -47,9 +47,11 @@ class RemainsView(ReplyModel):
     """Leftovers of a tenant."""
 
     model_config = example(
-        tenant="acme", found=0, places=[{"engine": "postgresql", "place": "completions", "count": 0, "unchecked": None}]
+        tenant="acme",
+        found=0,
+        locations=[{"engine": "postgresql", "location": "completions", "count": 0, "unchecked": None}],
     )
 
     tenant: str
     found: int = Field(description="Total number of leftovers")
-    places: list[RemainView] = Field(description="All searched locations, including those without leftovers")
+    locations: list[RemainView] = Field(description="All searched locations, including those without leftovers")

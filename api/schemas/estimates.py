@@ -89,7 +89,7 @@ class TierEstimateView(ReplyModel):
         description="Duration at the limits; null if unknown. It is the shortest one for `flex`, which waits for free"
         " capacity, and the longest one for `batch`"
     )
-    tightest: str | None = Field(description="The limit that determines the duration")
+    bottleneck: str | None = Field(description="The limit that determines the duration")
     fills: int | None = Field(
         description="How often the calls fill the provider's queue of batches (FOREASK_LLM_BATCH_QUEUE_TOKENS)"
     )
@@ -110,10 +110,10 @@ class EstimateView(ReplyModel):
         llm_cost=10.68,
         embedding_cost=None,
         seconds=1990.0,
-        tightest="llm tokens",
+        bottleneck="llm tokens",
         margin=0.04,
         tiers=[
-            {"model": "gpt-4.1-mini", "tier": "flex", "llm_cost": 5.34, "seconds": 1990.0, "tightest": "llm tokens"}
+            {"model": "gpt-4.1-mini", "tier": "flex", "llm_cost": 5.34, "seconds": 1990.0, "bottleneck": "llm tokens"}
             | {"fills": None}
         ],
     )
@@ -140,7 +140,7 @@ class EstimateView(ReplyModel):
     seconds: float | None = Field(
         description="Duration at the configured limits; null if neither a limit nor a rate is known"
     )
-    tightest: str | None = Field(description="The limit that determines the duration")
+    bottleneck: str | None = Field(description="The limit that determines the duration")
     margin: float | None = Field(
         None,
         description="Half of the 90 % interval of calls, tokens and costs, relative to them: 0.1 means ±10 %. null if"
@@ -177,7 +177,7 @@ class FormEstimateView(ReplyModel):
             "llm_cost": 0.0043,
             "embedding_cost": None,
             "seconds": 2.4,
-            "tightest": "llm tokens",
+            "bottleneck": "llm tokens",
             "margin": None,
             "tiers": [],
         },

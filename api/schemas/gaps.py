@@ -67,7 +67,7 @@ class GapView(ReplyModel):
             {"question": "May I bring my dog to the office?", "times": 7, "last_at": "2026-10-02T14:05:00Z"},
             {"question": "Are dogs allowed in the office", "times": 2, "last_at": "2026-10-01T09:30:00Z"},
         ],
-        wordings=2,
+        distinct_questions=2,
         times=9,
         per_day=[0, 1, 0, 0, 2, 4, 2],
         last_week=9,
@@ -83,7 +83,7 @@ class GapView(ReplyModel):
     id: UUID
     question: str = Field(description="The question that was asked most often")
     questions: list[GapQuestionView] = Field(description="Its questions, most often asked first, at most 20")
-    wordings: int = Field(description="Number of different questions")
+    distinct_questions: int = Field(description="Number of different questions")
     times: int = Field(description="Number of queries with these questions")
     per_day: list[int] = Field(description="Queries on each of the last `days` days in UTC; the last item is today")
     last_week: int = Field(description="Queries in the last 7 days")

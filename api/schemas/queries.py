@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.domain.errors import InvalidInput
-from shared.query.answer import Cut, Form
+from shared.query.answer import Form, IncompleteReason
 from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
 from shared.query.rewrite import MAX_QUERIES
 
@@ -159,9 +159,9 @@ class ChannelRankView(ReplyModel):
 class EvidenceView(ReplyModel):
     """The parts of a chunk's score. If their sum is x, the score is x / (2 + x)."""
 
-    near: float = Field(description="Similarity of the nearest question or of the text, whichever is higher")
+    similarity: float = Field(description="Similarity of the nearest question or of the text, whichever is higher")
     words: float = Field(description="Match of the words")
-    same: float = Field(
+    same_question: float = Field(
         description="Bonus if a question of the chunk is nearly identical to the user's, and the text agrees"
     )
 
@@ -232,7 +232,7 @@ class RewrittenQuestionView(ReplyModel):
 
 class StageExplanation(ReplyModel):
     milliseconds: float | None = Field(description="Duration; null if the stage was not measured separately")
-    did: str | None = Field(description="Result of the stage in a sentence; null if there is none")
+    summary: str | None = Field(description="Result of the stage in a sentence; null if there is none")
     skipped: str | None = Field(description="Reason why the stage was skipped")
 
 
@@ -375,7 +375,7 @@ class QueryReply(ReplyModel):
         found=True,
         form="generative",
         certain=True,
-        cut=None,
+        incomplete_reason=None,
         citations=[FOUND_CITATION_EXAMPLE],
         removed_citations=[],
         chunks=[_FOUND_EXAMPLE],
@@ -390,7 +390,7 @@ class QueryReply(ReplyModel):
         " then says so and quotes the three best passages. `false` if a generative answer is incomplete or cites no"
         " passage"
     )
-    cut: Cut | None = Field(
+    incomplete_reason: IncompleteReason | None = Field(
         description="Why the answer is incomplete: `length` (the model's token limit), `content_filter`, or"
         " `interrupted` (the provider's stream ended without a sign of its end); null if it is complete"
     )

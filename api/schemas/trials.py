@@ -79,7 +79,7 @@ class TrialDoneEvent(ReplyModel):
     chunks: int
     questions: int
     passed: int
-    cut: bool = Field(description="Whether the text was cut off after `characters`")
+    truncated: bool = Field(description="Whether the text was cut off after `characters`")
     characters: int = Field(description="Number of processed characters")
     usage: QueryUsage
     calls: int

@@ -37,7 +37,7 @@ Questions = Annotated[
 AcceptedFailures = Annotated[
     int, typer.Option(min=0, help="Number of documents that may have failed in the new build only.")
 ]
-Despite = Annotated[bool, typer.Option("--despite", help="Switch even if the gate is closed.")]
+Force = Annotated[bool, typer.Option("--force", help="Switch even if the gate is closed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -65,7 +65,7 @@ def migrate(
     ] = None,
     labelled: Questions = None,
     accept_failures: AcceptedFailures = 0,
-    despite: Despite = False,
+    force: Force = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     url: Url = LOCAL,
     key: Key = None,
@@ -97,10 +97,10 @@ def migrate(
             console.print(f"The server continues: `foreask migrate {collection}` follows it again.")
             raise typer.Exit(INTERRUPTED) from None
         report = _gate(client, console, collection, number, labelled=labelled, accept_failures=accept_failures)
-        if not report["open"] and not despite:
+        if not report["open"] and not force:
             console.print(f"Build {number} was not switched; delete it with: foreask builds drop {collection} {number}")
             raise typer.Exit(CLOSED)
-        client.switch_build(collection, number, despite=despite)
+        client.switch_build(collection, number, force=force)
     console.print(f"{collection} is answered by build {number}; undo with: foreask builds rollback {collection}")
 
 
@@ -208,10 +208,10 @@ def gate(
         raise typer.Exit(CLOSED)
 
 
-def switch(collection: Name, build: Number, *, despite: Despite = False, url: Url = LOCAL, key: Key = None) -> None:
+def switch(collection: Name, build: Number, *, force: Force = False, url: Url = LOCAL, key: Key = None) -> None:
     """Make a build live. Both builds continue to receive every change."""
     with client_of(url, key) as client:
-        client.switch_build(collection, build, despite=despite)
+        client.switch_build(collection, build, force=force)
     console_of().print(f"{collection} is answered by build {build}")
 
 

@@ -11,7 +11,7 @@ from shared.domain.stored import known_fields
 MOST_LOSSES = 20
 MOST_UNREAD = 20
 MOST_SAMPLE_WORDS = 8
-PLACE_CHARS, SAMPLE_WORD_CHARS, UNREAD_CHARS = 100, 30, 300
+LOCATION_CHARS, SAMPLE_WORD_CHARS, UNREAD_CHARS = 100, 30, 300
 """The bounds of a stored `Completeness`: any number of parts of a file can lose words."""
 
 
@@ -20,12 +20,12 @@ class Loss:
     """Words that a part of a file lost.
 
     Args:
-        place: name of the part for people; empty for the whole file.
+        location: name of the part for people; empty for the whole file.
         missing: number of missing words.
         sample: some of them.
     """
 
-    place: str
+    location: str
     missing: int
     sample: tuple[str, ...]
 
@@ -66,7 +66,7 @@ class Completeness:
         """Return the losses and the sentences as they are stored; None if nothing is missing."""
         if self.is_complete:
             return None
-        losses = [{"place": loss.place, "missing": loss.missing, "sample": loss.sample} for loss in self.losses]
+        losses = [{"location": loss.location, "missing": loss.missing, "sample": loss.sample} for loss in self.losses]
         return {"losses": losses, "unread": self.unread}
 
 
@@ -79,12 +79,12 @@ def stored_completeness(coverage: float | None, missing: Mapping[str, Any] | Non
 
 
 def _loss(fields: Mapping[str, Any]) -> Loss:
-    return Loss(fields["place"], fields["missing"], tuple(fields["sample"]))
+    return Loss(fields["location"], fields["missing"], tuple(fields["sample"]))
 
 
 def _bounded_loss(loss: Loss) -> Loss:
     sample = tuple(_bounded(word, SAMPLE_WORD_CHARS) for word in loss.sample[:MOST_SAMPLE_WORDS])
-    return Loss(_bounded(loss.place, PLACE_CHARS), loss.missing, sample)
+    return Loss(_bounded(loss.location, LOCATION_CHARS), loss.missing, sample)
 
 
 def _bounded(text: str, chars: int) -> str:

@@ -23,7 +23,7 @@ class TierEstimate:
             their tokens are assumed to be the same.
         seconds: duration at the limits; None if unknown. It is the shortest possible one in the tier `flex`, and the
             longest one in the tier `batch`.
-        tightest: the limit that takes longest.
+        bottleneck: the limit that takes longest.
         fills: number of times that the calls fill the provider's queue of batches; None if unknown, or in other tiers.
     """
 
@@ -31,7 +31,7 @@ class TierEstimate:
     tier: Tier
     llm_cost: float | None
     seconds: float | None
-    tightest: str | None
+    bottleneck: str | None
     fills: int | None = None
 
 
@@ -53,7 +53,7 @@ class Estimate:
         llm_cost: price of the calls; None if unknown.
         embedding_cost: price of the embeddings; None if unknown.
         seconds: duration at the limits; None without limits and past rates.
-        tightest: the limit that takes longest, such as `llm tokens`.
+        bottleneck: the limit that takes longest, such as `llm tokens`.
         margin: half of the 90 % interval of the calls, tokens and costs, relative to them; None if they are exact, or
             without a sample of at least two documents.
         tiers: the configured model, and each requested one, in every tier.
@@ -73,7 +73,7 @@ class Estimate:
     llm_cost: float | None
     embedding_cost: float | None
     seconds: float | None
-    tightest: str | None
+    bottleneck: str | None
     margin: float | None
     tiers: tuple[TierEstimate, ...]
     pages: int = 0

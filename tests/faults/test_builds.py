@@ -95,7 +95,7 @@ class BuildsOfScenario:
 
     def post(self, number: int, action: str) -> httpx.Response:
         path = f"/v1/collections/{self._name}/builds/{number}/{action}"
-        return self._fleet.client.post(path, json={"despite": True})
+        return self._fleet.client.post(path, json={"force": True})
 
     def copied(self) -> int:
         """Return the number of documents in builds that are not live."""

@@ -55,7 +55,7 @@ async def test_estimate_compares_tiers_and_models(application_with_openai):
     assert {costs["no-such-model", tier] for tier in ("standard", "flex", "batch")} == {None}
     [batch] = [offer for offer in reply["tiers"] if (offer["model"], offer["tier"]) == ("gpt-4o-mini", "batch")]
     assert batch["fills"] == math.ceil(reply["prompt_tokens"] / 2_000_000)
-    assert (batch["seconds"], batch["tightest"]) == (batch["fills"] * 24 * 3600, "batch queue")
+    assert (batch["seconds"], batch["bottleneck"]) == (batch["fills"] * 24 * 3600, "batch queue")
 
 
 async def test_estimate_has_cost_of_ingest_tier(settings):

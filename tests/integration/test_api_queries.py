@@ -92,7 +92,9 @@ async def test_explain_option_adds_channels_weights_and_evidence(client, indexed
     assert {name: hit.rank for name, hit in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}
     scores = {name: hit.score for name, hit in best.channels.items()}
     assert best.evidence.words == pytest.approx(scores["bm25"] * 2.5)
-    assert best.evidence.near == pytest.approx(max(scores.get("questions", 0) * 2.5 / 2, scores["text"] * 2.5 / 4))
+    assert best.evidence.similarity == pytest.approx(
+        max(scores.get("questions", 0) * 2.5 / 2, scores["text"] * 2.5 / 4)
+    )
     x = sum(best.evidence.model_dump().values())
     assert best.score == pytest.approx(x / (2 + x))
     assert plain.metadata.explain is None

@@ -371,8 +371,8 @@ async def test_switch_and_return_of_builds_are_recorded(client, services):
     await sent(client, "PUT", "/v1/collections/papers", {})
     await sent(client, "POST", "/v1/collections/papers/builds", {})
     await services.ledger[Builds].fill()  # by the scheduler
-    await sent(client, "POST", "/v1/collections/papers/builds/2/switch", {"despite": True})
-    await sent(client, "POST", "/v1/collections/papers/builds/1/switch", {"despite": True})
+    await sent(client, "POST", "/v1/collections/papers/builds/2/switch", {"force": True})
+    await sent(client, "POST", "/v1/collections/papers/builds/1/switch", {"force": True})
 
     assert brief(await entries(client, object="build")) == [
         ("start", "build", "papers, build 2"),

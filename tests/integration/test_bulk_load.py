@@ -132,7 +132,7 @@ class EstimatingServer:
             "llm_cost": 12.5,
             "embedding_cost": None,
             "seconds": 7_200.0,
-            "tightest": "llm tokens",
+            "bottleneck": "llm tokens",
         }
         return {"documents": 1, "chunks": 2, "calls": self.calls} | tokens | rest
 

@@ -50,7 +50,7 @@ async def test_document_with_losses_is_degraded(lossy, client, provider):
     shown = (await client.get(f"/v1/documents/{document.id}")).json()
     assert (shown["state"], shown["error"], shown["chunks"]["dead"]) == ("degraded", None, 0)
     assert (shown["text_coverage"], shown["unread"]) == (0.98, list(MISSING.unread))
-    assert shown["losses"] == [{"place": "page 3", "missing": 14, "sample": ["quay", "tide"]}]
+    assert shown["losses"] == [{"location": "page 3", "missing": 14, "sample": ["quay", "tide"]}]
     assert (await client.get("/v1/documents", params={"state": "degraded"})).json()["items"] == [shown]
 
 

@@ -59,7 +59,7 @@ def turn(document_id=None, **more):
         "form": "generative",
         "found": True,
         "certain": True,
-        "cut": None,
+        "incomplete_reason": None,
         "stopped": False,
         "query_id": None,
         "sources": [source] if document_id else [],

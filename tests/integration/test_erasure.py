@@ -310,7 +310,7 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
         before = await client.get(f"{address}/remaining-data", headers=operator)
         assert before.json()["found"] > 0
         assert {"postgresql", "qdrant", "valkey", "uploads", "provider"} == {
-            each["engine"] for each in before.json()["places"]
+            each["engine"] for each in before.json()["locations"]
         }
 
         reply = await client.delete(address, params={"confirm": "alice"}, headers=operator)

@@ -248,7 +248,7 @@ async def test_documented_commands_pause_gate_switch_and_drop(foreask, filled, h
     assert await states(filled) == {1: "live", 2: "paused"}
     assert (await foreask(resume, nothing))[0] == 0
     code, output = await foreask(
-        "foreask migrate handbook --despite"
+        "foreask migrate handbook --force"
     )  # the command resumes and follows the build, as documented
     assert code == 0, output
     (await filled.post("/v1/collections/handbook/builds/1/switch", json={})).raise_for_status()
@@ -327,7 +327,7 @@ async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, 
         other = 3 - live
 
         async def switch(number=other):
-            (await two_builds.post(f"{BUILDS}/{number}/switch", json={"despite": True})).raise_for_status()
+            (await two_builds.post(f"{BUILDS}/{number}/switch", json={"force": True})).raise_for_status()
 
         await two_builds.delete("/v1/collections/default/calibration")  # the API asks the ledger again
         with monkeypatch.context() as patch:
@@ -347,7 +347,7 @@ async def test_stale_api_cache_serves_old_build_until_ttl(two_builds, two_embedd
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as another,
     ):
         assert await found(another, "Which beta2 was it?") == ANSWER
-        (await two_builds.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+        (await two_builds.post(f"{BUILDS}/2/switch", json={"force": True})).raise_for_status()
         await upload(two_builds, 2, "The text was edited.")
         await work(two_embeddings)
         (await two_builds.delete(f"{BUILDS}/1")).raise_for_status()
@@ -366,7 +366,7 @@ async def test_stale_api_cache_serves_old_build_until_ttl(two_builds, two_embedd
 
 async def test_query_over_dropped_build_is_repeated_on_live(two_builds, two_embeddings, monkeypatch):
     async def drop():
-        (await two_builds.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+        (await two_builds.post(f"{BUILDS}/2/switch", json={"force": True})).raise_for_status()
         (await two_builds.delete(f"{BUILDS}/1")).raise_for_status()
         statement = "UPDATE collections SET live_until = live_until - interval '61 seconds' RETURNING 1"
         await two_embeddings.database.rows(text(statement))
@@ -384,7 +384,7 @@ async def test_query_over_dropped_build_is_repeated_on_live(two_builds, two_embe
 
 async def test_calibration_during_switch_does_not_restore_old_build(two_builds, two_embeddings, monkeypatch):
     async def switch():
-        (await two_builds.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+        (await two_builds.post(f"{BUILDS}/2/switch", json={"force": True})).raise_for_status()
 
     monkeypatch.setattr("shared.query.calibrate.calibrator.MIN_PAIRS", DOCUMENTS)
     once(monkeypatch, Calibrations, "save", switch)
@@ -396,7 +396,7 @@ async def test_calibration_during_switch_does_not_restore_old_build(two_builds, 
 
 async def test_server_without_embedding_refuses_switch(two_builds, services, settings):
     async with calling(settings, services) as another:
-        reply = await another.post(f"{BUILDS}/2/switch", json={"despite": True})
+        reply = await another.post(f"{BUILDS}/2/switch", json={"force": True})
 
     assert (reply.status_code, "'other'" in reply.json()["detail"]) == (409, True)
     assert await found(two_builds, "Which beta2 was it?") == ANSWER

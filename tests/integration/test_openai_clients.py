@@ -115,7 +115,7 @@ async def test_open_webui_stream_contains_source_annotations(client):
     means="OpenAI's clients take an answer that was cut off for a complete one",
 )
 @pytest.mark.parametrize(
-    ("finish", "cut", "reason"),
+    ("finish", "incomplete", "reason"),
     [
         ("stop", None, "stop"),
         ("length", "length", "length"),
@@ -123,17 +123,17 @@ async def test_open_webui_stream_contains_source_annotations(client):
         ("", "interrupted", "length"),
     ],
 )
-async def test_incomplete_answer_has_its_finish_reason(client, provider, finish, cut, reason):
+async def test_incomplete_answer_has_its_finish_reason(client, provider, finish, incomplete, reason):
     provider.script(answer_finish=finish)
 
     *_, last = await chunks_of(client)
     assert last["choices"][0]["finish_reason"] == reason
-    assert (last["foreask"]["cut"], last["foreask"]["certain"]) == (cut, cut is None)
+    assert (last["foreask"]["incomplete_reason"], last["foreask"]["certain"]) == (incomplete, incomplete is None)
 
-    if cut not in {"content_filter", "interrupted"}:  # these are errors, or need a stream
+    if incomplete not in {"content_filter", "interrupted"}:  # these are errors, or need a stream
         reply = (await complete(client)).json()
         assert reply["choices"][0]["finish_reason"] == reason
-        assert (reply["foreask"]["cut"], reply["foreask"]["certain"]) == (cut, cut is None)
+        assert (reply["foreask"]["incomplete_reason"], reply["foreask"]["certain"]) == (incomplete, incomplete is None)
 
 
 async def test_chat_history_is_condensed_into_one_question(client, provider):

@@ -201,7 +201,7 @@ async def test_trial_is_charged_like_queries(client, provider):
     events = dict([event async for event in events_of(await client.post("/v1/trials", json=TRIED, headers=writer))])
     await settled(client)
     done = events["done"]
-    assert (done["chunks"], done["cut"]) == (20, True)
+    assert (done["chunks"], done["truncated"]) == (20, True)
     assert provider.stats()["calls"] == done["calls"] == 20
     assert accounts_of(client)["key"] > sum(done["usage"].values()) > 0  # and the embeddings
 

@@ -491,7 +491,7 @@ def outcome_of_answer(answer: Answer) -> str:
     if answer.text == ANSWER:
         return "good"
     assert ANSWER.startswith(answer.text.strip()), answer.text
-    return "cut" if getattr(answer, "cut", None) else "shown as complete"
+    return "cut" if getattr(answer, "incomplete_reason", None) else "shown as complete"
 
 
 @rows(VECTORS)

@@ -58,7 +58,7 @@ async def test_trial_streams_results_and_stores_nothing(client, services, provid
     assert all(q["similarity"] is not None and q["passed"] == (q["reason"] is None) for q in results)
     name, done = events[-1]
     assert (name, done["chunks"], done["questions"]) == ("done", len(chunks), len(written))
-    assert (done["calls"], done["cut"], done["characters"]) == (provider.stats()["calls"], False, len(TEXT))
+    assert (done["calls"], done["truncated"], done["characters"]) == (provider.stats()["calls"], False, len(TEXT))
     assert done["usage"] == {
         key: sum(s["usage"][key] for s in screened) for key in ("prompt_tokens", "completion_tokens")
     }
@@ -70,7 +70,7 @@ async def test_long_trial_text_is_cut_and_explained(client, provider):
 
     events = await try_text(client, text=text, chunk_max_chars=10_000)
 
-    assert events[-1][1]["cut"]
+    assert events[-1][1]["truncated"]
     assert events[-1][1]["characters"] == 20_000
     assert 19_990 < max(data["span"][1] for name, data in events if name == "chunk") <= 20_000
     first = next(data for name, data in events if name == "screened" and data["chunk"] == 0)

@@ -126,7 +126,7 @@ async def test_model_links_are_text_unless_requested():
 
 @guards(
     "shared/query/answer/generative.py",
-    "cut is None and (bool(cited) or not found)",
+    "incomplete is None and (bool(cited) or not found)",
     "bool(cited) or not found",
     means="an answer that was cut off looks certain",
 )
@@ -135,7 +135,7 @@ async def test_answer_that_was_cut_is_uncertain(finish):
     answerer = GenerativeAnswerer(PiecesModel("It ends after a minute [1]. ", "Then the", finish=finish))
 
     for answer in (await answerer.answer("When?", PASSAGES), await streamed(answerer, "When?", PASSAGES)):
-        assert (answer.found, answer.is_certain, answer.cut) == (True, False, finish)
+        assert (answer.found, answer.is_certain, answer.incomplete_reason) == (True, False, finish)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_answer_that_was_cut_is_uncertain(finish):
 )
 async def test_answer_without_citations_is_uncertain(text, found, certain):
     answer = await GenerativeAnswerer(PiecesModel(text)).answer("When?", PASSAGES)
-    assert (answer.found, answer.is_certain, answer.cut) == (found, certain, None)
+    assert (answer.found, answer.is_certain, answer.incomplete_reason) == (found, certain, None)
 
 
 async def test_stream_ends_with_the_corrected_answer():

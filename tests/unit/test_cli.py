@@ -497,7 +497,7 @@ def test_answer_names_skipped_stages():
 
 
 def test_answer_that_was_cut_says_so():
-    done = Event(name="done", data=replies.answer(chunks=[], citations=[], cut="length"))
+    done = Event(name="done", data=replies.answer(chunks=[], citations=[], incomplete_reason="length"))
     written = io.StringIO()
 
     output.print_answer(Console(file=written), [Event(name="token", data={"text": "Yes, bu"}), done], show_chunks=False)
@@ -516,12 +516,12 @@ def queries(monkeypatch):
     chunk = {
         "score": 0.5,
         "channels": {"questions": rank, "bm25": rank},
-        "evidence": {"near": 1.4, "words": 0.6, "same": 0.0},
+        "evidence": {"similarity": 1.4, "words": 0.6, "same_question": 0.0},
     }
     explanation = {
         "stages": {
-            "search": {"milliseconds": 6.4, "did": "chunks by channel: questions 3", "skipped": None},
-            "rewrite": {"milliseconds": None, "did": None, "skipped": "[no model]"},
+            "search": {"milliseconds": 6.4, "summary": "chunks by channel: questions 3", "skipped": None},
+            "rewrite": {"milliseconds": None, "summary": None, "skipped": "[no model]"},
         },
         "rewritten": {"queries": ["Holidays?"], "step_back_question": None},
         "weights": {"questions": 1.0, "text": 0.5, "bm25": 1.0},
@@ -683,19 +683,26 @@ ESTIMATE = {
     "embedding_cost": 0.25,
     "exact": True,
     "seconds": None,
-    "tightest": None,
+    "bottleneck": None,
     "margin": None,
     "tiers": [
-        {"model": "m", "tier": "standard", "llm_cost": 0.5, "seconds": 5400.0, "tightest": "llm tokens", "fills": None},
+        {
+            "model": "m",
+            "tier": "standard",
+            "llm_cost": 0.5,
+            "seconds": 5400.0,
+            "bottleneck": "llm tokens",
+            "fills": None,
+        },
         {
             "model": "m",
             "tier": "batch",
             "llm_cost": 0.25,
             "seconds": 3 * DAY_SECONDS,
-            "tightest": "batch queue",
+            "bottleneck": "batch queue",
             "fills": 3,
         },
-        {"model": "n", "tier": "standard", "llm_cost": None, "seconds": None, "tightest": None, "fills": None},
+        {"model": "n", "tier": "standard", "llm_cost": None, "seconds": None, "bottleneck": None, "fills": None},
     ],
 }
 

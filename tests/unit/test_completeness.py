@@ -51,7 +51,7 @@ def test_bounded_texts_are_accepted_replies():
 
     document = document_reply(SOUND)
     document["document"][4] = orjson.loads(
-        orjson.dumps([0.5, [[loss.place, loss.missing, loss.sample] for loss in found.losses], found.unread])
+        orjson.dumps([0.5, [[loss.location, loss.missing, loss.sample] for loss in found.losses], found.unread])
     )
 
     assert received(document, LIMITS).completeness == found
@@ -66,7 +66,7 @@ def test_stored_completeness_is_read_unchanged(read):
 
 
 def test_stored_value_of_next_release_is_read():
-    missing = {"losses": [{"place": "", "missing": 1, "sample": [], "added": 1}], "unread": [], "added": 1}
+    missing = {"losses": [{"location": "", "missing": 1, "sample": [], "added": 1}], "unread": [], "added": 1}
 
     assert stored_completeness(None, missing).losses == (Loss("", 1, ()),)
 
@@ -75,15 +75,15 @@ def test_stored_value_of_next_release_is_read():
     ("loss", "sentence"),
     [
         (
-            {"place": "page 3", "missing": 14, "sample": ["quay", "tide"]},
+            {"location": "page 3", "missing": 14, "sample": ["quay", "tide"]},
             "Page 3: 14 words are missing, such as quay, tide.",
         ),
         (
-            {"place": 'sheet "Prices"', "missing": 1, "sample": ["quay"]},
+            {"location": 'sheet "Prices"', "missing": 1, "sample": ["quay"]},
             'Sheet "Prices": 1 word is missing, such as quay.',
         ),
-        ({"place": "21 other parts", "missing": 1_530, "sample": []}, "21 other parts: 1,530 words are missing."),
-        ({"place": "", "missing": 2, "sample": ["quay"]}, "2 words are missing, such as quay."),
+        ({"location": "21 other parts", "missing": 1_530, "sample": []}, "21 other parts: 1,530 words are missing."),
+        ({"location": "", "missing": 2, "sample": ["quay"]}, "2 words are missing, such as quay."),
     ],
 )
 def test_loss_is_a_sentence(loss, sentence):
@@ -93,7 +93,7 @@ def test_loss_is_a_sentence(loss, sentence):
 
 
 def test_shown_document_names_missing_words(capsys):
-    loss = {"place": "page 3", "missing": 14, "sample": ["quay"]}
+    loss = {"location": "page 3", "missing": 14, "sample": ["quay"]}
     document = Document.model_validate(replies.document(text_coverage=0.98, losses=[loss], unread=["It is encrypted."]))
 
     output.print_document(Console(width=200), document, iter(()))

@@ -105,7 +105,7 @@ def test_charts_show_numbers_of_api():
 )
 @guards(
     "api/web/parts/turns.js",
-    "certain: reply.certain, cut: reply.cut,",
+    "certain: reply.certain, incomplete_reason: reply.incomplete_reason,",
     "certain: reply.certain,",
     means="the page shows an answer that was cut off as a complete one",
 )

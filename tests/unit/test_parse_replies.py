@@ -26,7 +26,7 @@ from tests.support.planted import guards
 LIMITS = ReplyLimits(chunks=10, text_chars=1_000, chunk_chars=200, questions=0)
 CHUNK = ("document", 5, 0)
 READ = ("document", 4)  # coverage, losses, unread
-LOSS = ("document", 4, 1, 0)  # place, number, sample
+LOSS = ("document", 4, 1, 0)  # location, number, sample
 FIELD = {name: (*CHUNK, position) for position, name in enumerate(CONTENT_FIELDS)}
 WRONG = {
     "a number for a text": (FIELD["text"], 1),

@@ -562,7 +562,7 @@ def test_letters_without_meaning_are_lost_words():
     (loss,) = guarded([part]).losses
 
     assert part.illegible == ("w\ufffd\ufffdd", "\ufffd12.5")
-    assert (loss.place, loss.missing) == ("page 1", 2)
+    assert (loss.location, loss.missing) == ("page 1", 2)
 
 
 @guards(

@@ -122,7 +122,7 @@ def test_title_in_two_lines_is_one_heading():
 def test_slide_numbers_are_powerpoints():
     parts = pptx.read(deck(slide(), slide(shape("b")), attributes='firstSlideNum="5"')).parts
 
-    assert [(part.number, part.place) for part in parts] == [(5, "slide 5"), (6, "slide 6")]
+    assert [(part.number, part.location) for part in parts] == [(5, "slide 5"), (6, "slide 6")]
 
 
 def test_slides_have_order_of_presentation():

@@ -414,7 +414,7 @@ def test_pipe_and_line_break_stay_in_their_cell() -> None:
 
 def test_sheets_have_headings_and_names() -> None:
     reading = _read(workbook(_rows([["first"]]), "", _rows([["third"]])))
-    assert [(part.place, part.markdown) for part in reading.parts] == [
+    assert [(part.location, part.markdown) for part in reading.parts] == [
         ('sheet "Sheet 1"', "## Sheet 1\n\nfirst"),
         ('sheet "Sheet 3"', "## Sheet 3\n\nthird"),
     ]

@@ -132,7 +132,7 @@ def test_only_weight_ratios_matter_and_zero_excludes_channel():
     (half, *_) = fuse(hits, "scores", Weights(0.5, 1, 1))
 
     assert equal == double
-    assert equal[0].evidence.near == pytest.approx(0.9 + 1.5 * 0.4)
+    assert equal[0].evidence.similarity == pytest.approx(0.9 + 1.5 * 0.4)
     assert alone.evidence == pytest.approx((0.9 * 2.5, 0.0, 0.0))
     assert half.evidence == pytest.approx(((0.9 + 1.5 * 0.4) / 2, 0.0, 8 * 0.2 * 0.6 / 2))
 

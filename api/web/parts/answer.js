@@ -15,7 +15,7 @@ import { say } from "./words.js";
 /** @typedef {{show: (turn: Turn, index: number) => void, copy: (turn: Turn) => void, again?: (turn: Turn) => void, edit?: (turn: Turn) => void, share?: (turn: Turn) => void}} Actions a shared answer has fewer */
 
 /** @type {Record<string, string>} */
-const CUT = {
+const INCOMPLETE = {
   length: say`This answer is incomplete: the model reached its token limit.`,
   content_filter: say`This answer is incomplete: the provider's content filter stopped it.`,
   interrupted: say`This answer is incomplete: the model's reply was interrupted.`,
@@ -38,7 +38,7 @@ export function answerView(turn, open, isLast, busy, actions) {
     <div class="written">${prose(turn.answer, (number) => cite(turn, number, open, actions))}</div>
     ${turn.notice ? html`<p class="warning" lang="en" dir="ltr">${turn.notice}</p>` : nothing}
     ${turn.stopped ? html`<p class="soft">${say`Stopped.`}</p>` : nothing}
-    ${turn.cut ? html`<p class="warning">${CUT[turn.cut] ?? CUT.interrupted}</p>` : nothing}
+    ${turn.incomplete_reason ? html`<p class="warning">${INCOMPLETE[turn.incomplete_reason] ?? INCOMPLETE.interrupted}</p>` : nothing}
     ${problemCard(problem, () => actions.again?.(turn))}
     ${turn.facts ? facts(turn) : nothing}
     ${sourceList(turn, open, actions)}
@@ -76,7 +76,7 @@ function facts(turn) {
 function sourceList(turn, open, actions) {
   const list = sourcesOf(turn);
   if (!list.length) return nothing;
-  return html`<h3>${!(turn.found && (turn.certain || turn.cut)) ? say`Closest passages` : turn.cited ? say`Sources` : say`Results`}</h3>
+  return html`<h3>${!(turn.found && (turn.certain || turn.incomplete_reason)) ? say`Closest passages` : turn.cited ? say`Sources` : say`Results`}</h3>
     <ol class="sources">
       ${list.map(
         ({ number, chunk }, index) => html`<li><button class="source" aria-current=${String(index === open)}

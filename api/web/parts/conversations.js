@@ -9,7 +9,7 @@ import { cut } from "./format.js";
 import { server } from "./permissions.js";
 
 /** @typedef {{number: number, chunk_id: string, document_id: string, external_id: string, title: string | null, filename: string | null, heading_path: string[], page: number | null, sentences?: [number, number][]}} StoredSource */
-/** @typedef {{question: string, searched: string, collection: string, answer: string, form: string, found: boolean, certain?: boolean, cut?: string | null, stopped: boolean, queryId: string | null, document_ids?: string[], sources: StoredSource[]}} StoredTurn */
+/** @typedef {{question: string, searched: string, collection: string, answer: string, form: string, found: boolean, certain?: boolean, incomplete_reason?: string | null, stopped: boolean, queryId: string | null, document_ids?: string[], sources: StoredSource[]}} StoredTurn */
 /** @typedef {{id: string, name: string, at: number, turns: StoredTurn[]}} Conversation */
 
 const PREFIX = "foreask.conversation.";

@@ -63,7 +63,7 @@ export function pagesOf(document, then) {
 export function lossesOf(document) {
   const { losses, unread } = document;
   if (!losses.length && !unread.length) return nothing;
-  const lost = losses.map(({ place, missing, sample }) => `${place || nameOf(document)}: ${plural(missing, "missing word")}${sample.length ? ` (${listed(sample)})` : ""}`);
+  const lost = losses.map(({ location, missing, sample }) => `${location || nameOf(document)}: ${plural(missing, "missing word")}${sample.length ? ` (${listed(sample)})` : ""}`);
   return html`<section class="trouble" aria-label=${STATES.degraded}><ul class="reasons" role="list">${[...lost, ...unread].map((sentence) => html`<li dir="auto">${sentence}</li>`)}</ul></section>`;
 }
 

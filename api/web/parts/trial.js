@@ -85,7 +85,7 @@ export function outcome(side, name, again) {
   const parts = [say`${count(done.passed)} of ${plural(done.questions, "question")} kept`, plural(done.calls, "call"), plural(tokens, "token")];
   if (done.cost !== null) parts.push(money(done.cost));
   parts.push(duration(done.milliseconds / 1000));
-  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 ${say`only the first ${plural(done.characters, "character")} were used`}` : ""}</p>`;
+  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.truncated ? ` \u00b7 ${say`only the first ${plural(done.characters, "character")} were used`}` : ""}</p>`;
 }
 
 /** Render the questions of a chunk. @param {TriedChunk | undefined} chunk @param {Side} side */

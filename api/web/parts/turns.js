@@ -8,7 +8,7 @@ import { cut } from "./format.js";
 /** @typedef {{number: number, chunk: SourceChunk, sentences: [number, number][]}} Source its sentences support the answer */
 /**
  * @typedef {{id: number, question: string, searched: string, collection: string, phase: "searching" | "writing" | "done", answer: string, chunks: SourceChunk[],
- *   cited: Source[] | null, form: string, found: boolean, certain: boolean, cut: string | null, notice: string | null, facts: {passages: number, seconds: number, tokens: number, removed: number} | null, queryId: string | null, documents: string[],
+ *   cited: Source[] | null, form: string, found: boolean, certain: boolean, incomplete_reason: string | null, notice: string | null, facts: {passages: number, seconds: number, tokens: number, removed: number} | null, queryId: string | null, documents: string[],
  *   problem: any, stopped: boolean, isNew: boolean, helpful: Map<string, boolean>, history: Api["MessageBody"][]}} Turn
  */
 
@@ -18,7 +18,7 @@ let made = 0;
 
 /** @param {string} question @param {string} collection @param {Turn[]} before @returns {Turn} */
 export const newTurn = (question, collection, before) => ({
-  id: ++made, question, searched: question, collection, phase: "searching", answer: "", chunks: [], cited: null, form: "", found: true, certain: true, cut: null, notice: null, facts: null,
+  id: ++made, question, searched: question, collection, phase: "searching", answer: "", chunks: [], cited: null, form: "", found: true, certain: true, incomplete_reason: null, notice: null, facts: null,
   queryId: null, documents: [], problem: null, stopped: false, isNew: true, helpful: new Map(), history: historyOf(before),
 });
 
@@ -63,14 +63,14 @@ function finish(turn, reply) {
   });
   const { usage, milliseconds } = reply.metadata;
   const facts = { passages: reply.chunks.length, seconds: milliseconds.total / 1000, tokens: usage.prompt_tokens + usage.completion_tokens, removed: reply.removed_citations.length };
-  Object.assign(turn, { phase: "done", answer: reply.answer, chunks: reply.chunks, cited, form: reply.form, found: reply.found, certain: reply.certain, cut: reply.cut, facts });
+  Object.assign(turn, { phase: "done", answer: reply.answer, chunks: reply.chunks, cited, form: reply.form, found: reply.found, certain: reply.certain, incomplete_reason: reply.incomplete_reason, facts });
 }
 
 /** @param {Turn} turn @returns {StoredTurn} */
-export function toStored({ question, searched, collection, answer, form, found, certain, cut: cutOff, stopped, queryId, documents, cited }) {
+export function toStored({ question, searched, collection, answer, form, found, certain, incomplete_reason, stopped, queryId, documents, cited }) {
   const sources = (cited ?? []).map(({ number, sentences, chunk: { chunk_id, document_id, external_id, title, filename, heading_path, page } }) => ({
     number, sentences, chunk_id, document_id, external_id, title, filename, heading_path, page }));
-  return { question, searched, collection, answer, form, found, certain, cut: cutOff, stopped, queryId, document_ids: documents, sources };
+  return { question, searched, collection, answer, form, found, certain, incomplete_reason, stopped, queryId, document_ids: documents, sources };
 }
 
 /** @param {StoredTurn} stored @returns {Turn} */

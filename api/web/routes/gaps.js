@@ -227,7 +227,7 @@ function trend({ per_day: days, last_week: last, week_before: before }) {
 }
 
 /** Render the wordings of a gap, and its queries per day as a table. The server counts the days in UTC. @param {Api["GapView"]} gap */
-function details({ questions, wordings, per_day: days }) {
+function details({ questions, distinct_questions: wordings, per_day: days }) {
   const asked = days.flatMap((times, index) => (times ? [{ times, day: new Date(Date.now() - (days.length - 1 - index) * DAY).toISOString().slice(0, 10) }] : []));
   return html`<details><summary class="small">${say`${plural(wordings, "wording")} and days`}</summary>
     <ul class="questions" role="list">${questions.map((each) => html`<li><span class="grow" dir="auto">${each.question}</span> <span class="soft small number">${plural(each.times, "time")}</span></li>`)}</ul>

@@ -38,7 +38,7 @@ class Usage(Model):
 class Loss(Model):
     """A part of a file that misses words; `sample` has some of them."""
 
-    place: str
+    location: str
     missing: int
     sample: list[str]
 
@@ -207,7 +207,7 @@ class Citation(Model):
     sentences: list[tuple[int, int]] = []
 
 
-_CUTS = {
+_INCOMPLETE = {
     "length": "the model reached its token limit",
     "content_filter": "the provider's content filter stopped it",
     "interrupted": "the model's reply was interrupted",
@@ -217,15 +217,15 @@ _CUTS = {
 class Answer(Model):
     """An answer from the documents only.
 
-    If `found` is false, the documents do not answer the question. If `certain` is false, they may not answer it. `cut`
-    names the reason why the answer is incomplete: `length`, `content_filter` or `interrupted`.
+    If `found` is false, the documents do not answer the question. If `certain` is false, they may not answer it.
+    `incomplete_reason` names the reason of an incomplete answer: `length`, `content_filter` or `interrupted`.
     """
 
     answer: str
     found: bool
     form: str
     certain: bool = True
-    cut: str | None = None
+    incomplete_reason: str | None = None
     citations: list[Citation]
     removed_citations: list[int]
     chunks: list[FoundChunk]
@@ -234,9 +234,9 @@ class Answer(Model):
     @property
     def why_incomplete(self) -> str | None:
         """The sentence that a reader of an incomplete answer needs; None if the answer is complete."""
-        if self.cut is None:
+        if self.incomplete_reason is None:
             return None
-        reason = _CUTS.get(self.cut, _CUTS["interrupted"])
+        reason = _INCOMPLETE.get(self.incomplete_reason, _INCOMPLETE["interrupted"])
         return f"This answer is incomplete: {reason}."
 
 
@@ -325,7 +325,7 @@ class Gap(Model):
     Attributes:
         question: the question that was asked most often.
         questions: its questions, most often asked first, at most 20.
-        wordings: number of different questions.
+        distinct_questions: number of different questions.
         times: number of queries with these questions.
         per_day: queries on each of the last days in UTC; the last item is today.
         last_week: queries in the last 7 days; `week_before` in the 7 days before.
@@ -336,7 +336,7 @@ class Gap(Model):
     id: str
     question: str
     questions: list[GapQuestion]
-    wordings: int
+    distinct_questions: int
     times: int
     per_day: list[int]
     last_week: int

@@ -262,8 +262,8 @@ def batch_duration(
     fills = None if queue_tokens is None else ceil(amounts.generate.prompt_tokens / queue_tokens)
     longest = (max(1, fills or 1) * _BATCH_WINDOW, "batch queue" if fills and fills > 1 else "batch window")
     of_embedding = duration(amounts, [limit for limit in limits if limit.component == "embedding"])
-    seconds, tightest = max(longest, of_embedding or longest)
-    return seconds, tightest, fills
+    seconds, bottleneck = max(longest, of_embedding or longest)
+    return seconds, bottleneck, fills
 
 
 def duration(amounts: Amounts, limits: Sequence[LimitUse]) -> tuple[float, str] | None:

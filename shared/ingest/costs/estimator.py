@@ -276,7 +276,7 @@ class Estimator:
             llm_cost=of_ingest.llm_cost,
             embedding_cost=self._price_of("embed", come_to.embed, planned.embedding),
             seconds=of_ingest.seconds,
-            tightest=of_ingest.tightest,
+            bottleneck=of_ingest.bottleneck,
             margin=wide,
             tiers=tuple(tiers),
         )
@@ -285,8 +285,8 @@ class Estimator:
         cost = self._cost(model, tier, come_to)
         if tier is Tier.BATCH:
             return TierEstimate(model, tier, cost, *batch_duration(come_to, limits, self._queue_tokens))
-        seconds, tightest = duration(come_to, limits) or (None, None)
-        return TierEstimate(model, tier, cost, seconds, tightest)
+        seconds, bottleneck = duration(come_to, limits) or (None, None)
+        return TierEstimate(model, tier, cost, seconds, bottleneck)
 
     def _cost(self, model: str, tier: Tier, come_to: Amounts) -> float | None:
         if model == self._model:

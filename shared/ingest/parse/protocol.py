@@ -128,6 +128,6 @@ def flatten(document: ParsedDocument) -> list[Any]:
         picture = values.pop("picture", None)
         chunks.append([*values.values(), picture and b64encode(document.pictures[picture]).decode()])
     read = document.completeness
-    losses = [[loss.place, loss.missing, loss.sample] for loss in read.losses]
+    losses = [[loss.location, loss.missing, loss.sample] for loss in read.losses]
     fields = [document.title, document.text_chars, document.media_type, document.question_indexes]
     return [*fields, [read.coverage, losses, read.unread], chunks]

@@ -19,10 +19,10 @@ from shared.confined.process import InvalidReply
 from shared.confined.protocol import DETAIL_CHARS, REASON_CHARS
 from shared.domain.chunks import ChunkContent
 from shared.domain.completeness import (
+    LOCATION_CHARS,
     MOST_LOSSES,
     MOST_SAMPLE_WORDS,
     MOST_UNREAD,
-    PLACE_CHARS,
     SAMPLE_WORD_CHARS,
     UNREAD_CHARS,
     Completeness,
@@ -62,7 +62,7 @@ _LINE = "^[^\\x00-\\x1f\\x7f]*$"
 """A text that can be printed anywhere: no control character."""
 
 _Loss = tuple[
-    Annotated[str, Field(max_length=PLACE_CHARS, pattern=_LINE)],
+    Annotated[str, Field(max_length=LOCATION_CHARS, pattern=_LINE)],
     Annotated[int, Field(ge=1, le=2**53)],
     Annotated[
         list[Annotated[str, Field(min_length=1, max_length=SAMPLE_WORD_CHARS, pattern=_LINE)]],
@@ -378,7 +378,7 @@ class ReplyChunks:
         count = len(self._chunks)
         if count and (len(indexes) != self._limits.questions or any(index >= count for index in indexes)):
             raise InvalidReply("a question has no chunk")
-        lost = tuple(Loss(place, missing, tuple(sample)) for place, missing, sample in losses)
+        lost = tuple(Loss(location, missing, tuple(sample)) for location, missing, sample in losses)
         return ParsedDocument(
             title,
             text_chars,

@@ -1,6 +1,15 @@
 """Answering: only from numbered passages, with citations, in a generative and an extractive form."""
 
-from shared.query.answer.answer import NOTHING_FOUND, Answer, Answerer, Cut, Form, Passage, Support, nothing_found
+from shared.query.answer.answer import (
+    NOTHING_FOUND,
+    Answer,
+    Answerer,
+    Form,
+    IncompleteReason,
+    Passage,
+    Support,
+    nothing_found,
+)
 from shared.query.answer.extractive import ExtractiveAnswerer, answer_floor
 from shared.query.answer.generative import GenerativeAnswerer
 
@@ -8,10 +17,10 @@ __all__ = [
     "NOTHING_FOUND",
     "Answer",
     "Answerer",
-    "Cut",
     "ExtractiveAnswerer",
     "Form",
     "GenerativeAnswerer",
+    "IncompleteReason",
     "Passage",
     "Support",
     "answer_floor",

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from shared.domain.usage import Usage
 
 Form = Literal["generative", "extractive"]
-Cut = Literal["length", "content_filter", "interrupted"]
+IncompleteReason = Literal["length", "content_filter", "interrupted"]
 """Why an answer is incomplete: the token limit, the provider's filter, or a stream that ended without a sign."""
 
 NOTHING_FOUND = "The documents do not answer this question."
@@ -47,7 +47,7 @@ class Answer:
         is_certain: whether an extractive answer is clearly nearer to the question than unrelated texts are; whether a
             generative answer is complete and cites a passage.
         support: sentences of the cited passages that support the text, in order of their passages.
-        cut: why the text is incomplete; None if it is complete.
+        incomplete_reason: why the text is incomplete; None if it is complete.
     """
 
     text: str
@@ -58,7 +58,7 @@ class Answer:
     found: bool = True
     is_certain: bool = True
     support: tuple[Support, ...] = ()
-    cut: Cut | None = None
+    incomplete_reason: IncompleteReason | None = None
 
     def sentences_of(self, number: int) -> list[tuple[int, int]]:
         """Return the spans of the supporting sentences in the passage with this number."""

@@ -9,7 +9,7 @@ from typing import cast, get_args
 from shared.domain.errors import BadReply
 from shared.providers.chat import ChatModel, Completion
 from shared.query.answer import prompts
-from shared.query.answer.answer import NOTHING_FOUND, Answer, Cut, Form, Passage, nothing_found
+from shared.query.answer.answer import NOTHING_FOUND, Answer, Form, IncompleteReason, Passage, nothing_found
 from shared.query.answer.citations import CitationCleaner
 from shared.query.answer.links import LinkCleaner
 from shared.query.answer.support import supporting
@@ -72,12 +72,23 @@ class GenerativeAnswerer:
             raise BadReply(_no_answer(completion))
         cited, removed = tuple(cleaner.cited), tuple(cleaner.removed)
         found = bool(cited) or not text.startswith(NOTHING_FOUND.rstrip("."))
-        cut = cast("Cut", completion.finish_reason) if completion.finish_reason in get_args(Cut) else None
+        reason = completion.finish_reason
+        incomplete = cast("IncompleteReason", reason) if reason in get_args(IncompleteReason) else None
         # An answer without a citation is at best the model's own knowledge, and often a refusal in some language.
-        is_certain = cut is None and (bool(cited) or not found)
+        is_certain = incomplete is None and (bool(cited) or not found)
         # Up to 50 ms, in which other requests are answered.
         support = await asyncio.to_thread(supporting, text, passages)
-        return Answer(text, cited, removed, completion.usage, "generative", found, is_certain, support=support, cut=cut)
+        return Answer(
+            text,
+            cited,
+            removed,
+            completion.usage,
+            "generative",
+            found,
+            is_certain,
+            support=support,
+            incomplete_reason=incomplete,
+        )
 
     def _link_cleaner(self) -> LinkCleaner | _Unchanged:
         return _Unchanged() if self._links else LinkCleaner()

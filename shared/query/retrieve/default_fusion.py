@@ -3,11 +3,11 @@
 `s` is a chunk's score in a channel; `ref` is the fifth best score of that channel for the same question.
 
     out(s) = s + 1.5 * max(0, s - ref)         scores above the channel's reference score count more
-    near   = max(out(question), out(text))     one near question or text is enough
-    words  = out(bm25)                         names, numbers and terms are added to either
-    same   = 8 * max(0, question - 0.7) * text
+    similarity = max(out(question), out(text)) one near question or text is enough
+    words = out(bm25)                          names, numbers and terms are added to either
+    same_question = 8 * max(0, question - 0.7) * text
                                                a nearly identical question adds more, weighted by the text
-    score  = x / (2 + x), x = near + words + same
+    score = x / (2 + x), x = similarity + words + same_question
 
 A weighted mean of the channels would penalise missing values: while questions are being generated, chunks without
 questions would rank below worse chunks with questions. See `docs/decisions/0017-standout-scores.md`.
@@ -39,16 +39,16 @@ Values = NDArray[np.float64]
 class ScoreParts(NamedTuple):
     """The parts of a chunk's score, which is `x / (2 + x)` for their sum x."""
 
-    near: float
+    similarity: float
     words: float
-    same: float
+    same_question: float
 
 
 def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dict[str, tuple[float, ScoreParts]]:
     """Return the score of each chunk and its parts."""
-    near, words, same = _parts(chunks, channels, [weights])
-    scores = _score(near, words, same)
-    values = zip(scores[0].tolist(), near[0].tolist(), words[0].tolist(), same[0].tolist(), strict=True)
+    similarity, words, same_question = _parts(chunks, channels, [weights])
+    scores = _score(similarity, words, same_question)
+    values = zip(scores[0].tolist(), similarity[0].tolist(), words[0].tolist(), same_question[0].tolist(), strict=True)
     return {chunk: (score, ScoreParts._make(parts)) for chunk, (score, *parts) in zip(chunks, values, strict=True)}
 
 
@@ -87,9 +87,9 @@ def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -
     of = {channel: reference_score(channels.get(channel)) for channel in CHANNELS}
     # A channel without weight is not searched, so it has no reference score.
     reference = np.maximum(of["questions"], np.where(of_texts > 0, of["text"], 0.0))
-    near = np.maximum(of_questions * _out(questions, reference), of_texts * _out(texts, of["text"]))
-    same = _SAME_GAIN * np.maximum(0.0, questions - _SAME) * texts
-    return near, of_words * _out(words, of["bm25"]), np.minimum(of_questions, of_texts) * same
+    similarity = np.maximum(of_questions * _out(questions, reference), of_texts * _out(texts, of["text"]))
+    same_question = _SAME_GAIN * np.maximum(0.0, questions - _SAME) * texts
+    return similarity, of_words * _out(words, of["bm25"]), np.minimum(of_questions, of_texts) * same_question
 
 
 def scores_in(hits: ChannelHits | None, chunks: Sequence[str]) -> Values:
@@ -106,6 +106,6 @@ def _out(scores: Values, reference: Values | float) -> Values:
     return np.asarray(scores + _OUT * np.maximum(0.0, scores - reference))
 
 
-def _score(near: Values, words: Values, same: Values) -> Values:
-    x = near + words + same
+def _score(similarity: Values, words: Values, same_question: Values) -> Values:
+    x = similarity + words + same_question
     return np.asarray(x / (_HALF + x))

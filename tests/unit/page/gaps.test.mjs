@@ -5,7 +5,7 @@ import test from "node:test";
 import { drawn, elements, openPage, pass, settled, stopClock, textOf } from "./browser.mjs";
 
 const GAP = {
-  id: "5b0f2a0e-8d4c-4a52-9a0e-6f0b8a1f7c11", question: "May a cat come along?", state: "open", times: 7, wordings: 2, per_day: [0, 2, 5], last_week: 7, week_before: 0,
+  id: "5b0f2a0e-8d4c-4a52-9a0e-6f0b8a1f7c11", question: "May a cat come along?", state: "open", times: 7, distinct_questions: 2, per_day: [0, 2, 5], last_week: 7, week_before: 0,
   last_at: "2026-10-02T04:00:00Z", assigned_to: null, resolved_by: null, nearest: null, questions: [{ question: "May a cat come along?", times: 7 }],
 };
 const RESOLVED = { ...GAP, state: "resolved", resolved_by: { document_id: "d", external_id: "cats.md", at: GAP.last_at } };

@@ -43,9 +43,9 @@ class BuildsApi(Connection):
     async def drop_build(self, collection: str, number: int) -> Build:
         return await self.send(Request("DELETE", _path(collection, number), as_type(Build), repeatable=True))
 
-    async def switch_build(self, collection: str, number: int, *, despite: bool = False) -> Build:
-        """Make a build live. A build that was never live needs an open gate, or `despite`."""
-        return await self.send(post(f"{_path(collection, number)}/switch", Build, {"despite": despite}, slow=True))
+    async def switch_build(self, collection: str, number: int, *, force: bool = False) -> Build:
+        """Make a build live. A build that was never live needs an open gate, or `force`."""
+        return await self.send(post(f"{_path(collection, number)}/switch", Build, {"force": force}, slow=True))
 
     def gate(
         self, collection: str, number: int, *, questions: Sequence[Json] | None = None, accept_failures: int = 0

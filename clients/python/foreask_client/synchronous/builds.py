@@ -43,9 +43,9 @@ class BuildsApi(Connection):
     def drop_build(self, collection: str, number: int) -> Build:
         return self.send(Request("DELETE", _path(collection, number), as_type(Build), repeatable=True))
 
-    def switch_build(self, collection: str, number: int, *, despite: bool = False) -> Build:
-        """Make a build live. A build that was never live needs an open gate, or `despite`."""
-        return self.send(post(f"{_path(collection, number)}/switch", Build, {"despite": despite}, slow=True))
+    def switch_build(self, collection: str, number: int, *, force: bool = False) -> Build:
+        """Make a build live. A build that was never live needs an open gate, or `force`."""
+        return self.send(post(f"{_path(collection, number)}/switch", Build, {"force": force}, slow=True))
 
     def gate(
         self, collection: str, number: int, *, questions: Sequence[Json] | None = None, accept_failures: int = 0

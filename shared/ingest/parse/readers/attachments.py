@@ -127,13 +127,13 @@ def summed(unread: list[str]) -> tuple[str, ...]:
     return (*kept[:MAX_SENTENCES], f"{len(kept) - MAX_SENTENCES:,} more files or parts were not read")
 
 
-def _under(name: str, reading: FileReading, level: int, place: str) -> Iterator[Part]:
+def _under(name: str, reading: FileReading, level: int, location: str) -> Iterator[Part]:
     heading = f"{'#' * min(level, _DEEPEST)} {name}"
     for number, part in enumerate(reading.parts):
         markdown = below(part.markdown, level) if part.markdown.strip() else ""
         if number == 0:
             markdown = f"{heading}\n\n{markdown}".strip()
-        yield Part(markdown, part.plain, f"{place}, {part.place}" if part.place else place)
+        yield Part(markdown, part.plain, f"{location}, {part.location}" if part.location else location)
 
 
 def below(markdown: str, level: int) -> str:

@@ -146,8 +146,8 @@ def _part(item: _BookItem, data: bytes, title: str) -> Part:
     try:
         page = decode(data)
     except Unreadable:
-        return Part("", place=item.name)
-    return Part(_headed(html.markdown_of(page), title), html.plain_of(page), place=item.name)
+        return Part("", location=item.name)
+    return Part(_headed(html.markdown_of(page), title), html.plain_of(page), location=item.name)
 
 
 def _headed(text: str, title: str) -> str:

@@ -62,7 +62,7 @@ def guarded(parts: Iterable[Part]) -> Guarded:
         if lost:
             missing += lost.total()
             if lost.total() > len(words(part.plain)) * MOST_MISSING:
-                losses.append(_loss(part.place, lost))
+                losses.append(_loss(part.location, lost))
         kept.append(kept_part)
     return Guarded(tuple(kept), _coverage(counted, missing), tuple(losses))
 
@@ -208,8 +208,8 @@ def escaped(plain: str) -> str:
     return "\n".join(re.sub(r"^(\s*)([#>|+*=-]|```|~~~)", r"\1\\\2", line) for line in plain.split("\n"))
 
 
-def _loss(place: str, lost: Counter[str]) -> Loss:
+def _loss(location: str, lost: Counter[str]) -> Loss:
     # `most_common(n)` would import a module, which the confined process cannot.
     frequent = sorted(lost, key=lost.__getitem__, reverse=True)[:MOST_SAMPLE_WORDS]
     sample = tuple(word[:SAMPLE_WORD_CHARS] for word in frequent)
-    return Loss(place, lost.total(), sample)
+    return Loss(location, lost.total(), sample)

@@ -14,7 +14,7 @@ class Part:
         markdown: its text. Markup characters of the text itself are escaped.
         plain: a second reading of the same part without markup, as independent of the first one and as cheap as
             possible: the loss guard compares their words. None if there is none.
-        place: its name for people, such as `page 3` or `sheet "Prices"`; empty for the whole file.
+        location: its name for people, such as `page 3` or `sheet "Prices"`; empty for the whole file.
         number: number of the page or slide, from 1; None if the format has none.
         illegible: words that the file has, but whose characters it does not map to letters. They count as lost.
         continues: whether its first row continues the table at the end of the part before it.
@@ -22,7 +22,7 @@ class Part:
 
     markdown: str
     plain: str | None = None
-    place: str = ""
+    location: str = ""
     number: int | None = None
     illegible: tuple[str, ...] = ()
     continues: bool = False

@@ -68,7 +68,7 @@ def read(content: bytes, attachments: Attachments) -> FileReading:
     parts, unread = list[Part](), list[str]()
     for number, message in enumerate(messages, 1):
         more, problems = letter.rendered(
-            _letter(message, attachments, recoded=recoded), attachments, place=f"message {number}"
+            _letter(message, attachments, recoded=recoded), attachments, location=f"message {number}"
         )
         parts += [replace(more[0], number=number), *more[1:]]
         unread += [f"message {number}: {problem}" for problem in problems]

@@ -58,14 +58,14 @@ class Letter:
 
 
 def rendered(
-    letter: Letter, attachments: Attachments, *, level: int = 1, place: str = ""
+    letter: Letter, attachments: Attachments, *, level: int = 1, location: str = ""
 ) -> tuple[list[Part], list[str]]:
     """Return the parts of a message: its own text, forwarded messages, attachments; and sentences on losses."""
-    own = _own(letter, level, place)
+    own = _own(letter, level, location)
     parts, unread = [own], list(letter.unread)
     for forwarded in letter.forwarded:
-        named = f"{place}, forwarded message".removeprefix(", ")
-        more, problems = rendered(forwarded, attachments, level=level + 1, place=named)
+        named = f"{location}, forwarded message".removeprefix(", ")
+        more, problems = rendered(forwarded, attachments, level=level + 1, location=named)
         more[0] = _labelled(more[0])
         parts += more
         unread += problems
@@ -73,20 +73,20 @@ def rendered(
     return parts + more, unread + problems
 
 
-def _own(letter: Letter, level: int, place: str) -> Part:
+def _own(letter: Letter, level: int, location: str) -> Part:
     facts = " \u00b7 ".join(f"{label}: {value}" for label, value in letter.facts if value)
     heading = f"{'#' * min(level, 6)} {letter.subject}" if letter.subject else ""
     texts = [body.markdown.strip("\n") for body in letter.bodies if body.markdown.strip()]
     text = below("\n\n".join(texts), level if letter.subject else 0)
     markdown = "\n\n".join(piece for piece in (heading, facts, text) if piece)
     plain = "\n".join((letter.subject, facts, *(body.plain for body in letter.bodies)))
-    return Part(markdown, plain, place)
+    return Part(markdown, plain, location)
 
 
 def _labelled(part: Part) -> Part:
     first, _, rest = part.markdown.partition("\n\n") if part.markdown.startswith("#") else ("", "", part.markdown)
     text = "\n\n".join(piece for piece in (first, "Forwarded message", rest) if piece)
-    return Part(text, part.plain, part.place)
+    return Part(text, part.plain, part.location)
 
 
 def people(value: str) -> str:

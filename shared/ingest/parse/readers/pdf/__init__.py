@@ -80,8 +80,8 @@ def _add_drawn(page: PageBlocks, texts: Sequence[str]) -> None:
 
 
 def _part(page: PageBlocks) -> Part:
-    place = f"page {page.number}"
-    return Part(_markdown(page.blocks), page.plain, place, page.number, page.illegible, page.continues)
+    location = f"page {page.number}"
+    return Part(_markdown(page.blocks), page.plain, location, page.number, page.illegible, page.continues)
 
 
 class _Reader:

@@ -64,18 +64,18 @@ def read(content: bytes, attachments: Attachments | None = None) -> FileReading:
     parts, unread, designs, footers = list[Part](), list[str](), dict[str, Design](), set[str]()
     authors = dict(_authors(package, main))
     for number, path in enumerate(paths, start=first):
-        place = f"slide {number}"
+        location = f"slide {number}"
         root = package.xml(path) if path else None
         if root is None and path and (text := package.lost(path)):
-            parts.append(Part("", text, place, max(number, 1)))
+            parts.append(Part("", text, location, max(number, 1)))
             continue
         if root is None:
-            unread.append(f"{place} is missing in the file or damaged; save it in PowerPoint again")
-            parts.append(Part("", None, place, max(number, 1)))
+            unread.append(f"{location} is missing in the file or damaged; save it in PowerPoint again")
+            parts.append(Part("", None, location, max(number, 1)))
             continue
         slide = _PptxSlide(package, path, root, authors, designs)
-        parts.append(Part(slide.markdown(footers), slide.plain(), place, max(number, 1)))
-        embedded, problems = slide.embedded(place, attachments)
+        parts.append(Part(slide.markdown(footers), slide.plain(), location, max(number, 1)))
+        embedded, problems = slide.embedded(location, attachments)
         parts += (replace(part, number=max(number, 1)) for part in embedded)
         unread += problems
     title = stated_title(package.title())
@@ -153,7 +153,7 @@ class _PptxSlide:
         roots = [self._root, *(note for _, note in self._notes), *self._comments, *self._graphics]
         return "\n".join(line for root in roots for line in _lines(root))
 
-    def embedded(self, place: str, attachments: Attachments | None) -> tuple[list[Part], list[str]]:
+    def embedded(self, location: str, attachments: Attachments | None) -> tuple[list[Part], list[str]]:
         """Return the documents inside the slide, and sentences for documents that were not read."""
         files, unread = list[Enclosed](), list[str]()
         for path in (path for kind in ("package", "oleObject") for path in self._package.targets(self._path, kind)):
@@ -161,7 +161,7 @@ class _PptxSlide:
             if data and (file := embedded_file(path, data)):
                 files.append(file)
             elif _DOCUMENT.fullmatch(name := posixpath.basename(path)):
-                unread.append(f"{place} contains the file {name}, which was not read; add it as a file of its own")
+                unread.append(f"{location} contains the file {name}, which was not read; add it as a file of its own")
         parts, problems = attachments.read(files, _EMBEDDED_LEVEL, "embedded file") if attachments else ([], [])
         return parts, [*unread, *problems]
 
