@@ -110,5 +110,5 @@ def is_confirmed(client: CliClient, console: Console, body: Json, question: str,
     ask = estimate["calls"] > CALLS_TO_ASK and not yes and console.is_terminal and sys.stdin.isatty()
     if ask and not typer.confirm(question):
         return False
-    client.estimate(body | {"keep": True})
+    client.estimate(body | {"store": True})
     return True

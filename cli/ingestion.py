@@ -29,7 +29,7 @@ _SLICES = 10  # requests in one round: a round costs the same for a million docu
 _SHORTEST_ROUND_SECONDS = 0.5
 _ROUND_SHARE = 5  # requests take at most a fifth of the time, which limits the server's load from a large corpus
 _UNAVAILABLE_ROUNDS = 10
-_FAILURES = frozenset({"breaker", "cooldown", "part_down"})  # causes of `pace`
+_FAILURES = frozenset({"breaker", "cooldown", "component_down"})  # causes of `pace`
 _WORKING = frozenset({"working", "idle", "limit"})
 _NO_WORKER = "no_worker"
 _STALLED_SECONDS = 3.0
@@ -218,7 +218,7 @@ def why_it_waits(client: CliClient, batch: UploadBatch | None = None, *, stalled
         return None
     is_starting = pace["cause"] == _NO_WORKER and stalled_seconds < _START_SECONDS
     if pace["cause"] in _FAILURES or (stalled and not is_starting and pace["cause"] not in _WORKING):
-        return str(pace["sentence"])
+        return str(pace["message"])
     waiting = batch.documents.values() if batch is not None and stalled else ()
     return next((document.error for document in waiting if document.error and document.state not in _FINAL), None)
 

@@ -196,10 +196,10 @@ def status(health: Json, work: Json | None, collections: list[Collection]) -> Re
 
 
 def _stages(work: Json) -> Table:
-    table = _table("stage", "due", "in flight", "later", "oldest")
+    table = _table("stage", "due", "in flight", "delayed", "oldest")
     for name, stage in work["stages"].items():
         oldest = "" if stage["oldest_seconds"] is None else duration(stage["oldest_seconds"])
-        table.add_row(name, f"{stage['due']:,}", f"{stage['in_flight']:,}", f"{stage['later']:,}", oldest)
+        table.add_row(name, f"{stage['due']:,}", f"{stage['in_flight']:,}", f"{stage['delayed']:,}", oldest)
     return table
 
 
@@ -218,7 +218,7 @@ def _outdated(work: Json) -> list[str]:
 def _damaged(work: Json) -> list[str]:
     follow = "(foreask verify --repair follows it)"
     return [
-        f"[yellow]{escape(each['collection'])}: {escape(each['sentence'])} {follow}[/yellow]"
+        f"[yellow]{escape(each['collection'])}: {escape(each['message'])} {follow}[/yellow]"
         for each in work.get("damaged", ())
     ]
 
@@ -238,8 +238,8 @@ def _pace(work: Json) -> list[str]:
     pace = work.get("pace") or {"cause": "idle"}
     if pace["cause"] == "idle":
         return []
-    colour = "yellow" if pace["cause"] in {"breaker", "cooldown", "part_down"} else "dim"
-    return [f"[{colour}]{escape(pace['sentence'])}[/{colour}]"]
+    colour = "yellow" if pace["cause"] in {"breaker", "cooldown", "component_down"} else "dim"
+    return [f"[{colour}]{escape(pace['message'])}[/{colour}]"]
 
 
 def _failures(work: Json) -> list[str]:
@@ -491,7 +491,7 @@ def deployment_tables(deployment: Json, tenants: Iterable[Json]) -> RenderableTy
         stages.add_row(name, f"{count:,}")
     table = _table("tenant", "documents", "chunks", *deployment["open"], "dead")
     for tenant in tenants:
-        pending = [f"{stage['due'] + stage['in_flight'] + stage['later']:,}" for stage in tenant["stages"].values()]
+        pending = [f"{stage['due'] + stage['in_flight'] + stage['delayed']:,}" for stage in tenant["stages"].values()]
         chunks = f"{sum(tenant['chunks'].values()):,}"
         table.add_row(tenant["tenant"], _counts(tenant["documents"]), chunks, *pending, f"{tenant['dead']:,}")
     return Group(f"{deployment['tenants']:,} tenants, {deployment['dead']:,} dead", stages, table)

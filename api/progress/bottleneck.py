@@ -40,19 +40,19 @@ def pace(
     down = [name for name, answers in parts.items() if not answers]
     facts = {"down": down, "workers": dict(workers)}
     if down:
-        return PaceView(cause="part_down", sentence=_sentence(f"{_of_parts(down, reasons or {})}."), **facts)
+        return PaceView(cause="component_down", message=_sentence(f"{_of_parts(down, reasons or {})}."), **facts)
     if not any(_open(backlog, stage) for stage in backlog.stages):
-        return PaceView(cause="idle", sentence="No work is waiting.", **facts)
+        return PaceView(cause="idle", message="No work is waiting.", **facts)
     if refused_writes and _open(backlog, "index"):
-        return PaceView(cause="part_down", sentence=_sentence(f"{refused_writes}."), **facts)
-    cause, sentence = (
+        return PaceView(cause="component_down", message=_sentence(f"{refused_writes}."), **facts)
+    cause, message = (
         _of_limits(uses)
         or _of_budgets(budgets, backlog)
         or _of_pauses(backlog)
         or _of_workers(backlog, workers)
         or _of_work(backlog)
     )
-    return PaceView(cause=cause, sentence=_sentence(sentence), **facts)
+    return PaceView(cause=cause, message=_sentence(message), **facts)
 
 
 def _of_parts(down: Sequence[str], reasons: Mapping[str, str]) -> str:
@@ -63,7 +63,7 @@ def _of_parts(down: Sequence[str], reasons: Mapping[str, str]) -> str:
 
 
 def _open(backlog: Backlog, stage: str) -> int:
-    return sum(w.due + w.in_flight + w.later for queue, w in backlog.stages.items() if queue == stage)
+    return sum(w.due + w.in_flight + w.delayed for queue, w in backlog.stages.items() if queue == stage)
 
 
 def _of_limits(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
@@ -105,7 +105,7 @@ def _of_budgets(budgets: Sequence[Budget], backlog: Backlog) -> tuple[str, str] 
 def _of_pauses(backlog: Backlog) -> tuple[str, str] | None:
     """Return the pause of jobs if all open work belongs to them: no due row can be claimed, and none is in progress."""
     stages = backlog.stages.values()
-    if any(w.oldest is not None or w.in_flight or w.later for w in stages):
+    if any(w.oldest is not None or w.in_flight or w.delayed for w in stages):
         return None
     return "paused", "all open work belongs to paused jobs."
 
@@ -127,10 +127,10 @@ def _of_work(backlog: Backlog) -> tuple[str, str]:
     if backlog.rate:
         return "working", f"{rate}, and there is no bottleneck."
     stages = backlog.stages.values()
-    running, due, later = (sum(getattr(w, name) for w in stages) for name in ("in_flight", "due", "later"))
+    running, due, delayed = (sum(getattr(w, name) for w in stages) for name in ("in_flight", "due", "delayed"))
     parts = [f"{running:,} in progress"] if running else []
     parts += [f"{due:,} due"] if due else []
-    parts += [f"{later:,} waiting for another attempt, whose documents have the reasons"] if later else []
+    parts += [f"{delayed:,} waiting for another attempt, whose documents have the reasons"] if delayed else []
     return "working", f"no chunk has finished in the last minute; open work: {', '.join(parts)}."
 
 

@@ -72,7 +72,7 @@ def stage_view(waiting: Waiting) -> StageView:
     return StageView(
         due=waiting.due,
         in_flight=waiting.in_flight,
-        later=waiting.later,
+        delayed=waiting.delayed,
         oldest_seconds=None if waiting.oldest is None else round(waiting.oldest.total_seconds(), 1),
     )
 

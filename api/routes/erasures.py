@@ -12,7 +12,7 @@ from api.access.auth import Manager, Operator
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
-from api.schemas.erasures import ErasureView, RemainsView, RemainView
+from api.schemas.erasures import ErasureView, RemainingDataView, RemainingPartView
 from api.schemas.operators import TenantName
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.erasures import Erasure
@@ -78,7 +78,7 @@ async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response
 
 
 @operator_router.get(
-    "/tenants/{tenant}/remaining-data", response_model=RemainsView, responses=problems(401, 422, 502, 503)
+    "/tenants/{tenant}/remaining-data", response_model=RemainingDataView, responses=problems(401, 422, 502, 503)
 )
 async def remains(tenant: TenantName, services: ServicesDep) -> Response:
     """Search PostgreSQL, Qdrant, Valkey, the upload store and the provider's input files for leftovers of a tenant.
@@ -90,10 +90,10 @@ async def remains(tenant: TenantName, services: ServicesDep) -> Response:
     except OSError as error:
         raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
     remains = [
-        RemainView(engine=each.engine, location=each.part, count=each.count, unchecked=each.unchecked)
+        RemainingPartView(engine=each.engine, location=each.part, count=each.count, unchecked=each.unchecked)
         for each in findings
     ]
-    return JsonReply(RemainsView(tenant=tenant, found=sum(each.count for each in findings), locations=remains))
+    return JsonReply(RemainingDataView(tenant=tenant, found=sum(each.count for each in findings), locations=remains))
 
 
 def _view(erasure: Erasure) -> ErasureView:

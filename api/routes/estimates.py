@@ -73,9 +73,9 @@ async def estimate(
     else:
         assert body.documents is not None
         made = await _of_load(tenant, body.collection, body.documents, services, body.models)
-    if body.keep:
+    if body.store:
         collection = await collection_cache.ensure(tenant, body.collection)
-        await services.ledger[Estimates].keep(collection.id, made)
+        await services.ledger[Estimates].store(collection.id, made)
     return JsonReply(EstimateView(**dataclasses.asdict(made)))
 
 

@@ -39,7 +39,7 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
     reply = MeView(
         tenant=caller.tenant or None,
         key=caller.key_name,
-        may=sorted(caller.scopes),
+        scopes=sorted(caller.scopes),
         filter=None if caller.filter is None else dict(caller.filter),
         version=_version(),
         answer=_answer(caller.tenant, services),

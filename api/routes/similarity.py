@@ -17,15 +17,15 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.schemas.similarity import (
-    ChunkLikenessView,
-    LikenessView,
+    ChunkSimilarityView,
     SimilarityBody,
     SimilarityReply,
     StoredQuestionView,
+    TextSimilarityView,
 )
 from api.state import ServicesDep
 from shared.ledger.model.collections import Collections
-from shared.query.similarity import ChunkLikeness, ComparedText, Similarity, compare, compare_stored, embed_compared
+from shared.query.similarity import ChunkSimilarity, ComparedText, Similarity, compare, compare_stored, embed_compared
 from shared.vectors.filters import caller_conditions, of_chunks, visible_points
 
 router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
@@ -51,30 +51,30 @@ async def similarity(
     texts = [ComparedText(text.text, text.questions) for text in body.texts]
     questions, compared = await embed_compared(services.embedders.of(embedding), body.questions, texts)
     chunks = list(dict.fromkeys(str(chunk) for chunk in body.chunk_ids))
-    stored: list[ChunkLikeness] = []
+    stored: list[ChunkSimilarity] = []
     if collection is not None and chunks:
         conditions = caller_conditions(None, None, collection.options.filterable, caller.filter)
         where = visible_points(collection.location, [*conditions, of_chunks(chunks)])
         stored = await compare_stored(services.index, where, questions, body.questions, chunks, languages)
-    likeness = await asyncio.to_thread(compare, questions, compared, body.questions, texts, languages)
+    similarities = await asyncio.to_thread(compare, questions, compared, body.questions, texts, languages)
     found = {chunk.chunk_id for chunk in stored}
     reply = SimilarityReply(
         embedding=embedding,
-        items=[_likeness(each) for each in likeness],
-        chunks=[_chunk_likeness(each, shows_users=caller.reads_users_questions) for each in stored],
+        items=[_similarity(each) for each in similarities],
+        chunks=[_chunk_similarity(each, shows_users=caller.reads_users_questions) for each in stored],
         absent=[UUID(chunk) for chunk in chunks if chunk not in found],
     )
     return JsonReply(reply)
 
 
-def _likeness(each: Similarity) -> LikenessView:
-    return LikenessView(
+def _similarity(each: Similarity) -> TextSimilarityView:
+    return TextSimilarityView(
         text=_rounded(each.text), questions=[_rounded(row) for row in each.questions], words=_rounded(each.words)
     )
 
 
-def _chunk_likeness(each: ChunkLikeness, *, shows_users: bool) -> ChunkLikenessView:
-    return ChunkLikenessView(
+def _chunk_similarity(each: ChunkSimilarity, *, shows_users: bool) -> ChunkSimilarityView:
+    return ChunkSimilarityView(
         chunk_id=UUID(each.chunk_id),
         text=None if each.text is None else _rounded(each.text),
         questions=[

@@ -13,7 +13,7 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.progress.status import read_work, stage_view
 from api.routes.budgets import budget_view
-from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
+from api.schemas.estimates import EstimateView, SpentView, StoredEstimateView
 from api.schemas.status import (
     DamageView,
     HistoryReply,
@@ -26,7 +26,7 @@ from api.schemas.status import (
 )
 from api.state import ReadinessDep, ServicesDep
 from shared.domain.collections import Collection
-from shared.domain.estimates import KeptEstimate
+from shared.domain.estimates import StoredEstimate
 from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
 from shared.domain.stored import known_fields
@@ -106,9 +106,7 @@ async def history(
 def _damage(collection: Collection) -> DamageView:
     damage = collection.damage
     assert damage is not None
-    return DamageView(
-        collection=collection.name, cause=damage.cause.value, since=damage.since, sentence=damage.sentence
-    )
+    return DamageView(collection=collection.name, cause=damage.cause.value, since=damage.since, message=damage.sentence)
 
 
 def _usage(services: ApiServices, spent: CostSum) -> UsageView:
@@ -127,8 +125,8 @@ def _usage(services: ApiServices, spent: CostSum) -> UsageView:
     )
 
 
-def _kept(kept: KeptEstimate) -> KeptEstimateView:
-    return KeptEstimateView(
+def _kept(kept: StoredEstimate) -> StoredEstimateView:
+    return StoredEstimateView(
         collection=kept.collection,
         at=kept.at,
         estimate=EstimateView.model_validate(known_fields(kept.estimate, EstimateView.model_fields)),

@@ -133,7 +133,7 @@ def _chunk(tried: TriedChunk) -> TrialChunkEvent:
     content = tried.content
     return TrialChunkEvent(
         chunk=tried.chunk,
-        of=tried.of,
+        total=tried.of,
         text=content.text,
         title=content.title,
         heading_path=list(content.heading_path),

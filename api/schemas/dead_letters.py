@@ -107,9 +107,11 @@ class DeadReasons(ReplyModel):
 class DeadLettersResolved(ReplyModel):
     """Number of dead letters that were retried or discarded."""
 
-    model_config = example(documents=0, pages=0, chunks=12, in_work=0)
+    model_config = example(documents=0, pages=0, chunks=12, in_progress=0)
 
     documents: int
     pages: int
     chunks: int
-    in_work: int = Field(description="Number of chunks that were skipped because their documents are being processed")
+    in_progress: int = Field(
+        description="Number of chunks that were skipped because their documents are being processed"
+    )

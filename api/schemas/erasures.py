@@ -32,7 +32,7 @@ class ErasureView(ReplyModel):
     finished_at: datetime | None
 
 
-class RemainView(ReplyModel):
+class RemainingPartView(ReplyModel):
     """Leftovers in one part of an engine."""
 
     model_config = example(engine="postgresql", location="completions", count=0, unchecked=None)
@@ -43,7 +43,7 @@ class RemainView(ReplyModel):
     unchecked: str | None = Field(description="Reason why it was not checked; null if it was")
 
 
-class RemainsView(ReplyModel):
+class RemainingDataView(ReplyModel):
     """Leftovers of a tenant."""
 
     model_config = example(
@@ -54,4 +54,4 @@ class RemainsView(ReplyModel):
 
     tenant: str
     found: int = Field(description="Total number of leftovers")
-    locations: list[RemainView] = Field(description="All searched locations, including those without leftovers")
+    locations: list[RemainingPartView] = Field(description="All searched locations, including those without leftovers")

@@ -64,7 +64,7 @@ class EstimateBody(BodyModel):
     models: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(
         [], max_length=10, description="Further language models of the provider, to compare their list prices"
     )
-    keep: bool = Field(
+    store: bool = Field(
         default=False,
         description="Store the estimate; GET /v1/status then compares it with the actual costs from now on",
     )
@@ -197,7 +197,7 @@ class SpentView(ReplyModel):
     embedding_tokens: int
 
 
-class KeptEstimateView(ReplyModel):
+class StoredEstimateView(ReplyModel):
     """The estimate at the start of a collection's last load, and the costs billed since."""
 
     collection: Annotated[str, Field(description="Name of the collection")]

@@ -51,8 +51,8 @@ class FeedbackReply(ReplyModel):
 
     outcome: FeedbackOutcome = Field(
         description="`already_asked`: the chunk has this question already; `chunk_full`: the chunk has the maximum"
-        " number of accepted questions, none of them accepted by this key; `held`: a key with the scope `manage` has to"
-        " accept it; `not_accepted`: there was nothing that this key may retract"
+        " number of accepted questions, none of them accepted by this key; `pending_review`: a key with the scope"
+        " `manage` has to accept it; `not_accepted`: there was nothing that this key may retract"
     )
     chunk_id: UUID
     question: str

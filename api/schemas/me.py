@@ -56,7 +56,7 @@ class MeView(ReplyModel):
     model_config = example(
         tenant="acme",
         key="website",
-        may=["ask", "read"],
+        scopes=["ask", "read"],
         filter=None,
         version="0.1.0",
         answer={"form": "generative", "model": "gpt-4.1-mini"},
@@ -90,7 +90,7 @@ class MeView(ReplyModel):
 
     tenant: str | None = Field(description="Tenant of the key; null for the operator")
     key: str | None = Field(description="Name of the key; null if the server requires no keys")
-    may: list[Scope] = Field(description="Scopes of the key")
+    scopes: list[Scope] = Field(description="Scopes of the key")
     filter: dict[str, Any] | None = Field(description="Metadata filter that is added to every query of the key")
     version: str = Field(description="Version of the server")
     answer: AnswerView

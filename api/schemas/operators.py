@@ -11,10 +11,10 @@ from api.schemas.status import StageView
 from shared.domain.queues import WorkQueue
 
 _STAGES = {
-    "parse": {"due": 3, "in_flight": 2, "later": 0, "oldest_seconds": 1.2},
-    "read": {"due": 0, "in_flight": 0, "later": 0, "oldest_seconds": None},
-    "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
-    "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
+    "parse": {"due": 3, "in_flight": 2, "delayed": 0, "oldest_seconds": 1.2},
+    "read": {"due": 0, "in_flight": 0, "delayed": 0, "oldest_seconds": None},
+    "generate": {"due": 810, "in_flight": 64, "delayed": 4, "oldest_seconds": 31.5},
+    "index": {"due": 0, "in_flight": 12, "delayed": 0, "oldest_seconds": None},
 }
 
 TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", examples=["name-of-a-tenant"])]

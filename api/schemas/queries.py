@@ -278,11 +278,11 @@ class ExpectedChunkView(ReplyModel):
     question: str | None = Field(
         description="Nearest question of the chunk; null also if it is a user's and the key lacks the scope `read`"
     )
-    left_out: Literal["absent", "filter", "min_score", "top_k", "room"] | None = Field(
+    left_out: Literal["absent", "filter", "min_score", "top_k", "max_tokens"] | None = Field(
         description="Reason why the chunk was not returned. `absent`: the collection has no such searchable chunk."
         " `filter`: the filter or `document_ids` of the query exclude it. `min_score`: its score is too low. `top_k`:"
-        " other chunks rank higher or equal. `room`: `max_tokens` was reached, or its text was returned already. null:"
-        " the chunk was returned"
+        " other chunks rank higher or equal. `max_tokens`: this number was reached, or its text was returned already."
+        " null: the chunk was returned"
     )
 
 

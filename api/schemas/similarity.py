@@ -51,7 +51,7 @@ class SimilarityBody(BodyModel):
         return self
 
 
-class LikenessView(ReplyModel):
+class TextSimilarityView(ReplyModel):
     """The similarity of a text to the questions; item i of each list belongs to question i."""
 
     text: list[float] = Field(description="Cosines between questions and text")
@@ -65,7 +65,7 @@ class StoredQuestionView(ReplyModel):
     cosines: list[float]
 
 
-class ChunkLikenessView(ReplyModel):
+class ChunkSimilarityView(ReplyModel):
     """The similarity of a stored chunk to the questions; item i of each list belongs to question i."""
 
     chunk_id: UUID
@@ -87,6 +87,6 @@ class SimilarityReply(ReplyModel):
     )
 
     embedding: str
-    items: list[LikenessView] = Field(description="Item i belongs to text i")
-    chunks: list[ChunkLikenessView] = Field(description="Chunks that queries with this key can find, in order")
+    items: list[TextSimilarityView] = Field(description="Item i belongs to text i")
+    chunks: list[ChunkSimilarityView] = Field(description="Chunks that queries with this key can find, in order")
     absent: list[UUID] = Field(description="The other requested chunks")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from api.schemas.budgets import BudgetView
 from api.schemas.common import ReplyModel, example, example_of
-from api.schemas.estimates import KeptEstimateView
+from api.schemas.estimates import StoredEstimateView
 from api.schemas.sources import WaitingSyncView
 from shared.domain.queues import WorkQueue
 
@@ -31,7 +31,7 @@ class StageView(ReplyModel):
 
     due: int = Field(description="Ready to start, or waiting for a paused job")
     in_flight: int = Field(description="Being processed")
-    later: int = Field(description="Waiting for a retry")
+    delayed: int = Field(description="Waiting for a retry")
     oldest_seconds: float | None = Field(description="Age of the oldest due item")
 
 
@@ -158,14 +158,16 @@ class HistoryReply(ReplyModel):
     items: list[MinuteView] = Field(description="All minutes, oldest first; the last minute is incomplete")
 
 
-PaceCause = Literal["part_down", "idle", "breaker", "cooldown", "limit", "budget", "paused", "no_worker", "working"]
+PaceCause = Literal[
+    "component_down", "idle", "breaker", "cooldown", "limit", "budget", "paused", "no_worker", "working"
+]
 
 
 class PaceView(ReplyModel):
     """The bottleneck of the work."""
 
     cause: PaceCause = Field(description="The main bottleneck; `working` if there is none")
-    sentence: str
+    message: str
     down: list[str] = Field(description="Unavailable components: `broker`, `qdrant`, `uploads`")
     workers: dict[str, int] = Field(description="Number of running processes of each stage, for all tenants")
 
@@ -197,17 +199,17 @@ class DamageView(ReplyModel):
         " points of finished documents"
     )
     since: datetime
-    sentence: str
+    message: str
 
 
 class StatusView(ReplyModel):
     model_config = example(
         documents={"searchable": 12, "ready": 240},
         stages={
-            "parse": {"due": 3, "in_flight": 2, "later": 0, "oldest_seconds": 1.2},
-            "read": {"due": 0, "in_flight": 0, "later": 0, "oldest_seconds": None},
-            "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
-            "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
+            "parse": {"due": 3, "in_flight": 2, "delayed": 0, "oldest_seconds": 1.2},
+            "read": {"due": 0, "in_flight": 0, "delayed": 0, "oldest_seconds": None},
+            "generate": {"due": 810, "in_flight": 64, "delayed": 4, "oldest_seconds": 31.5},
+            "index": {"due": 0, "in_flight": 12, "delayed": 0, "oldest_seconds": None},
         },
         unserved=[],
         dead=1,
@@ -215,7 +217,7 @@ class StatusView(ReplyModel):
         eta_seconds=23,
         pace={
             "cause": "limit",
-            "sentence": "Llm requests: 2,310 of 2,400 per minute are used.",
+            "message": "Llm requests: 2,310 of 2,400 per minute are used.",
             "down": [],
             "workers": {"parse": 1, "read": 1, "generate": 2, "index": 1},
         },
@@ -243,7 +245,7 @@ class StatusView(ReplyModel):
                 "collection": "handbook",
                 "cause": "lost_points",
                 "since": "2026-10-01T08:30:00Z",
-                "sentence": "The index has lost points of finished documents: they are being written again. Results are"
+                "message": "The index has lost points of finished documents: they are being written again. Results are"
                 " incomplete.",
             }
         ],
@@ -273,7 +275,7 @@ class StatusView(ReplyModel):
     eta_seconds: int | None = Field(description="Remaining time of the open chunks at this rate")
     pace: PaceView
     usage: list[UsageView] = Field(description="Costs of ingestion since the first upload")
-    estimates: list[KeptEstimateView] = Field(
+    estimates: list[StoredEstimateView] = Field(
         description="Estimates of the last loads, at most a month old, with the costs billed since their start"
     )
     budgets: list[BudgetView] = Field(description="The tenant's budgets, as `GET /v1/budgets` lists them")

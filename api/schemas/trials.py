@@ -40,7 +40,7 @@ class TrialChunkEvent(ReplyModel):
     """`chunk`: a chunk of the text."""
 
     chunk: int = Field(description="Position in the text, from 0")
-    of: int = Field(description="Number of chunks, at most 20")
+    total: int = Field(description="Number of chunks, at most 20")
     text: str
     title: str | None
     heading_path: list[str]

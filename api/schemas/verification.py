@@ -28,7 +28,7 @@ class FindingView(ReplyModel):
 
     model_config = example(
         kind="missing",
-        why="not stored",
+        reason="not stored",
         point_id=POINT_ID,
         document_id=DOCUMENT_ID,
         chunk_id=CHUNK_ID,
@@ -36,7 +36,7 @@ class FindingView(ReplyModel):
     )
 
     kind: Literal["missing", "stale", "orphaned"]
-    why: str
+    reason: str
     point_id: str
     document_id: UUID | None
     chunk_id: UUID | None

@@ -115,5 +115,5 @@ def _print_resolved(action: str, counts: DeadLettersResolved) -> None:
     from cli import output
 
     print(f"{action}: {output.letter_counts(counts.documents, counts.pages, counts.chunks)}")
-    if counts.in_work:
-        print(f"skipped because their documents are being processed: {counts.in_work} chunks")
+    if counts.in_progress:
+        print(f"skipped because their documents are being processed: {counts.in_progress} chunks")

@@ -133,4 +133,4 @@ def _again(name: str, tenant: str | None, cursor: str | None) -> str:
 def _line(finding: dict[str, Any]) -> str:
     repaired = ", repaired" if finding["repaired"] else ""
     finding_text = f"point {finding['point_id']}  document {finding['document_id']}"
-    return f"{finding['kind']:<8}  {finding_text}  {finding['why']}{repaired}"
+    return f"{finding['kind']:<8}  {finding_text}  {finding['reason']}{repaired}"

@@ -90,7 +90,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptEstimate:
+class StoredEstimate:
     """The estimate at the start of a collection's last load, and the costs billed since.
 
     `estimate` has the fields of `Estimate` by name.

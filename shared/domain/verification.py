@@ -18,7 +18,7 @@ class DifferingPoint:
     """
 
     kind: FindingKind
-    why: str
+    reason: str
     point_id: str
     document_id: UUID | None
     chunk_id: UUID | None

@@ -65,7 +65,7 @@ class Cleaner:
             "purge": self.purge_versions,
             "delete": self.delete_documents,
             "drop": self.drop_builds,
-            "take_back": self.delete_taken_back,
+            "delete_retracted": self.delete_retracted,
             "outdate": self.remove_outdated,
             "erase": self.erase,
         }
@@ -204,7 +204,7 @@ class Cleaner:
         await alone.work_on(emptied, forget, lambda build: build.id)
         return await self.builds.delete_documents()
 
-    async def delete_taken_back(self) -> bool:
+    async def delete_retracted(self) -> bool:
         """Delete the points of retracted questions in every version that may have such points."""
         claimed = await self.feedback.claim_removals(_SLICE)
         by_location: dict[IndexLocation, list[PendingRemoval]] = {}

@@ -34,7 +34,7 @@ Intend = Callable[[Sequence[DifferingPoint], Some[UUID]], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class _Difference:
     kind: FindingKind
-    why: str
+    reason: str
     point_id: str
     document_id: UUID | None
     chunk_id: UUID | None
@@ -250,7 +250,7 @@ class Verification:
 
 def _point(difference: _Difference) -> DifferingPoint:
     d = difference
-    return DifferingPoint(d.kind, d.why, d.point_id, d.public_id, d.chunk_id)
+    return DifferingPoint(d.kind, d.reason, d.point_id, d.public_id, d.chunk_id)
 
 
 def _unchanged(
@@ -287,9 +287,9 @@ def _accepted(chunk: AuditedChunk, questions: Sequence[UUID]) -> list[str]:
 def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: AuditedChunk | None) -> _Difference | None:
     """Return the difference of a stored, unexpected point; None if a chunk may have it."""
 
-    def difference(kind: FindingKind, why: str) -> _Difference:
+    def difference(kind: FindingKind, reason: str) -> _Difference:
         public_id = point.document_id if document is None else document.public_id
-        return _Difference(kind, why, point.id, point.document_id, point.chunk_id, public_id)
+        return _Difference(kind, reason, point.id, point.document_id, point.chunk_id, public_id)
 
     if document is None:
         return difference("orphaned", "its document is not in the ledger")
@@ -305,8 +305,8 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Audited
 def _gap(point_id: str, chunk: AuditedChunk, stored: StoredPoint | None) -> _Difference | None:
     """Return the difference of an expected point; None if it is correct."""
 
-    def difference(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
-        return _Difference(kind, why, point_id, chunk.document_id, chunk.id, chunk.public_id, rewrite)
+    def difference(kind: FindingKind, reason: str, *, rewrite: bool) -> _Difference:
+        return _Difference(kind, reason, point_id, chunk.document_id, chunk.id, chunk.public_id, rewrite)
 
     if stored is None:
         return difference("missing", "not stored", rewrite=True)

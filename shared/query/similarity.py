@@ -57,7 +57,7 @@ class StoredQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkLikeness:
+class ChunkSimilarity:
     """The similarity of a chunk to each question; item i of each list belongs to question i.
 
     Args:
@@ -123,7 +123,7 @@ async def compare_stored(  # noqa: PLR0917 - the parts of a comparison
     questions: Sequence[str],
     chunks: Sequence[str],
     languages: Sequence[str],
-) -> list[ChunkLikeness]:
+) -> list[ChunkSimilarity]:
     """Compare questions with chunks by stored vectors, each chunk in its newest version.
 
     Args:
@@ -147,7 +147,7 @@ async def compare_stored(  # noqa: PLR0917 - the parts of a comparison
 
 def _joined(
     found: Sequence[Sequence[Hit]], questions: Sequence[str], chunks: Sequence[str], languages: Sequence[str]
-) -> list[ChunkLikeness]:
+) -> list[ChunkSimilarity]:
     """Combine the hits of each chunk: its texts, its questions, then the scores of each question."""
     (texts, stored), scored = found[:2], found[2:]
     newest = {chunk: hit for hit in sorted(texts, key=_version) for chunk in [chunk_of_point(hit.id)[0]]}
@@ -159,7 +159,7 @@ def _joined(
     there = [newest[chunk] for chunk in chunks if chunk in newest]
     shares = _shares(questions, [ChunkContent.from_json(hit.payload).passage for hit in there], languages)
     return [
-        ChunkLikeness(
+        ChunkSimilarity(
             chunk_of_point(hit.id)[0],
             _cosines(text_scores, hit),
             [

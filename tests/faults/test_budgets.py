@@ -58,7 +58,7 @@ def test_killed_workers_neither_exceed_nor_waste_a_budget(fleet, provider, start
     fleet.wait_until(scenario.is_searchable, "not all texts were found", 180)
     billed, booked, deaths = money_billed(provider), budget()["spent"], scenario.deaths()
     calls = provider.stats()["calls"]
-    status = fleet.client.get("/v1/status").json()["pace"]["sentence"]
+    status = fleet.client.get("/v1/status").json()["pace"]["message"]
 
     raised_at = time.monotonic()
     set_limit(RAISED)

@@ -106,7 +106,7 @@ async def test_estimate_without_sample_derives_chunks_from_bytes(client):
 
 async def test_status_compares_actual_cost_with_saved_estimate(client, services, once):
     await once(ready, ("Before the estimate.", "before"))
-    estimate = (await client.post("/v1/estimates", json=load(DOCUMENT) | {"keep": True})).json()
+    estimate = (await client.post("/v1/estimates", json=load(DOCUMENT) | {"store": True})).json()
     await client.post("/v1/estimates", json=load(DOCUMENT, DOCUMENT))
     await client.post("/v1/documents", json={"text": DOCUMENT, "external_id": "a"})
     await work(services)

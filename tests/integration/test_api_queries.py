@@ -495,7 +495,7 @@ async def test_expected_chunks_show_reason_for_exclusion(client, services, index
     assert (explained[leave].left_out, explained[leave].rank, explained[leave].channels) == ("filter", None, {})
     assert explained[pay].left_out == "min_score"
     assert explained[nowhere].left_out == "absent"
-    assert (await expected_of(client, [pay], max_tokens=1))[pay].left_out == "room"
+    assert (await expected_of(client, [pay], max_tokens=1))[pay].left_out == "max_tokens"
     assert (await expected_of(client, [leave], weights={"questions": 0}))[leave].channels["questions"].rank in {1, 2}
     matched = (await expected_of(client, [leave]))[leave].question
     chunk = (await client.get(f"/v1/chunks/{leave}")).json()["chunk"]

@@ -42,7 +42,7 @@ async def test_document_counts_pages_while_read(caller, scanned):
     assert await shown(caller, document_id) == ("reading", 2, 0, 0)
     status = (await caller.get("/v1/status")).json()
     assert status["stages"]["read"]["due"] == 2
-    assert "no read worker is alive, and 2 pages wait" in status["pace"]["sentence"].lower()
+    assert "no read worker is alive, and 2 pages wait" in status["pace"]["message"].lower()
 
     await work(scanned, "read", "parse", "index", "generate", "index")
     assert await shown(caller, document_id) == ("degraded", 2, 1, 1)
@@ -60,7 +60,7 @@ async def test_unread_page_is_listed_counted_and_retried(caller, scanned):
 
     scanned.reader.engine.clear = True
     reply = await caller.post("/v1/dead-letters/retry", json={"letter_id": letter["id"]})
-    assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_work": 0}
+    assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_progress": 0}
     await work(scanned, "parse", "read", "parse", "index", "generate", "index")
 
     assert await shown(caller, document_id) == ("ready", 2, 2, 0)
@@ -123,7 +123,7 @@ async def test_discarded_page_makes_document_ready(caller, scanned):
 
     reply = await caller.post("/v1/dead-letters/discard", json={"document_id": document_id})
 
-    assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_work": 0}
+    assert reply.json() == {"documents": 0, "pages": 1, "chunks": 0, "in_progress": 0}
     assert await shown(caller, document_id) == ("ready", 2, 1, 1)
 
 

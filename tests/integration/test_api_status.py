@@ -45,7 +45,7 @@ async def test_idle_status_has_no_rate_and_no_eta(client):
     view = await status(client)
 
     assert view.documents == {}
-    assert all(stage(view, name) == {"due": 0, "in_flight": 0, "later": 0} for name in ("parse", "generate", "index"))
+    assert all(stage(view, name) == {"due": 0, "in_flight": 0, "delayed": 0} for name in ("parse", "generate", "index"))
     assert (view.dead, view.chunks_per_minute, view.eta_seconds) == (0, 0, None)
 
 
@@ -58,10 +58,10 @@ async def test_work_is_counted_by_stage(client, services):
 
     view = await status(client)
     assert view.documents == {"queued": 3, "parsing": 1}
-    assert stage(view, "parse") == {"due": 3, "in_flight": 1, "later": 0}
+    assert stage(view, "parse") == {"due": 3, "in_flight": 1, "delayed": 0}
     assert view.stages["parse"].oldest_seconds >= 0
     assert view.eta_seconds is None  # no work has finished yet
-    assert stage(await status(client, "bob"), "parse") == {"due": 1, "in_flight": 0, "later": 0}
+    assert stage(await status(client, "bob"), "parse") == {"due": 1, "in_flight": 0, "delayed": 0}
 
 
 async def test_deferred_work_is_counted_separately(client, services):
@@ -70,7 +70,7 @@ async def test_deferred_work_is_counted_separately(client, services):
         await connection.execute(text("UPDATE documents SET due_at = now() + interval '1 hour'"))
 
     view = await status(client)
-    assert stage(view, "parse") == {"due": 0, "in_flight": 0, "later": 1}
+    assert stage(view, "parse") == {"due": 0, "in_flight": 0, "delayed": 1}
     assert view.stages["parse"].oldest_seconds is None
 
 
@@ -131,7 +131,7 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
 
     waiting = (await status(client)).pace
     assert (waiting.cause, waiting.workers) == ("no_worker", {"parse": 0, "read": 0, "generate": 0, "index": 0})
-    assert waiting.sentence == "No parse worker is alive, and 1 documents wait for one."
+    assert waiting.message == "No parse worker is alive, and 1 documents wait for one."
 
     async with services.ledger[Heartbeats].beating("parse", lambda: 0):
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -143,7 +143,7 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
     async with calling(with_keys(settings.model_copy(update={"redis_url": broker}))) as without_broker:
         without = await status(without_broker)
     assert (without.limits, without.pace.down) == (None, ["broker"])
-    assert without.pace.sentence.startswith("The broker accepts no messages: the connection is refused")
+    assert without.pace.message.startswith("The broker accepts no messages: the connection is refused")
 
 
 SAID = 'The llm provider answered 402: its quota is used up; it says "No credit"'
@@ -172,13 +172,13 @@ def test_most_important_bottleneck_is_shown():
     def bottleneck(uses=(), workers=1, budgets=(), parts=up, work=backlog):
         return pace(work, parts, uses, {"generate": workers}, budgets)
 
-    assert bottleneck(held, 0, used_up, up | {"qdrant": False, "uploads": False}).sentence == (
+    assert bottleneck(held, 0, used_up, up | {"qdrant": False, "uploads": False}).message == (
         "Qdrant and the store of uploads do not answer."
     )
     assert bottleneck(held, 0, used_up).cause == "breaker"
-    assert bottleneck(held[:1], 0, used_up).sentence == "Calls of the llm provider pause for 60 s."
-    assert bottleneck([full], 0, used_up).sentence == "Llm requests: 91 of 100 per minute are used."
-    assert bottleneck([replace(full, used=90)], 0, used_up).sentence == (
+    assert bottleneck(held[:1], 0, used_up).message == "Calls of the llm provider pause for 60 s."
+    assert bottleneck([full], 0, used_up).message == "Llm requests: 91 of 100 per minute are used."
+    assert bottleneck([replace(full, used=90)], 0, used_up).message == (
         "The monthly budget of 2 for the collection 'handbook' is used up: no questions are generated until 2026-12-01"
         " in UTC, or until it is raised. Until then, documents are found by their texts."
     )
@@ -187,21 +187,21 @@ def test_most_important_bottleneck_is_shown():
         bottleneck(budgets=used_up, work=replace(backlog, stages={"parse": Waiting(1, 0, 0, None)})).cause != "budget"
     )
     flying = replace(full, limit=None, in_flight=8, in_flight_limit=8)
-    assert bottleneck([flying]).sentence == "Llm requests: 8 of at most 8 calls are running."
+    assert bottleneck([flying]).message == "Llm requests: 8 of at most 8 calls are running."
     dry = replace(full, used=0, flex_pause=minute)
-    assert bottleneck([dry]).sentence == (
+    assert bottleneck([dry]).message == (
         "The llm provider has no capacity left in the service tier flex; the next call is made in 60 s."
     )
     assert bottleneck([dry, full]).cause == "limit"
     assert bottleneck(workers=0).cause == "no_worker"
-    assert bottleneck(work=replace(backlog, unserved={"e5": 3})).sentence == (
+    assert bottleneck(work=replace(backlog, unserved={"e5": 3})).message == (
         "No worker serves the embedding 'e5', and 3 chunks wait for one."
     )
-    assert bottleneck().sentence == "12 chunks finish per minute, and the open chunks need about 20 s."
+    assert bottleneck().message == "12 chunks finish per minute, and the open chunks need about 20 s."
     long = replace(backlog, eta=timedelta(seconds=2_550))
-    assert bottleneck(work=long).sentence.endswith("the open chunks need about 43 min.")
+    assert bottleneck(work=long).message.endswith("the open chunks need about 43 min.")
     slow = replace(full, cooldown=timedelta(hours=2, minutes=5))
-    assert bottleneck([slow]).sentence == "Calls of the llm provider pause for 2 h 5 min."
+    assert bottleneck([slow]).message == "Calls of the llm provider pause for 2 h 5 min."
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_trouble_of_provider_has_its_words(change, cause, sentence):
 
     found = pace(backlog, {}, [replace(use, **change)], {"generate": 1}, [])
 
-    assert (found.cause, found.sentence) == (cause, sentence)
+    assert (found.cause, found.message) == (cause, sentence)
 
 
 def test_standstill_is_never_called_free():
@@ -229,7 +229,7 @@ def test_standstill_is_never_called_free():
 
     found = pace(backlog, {}, [], {"generate": 1}, [])
 
-    assert found.sentence == (
+    assert found.message == (
         "No chunk has finished in the last minute; open work: 2 in progress, 4 due, 3 waiting for another attempt,"
         " whose documents have the reasons."
     )
@@ -240,7 +240,7 @@ def test_unavailable_part_has_its_reason():
 
     found = pace(backlog, {"qdrant": False}, [], {}, [], reasons={"qdrant": 'Qdrant answered 401: "wrong key"'})
 
-    assert found.sentence == 'Qdrant answered 401: "wrong key".'
+    assert found.message == 'Qdrant answered 401: "wrong key".'
 
 
 async def test_history_shows_finished_work_per_minute(client, services):

@@ -177,7 +177,7 @@ async def test_exhausted_budget_defers_questions_until_raised(*, services, setti
     assert provider.stats()["calls"] == 3
     assert status["documents"] == {"searchable": 3}
     assert status["pace"]["cause"] == "budget"
-    assert status["pace"]["sentence"].startswith(f"The total budget of {one - 1:,} tokens is used up")
+    assert status["pace"]["message"].startswith(f"The total budget of {one - 1:,} tokens is used up")
     assert (status["budgets"][0]["exhausted"], after["budgets"][0]["exhausted"]) == (True, False)
     assert "mill" in found["chunks"][0]["text"]
     assert "generate" in woken

@@ -821,7 +821,7 @@ async def test_accepted_question_is_mirrored_and_retracted_in_both(services, pro
     assert await questions_of(services, live) == [(chunk, USER_QUESTION, "indexed")]
     assert await questions_of(services, build) == [(other, USER_QUESTION, "indexed")]
     query_id = await logged(services, live, chunk)
-    assert (await services.ledger[Feedback].retract("default", query_id, chunk)).outcome == "taken_back"
+    assert (await services.ledger[Feedback].retract("default", query_id, chunk)).outcome == "retracted"
     await work(services)
     await services.cleaner.clean()
     assert await questions_of(services, live) == await questions_of(services, build) == []

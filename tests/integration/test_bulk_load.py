@@ -123,7 +123,7 @@ class EstimatingServer:
         self.kept_estimates = 0
 
     def estimate(self, body):
-        self.kept_estimates += body.get("keep", False)
+        self.kept_estimates += body.get("store", False)
         tokens = dict.fromkeys(("prompt_tokens", "completion_tokens", "embeddings", "embedding_tokens", "points"), 7)
         rest = {
             "exact": False,

@@ -148,7 +148,7 @@ async def test_retry_of_paid_chunks_calls_no_model(client, services, provider, w
     wakes.clear()
 
     resolved = await resolve(client, "retry")
-    assert resolved == {"documents": 0, "pages": 0, "chunks": 2, "in_work": 0}
+    assert resolved == {"documents": 0, "pages": 0, "chunks": 2, "in_progress": 0}
     assert set(wakes) == {"generate", "index"}
     await work(services)
 
@@ -182,7 +182,7 @@ async def test_retry_is_limited_by_its_filter(client, wakes, both_dead):
         "documents": 1,
         "pages": 0,
         "chunks": 0,
-        "in_work": 0,
+        "in_progress": 0,
     }
     assert wakes == ["parse"]
     assert ((await document(client, failed))["state"], (await document(client, degraded))["state"]) == (
@@ -226,7 +226,7 @@ async def test_retry_of_everything_runs_in_batches(client, services, provider, m
         await submit(client, BROKEN_PDF + str(number), f"{number}.pdf")
     await work(services)
 
-    assert await resolve(client, "retry", all=True) == {"documents": 5, "pages": 0, "chunks": 5, "in_work": 0}
+    assert await resolve(client, "retry", all=True) == {"documents": 5, "pages": 0, "chunks": 5, "in_progress": 0}
 
 
 async def test_chunks_of_running_document_are_not_retried(client, paid):
@@ -238,7 +238,7 @@ async def test_chunks_of_running_document_are_not_retried(client, paid):
             "documents": 0,
             "pages": 0,
             "chunks": 0,
-            "in_work": len(others),
+            "in_progress": len(others),
         }
 
 
@@ -314,7 +314,7 @@ async def test_discard_of_everything_requires_explicit_all(client, both_dead):
     both = await client.post("/v1/dead-letters/discard", json={"all": True, "collection": "papers"})
     assert both.status_code == 422
     assert len(await letters(client)) == 2
-    assert await resolve(client, "discard", all=True) == {"documents": 1, "pages": 0, "chunks": 1, "in_work": 0}
+    assert await resolve(client, "discard", all=True) == {"documents": 1, "pages": 0, "chunks": 1, "in_progress": 0}
     assert (await document(client, degraded))["state"] == "ready"
 
 
@@ -348,7 +348,7 @@ async def test_tenants_cannot_see_or_resolve_each_others_letters(services, setti
             for choice in ({"document_id": degraded}, {"document_id": failed}, {"letter_id": own[0]["id"]}):
                 assert (await client.post(f"/v1/dead-letters/{action}", json=choice, headers=theirs)).status_code == 404
             reply = await client.post(f"/v1/dead-letters/{action}", json={"all": True}, headers=theirs)
-            assert reply.json() == {"documents": 0, "pages": 0, "chunks": 0, "in_work": 0}
+            assert reply.json() == {"documents": 0, "pages": 0, "chunks": 0, "in_progress": 0}
         assert (await client.get("/v1/dead-letters", headers=mine)).json()["items"] == own
 
 

@@ -61,7 +61,7 @@ async def failed_edit(once):
 
 async def discard(client, document_id):
     reply = await client.post("/v1/dead-letters/discard", json={"document_id": document_id})
-    assert reply.json() == {"documents": 1, "pages": 0, "chunks": 0, "in_work": 0}
+    assert reply.json() == {"documents": 1, "pages": 0, "chunks": 0, "in_progress": 0}
 
 
 async def test_discarded_failed_edit_restores_live_version(client, services, settings, failed_edit):

@@ -215,7 +215,7 @@ async def test_useless_load_pauses_while_others_continue(services, client, redis
         assert await states(services, OTHER) == {"indexed": 1}
         assert 26 <= useless <= 26 + 2 * 4
         assert (await states(services, "default"))["generating"] >= 20
-        assert "only the model's thinking" in status["pace"]["sentence"]
+        assert "only the model's thinking" in status["pace"]["message"]
 
         is_repaired = True
         await age_limits(redis, PAUSE)

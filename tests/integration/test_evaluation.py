@@ -131,7 +131,7 @@ def test_rewriting_and_reranking_rows_appear_if_requested(foreask, provider, tmp
     assert list(rows) == ["default", "default hyde"]
     (left_out,) = results["left_out"]
     assert left_out["strategy"] == "default rerank"
-    assert "FOREASK_RERANK_BASE_URL" in left_out["why"]
+    assert "FOREASK_RERANK_BASE_URL" in left_out["reason"]
     assert results["per_query"]["default hyde"]["half"] > results["per_query"]["default"]["half"]
     assert [note for note in results["notes"] if note.startswith("default hyde: ") and "tokens" in note]
 

@@ -118,7 +118,7 @@ async def test_retraction_restores_previous_results(client, indexed, services, r
     if route == "feedback":
         query_id, chunks = await ask(client)
         reply = await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
-        assert reply.json()["outcome"] == "taken_back"
+        assert reply.json()["outcome"] == "retracted"
     else:
         address = f"/v1/collections/default/accepted-questions/{given.accepted_id}"
         assert (await client.delete(address)).status_code == 204
@@ -140,7 +140,7 @@ async def test_retraction_during_qdrant_outage_is_applied_later(client, indexed,
     await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
     unreachable = Index("http://127.0.0.1:9")  # the discard port, without a listener
     try:
-        await replace(services.cleaner, index=unreachable).delete_taken_back()
+        await replace(services.cleaner, index=unreachable).delete_retracted()
     finally:
         await unreachable.aclose()
     assert len(await points(services)) == 1

@@ -115,8 +115,8 @@ async def test_key_retracts_only_its_own_questions(client, chunks):
         assert await outcome(client, website, question, chunks["leave"], helpful=False) == "not_accepted"
 
     assert await accepted(client) == [("What did the staff ask?", True), ("What did an editor add?", False)]
-    assert await outcome(client, staff, "What did the staff ask?", chunks["leave"], helpful=False) == "taken_back"
-    assert await outcome(client, EDITOR, "What did an editor add?", chunks["leave"], helpful=False) == "taken_back"
+    assert await outcome(client, staff, "What did the staff ask?", chunks["leave"], helpful=False) == "retracted"
+    assert await outcome(client, EDITOR, "What did an editor add?", chunks["leave"], helpful=False) == "retracted"
     assert await accepted(client) == []
 
 
@@ -134,7 +134,7 @@ async def test_question_accepted_again_belongs_to_its_new_key(client, chunks):
 
     assert await outcome(client, website, "What was asked twice?", chunks["leave"]) == "accepted"
     assert await outcome(client, staff, "What was asked twice?", chunks["leave"], helpful=False) == "not_accepted"
-    assert await outcome(client, website, "What was asked twice?", chunks["leave"], helpful=False) == "taken_back"
+    assert await outcome(client, website, "What was asked twice?", chunks["leave"], helpful=False) == "retracted"
 
 
 async def test_key_displaces_only_its_own_questions(client, chunks):
@@ -281,8 +281,8 @@ async def test_reviewed_feedback_waits_for_an_editor(services, keyed, client, ch
     website = await key(client, "website")
     async with calling(keyed.model_copy(update={"feedback_review": True}), services) as reviewing:
         assert await outcome(reviewing, EDITOR, "What may editors do?", chunks["leave"]) == "accepted"
-        assert await outcome(reviewing, EDITOR, "What may editors do?", chunks["leave"], helpful=False) == "taken_back"
-        assert await outcome(reviewing, website, "What may staff do?", chunks["pay"]) == "held"
+        assert await outcome(reviewing, EDITOR, "What may editors do?", chunks["leave"], helpful=False) == "retracted"
+        assert await outcome(reviewing, website, "What may staff do?", chunks["pay"]) == "pending_review"
         assert await accepted(reviewing) == []
         asked = (await reviewing.get("/v1/collections/default/queries", headers=EDITOR)).json()["items"]
         held = [each for each in asked if each["helpful"]]

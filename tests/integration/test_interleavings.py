@@ -65,7 +65,7 @@ async def clean_completely(services):
 
 async def differences(services, library):
     comparison = Verification(services.ledger[Audit], services.index, await library.collection(), repair=False)
-    return [(item.kind, item.why) async for item in comparison.run() if isinstance(item, DifferingPoint)]
+    return [(item.kind, item.reason) async for item in comparison.run() if isinstance(item, DifferingPoint)]
 
 
 async def indexed(indexer, batch):

@@ -255,14 +255,14 @@ async def test_key_lists_its_tenant_and_rights(client, keyed):
     made = await make(client, "ask", name="website", filter={"audience": "public"})
 
     asker = MeView.model_validate_json((await client.get("/v1/me", headers=bearer(made["key"]))).content)
-    assert (asker.tenant, asker.key, asker.may) == ("alice", "website", ["ask"])
+    assert (asker.tenant, asker.key, asker.scopes) == ("alice", "website", ["ask"])
     assert (asker.filter, asker.estimates) == ({"audience": "public"}, False)
     assert (asker.chat, asker.embedding) == (keyed.llm_model, keyed.embedding_model)
     assert asker.limits.upload_bytes == keyed.max_upload_bytes
     manager = MeView.model_validate_json((await client.get("/v1/me", headers=MANAGER)).content)
-    assert (manager.may, manager.estimates) == (["ask", "feedback", "manage", "read", "write"], True)
+    assert (manager.scopes, manager.estimates) == (["ask", "feedback", "manage", "read", "write"], True)
     operator = MeView.model_validate_json((await client.get("/v1/me", headers=OPERATORS)).content)
-    assert (operator.tenant, operator.may) == (None, ["operator"])
+    assert (operator.tenant, operator.scopes) == (None, ["operator"])
 
 
 @guards(
@@ -542,7 +542,7 @@ async def test_key_commands_work_without_server(client, command):
     printed = await command(commands.make, "bot", limits=["tokens_per_day=5", "cost_per_day=0.5"], tenant="alice")
     me = (await client.get("/v1/me", headers=bearer(printed.split("FOREASK_API_KEY=")[1].strip()))).json()
     assert (me["key_limits"]["tokens_per_day"], me["key_limits"]["cost_per_day"]) == (5, 0.5)
-    assert me["may"] == ["ask", "feedback", "read", "write"]
+    assert me["scopes"] == ["ask", "feedback", "read", "write"]
     for wrong in ("tokens=5", "tokens_per_day=many", "tokens_per_day=0", "cost_per_day=nan"):
         with pytest.raises(typer.BadParameter):
             await command(commands.make, "wrong", limits=[wrong], tenant="alice")

@@ -9,7 +9,7 @@ from tests.support.api import as_tenant, calling, with_keys, work
 HEADERS = as_tenant("alice")
 COLLECTION = "/v1/collections/default"
 BODY = {"text": "# Leave\n\nThirty days of leave.", "external_id": "leave", "questions": ["How much leave is there?"]}
-PLANNED = {"documents": {"count": 10, "bytes": 160_000}, "keep": True}
+PLANNED = {"documents": {"count": 10, "bytes": 160_000}, "store": True}
 ATTEMPT = {"at": "2026-01-01T00:00:00Z", "attempt": 1, "error": "a timeout"}
 CALIBRATION = {"weights": {"questions": 2.0, "text": 1.0, "bm25": 0.5}}
 

@@ -211,8 +211,8 @@ async def require_shown(services, settings, sentence, document=None):
                 return sentence in (reason or "") if sentence else reason is None
             pace = (await client.get("/v1/status")).json()["pace"]
             error = (await client.get(f"/v1/documents/{document}")).json()["error"]
-            shown = [sentence in text for text in (reason or "", pace["sentence"], error or "")]
-            return all(shown) and pace["cause"] == "part_down"
+            shown = [sentence in text for text in (reason or "", pace["message"], error or "")]
+            return all(shown) and pace["cause"] == "component_down"
 
         await eventually(is_shown)
 

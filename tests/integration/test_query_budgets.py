@@ -161,7 +161,7 @@ async def test_question_added_by_feedback_counts_as_embedding(services, settings
         costs = [a.cost for a in limited._transport.app.state.api.query_budgets._accounts.values() if a.kind == "key"]
 
     embedded = len(QUESTION["question"]) // 3 + 1
-    assert outcomes == ["accepted", "already_accepted", "taken_back"]
+    assert outcomes == ["accepted", "already_accepted", "retracted"]
     assert spent == [{"key": 2 * embedded, "tenant": 2 * embedded}] * 3
     assert costs == [2 * embedded]
 

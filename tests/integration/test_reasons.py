@@ -41,7 +41,7 @@ async def test_reason_of_pause_is_in_every_view(client, services, provider):
     query = await client.post("/v1/query", json={"question": "Who lives alone?"}, headers=as_tenant("bob"))
 
     limit = status["limits"][0]
-    sentences = [document["error"], status["pace"]["sentence"], limit["reason"], *health["warnings"], query.text]
+    sentences = [document["error"], status["pace"]["message"], limit["reason"], *health["warnings"], query.text]
     assert [SHOWN in sentence.replace('\\"', '"') for sentence in sentences] == [True] * 5
     assert (document["state"], status["pace"]["cause"], health["status"]) == ("searchable", "cooldown", "ready")
     assert query.status_code == 503

@@ -390,7 +390,7 @@ async def test_hanging_qdrant_locks_no_retracted_rows(services, library, provide
             await asyncio.Event().wait()
 
     index = Hanging("http://127.0.0.1:9")
-    removing = asyncio.create_task(replace(services.cleaner, index=index).delete_taken_back())
+    removing = asyncio.create_task(replace(services.cleaner, index=index).delete_retracted())
     await index.reached.wait()
 
     locked = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
@@ -402,7 +402,7 @@ async def test_hanging_qdrant_locks_no_retracted_rows(services, library, provide
     await asyncio.gather(removing, return_exceptions=True)
     await index.aclose()
     await run(services, "UPDATE accepted_questions SET due_at = now()")  # its claim expires
-    await services.cleaner.delete_taken_back()
+    await services.cleaner.delete_retracted()
     assert await run(services, "SELECT 1 FROM accepted_questions") == []
 
 

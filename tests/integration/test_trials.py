@@ -46,7 +46,7 @@ async def test_trial_streams_results_and_stores_nothing(client, services, provid
     assert await rows(services) == before
     chunks = [data for name, data in events if name == "chunk"]
     assert [(name, data["chunk"]) for name, data in events[: len(chunks)]] == [
-        ("chunk", index) for index in range(chunks[0]["of"])
+        ("chunk", index) for index in range(chunks[0]["total"])
     ]
     assert all(chunk["text"] in TEXT for chunk in chunks)
     written = [data["text"] for name, data in events if name == "question"]

@@ -145,7 +145,7 @@ async def test_revoked_actions_disappear_after_refused_request(visit):
     visit.allowed = ("403",)
     await visit.go("/documents")
     await expect(visit.page.locator(".rail a")).to_have_count(14)
-    await visit.page.route("**/v1/me", lambda route: route.fulfill(json={"may": ["read"]}))
+    await visit.page.route("**/v1/me", lambda route: route.fulfill(json={"scopes": ["read"]}))
     refusal = {"status": 403, "detail": "This needs a key with another scope."}
     await visit.page.route("**/queries*", lambda route: route.fulfill(status=403, json=refusal))
     await visit.page.get_by_role("link", name="Questions").click()

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from cli import demo, demo_documents, keys, main, output
 from cli.client import CliClient
-from cli.commands import accepted as accepted_commands
+from cli.commands import accepted_questions
 from cli.commands import ask as ask_command
 from cli.commands import dead_letters as dead_commands
 from cli.commands import documents as document_commands
@@ -368,7 +368,7 @@ class DeadLetterServer:
     def __call__(self, request):
         self.requests.append((request.method, request.url.path, json.loads(request.content or b"{}")))
         if request.method == "POST":
-            return httpx.Response(202, json={"documents": 1, "chunks": 2, "in_work": 3})
+            return httpx.Response(202, json={"documents": 1, "chunks": 2, "in_progress": 3})
         if request.url.path.endswith("reasons"):
             return httpx.Response(200, json={"items": [{"reason": LETTER["reason"], "documents": 0, "chunks": 12}]})
         return httpx.Response(200, json=replies.page(LETTER))
@@ -430,7 +430,7 @@ def test_discard_requires_confirmation(capsys, monkeypatch, dead_letters):
 
 
 COUNTS = {"documents": 2, "points": 9, "missing": 1, "stale": 0, "orphaned": 0, "repaired": 0}
-MISSING = {"kind": "missing", "why": "not stored", "point_id": "p", "document_id": "d", "chunk_id": "c"}
+MISSING = {"kind": "missing", "reason": "not stored", "point_id": "p", "document_id": "d", "chunk_id": "c"}
 
 
 @pytest.fixture
@@ -626,7 +626,7 @@ def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
 
     transport = httpx.MockTransport(server)
     monkeypatch.setattr(
-        accepted_commands, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport)
+        accepted_questions, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport)
     )
 
     code, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "-c", "handbook")
@@ -782,7 +782,7 @@ def test_estimate_needs_files_or_count_and_size(arguments, capsys, monkeypatch):
     means="`foreask status` does not show that an index is being repaired",
 )
 def test_status_shows_index_that_is_repaired():
-    damage = {"collection": "handbook", "cause": "lost_points", "since": "", "sentence": "The index has lost points."}
+    damage = {"collection": "handbook", "cause": "lost_points", "since": "", "message": "The index has lost points."}
     work = {"stages": {}, "unserved": [], "dead": 0, "eta_seconds": None, "chunks_per_minute": 0, "limits": []}
     console = Console(file=io.StringIO(), width=200)
     console.print(output.status({"status": "ready"}, work | {"estimates": [], "usage": [], "damaged": [damage]}, []))
@@ -797,7 +797,7 @@ def test_status_shows_reasons_of_engines_and_providers():
     limit |= {"breaker": "closed", "cooldown_seconds": 29.0, "reason": no_key, "failing_seconds": 31.0}
     limits = [limit, limit | {"name": "llm tokens"}, limit | {"name": "embedding requests", "reason": no_model}]
     work = {"stages": {}, "unserved": [], "dead": 0, "eta_seconds": None, "chunks_per_minute": 0, "limits": limits}
-    pace = {"cause": "cooldown", "sentence": f"T{no_key[1:]}; the next call is made in 29 s."}
+    pace = {"cause": "cooldown", "message": f"T{no_key[1:]}; the next call is made in 29 s."}
     health = {"status": "degraded", "components": {"qdrant": "down"}, "reasons": {"qdrant": "Qdrant answered 401"}}
     console = Console(file=io.StringIO(), width=200)
 
@@ -805,13 +805,13 @@ def test_status_shows_reasons_of_engines_and_providers():
 
     shown = console.file.getvalue()
     assert "Qdrant answered 401" in shown
-    assert f"{pace['sentence']}\n" in shown
+    assert f"{pace['message']}\n" in shown
     assert (shown.count(no_key[1:]), shown.count(no_model)) == (1, 1)  # once each
     assert "requested" not in shown
 
 
 def test_status_shows_tier_and_cached_share():
-    stage = {"due": 0, "in_flight": 0, "later": 0, "oldest_seconds": None}
+    stage = {"due": 0, "in_flight": 0, "delayed": 0, "oldest_seconds": None}
     generated = {"collection": "handbook", "kind": "generate", "model": "m", "calls": 252, "cost": 0.5}
     work = {
         "stages": {"parse": stage},

@@ -254,7 +254,7 @@ class Server:
     def status(self):
         if self.cause is None:
             raise Unavailable("no server", component="api")
-        return {"pace": {"cause": self.cause, "sentence": "Why."}}
+        return {"pace": {"cause": self.cause, "message": "Why."}}
 
 
 @guards(

@@ -231,7 +231,7 @@ def results(**rows):
             {"strategy": name, **measured, **cost, "p_value": 0.0001, "milliseconds_per_query": 7.25, "ndcg@10": value}
             for name, value in rows.items()
         ],
-        "left_out": [{"strategy": "a", "why": "no."}, {"strategy": "b", "why": "no."}],
+        "left_out": [{"strategy": "a", "reason": "no."}, {"strategy": "b", "reason": "no."}],
         "notes": ["One | note."],
         "per_query": {name: {"q": value} for name, value in rows.items()},
     }

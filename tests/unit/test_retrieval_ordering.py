@@ -101,4 +101,4 @@ def test_reason_for_exclusion_depends_on_rank():
 
     result = settled(placed, best={"returned", "crowded"}, returned={"returned"})
 
-    assert [each.left_out for each in result] == [None, "room", "top_k", "filter"]
+    assert [each.left_out for each in result] == [None, "max_tokens", "top_k", "filter"]

@@ -116,10 +116,10 @@ const OUTCOMES = {
   accepted: say`Thanks. Your question now finds this passage.`,
   already_accepted: say`Your question is already linked to this passage.`,
   already_asked: say`Your question is already linked to this passage.`,
-  taken_back: say`Your question was removed from this passage.`,
+  retracted: say`Your question was removed from this passage.`,
   not_accepted: say`Thanks for your feedback.`,
   chunk_full: say`Thanks for your feedback.`,
-  held: say`Thanks. An editor will review your question.`,
+  pending_review: say`Thanks. An editor will review your question.`,
 };
 
 /** @param {Turn} turn @param {string} id of the rated chunk @param {boolean} helpful */

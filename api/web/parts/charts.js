@@ -17,7 +17,7 @@ const COMPONENTS = ["llm", "embedding"];
 /** The names of components and of their limits. @type {Record<string, {name: string, limit: string}>} */
 const CALLS = { llm: { name: say`language model`, limit: say`language model limit` }, embedding: { name: say`embedding`, limit: say`embedding limit` } };
 
-/** @typedef {{time: string, calls: Record<string, {running: number, most: number | null}> | null, waiting: number, later: number}} Sample */
+/** @typedef {{time: string, calls: Record<string, {running: number, most: number | null}> | null, waiting: number, delayed: number}} Sample */
 
 /** @type {{minutes: number, history: Api["MinuteView"][], days: Api["UsageGroupView"][], samples: Sample[]}} */
 const drawn = { minutes: 60, history: [], days: [], samples: [] };
@@ -84,15 +84,15 @@ export function sample(limits, stages) {
   const now = Date.now();
   const latest = drawn.samples.at(-1);
   const before = latest ? Date.parse(latest.time) : now;
-  if (now - before > GAP) drawn.samples.push({ time: new Date(before + 1).toISOString(), calls: null, waiting: 0, later: 0 });
+  if (now - before > GAP) drawn.samples.push({ time: new Date(before + 1).toISOString(), calls: null, waiting: 0, delayed: 0 });
   /** @type {Sample["calls"]} */
   const calls = {};
   for (const { name, in_flight: running, in_flight_limit: most } of limits ?? []) {
     const component = name.split(" ")[0];
     if (COMPONENTS.includes(component)) calls[component] = { running, most };
   }
-  const sum = (/** @type {"due" | "later"} */ name) => Object.values(stages).reduce((total, stage) => total + stage[name], 0);
-  drawn.samples.push({ time: new Date(now).toISOString(), calls: limits && calls, waiting: sum("due"), later: sum("later") });
+  const sum = (/** @type {"due" | "delayed"} */ name) => Object.values(stages).reduce((total, stage) => total + stage[name], 0);
+  drawn.samples.push({ time: new Date(now).toISOString(), calls: limits && calls, waiting: sum("due"), delayed: sum("delayed") });
   drawn.samples = drawn.samples.slice(-SAMPLES);
 }
 
@@ -101,7 +101,7 @@ export function callsInFlight() {
   const components = COMPONENTS.filter((name) => samples.some(({ calls }) => calls?.[name]));
   /** @param {string} name @param {"running" | "most"} field */
   const of = (name, field) => samples.map(({ calls }) => calls?.[name]?.[field] ?? null);
-  const known = (/** @type {"waiting" | "later"} */ field) => samples.map((each) => (each.calls ? each[field] : null));
+  const known = (/** @type {"waiting" | "delayed"} */ field) => samples.map((each) => (each.calls ? each[field] : null));
   /** @type {import("./chart.js").Series[]} */
   const lines = components.flatMap((name, index) => {
     const colour = /** @type {const} */ (["main", "words"])[index];
@@ -112,7 +112,7 @@ export function callsInFlight() {
   return chart({
     id: "calls", title: say`Calls in flight`, times: samples.map((each) => each.time), at: clockSeconds, when: say`time`, whole: true, lines: true, range: [0, 1],
     facts: say`since you opened this screen, at most 10 min`, empty: say`Unknown: the broker is unavailable.`,
-    series: [...lines, { name: say`items waiting`, values: known("waiting") }, { name: say`waiting for a retry`, values: known("later") }],
+    series: [...lines, { name: say`items waiting`, values: known("waiting") }, { name: say`waiting for a retry`, values: known("delayed") }],
   });
 }
 

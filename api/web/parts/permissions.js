@@ -3,8 +3,8 @@
 import { get, onForbidden } from "../api.js";
 import { redraw } from "../store.js";
 
-/** @type {{may: string[] | null}} null: not loaded yet, or not reported by the server */
-const me = { may: null };
+/** @type {{scopes: string[] | null}} null: not loaded yet, or not reported by the server */
+const me = { scopes: null };
 /** @type {Promise<Api["MeView"] | null> | null} */
 let reading = null;
 
@@ -12,7 +12,7 @@ export async function loadPermissions() {
   const mine = (reading = get("/v1/me").catch(() => null));
   const reply = await mine;
   if (mine !== reading) return; // the key has changed
-  me.may = reply?.may ?? null;
+  me.scopes = reply?.scopes ?? null;
   redraw();
 }
 
@@ -20,7 +20,7 @@ export async function loadPermissions() {
 export const server = async () => (await reading) ?? (await get("/v1/me").catch(() => null));
 
 /** @param {"read" | "ask" | "feedback" | "write" | "manage"} scope */
-export const may = (scope) => me.may === null || me.may.includes(scope);
+export const may = (scope) => me.scopes === null || me.scopes.includes(scope);
 
 // A key may have lost a scope since it was read.
 const PAUSE = 10_000; // milliseconds

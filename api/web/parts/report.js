@@ -17,7 +17,7 @@ const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // the oth
  * @typedef {Record<string, any>} Row results of one strategy
  * @typedef {{question: string, now: number, before: number}} Difference
  * @typedef {{queries: number, baseline: string | null, default: string, rows: Row[], notes: string[],
- *   left_out: {strategy: string, why: string}[], per_query: Record<string, Record<string, number>>}} Results
+ *   left_out: {strategy: string, reason: string}[], per_query: Record<string, Record<string, number>>}} Results
  */
 
 /** @param {Results} results @param {string} chosen strategy whose questions are shown @param {(strategy: string) => void} choose */
@@ -36,7 +36,7 @@ export function report(results, chosen, choose) {
         <td class="number">${duration(row.milliseconds_per_query / 1000)}</td></tr>`)}</tbody>
     </table></div>
     <p class="soft small">${say`Scale: ${decimal(low, 1)} to 1. p: probability of a difference from ${results.baseline ?? say`none`} at least this large by chance. Time: median of a query, without embedding.`}</p>
-    ${[...new Set([...results.left_out.map((each) => say`${each.strategy} was skipped: ${each.why}`), ...results.notes])].map((note) => html`<p class="soft small" dir="auto">${note}</p>`)}
+    ${[...new Set([...results.left_out.map((each) => say`${each.strategy} was skipped: ${each.reason}`), ...results.notes])].map((note) => html`<p class="soft small" dir="auto">${note}</p>`)}
     ${chosen && results.baseline && results.per_query[chosen] ? questions(results, chosen, results.baseline) : nothing}`;
 }
 

@@ -293,7 +293,7 @@ function verification() {
       ${verified?.whole && wrong ? html`<button @click=${() => verify(true)}>${say`Repair ${plural(wrong, "point")}`}</button>` : nothing}
       ${seen.busy ? html`<button class="quiet" @click=${stop}>${say`Stop`}</button>` : nothing}</p>
     ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${differences(verified, wrong)}</p>` : html`<p class="soft">${say`Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.`}</p>`}
-    ${findings.length ? html`<details><summary>${plural(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${FINDINGS[each.kind]}: ${each.why}</span>
+    ${findings.length ? html`<details><summary>${plural(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${FINDINGS[each.kind]}: ${each.reason}</span>
       ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>${say`Open document`}</a>` : nothing}<span class="soft small">${each.repaired ? say`repaired` : ""}</span></li>`)}</ul></details>` : nothing}</section>`;
 }
 

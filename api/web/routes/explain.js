@@ -22,7 +22,7 @@ const MOST = 100; // candidates requested for keys without the read scope, which
 const NAMES = { questions: say`questions`, text: say`text`, bm25: say`words` };
 
 const WHY = { absent: say`Not searchable: the passage belongs to another collection or is not indexed yet.`, filter: say`Excluded by the filter.`,
-  min_score: say`Its score is below the minimum score.`, top_k: say`Other passages rank higher.`, room: say`Its text duplicates another result or does not fit the token budget.` };
+  min_score: say`Its score is below the minimum score.`, top_k: say`Other passages rank higher.`, max_tokens: say`Its text duplicates another result or does not fit the token budget.` };
 /**
  * @typedef {{chunk_id: string, score: number}} Ranked
  * @typedef {{expected: Api["ExpectedChunkView"] | null, near: import("../parts/similarity.js").Row[] | null, opened: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
@@ -121,7 +121,7 @@ async function compare(id) {
   redraw();
 }
 
-/** @param {Api["ChunkLikenessView"]} chunk */
+/** @param {Api["ChunkSimilarityView"]} chunk */
 function rowsOf({ questions, text, words }) {
   const userMark = html`<span class="soft small">${say`from a user`}</span>`;
   /** @type {import("../parts/similarity.js").Row[]} */

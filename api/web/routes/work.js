@@ -16,7 +16,7 @@ export const titled = true;
 const STAGES = [["parse", say`Parsing`], ["read", say`Reading pages`], ["generate", say`Generating questions`], ["index", say`Indexing`]];
 
 const PACES = {
-  part_down: say`A component is unavailable.`, idle: say`No work is waiting.`, breaker: say`Calls are paused after failures of the provider.`,
+  component_down: say`A component is unavailable.`, idle: say`No work is waiting.`, breaker: say`Calls are paused after failures of the provider.`,
   cooldown: say`Calls to the provider are paused for a while.`, limit: say`A limit is reached.`, budget: say`A budget is used up.`, paused: say`Work is paused.`,
   no_worker: say`No worker runs for some of the work.`, working: say`The work is being done.`,
 };
@@ -54,14 +54,14 @@ async function read() {
 function speak(pace) {
   if (pace.cause === work.cause || performance.now() - spokenAt < SPOKEN) return;
   work.cause = pace.cause;
-  work.spoken = language === "en" ? pace.sentence : PACES[pace.cause];
+  work.spoken = language === "en" ? pace.message : PACES[pace.cause];
   spokenAt = performance.now();
 }
 
 /** @param {"retry" | "discard"} how @param {string} reason */
 async function resolve(how, reason) {
   try {
-    const { documents, pages, chunks, in_work: left } = await post(`/v1/dead-letters/${how}`, { reason });
+    const { documents, pages, chunks, in_progress: left } = await post(`/v1/dead-letters/${how}`, { reason });
     const rest = left ? say`${plural(left, "chunk")} of documents in progress were skipped.` : "";
     const failed = plural(documents + pages + chunks, "failure");
     notify(`${how === "retry" ? say`${failed} queued for retry.` : say`${failed} discarded.`} ${rest}`.trim());
@@ -73,12 +73,12 @@ async function resolve(how, reason) {
 }
 
 /** Describe the bottleneck. The server's sentence is English, so other languages have their own in front of it. @param {Api["PaceView"]} pace */
-const paceOf = ({ cause, sentence }) => (language === "en" ? sentence : html`${PACES[cause]} <span class="soft small" lang="en" dir="ltr">${sentence}</span>`);
+const paceOf = ({ cause, message }) => (language === "en" ? message : html`${PACES[cause]} <span class="soft small" lang="en" dir="ltr">${message}</span>`);
 
 export function view() {
   const { status, problem } = work;
   if (!status) return html`<section class="column">${problemCard(problem, load)}</section>`;
-  const open = Object.values(status.stages).some((stage) => stage.due + stage.in_flight + stage.later);
+  const open = Object.values(status.stages).some((stage) => stage.due + stage.in_flight + stage.delayed);
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     ${Object.values(status.documents).some(Boolean) ? nothing : html`<p class="soft">${say`No documents yet.`} <a href=${`${ROOT}/documents`}>${say`Add documents`}</a></p>`}
@@ -101,18 +101,18 @@ export function view() {
 }
 
 /** @param {Api["DamageView"]} each */
-const damage = ({ collection, since, sentence }) => html`<p class="warning"><b dir="auto">${collection}</b>:
+const damage = ({ collection, since, message }) => html`<p class="warning"><b dir="auto">${collection}</b>:
   ${say`The index is being repaired. Progress: ${html`<code>foreask verify --repair --collection ${collection}</code>`}`}
-  <span lang="en" dir="ltr">${sentence}</span> <span class="soft">${ago(since)}</span></p>`;
+  <span lang="en" dir="ltr">${message}</span> <span class="soft">${ago(since)}</span></p>`;
 
 /** Whether pages are or could be read: without OCR there is no such worker. @param {Api["StatusView"]} status */
-const reads = ({ stages: { read }, pace }) => Boolean(pace?.workers.read || read.due + read.in_flight + read.later);
+const reads = ({ stages: { read }, pace }) => Boolean(pace?.workers.read || read.due + read.in_flight + read.delayed);
 
 /** @param {string} words @param {Api["StageView"]} each */
 function stage(words, each) {
   return html`<div class="card"><h3>${words}</h3>
     <dl><div><dt>${say`running`}</dt><dd>${count(each.in_flight)}</dd></div><div><dt>${say`due`}</dt><dd>${count(each.due)}</dd></div>
-      <div><dt>${say`later`}</dt><dd>${count(each.later)}</dd></div></dl>
+      <div><dt>${say`delayed`}</dt><dd>${count(each.delayed)}</dd></div></dl>
     <p class="soft small">${each.oldest_seconds === null ? say`queue is empty` : say`oldest waiting ${duration(each.oldest_seconds)}`}</p></div>`;
 }
 

@@ -928,7 +928,7 @@ export default {
   "embedding requests": "Embedding: Anfragen",
   "embedding tokens": "Embedding: Token",
   "in flight": "aktiv",
-  "later": "später",
+  "delayed": "verzögert",
   "language model requests": "Sprachmodell: Anfragen",
   "language model tokens": "Sprachmodell: Token",
   "model": "Modell",

@@ -929,7 +929,7 @@ export default {
   "embedding requests": "嵌入：请求",
   "embedding tokens": "嵌入：词元",
   "in flight": "进行中",
-  "later": "稍后",
+  "delayed": "已延迟",
   "language model requests": "语言模型：请求",
   "language model tokens": "语言模型：词元",
   "model": "模型",

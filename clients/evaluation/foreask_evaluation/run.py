@@ -87,7 +87,7 @@ async def evaluate(
         *(note for result in measured for note in result.notes),
         *_scale_notes(indexed),
     ]
-    left_out = [{"strategy": name, "why": reason} for name, reason in reasons.items() if reason]
+    left_out = [{"strategy": name, "reason": reason} for name, reason in reasons.items() if reason]
     subject = _subject(services, labelled, questions)
     return build_results(subject, measured, baseline, left_out=left_out, notes=notes, answers=answers)
 

@@ -86,7 +86,7 @@ def _written(questions: Json | None) -> str:
 def _left_out(rows: Sequence[Json]) -> list[str]:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        by_reason[row["why"]].append(row["strategy"])
+        by_reason[row["reason"]].append(row["strategy"])
     return [f"Left out: {', '.join(names)}: {why}" for why, names in by_reason.items()]
 
 

@@ -77,7 +77,7 @@ async def serve_stdio(client: AsyncClient) -> None:
     async def caller_of(_: Any) -> tuple[AsyncClient, AbstractSet[str]]:
         nonlocal scopes
         if scopes is None:
-            scopes = frozenset((await client.me()).may)
+            scopes = frozenset((await client.me()).scopes)
         return client, scopes
 
     server = make_server(caller_of)

@@ -423,12 +423,12 @@ class DeadReason(Model):
 
 
 class DeadLettersResolved(Model):
-    """Numbers of retried or discarded documents, pages and chunks; chunks `in_work` were not changed."""
+    """Numbers of retried or discarded documents, pages and chunks; chunks `in_progress` were not changed."""
 
     documents: int
     pages: int = 0
     chunks: int
-    in_work: int
+    in_progress: int
 
 
 class Erasure(Model):
@@ -639,7 +639,7 @@ class Me(Model):
 
     tenant: str | None
     key: str | None
-    may: list[str]
+    scopes: list[str]
     filter: Json | None
     version: str
     answer: Json

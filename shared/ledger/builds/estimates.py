@@ -10,7 +10,7 @@ import orjson
 from sqlalchemy import RowMapping
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.estimates import BilledChunk, Estimate, KeptEstimate, Spent, StoredChunk
+from shared.domain.estimates import BilledChunk, Estimate, Spent, StoredChunk, StoredEstimate
 from shared.domain.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.model.collections import options_of
@@ -70,7 +70,7 @@ class Estimates:
         async with self._database.begin() as connection:
             return [_billed(row) for row in (await connection.execute(SQL.billed, parameters)).mappings()]
 
-    async def keep(self, collection_id: UUID, estimate: Estimate) -> None:
+    async def store(self, collection_id: UUID, estimate: Estimate) -> None:
         """Replace the collection's last estimate with the estimate of a load that starts now."""
         parameters = {
             "collection": collection_id,
@@ -79,7 +79,7 @@ class Estimates:
         async with self._database.begin() as connection:
             await connection.execute(SQL.save, parameters)
 
-    async def kept(self, tenant: str, limit: int = 20) -> list[KeptEstimate]:
+    async def kept(self, tenant: str, limit: int = 20) -> list[StoredEstimate]:
         """Return the estimates of a tenant's last loads, at most a month old, with the costs billed since."""
         async with self._database.begin() as connection:
             return [
@@ -114,6 +114,6 @@ def _billed(row: RowMapping) -> BilledChunk:
     )
 
 
-def _kept(row: RowMapping) -> KeptEstimate:
+def _kept(row: RowMapping) -> StoredEstimate:
     since = {f.name: row[f.name] - row["before"][f.name] for f in dataclasses.fields(Spent)}
-    return KeptEstimate(collection=row["name"], at=row["at"], estimate=row["estimate"], since=Spent(**since))
+    return StoredEstimate(collection=row["name"], at=row["at"], estimate=row["estimate"], since=Spent(**since))

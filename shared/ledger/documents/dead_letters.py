@@ -53,7 +53,7 @@ class ResolvedLetters:
 
     documents: int
     chunks: int
-    in_work: int
+    in_progress: int
     pages: int = 0
 
 
@@ -118,8 +118,8 @@ class DeadLetters:
         pages_resolved = await self._in_batches(pages, parameters)
         chunks_resolved = await self._in_batches(chunks, parameters)
         async with self._database.begin() as connection:
-            in_work = (await connection.execute(SQL.count_in_progress, parameters)).scalar_one()
-        return ResolvedLetters(documents_resolved, chunks_resolved, in_work, pages_resolved)
+            in_progress = (await connection.execute(SQL.count_in_progress, parameters)).scalar_one()
+        return ResolvedLetters(documents_resolved, chunks_resolved, in_progress, pages_resolved)
 
     async def _in_batches(self, step: Step, parameters: dict[str, Any]) -> int:
         total = 0

@@ -36,7 +36,7 @@ SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
 
 
 FeedbackOutcome = Literal[
-    "accepted", "already_accepted", "already_asked", "chunk_full", "held", "taken_back", "not_accepted"
+    "accepted", "already_accepted", "already_asked", "chunk_full", "pending_review", "retracted", "not_accepted"
 ]
 
 
@@ -152,7 +152,7 @@ class Feedback:
             parameters = {"id": identity, "collection": live, "key": None}
             if (await connection.execute(SQL.document_of_question, parameters)).one_or_none() is not None:
                 return FeedbackResult("already_accepted", query.question, identity)
-            return FeedbackResult("held", query.question, None)
+            return FeedbackResult("pending_review", query.question, None)
 
     async def target(self, tenant: str, query_id: UUID, chunk_id: UUID, *, key: UUID | None) -> tuple[str, UUID]:
         """Return the name of a query's collection, and the chunk of its live build that feedback would change.
@@ -192,7 +192,7 @@ class Feedback:
             identity = accepted_id(chunk_id, query.question)
             if not await _retract(connection, live, identity, key):
                 return FeedbackResult("not_accepted", query.question, None)
-            return FeedbackResult("taken_back", query.question, identity)
+            return FeedbackResult("retracted", query.question, identity)
 
     @again_after_collision
     async def remove(self, collection: Collection, accepted: UUID) -> None:

@@ -55,13 +55,13 @@ class Waiting:
     Args:
         due: rows that can be claimed now, or belong to a paused job.
         in_flight: rows leased by a worker, and lines of batches.
-        later: retried rows that are due in the future.
+        delayed: retried rows that are due in the future.
         oldest: waiting time of the row that has been due longest; None if no row is due.
     """
 
     due: int
     in_flight: int
-    later: int
+    delayed: int
     oldest: timedelta | None
 
 
@@ -119,9 +119,9 @@ class Backlogs:
             ended = (await connection.execute(SQL.finished, parameters)).one()
             unserved = await connection.execute(SQL.unserved, {"tenant": tenant, "embeddings": list(embeddings)})
             models = {row.model: row.chunks for row in unserved}
-        waiting = {row.queue: Waiting(row.due, row.in_flight, row.later, row.oldest) for row in stages}
+        waiting = {row.queue: Waiting(row.due, row.in_flight, row.delayed, row.oldest) for row in stages}
         minutes = max(ended.since or _SHORTEST, _SHORTEST) / timedelta(minutes=1)
         rate = ended.ended / minutes
-        open_chunks = sum(w.due + w.in_flight + w.later for queue, w in waiting.items() if queue in _OF_RATE)
+        open_chunks = sum(w.due + w.in_flight + w.delayed for queue, w in waiting.items() if queue in _OF_RATE)
         eta = timedelta(minutes=open_chunks / rate) if open_chunks and rate else None
         return Backlog({queue: waiting[queue] for queue in WORK_QUEUES}, ended.dead, rate, eta, models)

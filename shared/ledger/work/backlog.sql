@@ -22,9 +22,9 @@ WITH documents_tally AS (
 -- part: open_work
 -- The open work of a queue: its number, and the rows that are not due yet.
 (SELECT coalesce(sum(rows), 0) FROM {{argument}_table}_tally WHERE {{argument}_is_open}) AS open,
-ahead.in_flight + {{argument}_in_batches} AS in_flight, ahead.later, first.due_at AS oldest
+ahead.in_flight + {{argument}_in_batches} AS in_flight, ahead.delayed, first.due_at AS oldest
 FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
-             count(*) FILTER (WHERE leased_by IS NULL) AS later
+             count(*) FILTER (WHERE leased_by IS NULL) AS delayed
       FROM {lanes:{argument}} {{argument}_models} CROSS JOIN LATERAL (
           SELECT leased_by FROM {{argument}_table}
           WHERE {{argument}_is_open} AND tenant = :tenant AND {{argument}_is_in_lane} AND due_at > now()
@@ -44,8 +44,8 @@ FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
 -- Count the open work of every stage. Rows that are due are not read: there may be millions. Rows of paused jobs are
 -- counted, but the oldest row is a row that can be claimed.
 {counts}
-SELECT queue, greatest(sum(open) - sum(in_flight) - sum(later), 0)::bigint AS due,
-       sum(in_flight)::bigint AS in_flight, sum(later)::bigint AS later, now() - min(oldest) AS oldest
+SELECT queue, greatest(sum(open) - sum(in_flight) - sum(delayed), 0)::bigint AS due,
+       sum(in_flight)::bigint AS in_flight, sum(delayed)::bigint AS delayed, now() - min(oldest) AS oldest
 FROM (
     SELECT 'parse' AS queue, {open_work:parse}
     UNION ALL

@@ -82,10 +82,10 @@ async def evaluate_collection(
     for labelled in questions:
         judgements.setdefault(labelled.question, {}).update(dict.fromkeys(getattr(labelled, label_field), 1))
     possible = [strategy for strategy in strategies if strategy.layout == "chunks"]
-    why = "it needs points of its own, which only a folder is given."
-    left_out = [{"strategy": s.name, "why": why} for s in strategies if s not in possible]
+    reason = "it needs points of its own, which only a folder is given."
+    left_out = [{"strategy": s.name, "reason": reason} for s in strategies if s not in possible]
     if not possible:
-        raise InvalidInput(f"{left_out[0]['strategy']}: {why}", field="strategies")
+        raise InvalidInput(f"{left_out[0]['strategy']}: {reason}", field="strategies")
     measured: list[StrategyResult] = []
     total = len(possible) * len(judgements)
     for strategy in possible:

@@ -92,7 +92,7 @@ def build_results(
         subject: the set or collection that was searched.
         measured: strategies that ran.
         baseline: strategy to which the others are compared.
-        left_out: `{"strategy", "why"}` of the strategies that did not run.
+        left_out: `{"strategy", "reason"}` of the strategies that did not run.
         notes: sentences for readers of the numbers.
         answers: quality of answers, if evaluated.
     """

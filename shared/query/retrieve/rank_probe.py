@@ -20,7 +20,7 @@ from shared.vectors.filters import VisiblePoints
 
 DEPTH = 1_000  # chunks of each channel
 
-LeftOut = Literal["absent", "filter", "min_score", "top_k", "room"]
+LeftOut = Literal["absent", "filter", "min_score", "top_k", "max_tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def settled(chunks: Sequence[ExpectedChunk], best: set[str], returned: set[str])
         returned: chunks returned by the query.
     """
     return [
-        replace(each, left_out="room" if each.chunk_id in best else "top_k")
+        replace(each, left_out="max_tokens" if each.chunk_id in best else "top_k")
         if each.left_out is None and each.chunk_id not in returned
         else each
         for each in chunks

@@ -119,12 +119,12 @@ test("calls in flight are those of the status", async (t) => {
   stopClock(t, "2026-10-01T08:00:00Z");
   const { callsInFlight, sample } = await chartsOf({});
   const limits = [{ name: "llm requests", in_flight: 7, in_flight_limit: 9 }, { name: "embedding requests", in_flight: 2, in_flight_limit: null }];
-  sample(limits, { generate: { due: 40, later: 5 }, index: { due: 3, later: 1 } });
+  sample(limits, { generate: { due: 40, delayed: 5 }, index: { due: 3, delayed: 1 } });
   assert.deepEqual(readAlong(() => drawn(callsInFlight())), [
     "language model 7, language model limit 9, embedding 2, items waiting 43, waiting for a retry 6",
   ]);
   t.mock.timers.tick(20_000); // without a sample
-  sample(limits, { generate: { due: 0, later: 0 }, index: { due: 0, later: 0 } });
+  sample(limits, { generate: { due: 0, delayed: 0 }, index: { due: 0, delayed: 0 } });
   const [, missing] = readAlong(() => drawn(callsInFlight()));
   assert.equal(missing, "language model \u2013, language model limit \u2013, embedding \u2013, items waiting \u2013, waiting for a retry \u2013");
 });

@@ -71,7 +71,7 @@ test("answer that was cut says so, also when it was stored", async () => {
   const metadata = { usage: { prompt_tokens: 1, completion_tokens: 1 }, milliseconds: { total: 10 } };
   for (const [cut, words] of [["length", /reached its token limit/], ["content_filter", /content filter/], ["interrupted", /interrupted/], [null, /^(?!.*incomplete)/s]]) {
     const turn = newTurn("How many days?", "default", []);
-    apply(turn, "done", { answer: "Thirty, bu", found: true, form: "generative", certain: !cut, cut, citations: [], removed_citations: [], chunks: [], metadata });
+    apply(turn, "done", { answer: "Thirty, bu", found: true, form: "generative", certain: !cut, incomplete_reason: cut, citations: [], removed_citations: [], chunks: [], metadata });
     for (const shown of [turn, fromStored(toStored(turn))]) assert.match(drawn(answerView(shown, null, true, false, {})).text, words);
   }
 });

@@ -4,20 +4,20 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { drawn, elements, openPage, pass, stopClock, textOf } from "./browser.mjs";
 
-const STAGE = { in_flight: 0, due: 3, later: 0, oldest_seconds: 40 };
+const STAGE = { in_flight: 0, due: 3, delayed: 0, oldest_seconds: 40 };
 const STATUS = {
   stages: { parse: STAGE, read: { ...STAGE, due: 0 }, generate: STAGE, index: STAGE }, documents: { ready: 1 }, limits: [], budgets: [], usage: [],
-  pace: { cause: "working", sentence: "3 calls are running.", workers: { read: 0 }, down: [] },
+  pace: { cause: "working", message: "3 calls are running.", workers: { read: 0 }, down: [] },
 };
-const NO_WORKER = { ...STATUS.pace, cause: "no_worker", sentence: "No generate worker is alive, and 3 chunks wait." };
-const BROKER = { ...STATUS.pace, cause: "part_down", sentence: "The broker does not answer.", down: ["broker"] };
+const NO_WORKER = { ...STATUS.pace, cause: "no_worker", message: "No generate worker is alive, and 3 chunks wait." };
+const BROKER = { ...STATUS.pace, cause: "component_down", message: "The broker does not answer.", down: ["broker"] };
 
 /** Open the screen; `screen.status` is the API's status. */
 async function openWork(status, languages = ["en"]) {
   const screen = { status: { ...STATUS, ...status } };
   const load = openPage({
     languages, path: "/work",
-    replies: (path) => (path === "/v1/status" ? screen.status : path === "/v1/me" ? { may: ["read", "manage"] } : { items: [] }),
+    replies: (path) => (path === "/v1/status" ? screen.status : path === "/v1/me" ? { scopes: ["read", "manage"] } : { items: [] }),
   });
   Object.assign(screen, await load("routes/work.js"));
   await screen.load();
@@ -30,24 +30,24 @@ const spoken = ({ html }) => textOf(elements(html, "p").find((each) => each.incl
 test("bottleneck is the sentence of the server", async () => {
   for (const pace of [STATUS.pace, NO_WORKER, BROKER]) {
     const screen = await openWork({ pace });
-    assert.equal(sentence(drawn(screen.view())), pace.sentence);
+    assert.equal(sentence(drawn(screen.view())), pace.message);
     screen.unload();
   }
 });
 
 test("another language names the cause first", async () => {
   const screen = await openWork({ pace: NO_WORKER }, ["de"]);
-  assert.equal(sentence(drawn(screen.view())), `Für einen Teil der Arbeit läuft kein Worker. ${NO_WORKER.sentence}`);
+  assert.equal(sentence(drawn(screen.view())), `Für einen Teil der Arbeit läuft kein Worker. ${NO_WORKER.message}`);
   screen.unload();
 });
 
-const DAMAGED = { collection: "handbook", cause: "lost_points", since: "2026-10-01T07:00:00Z", sentence: "The index has lost points: results are incomplete." };
+const DAMAGED = { collection: "handbook", cause: "lost_points", since: "2026-10-01T07:00:00Z", message: "The index has lost points: results are incomplete." };
 
 test("damaged collection is shown with its repair", async () => {
   const screen = await openWork({ damaged: [DAMAGED] });
   const { text } = drawn(screen.view());
   assert.match(text, /handbook\s*:\s*The index is being repaired\. Progress:\s*foreask verify --repair --collection handbook/);
-  assert.ok(text.includes(DAMAGED.sentence));
+  assert.ok(text.includes(DAMAGED.message));
   screen.unload();
 });
 
@@ -75,18 +75,18 @@ test("budget names its unit, period and state", async () => {
 test("bottleneck is announced once in five seconds", async (t) => {
   stopClock(t, "2026-10-01T08:00:00Z");
   const screen = await openWork({});
-  assert.equal(spoken(drawn(screen.view())), STATUS.pace.sentence);
-  screen.status.pace = { ...STATUS.pace, sentence: "2 calls are running." }; // the same cause
+  assert.equal(spoken(drawn(screen.view())), STATUS.pace.message);
+  screen.status.pace = { ...STATUS.pace, message: "2 calls are running." }; // the same cause
   for (let seconds = 0; seconds < 8; seconds += 2) await pass(t, 2000);
-  assert.equal(spoken(drawn(screen.view())), STATUS.pace.sentence);
+  assert.equal(spoken(drawn(screen.view())), STATUS.pace.message);
   screen.status.pace = NO_WORKER;
   await pass(t, 2000);
-  assert.equal(spoken(drawn(screen.view())), NO_WORKER.sentence);
+  assert.equal(spoken(drawn(screen.view())), NO_WORKER.message);
   screen.status.pace = BROKER;
   await pass(t, 2000);
   await pass(t, 2000);
-  assert.equal(spoken(drawn(screen.view())), NO_WORKER.sentence);
+  assert.equal(spoken(drawn(screen.view())), NO_WORKER.message);
   await pass(t, 2000);
-  assert.equal(spoken(drawn(screen.view())), BROKER.sentence);
+  assert.equal(spoken(drawn(screen.view())), BROKER.message);
   screen.unload();
 });
