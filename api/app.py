@@ -217,7 +217,7 @@ def create(
     problems.install(app)
     openapi.install(app)
     reference.install(app)
-    if settings.page:
+    if settings.web_ui:
         page.install(app)
     mcp.install(app)
     return app
@@ -230,7 +230,7 @@ async def _lifespan(
     async with (
         build("api", settings) if given is None else nullcontext(given) as services,
         metrics.serving("api", settings.metrics_host, settings.metrics_port),
-        traces.exporting("api", settings.grace),
+        traces.exporting("api", settings.shutdown_timeout),
     ):
         state = app.state.api = _state(settings, services, shutdown)
         check = None

@@ -74,7 +74,7 @@ def main() -> None:
         server_header=False,
         backlog=1024,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=math.ceil(settings.grace.total_seconds()),
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout.total_seconds()),
     )
     gc.freeze()
     structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)

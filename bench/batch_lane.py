@@ -194,7 +194,7 @@ class Load:
 
     async def _generate_live(self) -> None:
         tuning, settings = self.services.settings.tuning, self.services.settings
-        limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=settings.grace)
+        limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=settings.shutdown_timeout)
         await Drain(generator_of(self.services), limits, asyncio.Event()).run()
 
     async def report(self) -> None:

@@ -60,7 +60,7 @@ async def import_set(services: AllServices, folder: Path, questions: Mapping[str
             )
         )  # fmt: skip
     s = services.settings
-    limits = DrainLimits(lease=s.tuning.lease, budget=s.tuning.drain * 100, grace=s.grace)
+    limits = DrainLimits(lease=s.tuning.lease, budget=s.tuning.drain * 100, grace=s.shutdown_timeout)
     for stage in (services.parser, IndexStage([services.indexer])):
         await Drain(stage, limits, asyncio.Event()).run()  # type: ignore[arg-type]
 

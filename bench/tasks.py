@@ -299,11 +299,11 @@ class Task:
 TASKS = (
     Task("ask, and check the source in the PDF", check_source, "GET /v1/documents/{id}/content, and a reader of PDFs"),
     Task("ask a follow-up question", follow_up, "repeat the subject, or POST /v1/chat/completions with the messages"),
-    Task("find why a document failed", find_failure, "foreask dead list"),
+    Task("find why a document failed", find_failure, "foreask dead-letters list"),
     Task("repair a retrieval", repair_retrieval, "POST /v1/collections/{name}/accepted-questions"),
     Task("see the remaining time and cost of a load", see_load, "foreask jobs"),
     Task("change the prompt and compare", compare_prompts, "POST /v1/trials, twice"),
-    Task("create a limited key", limit_key, "foreask keys make"),
+    Task("create a limited key", limit_key, "foreask keys create"),
     Task("share an answer", share_answer, "copy the answer and the addresses of its sources by hand"),
     Task("delete a person's documents", delete_person, "DELETE /v1/documents/{id} for each, or foreask erase document"),
     Task("list unanswered questions", list_unanswered, "GET /v1/collections/{name}/queries?answered=false"),

@@ -164,7 +164,9 @@ class Launcher:
         host, port = settings.api_host, settings.api_port
         environment = self._stack.environment()
         read = 0 if off_because(settings) else self._crew.read
-        crew = children(environment, logs, replace(self._crew, read=read), host=host, port=port, grace=settings.grace)
+        crew = children(
+            environment, logs, replace(self._crew, read=read), host=host, port=port, grace=settings.shutdown_timeout
+        )
         return Programs(list(crew), self._failures.put)
 
     def _address(self, engine: Engine) -> str:
@@ -266,7 +268,7 @@ def _welcome(launcher: Launcher, console: Console) -> None:
     lines = (
         *([f"\nexport FOREASK_API_KEY=$(cat {launcher.key_file})"] if launcher.key_file else []),
         f"\nforeask answers at {url}, API reference: {url}/docs",
-        *([f"  {url}/ask is its page in the browser"] if launcher.settings.page else []),
+        *([f"  {url}/ask is its page in the browser"] if launcher.settings.web_ui else []),
         f"  foreask ingest{option} PATH",
         f"  foreask ask{option} 'What does it say?'",
         f"  curl {header}-H 'content-type: application/json' -d '{body}' {url}/v1/query",
@@ -280,7 +282,7 @@ def embedded_llm_settings(settings: Settings) -> dict[str, Any]:
     """Return settings for the embedded LLM, without the settings of the user."""
     if not _has_embedded_llm(settings):
         return {}
-    defaults = {"llm_max_in_flight": llama.SLOTS, "llm_timeout": _EMBEDDED_TIMEOUT, "grace": _EMBEDDED_GRACE}
+    defaults = {"llm_max_in_flight": llama.SLOTS, "llm_timeout": _EMBEDDED_TIMEOUT, "shutdown_timeout": _EMBEDDED_GRACE}
     return {name: value for name, value in defaults.items() if name not in settings.model_fields_set}
 
 

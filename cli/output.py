@@ -228,7 +228,7 @@ def _budgets(work: Json) -> list[str]:
 
 
 def _rate(work: Json) -> str:
-    dead = f", [red]{work['dead']:,} dead[/red] (foreask dead list)" if work["dead"] else ""
+    dead = f", [red]{work['dead']:,} dead[/red] (foreask dead-letters list)" if work["dead"] else ""
     eta = "" if work["eta_seconds"] is None else f", done in about {duration(work['eta_seconds'])}"
     return f"{work['chunks_per_minute']:,.0f} chunks a minute{eta}{dead}"
 
@@ -608,7 +608,7 @@ def print_withheld(console: Console, source: str, withheld: Withheld) -> None:
         say(console, f"  {key}")
     if withheld.deletions > len(withheld.keys):
         say(console, f"  and {withheld.deletions - len(withheld.keys):,} more")
-    say(console, f"To delete them: foreask source approve {source} --deletions {withheld.deletions}")
+    say(console, f"To delete them: foreask sources approve {source} --deletions {withheld.deletions}")
 
 
 def _result(sync: Sync) -> str:

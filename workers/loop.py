@@ -49,7 +49,7 @@ class WorkerLoop:
         metrics.count_from_zero(role)
         serving = metrics.serving(role, settings.metrics_host, settings.metrics_port)
         self.run(self._stack.enter_async_context(serving))
-        self.run(self._stack.enter_async_context(traces.exporting(role, settings.grace)))
+        self.run(self._stack.enter_async_context(traces.exporting(role, settings.shutdown_timeout)))
         self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_work)))
         # Last, because the imports of the role block the loop for a long time on a busy machine.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)

@@ -111,7 +111,7 @@ async def run(settings: Settings) -> None:
 def steps_of(services: SchedulerServices) -> list[Step]:
     """Return the scheduler's steps. A step starts when the scheduler is elected."""
     settings, cleaner, ledger = services.settings, services.cleaner, services.ledger
-    every = settings.tuning.reconcile_every
+    every = settings.tuning.reconcile_interval
     return [
         Step("wake", every, partial(wake, services)),
         *(Step(name, every, work) for name, work in cleaner.steps.items()),

@@ -85,7 +85,7 @@ async def _drain(loop: WorkerLoop, polls: SuspectPolls) -> bool:
     if drain is None or drain.has_ended:
         services = loop.services
         tuning = services.settings.tuning
-        limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.grace)
+        limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.shutdown_timeout)
         drain = loop.drain = Drain(services.stage, limits, loop.stopping, polls)
     try:
         return await drain.run()

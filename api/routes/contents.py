@@ -128,7 +128,7 @@ async def _not_copied(reference: Reference, services: ApiServices) -> NotFound:
     source = await services.ledger[Sources].by_id(reference.source_id)
     place = f"the source '{source.name}' ({source.uri})" if source else "a source that was removed"
     return NotFound(
-        f"The bytes were not copied: they are '{reference.key}' of {place}. The option keep_bytes of a source copies"
+        f"The bytes were not copied: they are '{reference.key}' of {place}. The option copy_files of a source copies"
         " the bytes of versions that are read from then on."
     )
 

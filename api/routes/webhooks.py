@@ -102,7 +102,7 @@ async def _require_address(url: str, settings: Settings) -> None:
     """
     parts = parse(url)
     try:
-        await resolve(parts, private=settings.webhooks_private)
+        await resolve(parts, private=settings.webhooks_private_networks)
     except ForbiddenAddress as error:
         raise InvalidInput(f"This address is not allowed: {error}.", field="url") from None
 

@@ -10,7 +10,7 @@ import typer
 
 from cli.connection import LOCAL, Key, Url, client_of, console_of
 
-budget_app = typer.Typer(
+budgets_app = typer.Typer(
     help="Set, list or delete limits on the tokens or the cost of the ingest. With --tenant: as an operator.",
     no_args_is_help=True,
 )
@@ -25,10 +25,10 @@ class PeriodChoice(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(budget_app, name="budget")
-    budget_app.command("set")(set_)
-    budget_app.command("list")(list_)
-    budget_app.command()(delete)
+    app.add_typer(budgets_app, name="budgets")
+    budgets_app.command("set")(set_)
+    budgets_app.command("list")(list_)
+    budgets_app.command()(delete)
 
 
 def set_(

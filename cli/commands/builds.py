@@ -113,7 +113,7 @@ def _start_or_find(client: CliClient, console: Console, collection: str, change:
         body = {"collection": collection, "migrate": change}
         if not estimates.is_confirmed(client, console, body, "Start?", yes=yes):
             raise typer.Abort
-        return client.begin_build(collection, **change).build
+        return client.start_build(collection, **change).build
     open_builds = [b for b in client.builds(collection) if b.state in ("filling", "paused", "following")]
     if not open_builds:
         raise InvalidInput("Name at least one option to change: see `foreask migrate --help`.", field="build")

@@ -40,7 +40,7 @@ def calibrate(
         raise typer.BadParameter("--reset and a file of labelled questions exclude each other.")
     with client_of(url, key) as client:
         if reset:
-            client.forget_calibration(collection)
+            client.reset_calibration(collection)
             console_of().print(f"{collection}: every channel has the same weight")
             return
         evidence = client.calibrate(collection, None if questions is None else read_labelled(questions))

@@ -11,7 +11,7 @@ from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 if TYPE_CHECKING:
     from foreask_client.models import DeadLettersResolved
 
-dead_app = typer.Typer(
+dead_letters_app = typer.Typer(
     help="Dead letters are failed documents, unread pages and dead chunks; list, show, retry or discard them.",
     no_args_is_help=True,
 )
@@ -23,10 +23,10 @@ All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(dead_app, name="dead")
-    dead_app.command("list")(list_)
+    app.add_typer(dead_letters_app, name="dead-letters")
+    dead_letters_app.command("list")(list_)
     for command in (show, retry, discard):
-        dead_app.command()(command)
+        dead_letters_app.command()(command)
 
 
 def list_(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.commands import (
-    accepted,
+    accepted_questions,
     ask,
     audit,
     batches,
@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
     for command in (show, retry, delete):
         documents_app.command()(command)
     dead_letters.register(app)
-    accepted.register(app)
+    accepted_questions.register(app)
     gaps.register(app)
     audit.register(app)
     verify.register(app)

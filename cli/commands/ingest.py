@@ -247,7 +247,7 @@ def _ingest_corpus(
     if load.rejected:
         raise typer.Exit(FAILED)
     if followed is not None and (failed := followed.documents.get("failed", 0)):
-        output.say(console, f"{failed:,} documents failed: foreask dead list -c {collection}")
+        output.say(console, f"{failed:,} documents failed: foreask dead-letters list -c {collection}")
         raise typer.Exit(FAILED)
 
 

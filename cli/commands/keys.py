@@ -51,11 +51,11 @@ OfOperator = Annotated[
 def register(app: typer.Typer) -> None:
     app.add_typer(keys_app, name="keys")
     keys_app.command("list")(list_)
-    for command in (make, change, revoke, setting):
+    for command in (create, change, revoke, setting):
         keys_app.command()(command)
 
 
-def make(
+def create(
     name: Annotated[str, typer.Argument(help="Name of the key in the log.")],
     *,
     scope: Annotated[
@@ -84,7 +84,7 @@ def make(
         lifetime = None if days is None else days * _DAY_SECONDS
         allowed = cast("list[KeyScope]", scopes)
         with client_of(url, key) as client:
-            made = client.make_key(name, allowed, expires_in_seconds=lifetime, filter=filter_, limits=limits_).key
+            made = client.create_key(name, allowed, expires_in_seconds=lifetime, filter=filter_, limits=limits_).key
     else:
         made = _make_in_ledger(_new_key(owner, name, scopes, filter_, limits_, days))
     print(f"# It is shown only once:\nFOREASK_API_KEY={made}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SYNCS = 5  # shown of a source
 
-source_app = typer.Typer(help="Keep collections in sync with folders, buckets, repositories and sites.")
+sources_app = typer.Typer(help="Keep collections in sync with folders, buckets, repositories and sites.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the source.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -33,10 +33,10 @@ Share = Annotated[
     float | None,
     typer.Option(min=0, max=1, help="Part of its documents that one sync may delete without approval; default: 0.1."),
 ]
-KeepBytes = Annotated[
+CopyFiles = Annotated[
     bool | None,
     typer.Option(
-        "--keep-bytes/--no-keep-bytes",
+        "--copy-files/--no-copy-files",
         help="Copy the files of a folder, bucket or repository, so that versions that the source has lost can be read"
         " again; default: do not copy.",
     ),
@@ -49,10 +49,10 @@ class DocumentsChoice(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(source_app, name="source", no_args_is_help=True)
-    source_app.command("list")(list_)
+    app.add_typer(sources_app, name="sources", no_args_is_help=True)
+    sources_app.command("list")(list_)
     for command in (add, show, change, sync, approve, remove):
-        source_app.command()(command)
+        sources_app.command()(command)
     app.command()(sync)
 
 
@@ -69,7 +69,7 @@ def add(
     schedule: Schedule = None,
     time_zone: TimeZone = None,
     max_delete_share: Share = None,
-    keep_bytes: KeepBytes = None,
+    copy_files: CopyFiles = None,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
@@ -87,7 +87,7 @@ def add(
             schedule=schedule,
             time_zone=time_zone or "UTC",
             max_delete_share=max_delete_share,
-            keep_bytes=keep_bytes,
+            copy_files=copy_files,
         )
     output.print_source(console_of(), added)
 
@@ -129,7 +129,7 @@ def change(
     schedule: Annotated[str | None, typer.Option(help='New times of its syncs; "" removes the schedule.')] = None,
     time_zone: TimeZone = None,
     max_delete_share: Share = None,
-    keep_bytes: KeepBytes = None,
+    copy_files: CopyFiles = None,
     confirm: Annotated[
         bool,
         typer.Option("--confirm", help="Confirm that documents are deleted whose entries the source lacks afterwards."),
@@ -137,7 +137,7 @@ def change(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Change a source. If there is any --option, its options are replaced. --keep-bytes changes only itself."""
+    """Change a source. If there is any --option, its options are replaced. --copy-files changes only itself."""
     from cli import output
 
     changes = {"uri": uri, "secret_name": secret, "time_zone": time_zone, "max_delete_share": max_delete_share}
@@ -145,9 +145,9 @@ def change(
     given |= {} if option is None else {"options": _options(option)}
     given |= {} if schedule is None else {"schedule": schedule or None}
     with client_of(url, key) as client:
-        if keep_bytes is not None:
+        if copy_files is not None:
             options = given["options"] if "options" in given else client.source(name).options
-            given["options"] = options | {"keep_bytes": keep_bytes}
+            given["options"] = options | {"copy_files": copy_files}
         changed = client.change_source(name, given, confirm=confirm)
     output.print_source(console_of(), changed)
 

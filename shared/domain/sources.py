@@ -14,7 +14,7 @@ from shared.domain.runs import RunPhase
 
 MOST_SHOWN = 100  # keys of withheld deletions, and refused entries
 MAX_DELETE_SHARE = 0.1
-KEEP_BYTES = "keep_bytes"  # the option of sources of files that has their bytes copied
+COPY_FILES = "copy_files"  # the option of sources of files that has their bytes copied
 _ALWAYS_ALLOWED = 10  # deletions of a sync: a tenth of a small corpus is often one document
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -52,7 +52,7 @@ class SourceDefinition:
     @property
     def listing_options(self) -> Mapping[str, Any]:
         """The options on which its listing and the contents of its entries depend."""
-        return {name: value for name, value in self.options.items() if name != KEEP_BYTES}
+        return {name: value for name, value in self.options.items() if name != COPY_FILES}
 
     def external_id(self, key: str) -> str:
         """Return the external id of an entry's document. Names have no slash, so that two sources never share one."""

@@ -48,6 +48,6 @@ def manners_of(settings: Settings) -> Manners:
     contact = f" (+{settings.crawl_contact})" if settings.crawl_contact else ""
     return Manners(
         user_agent=f"{ROBOT}/{version('foreask')}{contact}",
-        private=settings.sources_private,
+        private=settings.sources_private_networks,
         pause=settings.tuning.crawl_pause,
     )

@@ -117,7 +117,7 @@ def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
             timeout=tuning.sync_timeout,
             pause=tuning.sync_pause,
             stalled=tuning.sync_stalled,
-            turn=tuning.sync_turn,
+            turn=tuning.sync_time_slice,
         ),
     )
 

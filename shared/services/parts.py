@@ -171,7 +171,7 @@ class Parts:
     def _webhook_sender(self) -> Sender:
         from shared.maintenance.webhooks.sender import Sender
 
-        sender = Sender(private=self.settings.webhooks_private)
+        sender = Sender(private=self.settings.webhooks_private_networks)
         self.stack.push_async_callback(sender.aclose)
         return sender
 

@@ -62,7 +62,7 @@ class SourceAccess:
             secret=None if name is None else self.settings.source_secret(name),
             web=None if self.web is None else partial(self.web, definition),
             reader=None if self.readers is None else self.readers.of(definition.tenant),
-            private=self.settings.sources_private,
+            private=self.settings.sources_private_networks,
             temporary_bytes=self.settings.source_temporary_bytes,
         )
 

@@ -139,7 +139,7 @@ class Settings(BaseSettings):
     api_drain: Duration | None = Field(
         None, description="time for which a stopping API reports that it is not ready before it refuses connections"
     )
-    page: bool = Field(default=True, description="whether the API serves the web page")
+    web_ui: bool = Field(default=True, description="whether the API serves the web page")
     api_max_requests: PositiveInt = Field(2_000, description="concurrent requests per process; others get 503")
     api_body_timeout: Duration = Field(
         timedelta(seconds=30), description="maximum pause within the body of a request; then the reply is 408"
@@ -225,12 +225,12 @@ class Settings(BaseSettings):
         None, description="default: extractive with the embedded model, generative with any other"
     )
 
-    webhooks_private: bool = Field(
+    webhooks_private_networks: bool = Field(
         default=False, description="whether webhooks may have addresses in private networks and on this machine"
     )
 
     # Sources
-    sources_private: bool = Field(
+    sources_private_networks: bool = Field(
         default=False,
         description="whether pages, repositories and databases may be read from private networks and from this machine",
     )
@@ -326,7 +326,9 @@ class Settings(BaseSettings):
     )
 
     # Processes
-    grace: Duration = Field(timedelta(seconds=20), description="time for which a stopping process waits for open calls")
+    shutdown_timeout: Duration = Field(
+        timedelta(seconds=20), description="time for which a stopping process waits for open calls"
+    )
     workers_max: PositiveInt = Field(16, description="maximum number of workers that a stage is reported to need")
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="port of /metrics, or the next free one; default: metrics are not served"

@@ -29,7 +29,7 @@ class Tuning(BaseModel):
         timedelta(seconds=1), description="maximum of the first random pause; it doubles with each attempt"
     )
     retry_ceiling: Duration = Field(timedelta(minutes=5), description="maximum pause between attempts")
-    reconcile_every: Duration = Field(
+    reconcile_interval: Duration = Field(
         timedelta(seconds=2), description="pause of a step of the scheduler that found no more work"
     )
     broker_timeout: Duration = Field(
@@ -106,7 +106,7 @@ class Tuning(BaseModel):
     sync_stalled: Duration = Field(
         timedelta(hours=1), description="a sync that lists, reads and saves nothing for this time fails"
     )
-    sync_turn: Duration = Field(
+    sync_time_slice: Duration = Field(
         timedelta(minutes=2), description="time after which a sync gives way to another sync that waits"
     )
     sync_pause: Duration = Field(

@@ -10,7 +10,7 @@ from shared.domain.errors import Misconfigured, Unavailable
 from shared.outside import addresses
 from shared.sources.files import COMPONENT
 
-PRIVATE_SETTING = "FOREASK_SOURCES_PRIVATE"
+PRIVATE_SETTING = "FOREASK_SOURCES_PRIVATE_NETWORKS"
 
 
 @dataclass(frozen=True, slots=True)

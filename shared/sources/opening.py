@@ -212,8 +212,8 @@ def keeps_bytes(kind: str, options: Mapping[str, Any]) -> bool:
     """
     if kind not in KINDS or not issubclass(KINDS[kind].options, FileOptions):
         return True
-    keep_bytes: bool = read_options(KINDS[kind].options, options).keep_bytes
-    return keep_bytes
+    copy_files: bool = read_options(KINDS[kind].options, options).copy_files
+    return copy_files
 
 
 def open_source(

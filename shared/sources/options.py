@@ -34,7 +34,7 @@ class FileOptions(Options):
     include: Texts = Field((), description="patterns; if there are any, a key must match at least one")
     exclude: Texts = Field((), description="patterns; a key must not match any")
     hidden: bool = Field(default=False, description="whether names that start with a dot are read")
-    keep_bytes: bool = Field(
+    copy_files: bool = Field(
         default=False,
         description="whether the bytes are copied, so that old versions can be read again; otherwise they are read from"
         " the source whenever they are needed",

@@ -183,7 +183,7 @@ SWITCHES = {
         "many": {
             "settings": {
                 "FOREASK_MAX_UPLOAD_BYTES": 104857600,
-                "FOREASK_GRACE": 60,
+                "FOREASK_SHUTDOWN_TIMEOUT": 60,
                 "FOREASK_API_DRAIN": 5,
                 "FOREASK_QUERY_SHARE": 0.2,
                 "FOREASK_CALIBRATE": False,
@@ -212,7 +212,7 @@ WRONG = {
     "unknown nested value": ({"api": {"replica": 3}}, "replica"),
     "misspelt setting": ({"settings": {"FOREASK_LLM_MODLE": "gpt"}}, "FOREASK_LLM_MODLE"),
     "secret among the settings": ({"settings": {"FOREASK_LLM_API_KEY": "k"}}, "FOREASK_LLM_API_KEY"),
-    "unusable duration": ({"settings": {"FOREASK_GRACE": "PT30S"}}, "FOREASK_GRACE"),
+    "unusable duration": ({"settings": {"FOREASK_SHUTDOWN_TIMEOUT": "PT30S"}}, "FOREASK_SHUTDOWN_TIMEOUT"),
     "no language model": ({"settings": {"FOREASK_LLM_MODEL": ""}}, "settings.FOREASK_LLM_MODEL"),
     "no embedding model": ({"settings": {"FOREASK_EMBEDDING_MODEL": ""}}, "settings.FOREASK_EMBEDDING_MODEL"),
     "no index": ({"settings": {"FOREASK_QDRANT_URL": ""}}, "settings.FOREASK_QDRANT_URL"),

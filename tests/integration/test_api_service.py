@@ -352,7 +352,7 @@ async def test_process_refuses_too_many_headers(services, process_client):
 
 async def test_shutdown_with_listeners_is_quick_without_logged_texts(services, provider, launch, tmp_path):
     def run():
-        with process(launch, FOREASK_GRACE="100", FOREASK_API_DRAIN="0.1") as (child, client):
+        with process(launch, FOREASK_SHUTDOWN_TIMEOUT="100", FOREASK_API_DRAIN="0.1") as (child, client):
             client.post("/v1/documents", json={"text": "a secret text", "title": "secret title"})
             client.post("/v1/documents", json={"text": "a secret text", "secret": "secret"})
             with client.stream("GET", "/v1/events") as stream:

@@ -313,7 +313,7 @@ async def test_withheld_deletions_wait_for_approval_as_upper_bound(client, servi
 
 
 async def test_withheld_deletions_send_an_event(services, allowed, folder, worker, provider):
-    local = allowed.model_copy(update={"webhooks_private": True})
+    local = allowed.model_copy(update={"webhooks_private_networks": True})
     async with calling(local, services) as client:
         body = {"url": "http://127.0.0.1:9/", "events": ["sync.withheld"]}
         hook = (await client.post("/v1/webhooks", json=body)).json()["id"]

@@ -32,7 +32,11 @@ PROMPT = "Write questions about the secret harbour project of our company for: {
 @pytest.fixture
 def keyed(settings, tmp_path):
     operators = (ApiKey.parse_operator(OPERATORS_KEY),)
-    changes = {"operator_keys": operators, "webhooks_private": True, "source_roots": {"*": [tmp_path.as_uri()]}}
+    changes = {
+        "operator_keys": operators,
+        "webhooks_private_networks": True,
+        "source_roots": {"*": [tmp_path.as_uri()]},
+    }
     return with_keys(settings).model_copy(update=changes)
 
 

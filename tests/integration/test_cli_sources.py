@@ -53,15 +53,15 @@ async def foreask(services, settings, tmp_path, provider):
 
 
 async def test_source_is_added_synced_and_shown(foreask, folder):
-    code, out = await foreask("source", "add", "wiki", f"file://{folder}", "--option", "include=*.md,*.txt")
+    code, out = await foreask("sources", "add", "wiki", f"file://{folder}", "--option", "include=*.md,*.txt")
     assert (code, "'include': '*.md,*.txt'" in out, "on request" in out) == (0, True, True), out
 
     code, out = await foreask("sync", "wiki", "--wait")
     assert (code, "done: 1 seen, 1 created" in out) == (0, True), out
 
-    assert "done: 1 seen, 1 created" in (await foreask("source", "show", "wiki"))[1]
-    assert re.search(r"wiki +default +file://.* +done: 1 seen, 1 created", (await foreask("source", "list"))[1])
-    out = (await foreask("source", "list", "--json"))[1]  # lines of the server's log surround it
+    assert "done: 1 seen, 1 created" in (await foreask("sources", "show", "wiki"))[1]
+    assert re.search(r"wiki +default +file://.* +done: 1 seen, 1 created", (await foreask("sources", "list"))[1])
+    out = (await foreask("sources", "list", "--json"))[1]  # lines of the server's log surround it
     [listed], _ = json.JSONDecoder().raw_decode(out, out.index("[\n"))
     assert (listed["name"], listed["newest_sync"]["created"]) == ("wiki", 1)
     assert "sync" in (await foreask("jobs", "list", "--kind", "sync"))[1]
@@ -69,7 +69,7 @@ async def test_source_is_added_synced_and_shown(foreask, folder):
 
 async def test_withheld_deletions_end_with_exit_code_4(foreask, services, folder):
     many(folder, 12)
-    await foreask("source", "add", "wiki", f"file://{folder}")
+    await foreask("sources", "add", "wiki", f"file://{folder}")
     assert (await foreask("sync", "wiki", "--wait"))[0] == 0
     for path in folder.glob("old/*"):
         path.unlink()
@@ -78,25 +78,25 @@ async def test_withheld_deletions_end_with_exit_code_4(foreask, services, folder
 
     code, out = await foreask("sync", "wiki", "--wait")
     assert (code, "12 of 13 documents would be deleted" in out, "old/000.md" in out) == (4, True, True), out
-    approve = "foreask source approve wiki --deletions 12"
+    approve = "foreask sources approve wiki --deletions 12"
     assert approve in out
-    assert approve in (await foreask("source", "show", "wiki"))[1]
+    assert approve in (await foreask("sources", "show", "wiki"))[1]
 
     code, out = await foreask(*approve.split()[1:], "--wait")
     assert (code, "12 deleted" in out) == (0, True), out
 
 
 async def test_failed_sync_ends_with_exit_code_3(foreask, folder):
-    await foreask("source", "add", "wiki", f"file://{folder}")
+    await foreask("sources", "add", "wiki", f"file://{folder}")
     folder.rename(folder.with_name("moved"))
 
-    code, out = await foreask("source", "sync", "wiki", "--wait")
+    code, out = await foreask("sources", "sync", "wiki", "--wait")
 
     assert (code, "cannot be read" in out) == (3, True), out
 
 
 async def test_sync_without_wait_names_its_job(foreask, folder):
-    await foreask("source", "add", "wiki", f"file://{folder}")
+    await foreask("sources", "add", "wiki", f"file://{folder}")
 
     code, out = await foreask("sync", "wiki")
 
@@ -105,42 +105,42 @@ async def test_sync_without_wait_names_its_job(foreask, folder):
 
 
 async def test_schedule_is_changed_and_removed(foreask, folder):
-    await foreask("source", "add", "wiki", f"file://{folder}", "--schedule", "0 3 * * *", "--time-zone", "Asia/Tokyo")
+    await foreask("sources", "add", "wiki", f"file://{folder}", "--schedule", "0 3 * * *", "--time-zone", "Asia/Tokyo")
 
-    assert "0 4 * * *" in (await foreask("source", "change", "wiki", "--schedule", "0 4 * * *"))[1]
-    assert "on request" in (await foreask("source", "change", "wiki", "--schedule="))[1]
+    assert "0 4 * * *" in (await foreask("sources", "change", "wiki", "--schedule", "0 4 * * *"))[1]
+    assert "on request" in (await foreask("sources", "change", "wiki", "--schedule="))[1]
 
 
 async def test_bytes_are_copied_on_request(foreask, services, folder):
     async def options():
         return dict((await services.ledger[Sources].get("default", "wiki")).definition.options)
 
-    await foreask("source", "add", "wiki", f"file://{folder}", "--option", "include=*.md", "--keep-bytes")
-    assert await options() == {"include": "*.md", "keep_bytes": True}
+    await foreask("sources", "add", "wiki", f"file://{folder}", "--option", "include=*.md", "--copy-files")
+    assert await options() == {"include": "*.md", "copy_files": True}
     assert (await foreask("sync", "wiki", "--wait"))[0] == 0
     assert [name async for names in services.uploads.pages() for name in names] != []
 
-    await foreask("source", "change", "wiki", "--no-keep-bytes")
+    await foreask("sources", "change", "wiki", "--no-copy-files")
 
-    assert await options() == {"include": "*.md", "keep_bytes": False}
+    assert await options() == {"include": "*.md", "copy_files": False}
 
 
 async def test_removed_source_is_unknown_afterwards(foreask, services, folder):
-    await foreask("source", "add", "wiki", f"file://{folder}")
+    await foreask("sources", "add", "wiki", f"file://{folder}")
 
-    assert (await foreask("source", "remove", "wiki"))[0] == 2  # keep or delete?
-    assert (await foreask("source", "remove", "wiki", "--documents", "delete"))[0] == 0
-    assert "being removed" in (await foreask("source", "show", "wiki"))[1]
+    assert (await foreask("sources", "remove", "wiki"))[0] == 2  # keep or delete?
+    assert (await foreask("sources", "remove", "wiki", "--documents", "delete"))[0] == 0
+    assert "being removed" in (await foreask("sources", "show", "wiki"))[1]
     while await services.ledger[Sources].continue_removal():
         pass
     with pytest.raises(NotFound, match="There is no source 'wiki'"):
-        await foreask("source", "show", "wiki")
+        await foreask("sources", "show", "wiki")
 
 
 async def test_errors_are_sentences(foreask, folder):
     with pytest.raises(InvalidInput, match="FOREASK_SOURCE_ROOTS"):
-        await foreask("source", "add", "wiki", "file:///etc")
+        await foreask("sources", "add", "wiki", "file:///etc")
     with pytest.raises(InvalidInput, match="write --option NAME=VALUE"):
-        await foreask("source", "add", "wiki", f"file://{folder}", "--option", "include")
+        await foreask("sources", "add", "wiki", f"file://{folder}", "--option", "include")
     with pytest.raises(InvalidInput, match="cron"):
-        await foreask("source", "add", "wiki", f"file://{folder}", "--schedule", "daily")
+        await foreask("sources", "add", "wiki", f"file://{folder}", "--schedule", "daily")

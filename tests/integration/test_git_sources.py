@@ -399,7 +399,7 @@ async def test_server_may_add_ending_of_repository(folder, protected, limited):
 async def test_repository_at_private_address_needs_setting(protected, limited):
     source = limited("", private=False)
 
-    with pytest.raises(Misconfigured, match="private address, which FOREASK_SOURCES_PRIVATE does not allow"):
+    with pytest.raises(Misconfigured, match="private address, which FOREASK_SOURCES_PRIVATE_NETWORKS does not allow"):
         await listed(source)
 
     await source.aclose()

@@ -97,5 +97,5 @@ def test_page_modules_never_build_html_from_text():
 
 
 async def test_page_can_be_disabled(settings, services):
-    async with calling(settings.model_copy(update={"page": False}), services) as client:
+    async with calling(settings.model_copy(update={"web_ui": False}), services) as client:
         assert (await client.get("/")).status_code == 404

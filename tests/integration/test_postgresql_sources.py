@@ -702,7 +702,7 @@ async def test_certificate_is_checked_as_mode_says(tls_server, mode, host, known
 @pytest.mark.parametrize(
     ("address", "hosts", "problem"),
     [
-        ("127.0.0.1", Hosts(), "private address, which FOREASK_SOURCES_PRIVATE does not allow"),
+        ("127.0.0.1", Hosts(), "private address, which FOREASK_SOURCES_PRIVATE_NETWORKS does not allow"),
         ("169.254.169.254", PRIVATE, "which is never visited"),
     ],
 )

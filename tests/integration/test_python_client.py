@@ -16,7 +16,7 @@ GUIDE = Path(__file__).parents[2] / "docs/how-to/use-the-python-client.md"
 
 @pytest.fixture
 async def server(services, settings, wakes):
-    allowed = with_keys(settings).model_copy(update={"webhooks_private": True})
+    allowed = with_keys(settings).model_copy(update={"webhooks_private_networks": True})
     async with serving(allowed, services) as http:
         yield str(http.base_url)
 
@@ -64,7 +64,7 @@ async def test_async_client_covers_document_lifecycle(server, services, tmp_path
         assert events[0].name == "retrieved"
         assert events[-1].name == "done"
 
-        assert (await foreask.describe(document.id, title="Days off")).title == "Days off"
+        assert (await foreask.change_document(document.id, title="Days off")).title == "Days off"
         assert [d.external_id async for d in foreask.documents(collection="handbook", sort="name")] == [
             "leave.md",
             "tea",
@@ -93,7 +93,7 @@ async def test_sync_client_covers_batch_collections_keys_and_erasure(server):
             assert {c.name for c in foreask.collections()} == {"default", "faq"}
             assert list(foreask.dead_letters()) == foreask.dead_reasons() == []
 
-            key = foreask.make_key("website", ["ask"], expires_in_seconds=60)
+            key = foreask.create_key("website", ["ask"], expires_in_seconds=60)
             assert key.key not in repr(key)
             limited = foreask.change_key(key.id, limits={"requests_per_second": 5.0})
             assert limited.limits["requests_per_second"] == 5.0
@@ -104,7 +104,7 @@ async def test_sync_client_covers_batch_collections_keys_and_erasure(server):
             assert changes[1] == ("change", ["limits.requests_per_second"])
             assert [(k.name, k.revoked_at is None) for k in list(foreask.keys())] == [("website", False)]
 
-            hook = foreask.make_webhook("http://127.0.0.1:9/hook", ["document.ready"])
+            hook = foreask.create_webhook("http://127.0.0.1:9/hook", ["document.ready"])
             assert hook.secret not in repr(hook)
             assert foreask.resume_webhook(hook.id).disabled_at is None
             assert list(foreask.deliveries(hook.id)) == []

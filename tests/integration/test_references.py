@@ -131,7 +131,7 @@ async def test_deleted_file_fails_reindex_and_keeps_answers(client, services, fo
     reason = await try_twice(services, worker)
 
     assert reason.startswith("gave up after 8 attempts: 'leave.md' of the source 'wiki'")
-    assert "keep_bytes" in reason
+    assert "copy_files" in reason
     failed = await document(services)
     assert (failed.state, failed.live_version) == (DocumentState.FAILED, live.live_version)
 
@@ -217,7 +217,7 @@ async def test_source_added_again_adopts_references(client, services, folder, wo
 
 
 async def test_kept_bytes_outlive_their_file(client, services, folder, worker):
-    await add(client, folder, options={"keep_bytes": True})
+    await add(client, folder, options={"copy_files": True})
     await worker.sync(client)
     (folder / "leave.md").unlink()
 
@@ -228,11 +228,11 @@ async def test_kept_bytes_outlive_their_file(client, services, folder, worker):
     assert (await client.get(f"/v1/documents/{parsed.id}/content")).text == "Employees get thirty days of leave."
 
 
-async def test_keep_bytes_changes_without_confirmation(client, services, folder, worker):
+async def test_copy_files_changes_without_confirmation(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
 
-    reply = await client.patch("/v1/sources/wiki", json={"options": {"keep_bytes": True}})
+    reply = await client.patch("/v1/sources/wiki", json={"options": {"copy_files": True}})
     write(folder, "leave.md", "Employees get thirty-two days of leave.")
     await worker.sync(client)
 

@@ -35,7 +35,7 @@ def allowed(settings, server):
         update={
             "source_roots": {"*": ("git+http://127.0.0.1", server, "http://127.0.0.1")},
             "source_secrets": {"TABLES": SecretStr(json.dumps(secret))},
-            "sources_private": True,
+            "sources_private_networks": True,
             "tuning": tuning,
         }
     )

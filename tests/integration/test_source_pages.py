@@ -87,9 +87,9 @@ CORPORA = {
 def first_commands(page):
     """Return the first commands of a page that add, sync and show a source; `{}` replaces the address of the source."""
     text = (HOW_TO / page).read_text().replace("\\\n", "")
-    add = re.search(r"^    (foreask source add \S+) \S+( .*)$", text, re.MULTILINE)
+    add = re.search(r"^    (foreask sources add \S+) \S+( .*)$", text, re.MULTILINE)
     sync = re.search(r"^    (foreask sync \S+)", text, re.MULTILINE)
-    show = re.search(r"^    (foreask source show \S+)$", text, re.MULTILINE)
+    show = re.search(r"^    (foreask sources show \S+)$", text, re.MULTILINE)
     return f"{add[1]} {{}}{add[2]}", sync[1], show[1]
 
 
@@ -108,7 +108,7 @@ async def foreask(corpus, services, settings, monkeypatch, capsys):
         update={
             "source_roots": {"*": (address.partition(" ")[0],)},
             "source_secrets": {name: SecretStr(json.dumps(secret)) for name in ("ACME", "HELP_DB")},
-            "sources_private": True,
+            "sources_private_networks": True,
             "tuning": settings.tuning.model_copy(update={"crawl_pause": timedelta()}),
         }
     )

@@ -48,7 +48,7 @@ async def upload_document(settings, services, headers=None, **body):
 async def work_traced(settings, services, *stages):
     """Process due work, each stage like a separate process."""
     for stage in stages or STAGES:
-        async with traces.exporting(stage, settings.grace):
+        async with traces.exporting(stage, settings.shutdown_timeout):
             await work(services, stage)
 
 
@@ -164,7 +164,7 @@ async def test_log_lines_contain_only_their_own_span(settings, collector):
         with traces.span("late") as late:
             return late.is_recording, traces.add_ids(None, "", {})
 
-    async with traces.exporting("api", settings.grace):
+    async with traces.exporting("api", settings.shutdown_timeout):
         with traces.request("GET", [(b"traceparent", CALLERS.encode())], {}):
             line = traces.add_ids(None, "", {"event": "request.served"})
             task = asyncio.create_task(outlive())
@@ -199,7 +199,7 @@ async def test_collector_of_private_authority_receives_spans(settings, collector
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"https://127.0.0.1:{front.port}")
         trust(authority.file)
         try:
-            async with traces.exporting("api", settings.grace):
+            async with traces.exporting("api", settings.shutdown_timeout):
                 with traces.request("GET", [], {}):
                     pass
         finally:
@@ -210,12 +210,12 @@ async def test_collector_of_private_authority_receives_spans(settings, collector
 
 
 async def test_silent_collector_loses_only_spans(services, settings, provider, monkeypatch):
-    settings = settings.model_copy(update={"grace": timedelta(seconds=0.1)})
+    settings = settings.model_copy(update={"shutdown_timeout": timedelta(seconds=0.1)})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")  # a span is sent as soon as it finishes
         document_id = await upload_document(settings, services)
-        async with traces.exporting("worker", settings.grace):
+        async with traces.exporting("worker", settings.shutdown_timeout):
             await work(services)
             started = time.monotonic()
         finished = time.monotonic()
@@ -231,7 +231,7 @@ async def test_unavailable_collector_is_logged_once(settings, monkeypatch, caplo
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
     with capture_logs() as logs:
-        async with traces.exporting("api", settings.grace):
+        async with traces.exporting("api", settings.shutdown_timeout):
             for _ in range(3):
                 with traces.request("GET", [], {}):
                     pass

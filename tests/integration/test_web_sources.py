@@ -495,7 +495,7 @@ async def test_next_listing_visits_all_pages_again(small, web, memory):
 async def test_private_start_is_refused_without_request(site, extractor, reader, memory):
     public_only = Web(extractor, reader, memory, Manners())
 
-    with pytest.raises(Misconfigured, match="FOREASK_SOURCES_PRIVATE does not allow"):
+    with pytest.raises(Misconfigured, match="FOREASK_SOURCES_PRIVATE_NETWORKS does not allow"):
         await listed(crawl(site, public_only))
 
     assert site.requests == []

@@ -113,7 +113,7 @@ def certificate(tmp_path):
 @pytest.fixture
 async def open_client(services, settings):
     """Yield a client of an API that allows webhooks on loopback."""
-    async with calling(settings.model_copy(update={"webhooks_private": True}), services) as client:
+    async with calling(settings.model_copy(update={"webhooks_private_networks": True}), services) as client:
         yield client
 
 
@@ -372,7 +372,7 @@ async def test_private_addresses_are_rejected_at_creation_and_delivery(
     for url in (receiver.url, "http://localhost/", "http://[::1]/", "http://169.254.169.254/latest", "http://0x7f.1/"):
         reply = await client.post("/v1/webhooks", json={"url": url})
         assert reply.status_code == 422, url
-        assert "FOREASK_WEBHOOKS_PRIVATE" in reply.json()["detail"]
+        assert "FOREASK_WEBHOOKS_PRIVATE_NETWORKS" in reply.json()["detail"]
     for url in ("ftp://example.org/", "https://", "https://u:p@example.org/", "https://exa mple.org/", "file:///etc"):
         reply = await client.post("/v1/webhooks", json={"url": url})
         assert (reply.status_code, reply.json()["field"]) == (422, "url"), url
@@ -577,7 +577,7 @@ async def test_jobs_send_messages_when_paused_and_ended(open_client, services):
 
 
 async def test_tenants_cannot_use_each_others_webhooks(services, settings):
-    keyed = with_keys(settings).model_copy(update={"webhooks_private": True})
+    keyed = with_keys(settings).model_copy(update={"webhooks_private_networks": True})
     async with calling(keyed, services) as client:
         body = {"url": "http://127.0.0.1:9/"}
         hook = (await client.post("/v1/webhooks", json=body, headers=as_tenant("alice"))).json()

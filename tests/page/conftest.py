@@ -47,9 +47,9 @@ def deployment(
 ) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("page")
     settings = provider_process.settings(
-        webhooks_private=True,
+        webhooks_private_networks=True,
         source_roots={"*": [tmp_path_factory.getbasetemp().as_uri()]},
-        tuning={"sync_deletion_after": 0.01, "reconcile_every": 0.5},
+        tuning={"sync_deletion_after": 0.01, "reconcile_interval": 0.5},
     )
     roles = ("parse", "generate", "index")
     with Deployment(settings, folder, roles=roles, launch=forks.launch, durable=False) as deployment:

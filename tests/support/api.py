@@ -146,7 +146,7 @@ async def work(services: AllServices, *stages: str) -> None:
     After the index stage the points of replaced versions are deleted, as the scheduler does some seconds later.
     """
     settings = services.settings
-    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
+    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.shutdown_timeout)
     all_stages = (services.parser, services.reader, services.generator, IndexStage(services.indexers.values()))
     by_name: dict[str, Stage[Any, Any]] = {stage.name: stage for stage in all_stages}
     for stage in stages or ("parse", "index", "generate", "index"):

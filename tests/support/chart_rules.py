@@ -218,7 +218,7 @@ def _probes(objects: Sequence[Object], _: Mapping[str, set[str]]) -> Iterator[st
 def _needed_grace(pod: Object) -> int:
     (container,) = pod["spec"]["containers"]
     variables = {each["name"]: each.get("value", "") for each in container["env"]}
-    return int(variables.get("FOREASK_GRACE", 20)) + int(variables.get("FOREASK_API_DRAIN", 0)) + 10
+    return int(variables.get("FOREASK_SHUTDOWN_TIMEOUT", 20)) + int(variables.get("FOREASK_API_DRAIN", 0)) + 10
 
 
 def _targets(objects: Sequence[Object], _: Mapping[str, set[str]]) -> Iterator[str]:

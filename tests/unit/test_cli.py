@@ -56,10 +56,10 @@ COMMANDS = [
         "collections",
         "declare",
         "documents",
-        "dead",
+        "dead-letters",
         "gaps",
     ),
-    *("accepted", "verify", "eval", "worker", "scheduler", "api", "schema", "keys", "audit"),
+    *("accepted-questions", "verify", "eval", "worker", "scheduler", "api", "schema", "keys", "audit"),
 ]
 
 
@@ -85,7 +85,14 @@ def test_help_is_fast_without_heavy_imports():
 
 @pytest.mark.parametrize(
     "command",
-    [["collections"], ["documents"], ["ask", "Why?"], ["status"], ["documents", "delete", "1"], ["dead", "list"]],
+    [
+        ["collections"],
+        ["documents"],
+        ["ask", "Why?"],
+        ["status"],
+        ["documents", "delete", "1"],
+        ["dead-letters", "list"],
+    ],
 )
 def test_unreachable_server_prints_one_sentence(command, capsys, monkeypatch):
     code, out, err = foreask(capsys, monkeypatch, *command, "--url", NOWHERE)
@@ -383,7 +390,7 @@ def dead_letters(monkeypatch):
 
 
 def test_dead_letters_print_copyable_lines(capsys, monkeypatch, dead_letters):
-    code, out, _ = foreask(capsys, monkeypatch, "dead", "list")
+    code, out, _ = foreask(capsys, monkeypatch, "dead-letters", "list")
     assert code == 0
     assert out.splitlines() == [
         f"{LETTER['id']}  chunk #3   handbook/leave.md  2026-10-01T09:20:00  1 attempt  {LETTER['reason']}",
@@ -405,15 +412,15 @@ def test_dead_page_is_named_by_number(capsys):
 @pytest.mark.parametrize("command", ["retry", "discard"])
 @pytest.mark.parametrize("wrong", [[], ["some-id", "--all"], ["--reason", "x", "--all"]])
 def test_dead_letter_command_requires_selection(command, wrong, capsys, monkeypatch, dead_letters):
-    code, _, err = foreask(capsys, monkeypatch, "dead", command, *wrong)
+    code, _, err = foreask(capsys, monkeypatch, "dead-letters", command, *wrong)
     assert code == 2
     assert "--all alone" in " ".join(err.split())
     assert dead_letters.requests == []
 
 
 def test_dead_letters_are_selected_by_arguments(capsys, monkeypatch, dead_letters):
-    _, out, _ = foreask(capsys, monkeypatch, "dead", "retry", "-c", "handbook", "--reason", "x")
-    foreask(capsys, monkeypatch, "dead", "discard", "--yes", "--all")
+    _, out, _ = foreask(capsys, monkeypatch, "dead-letters", "retry", "-c", "handbook", "--reason", "x")
+    foreask(capsys, monkeypatch, "dead-letters", "discard", "--yes", "--all")
 
     assert dead_letters.requests == [
         ("POST", "/v1/dead-letters/retry", {"collection": "handbook", "reason": "x"}),
@@ -424,7 +431,7 @@ def test_dead_letters_are_selected_by_arguments(capsys, monkeypatch, dead_letter
 
 def test_discard_requires_confirmation(capsys, monkeypatch, dead_letters):
     monkeypatch.setattr("typer.confirm", lambda *_, **__: (_ for _ in ()).throw(SystemExit(1)))
-    code, _, _ = foreask(capsys, monkeypatch, "dead", "discard", "some-id")
+    code, _, _ = foreask(capsys, monkeypatch, "dead-letters", "discard", "some-id")
     assert code == 1
     assert dead_letters.requests == []
 
@@ -629,12 +636,12 @@ def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
         accepted_questions, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport)
     )
 
-    code, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "-c", "handbook")
+    code, out, _ = foreask(capsys, monkeypatch, "accepted-questions", "list", "-c", "handbook")
     assert code == 0
     assert out == f"{question['id']}  indexed   leave.md  2026-10-01T09:30:00  {question['question']}\n"
-    _, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "--json")
+    _, out, _ = foreask(capsys, monkeypatch, "accepted-questions", "list", "--json")
     assert json.loads(out) == [question]
-    foreask(capsys, monkeypatch, "accepted", "remove", question["id"], "-c", "handbook")
+    foreask(capsys, monkeypatch, "accepted-questions", "remove", question["id"], "-c", "handbook")
     address = "/v1/collections/handbook/accepted-questions"
     assert requests == [
         ("GET", address),

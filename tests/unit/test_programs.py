@@ -146,8 +146,8 @@ def test_drawn_key_is_private_and_stays(tmp_path):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, {"llm_timeout": timedelta(minutes=30), "llm_max_in_flight": 4, "grace": timedelta(seconds=3)}),
-        ({"llm_timeout": 60, "grace": 20}, {"llm_max_in_flight": 4}),
+        ({}, {"llm_timeout": timedelta(minutes=30), "llm_max_in_flight": 4, "shutdown_timeout": timedelta(seconds=3)}),
+        ({"llm_timeout": 60, "shutdown_timeout": 20}, {"llm_max_in_flight": 4}),
         ({"llm_model": "another"}, {}),
         ({"llm_base_url": "http://elsewhere/v1"}, {}),
     ],

@@ -70,7 +70,7 @@ def test_request_with_side_effect_is_sent_once():
     foreask, server = client(problem(503))
 
     with pytest.raises(ApiError):
-        foreask.make_key("website", ["ask"])
+        foreask.create_key("website", ["ask"])
 
     assert len(server.requests) == 1
 

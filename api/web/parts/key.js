@@ -53,7 +53,7 @@ export function keyDialog() {
     <form @submit=${given}>
       <h2 id="key-title">${say`API key required`}</h2>
       <p>${pending.refused ? say`The server no longer accepts this key.` : say`This server requires an API key.`}
-        ${say`The operator creates keys with ${html`<code>foreask keys make</code>`}.`}</p>
+        ${say`The operator creates keys with ${html`<code>foreask keys create</code>`}.`}</p>
       <label>${say`Key`} <input name="key" type="password" autocomplete="off" required autofocus></label>
       <label class="check"><input name="remember" type="checkbox"> ${say`Remember on this device`}</label>
       <button class="main" type="submit">${say`Continue`}</button>

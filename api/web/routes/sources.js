@@ -79,7 +79,7 @@ const addition = () => html`<details><summary>${say`Add a source`}</summary><for
   <label>${say`Collection`} <input name="collection" placeholder="default"></label>
   <label>${say`Schedule`} <input name="schedule" placeholder=${say`0 3 * * *, or empty: only on request`}></label>
   <button type="submit">${say`Add`}</button></form>
-  <p class="soft small">${say`Options of a kind, such as patterns of names, are set with ${html`<code>foreask source add</code>`}.`}</p></details>`;
+  <p class="soft small">${say`Options of a kind, such as patterns of names, are set with ${html`<code>foreask sources add</code>`}.`}</p></details>`;
 
 /** @param {Api["SourceView"]} source */
 function one(source) {

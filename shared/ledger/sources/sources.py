@@ -98,7 +98,7 @@ class Sources:
         Raises:
             NotFound: the tenant has no source of that name.
             InvalidInput: the schedule or the time zone is invalid.
-            Conflict: the address or the options of a source with items change, except `keep_bytes`, and the caller has
+            Conflict: the address or the options of a source with items change, except `copy_files`, and the caller has
                 not confirmed it.
         """
         async with self._database.begin() as connection:

@@ -118,7 +118,7 @@ def _changed(definition: SourceDefinition, reference: Reference) -> Transient:
     return Transient(
         f"'{reference.key}' of the source '{definition.name}' was changed or deleted after a sync had read this"
         " version, and its bytes were not copied. Its next version arrives with the next sync. To read old versions"
-        " again, set the option keep_bytes of the source: it copies the bytes from then on.",
+        " again, set the option copy_files of the source: it copies the bytes from then on.",
         retry_after=_RETRY_AFTER,
     )
 
@@ -126,5 +126,5 @@ def _changed(definition: SourceDefinition, reference: Reference) -> Transient:
 def _removed(reference: Reference) -> Unreadable:
     return Unreadable(
         f"The bytes of '{reference.key}' were not copied, and its source was removed: upload the document, or add and"
-        " sync the source again. The option keep_bytes of a source copies the bytes."
+        " sync the source again. The option copy_files of a source copies the bytes."
     )

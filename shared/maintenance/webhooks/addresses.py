@@ -10,7 +10,7 @@ _PURPOSE = addresses.Purpose(
     name="a webhook",
     example="https://example.org/hook",
     credentials="verify the signature instead",
-    setting="FOREASK_WEBHOOKS_PRIVATE",
+    setting="FOREASK_WEBHOOKS_PRIVATE_NETWORKS",
 )
 
 parse = partial(addresses.parse, purpose=_PURPOSE)

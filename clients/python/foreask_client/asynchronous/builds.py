@@ -30,7 +30,7 @@ class BuildsApi(Connection):
     async def build(self, collection: str, number: int) -> Build:
         return await self.send(get(_path(collection, number), Build))
 
-    async def begin_build(self, collection: str, **change: Any) -> Build:
+    async def start_build(self, collection: str, **change: Any) -> Build:
         """Start a build next to the live one. `change` contains the options that differ, such as `embedding`."""
         return await self.send(post(f"{collection_path(collection)}/builds", Build, change))
 

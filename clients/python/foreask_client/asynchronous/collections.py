@@ -64,7 +64,7 @@ class CollectionsApi(Connection):
         path = f"{collection_path(collection)}/calibration"
         return await self.send(post(path, Json, {"questions": questions}, slow=True))
 
-    async def forget_calibration(self, collection: str) -> None:
+    async def reset_calibration(self, collection: str) -> None:
         await self.send(delete(f"{collection_path(collection)}/calibration"))
 
     def verify(self, collection: str, *, repair: bool = False, cursor: str | None = None) -> AsyncEvents:

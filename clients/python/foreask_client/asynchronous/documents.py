@@ -211,7 +211,9 @@ class DocumentsApi(Connection):
         """Return a document with its state, progress and cost."""
         return await self.send(get(_path(document_id), Document))
 
-    async def describe(self, document_id: str, *, title: str | None = None, metadata: Json | None = None) -> Document:
+    async def change_document(
+        self, document_id: str, *, title: str | None = None, metadata: Json | None = None
+    ) -> Document:
         """Replace a document's title or metadata. None keeps the current value."""
         body = given({"title": title, "metadata": metadata})
         return await self.send(Request("PATCH", _path(document_id), as_type(Document), body=body, repeatable=True))

@@ -48,7 +48,7 @@ class OperatorApi(Connection):
         filters = given({"object": object, "name": name, "actor": actor})
         return self.items(Pages("/v1/operator/audit", filters, AuditEntry.model_validate))
 
-    async def remains(self, tenant: str) -> Json:
+    async def remaining_data(self, tenant: str) -> Json:
         """Return the data of a tenant that is left in the engines."""
         return await self.send(get(f"{_path(tenant)}/remaining-data", Json))
 

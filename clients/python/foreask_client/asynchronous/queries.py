@@ -82,23 +82,23 @@ class QueriesApi(Connection):
         body = {"query_id": query_id, "chunk_id": chunk_id, "helpful": helpful}
         return await self.send(post("/v1/feedback", Feedback, body, repeatable=True))
 
-    async def accept(self, collection: str, question: str, chunk_id: str) -> Feedback:
+    async def accept_question(self, collection: str, question: str, chunk_id: str) -> Feedback:
         """Add a question to a chunk that answers it."""
         body = {"question": question, "chunk_id": chunk_id}
         return await self.send(
             post(f"{collection_path(collection)}/accepted-questions", Feedback, body, repeatable=True)
         )
 
-    def accepted(self, collection: str) -> AsyncIterator[AcceptedQuestion]:
+    def accepted_questions(self, collection: str) -> AsyncIterator[AcceptedQuestion]:
         """List the users' questions that became questions of chunks, newest first."""
         return self.items(
             Pages(f"{collection_path(collection)}/accepted-questions", {}, AcceptedQuestion.model_validate)
         )
 
-    async def remove_accepted(self, collection: str, accepted_id: str) -> None:
+    async def remove_accepted_question(self, collection: str, accepted_id: str) -> None:
         await self.send(delete(f"{collection_path(collection)}/accepted-questions/{segment(accepted_id)}"))
 
-    def asked(
+    def asked_questions(
         self, collection: str, *, answered: bool | None = None, since: str | None = None
     ) -> AsyncIterator[AskedQuestion]:
         """List the users' questions.

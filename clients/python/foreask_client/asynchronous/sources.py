@@ -25,7 +25,7 @@ class SourcesApi(Connection):
         schedule: str | None = None,
         time_zone: str = "UTC",
         max_delete_share: float | None = None,
-        keep_bytes: bool | None = None,
+        copy_files: bool | None = None,
     ) -> Source:
         """Add a source to a collection. It is synced at the times of its schedule, or by `start_sync`.
 
@@ -39,11 +39,11 @@ class SourcesApi(Connection):
             schedule: cron expression with five fields; None: only on request.
             time_zone: time zone of the schedule, such as `Europe/Berlin`.
             max_delete_share: part of its documents that one sync may delete without approval; None: a tenth.
-            keep_bytes: the option of sources of files that has their bytes copied; None: they stay in the source, and
+            copy_files: the option of sources of files that has their bytes copied; None: they stay in the source, and
                 a version can be read again only as long as the source has it.
         """
-        if keep_bytes is not None:
-            options = {**(options or {}), "keep_bytes": keep_bytes}
+        if copy_files is not None:
+            options = {**(options or {}), "copy_files": copy_files}
         body: Json = {"name": name, "uri": uri, "collection": collection, "time_zone": time_zone}
         body |= given({"kind": kind, "secret_name": secret_name, "schedule": schedule, "options": options})
         return await self.send(post("/v1/sources", Source, body | given({"max_delete_share": max_delete_share})))

@@ -61,7 +61,7 @@ class TenantApi(Connection):
         """List the tenant's keys, newest first."""
         return self.items(Pages("/v1/keys", {}, Key.model_validate))
 
-    async def make_key(
+    async def create_key(
         self,
         name: str,
         scopes: Sequence[KeyScope],
@@ -112,7 +112,7 @@ class TenantApi(Connection):
         """List the tenant's webhooks, oldest first."""
         return await self.send(get_items("/v1/webhooks", Webhook))
 
-    async def make_webhook(self, url: str, events: Sequence[str] = ()) -> NewWebhook:
+    async def create_webhook(self, url: str, events: Sequence[str] = ()) -> NewWebhook:
         """Create a webhook for some events, or for all. Only this reply contains its secret."""
         return await self.send(post("/v1/webhooks", NewWebhook, {"url": url, "events": list(events)}))
 

@@ -30,7 +30,7 @@ class BuildsApi(Connection):
     def build(self, collection: str, number: int) -> Build:
         return self.send(get(_path(collection, number), Build))
 
-    def begin_build(self, collection: str, **change: Any) -> Build:
+    def start_build(self, collection: str, **change: Any) -> Build:
         """Start a build next to the live one. `change` contains the options that differ, such as `embedding`."""
         return self.send(post(f"{collection_path(collection)}/builds", Build, change))
 

@@ -62,7 +62,7 @@ class CollectionsApi(Connection):
         path = f"{collection_path(collection)}/calibration"
         return self.send(post(path, Json, {"questions": questions}, slow=True))
 
-    def forget_calibration(self, collection: str) -> None:
+    def reset_calibration(self, collection: str) -> None:
         self.send(delete(f"{collection_path(collection)}/calibration"))
 
     def verify(self, collection: str, *, repair: bool = False, cursor: str | None = None) -> Events:

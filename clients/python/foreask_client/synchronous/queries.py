@@ -82,21 +82,21 @@ class QueriesApi(Connection):
         body = {"query_id": query_id, "chunk_id": chunk_id, "helpful": helpful}
         return self.send(post("/v1/feedback", Feedback, body, repeatable=True))
 
-    def accept(self, collection: str, question: str, chunk_id: str) -> Feedback:
+    def accept_question(self, collection: str, question: str, chunk_id: str) -> Feedback:
         """Add a question to a chunk that answers it."""
         body = {"question": question, "chunk_id": chunk_id}
         return self.send(post(f"{collection_path(collection)}/accepted-questions", Feedback, body, repeatable=True))
 
-    def accepted(self, collection: str) -> Iterator[AcceptedQuestion]:
+    def accepted_questions(self, collection: str) -> Iterator[AcceptedQuestion]:
         """List the users' questions that became questions of chunks, newest first."""
         return self.items(
             Pages(f"{collection_path(collection)}/accepted-questions", {}, AcceptedQuestion.model_validate)
         )
 
-    def remove_accepted(self, collection: str, accepted_id: str) -> None:
+    def remove_accepted_question(self, collection: str, accepted_id: str) -> None:
         self.send(delete(f"{collection_path(collection)}/accepted-questions/{segment(accepted_id)}"))
 
-    def asked(
+    def asked_questions(
         self, collection: str, *, answered: bool | None = None, since: str | None = None
     ) -> Iterator[AskedQuestion]:
         """List the users' questions.

@@ -17,7 +17,7 @@ scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: 
 - FOREASK_LLM_MODEL
 - FOREASK_PARSE_ISOLATION
 - FOREASK_SOURCE_ROOTS
-- FOREASK_SOURCES_PRIVATE
+- FOREASK_SOURCES_PRIVATE_NETWORKS
 - FOREASK_SOURCE_TEMPORARY_BYTES
 - FOREASK_CRAWL_CONTACT
 - FOREASK_MAX_UPLOAD_BYTES
@@ -33,7 +33,7 @@ scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: 
 - FOREASK_DATABASE_POOLER
 - FOREASK_DATABASE_POOL_SIZE
 - FOREASK_TENANT_WEIGHTS
-- FOREASK_GRACE
+- FOREASK_SHUTDOWN_TIMEOUT
 - FOREASK_LOG_LEVEL
 - FOREASK_LOG_FORMAT
 - FOREASK_METRICS_HOST
@@ -74,7 +74,7 @@ scheduler: {args: [scheduler], pool: 10, uploads: true, confined: false, stage: 
 {{- end }}
 
 {{- define "foreask.graceSeconds" -}}
-{{- hasKey .Values.settings "FOREASK_GRACE" | ternary .Values.settings.FOREASK_GRACE 20 | int -}}
+{{- hasKey .Values.settings "FOREASK_SHUTDOWN_TIMEOUT" | ternary .Values.settings.FOREASK_SHUTDOWN_TIMEOUT 20 | int -}}
 {{- end }}
 
 {{/* Two readiness probes and one second. */}}

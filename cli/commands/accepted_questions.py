@@ -14,7 +14,7 @@ accepted_app = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(accepted_app, name="accepted")
+    app.add_typer(accepted_app, name="accepted-questions")
     accepted_app.command("list")(list_)
     accepted_app.command()(remove)
 
@@ -33,7 +33,7 @@ def list_(
     from cli import output
 
     with client_of(url, key) as client:
-        questions = list(islice(client.accepted(collection), limit))
+        questions = list(islice(client.accepted_questions(collection), limit))
     if as_json:
         output.print_json(questions)
     else:
@@ -43,4 +43,4 @@ def list_(
 def remove(accepted_id: str, *, collection: Collection = "default", url: Url = LOCAL, key: Key = None) -> None:
     """Remove an accepted question from its chunk."""
     with client_of(url, key) as client:
-        client.remove_accepted(collection, accepted_id)
+        client.remove_accepted_question(collection, accepted_id)
