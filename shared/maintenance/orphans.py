@@ -103,7 +103,7 @@ class Orphans:
         if going:
             log.info("uploads.tidied", deleted=len(going), files=census.files)
         if census.too_many and not confirmed:
-            log.error("uploads.kept", due=len(census.due), files=census.files, see="foreask uploads check")
+            log.error("uploads.not_deleted", due=len(census.due), files=census.files, see="foreask uploads check")
         return Census(census.files, census.orphans, census.due, len(going))
 
 

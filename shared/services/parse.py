@@ -138,7 +138,7 @@ def require_isolation(settings: Settings) -> None:
         variable = "FOREASK_PARSE_ISOLATION"
         raise InvalidInput(f"{variable} is `require`. {confinement.sentence(lacking)}", field=variable)
     if lacking:
-        log.warning("sandbox.incomplete", lacking=lacking, reason=confinement.sentence(lacking))
+        log.warning("sandbox.incomplete", missing=lacking, reason=confinement.sentence(lacking))
 
 
 def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:

@@ -367,7 +367,7 @@ class Uploads(ABC):
                 " FOREASK_DATABASE_URL right? If both are, run `foreask uploads adopt`."
             )
         if marker != str(deployment):
-            log.error("uploads.refused", store_of=marker, ledger_of=str(deployment))
+            log.error("uploads.refused", store_deployment=marker, ledger_deployment=str(deployment))
             raise self._not_ours(
                 f"The {self.label} belongs to another deployment: let FOREASK_DATABASE_URL and {self.setting} name the"
                 f" ledger and the {self.label} of one deployment. If they do, run `foreask uploads adopt`."

@@ -87,7 +87,7 @@ class Addresses:
             return
         self._used = (self._used + 1) % len(self._urls)
         self._return_at = time.monotonic() + _RETURN_SECONDS
-        log.warning("qdrant.address_left", left=url.netloc.rpartition("@")[2])
+        log.warning("qdrant.address_abandoned", address=url.netloc.rpartition("@")[2])
 
 
 def _with_port(url: SplitResult) -> SplitResult:

@@ -89,7 +89,7 @@ async def test_node_failure_loses_no_query_and_no_write(cluster, nodes, mode):
     assert await count(cluster) == 81
     assert second.accepted > 0
     assert first.accepted == accepted
-    assert [entry["left"] for entry in logs if entry["event"] == "qdrant.address_left"] == [first.url[7:]]
+    assert [entry["address"] for entry in logs if entry["event"] == "qdrant.address_abandoned"] == [first.url[7:]]
 
 
 async def test_write_with_lost_reply_is_repeated_elsewhere(cluster, nodes):

@@ -91,7 +91,7 @@ class ResultCollector:
                 refusals += [reply] if of_lines.is_refusal_of_any(reply.result) else []
         sent = await self._batches.sent(self._batch, results.keys())
         if unreadable or len(sent) < len(results):
-            log.warning("batch.odd_lines", unreadable=unreadable, unknown=len(results) - len(sent))
+            log.warning("batch.unexpected_lines", unreadable=unreadable, unknown=len(results) - len(sent))
         if is_output:
             self._output_bytes = group[-1].end
         else:

@@ -136,10 +136,10 @@ class RunTurn:
         try:
             gave_way = await self._claims.give_way(self._claim, pause=timedelta(seconds=pause_seconds))
         except Transient as error:  # if it was released anyway, the next part cannot be saved
-            log.warning("run.kept", reason=error.message)
+            log.warning("run.not_yielded", reason=error.message)
             return
         if gave_way:
-            log.info("run.gave_way")
+            log.info("run.yielded")
             raise GaveWay
 
 
