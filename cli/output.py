@@ -449,7 +449,7 @@ def print_audit(console: Console, entries: Iterable[AuditEntry]) -> None:
         tenant = f"  {entry.tenant}" if entry.tenant else ""
         what = f"{entry.action} {entry.object} {entry.object_name}"
         fields = "".join(f"  {name}: {_changed(values)}" for name, values in entry.changes.items())
-        say(console, f"{entry.made_at:%Y-%m-%dT%H:%M:%S}{tenant}  {by}  {what}{fields}")
+        say(console, f"{entry.created_at:%Y-%m-%dT%H:%M:%S}{tenant}  {by}  {what}{fields}")
 
 
 def _changed(values: Json) -> str:
@@ -582,7 +582,7 @@ def print_source(
         say(console, f"{'problem':<12} {source.schedule_error}")
     if source.removing:
         say(console, "The source is being removed.")
-    if source.newest_look is not None and (trouble := source.newest_look.error or source.newest_look.waiting):
+    if source.newest_lookup is not None and (trouble := source.newest_lookup.error or source.newest_lookup.waiting):
         say(console, f"{'hints':<12} {trouble}")
     syncs = list(syncs)
     if syncs:
@@ -617,7 +617,7 @@ def _result(sync: Sync) -> str:
         return f"failed: {sync.error}"
     counts = [f"{getattr(sync, name):,} {name}" for name in _SYNC_COUNTS if getattr(sync, name)]
     numbers = ", ".join(counts) or "no entries"
-    return f"{sync.phase}: {numbers}" + (f"; {sync.waiting}" if sync.waiting else "")
+    return f"{sync.state}: {numbers}" + (f"; {sync.waiting}" if sync.waiting else "")
 
 
 _NEXT_OF_BATCH = {

@@ -31,7 +31,7 @@ async def recent_processes() -> list[dict[str, Any]]:
                 "host": process.host,
                 "pid": process.pid,
                 "alive": process.alive,
-                "in_work": process.in_work,
+                "in_progress": process.in_progress,
                 "up_seconds": round(process.up.total_seconds()),
                 "silent_seconds": round(process.silent.total_seconds()),
             }
@@ -51,7 +51,7 @@ async def is_alive(role: str, host: str) -> bool:
 def table(processes: Sequence[Mapping[str, Any]]) -> Table:
     shown = Table("worker", "host", "pid", "state", "claimed", "up for (s)", "last heartbeat (s ago)")
     for process in processes:
-        numbers = (process["in_work"], process["up_seconds"], process["silent_seconds"])
+        numbers = (process["in_progress"], process["up_seconds"], process["silent_seconds"])
         state = "alive" if process["alive"] else "silent"
         shown.add_row(process["role"], process["host"], str(process["pid"]), state, *map(str, numbers))
     return shown

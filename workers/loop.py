@@ -50,7 +50,7 @@ class WorkerLoop:
         serving = metrics.serving(role, settings.metrics_host, settings.metrics_port)
         self.run(self._stack.enter_async_context(serving))
         self.run(self._stack.enter_async_context(traces.exporting(role, settings.shutdown_timeout)))
-        self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_work)))
+        self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_progress)))
         # Last, because the imports of the role block the loop for a long time on a busy machine.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
         self._watchdog.start()
@@ -86,8 +86,8 @@ class WorkerLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
 
-    def _in_work(self) -> int:
-        return self.drain.in_work if self.drain else 0
+    def _in_progress(self) -> int:
+        return self.drain.in_progress if self.drain else 0
 
     async def _aclose(self) -> None:
         if self._background is not None:

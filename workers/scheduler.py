@@ -118,7 +118,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("reindex", every, ledger[Documents].continue_reindex),
         Step("jobs", every, ledger[Jobs].settle),
         Step("start_syncs", every, partial(start_due_syncs, services)),
-        Step("look_again", every, ledger[Hints].reopen),
+        Step("retry_lookups", every, ledger[Hints].reopen),
         Step("remove_sources", every, ledger[Sources].continue_removal),
         Step("forget_jobs", _TIDY_EVERY, partial(forget_jobs, services)),
         Step("forget_changes", _TIDY_EVERY, partial(forget_changes, services)),

@@ -72,7 +72,7 @@ async def _read(
 ) -> tuple[Sequence[AuditEntry], str | None]:
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger[AuditLog].page(chosen, after=after, limit=limit + 1)
-    return paging.split_page(rows, limit, lambda entry: (entry.made_at.isoformat(), str(entry.id)))
+    return paging.split_page(rows, limit, lambda entry: (entry.created_at.isoformat(), str(entry.id)))
 
 
 def _view_fields(entry: AuditEntry) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from api.schemas.sources import (
     ApprovalBody,
     HintBody,
     HintReply,
-    LookView,
+    LookupView,
     SourceBody,
     SourceChange,
     SourceName,
@@ -33,7 +33,7 @@ from api.schemas.sources import (
 )
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.errors import Unavailable
-from shared.domain.sources import NewSource, SourceChanges, SourceState, SyncState
+from shared.domain.sources import LookupState, NewSource, SourceChanges, SourceState, SyncState
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
@@ -243,9 +243,13 @@ def source_view(state: SourceState) -> SourceView:
         next_sync_at=state.next_at,
         schedule_error=state.schedule_error,
         newest_sync=None if state.newest is None else sync_view(state.newest),
-        newest_look=None if state.look is None else LookView(**dataclasses.asdict(state.look)),
+        newest_lookup=None if state.lookup is None else _lookup_view(state.lookup),
         removing=state.removing,
     )
+
+
+def _lookup_view(lookup: LookupState) -> LookupView:
+    return LookupView(state=lookup.phase, waiting=lookup.waiting, error=lookup.error, ended_at=lookup.ended_at)
 
 
 def sync_view(state: SyncState) -> SyncView:
@@ -253,5 +257,6 @@ def sync_view(state: SyncState) -> SyncView:
     return SyncView(
         **{name: getattr(state, name) for name in copied},
         **dataclasses.asdict(state.counts),
+        state=state.phase,
         refused_entries=[{"key": entry.key, "reason": entry.reason} for entry in state.refused],
     )

@@ -117,7 +117,7 @@ def _usage(services: ApiServices, spent: CostSum) -> UsageView:
         tier=spent.tier.value,
         prompt_tokens=spent.usage.prompt_tokens,
         cached_tokens=spent.usage.cached_tokens,
-        written_tokens=spent.usage.written_tokens,
+        cache_write_tokens=spent.usage.cache_write_tokens,
         completion_tokens=spent.usage.completion_tokens,
         calls=spent.calls,
         cost=price(services.settings, spent.kind, spent.usage, spent.model, spent.tier),

@@ -61,7 +61,7 @@ def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey) -> Us
         tier=first.tier.value,
         prompt_tokens=total.prompt_tokens,
         cached_tokens=total.cached_tokens,
-        written_tokens=total.written_tokens,
+        cache_write_tokens=total.cache_write_tokens,
         completion_tokens=total.completion_tokens,
         calls=sum(member.calls for member in members),
         cost=round(sum(priced), 8) if priced else None,

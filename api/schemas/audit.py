@@ -37,7 +37,7 @@ class AuditEntryView(ReplyModel):
 
     model_config = example(
         id="8a5d0c3e-51c8-4f6e-9a3b-2b7b8f0c9d11",
-        made_at="2026-10-01T09:30:00Z",
+        created_at="2026-10-01T09:30:00Z",
         actor={"kind": "key", "name": "admin", "key_id": None},
         action="change",
         object="key",
@@ -46,7 +46,7 @@ class AuditEntryView(ReplyModel):
     )
 
     id: UUID
-    made_at: datetime
+    created_at: datetime
     actor: ActorView
     action: str = Field(
         description="`create`, `change`, `delete`; `revoke` (key), `enable` (webhook), `remove` and `approve` (source),"

@@ -117,7 +117,7 @@ class SyncView(ReplyModel):
         id=_JOB_ID,
         source="wiki",
         collection="handbook",
-        phase="done",
+        state="done",
         seen=1250,
         created=12,
         changed=3,
@@ -138,7 +138,7 @@ class SyncView(ReplyModel):
     id: UUID = Field(description="Id of its job, which ends when the documents of the sync are finished")
     source: str
     collection: str
-    phase: RunPhase = Field(description="Phase of the listing")
+    state: RunPhase = Field(description="State of the listing; the job of the sync has its own")
     seen: int = Field(description="Entries in the listing so far")
     created: int = Field(description="Entries whose documents are new")
     changed: int = Field(description="Entries whose documents got other content")
@@ -163,12 +163,12 @@ class SyncPage(ReplyModel):
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
 
 
-class LookView(ReplyModel):
-    """The newest looking up of a source's hints."""
+class LookupView(ReplyModel):
+    """The newest lookup of a source's hints."""
 
-    model_config = example(phase="done", waiting=None, error=None, ended_at="2026-10-01T09:12:31Z")
+    model_config = example(state="done", waiting=None, error=None, ended_at="2026-10-01T09:12:31Z")
 
-    phase: RunPhase = Field(description="After `failed`, the hints are looked up again some minutes later")
+    state: RunPhase = Field(description="After `failed`, the hints are looked up again some minutes later")
     waiting: str | None = Field(description="Why it reads no more entries now; it continues by itself")
     error: str | None = Field(description="Reason of its last failure, until the hints have been looked up")
     ended_at: datetime | None = Field(description="null while it is open")
@@ -191,7 +191,7 @@ class SourceView(ReplyModel):
         next_sync_at="2026-10-02T01:00:00Z",
         schedule_error=None,
         newest_sync=example_of(SyncView),
-        newest_look=example_of(LookView),
+        newest_lookup=example_of(LookupView),
         removing=False,
     )
 
@@ -210,7 +210,7 @@ class SourceView(ReplyModel):
         description="Why the last scheduled sync was not started, or why the next time is not known"
     )
     newest_sync: SyncView | None = Field(description="null before the first sync")
-    newest_look: LookView | None = Field(description="null before the first hint")
+    newest_lookup: LookupView | None = Field(description="null before the first hint")
     removing: bool = Field(description="Whether the source is being removed")
 
 

@@ -70,7 +70,7 @@ class UsageView(ReplyModel):
     tier: UsageTier = Field(description=_TIER)
     prompt_tokens: int
     cached_tokens: int = Field(description=_CACHED)
-    written_tokens: int = Field(description=_WRITTEN)
+    cache_write_tokens: int = Field(description=_WRITTEN)
     completion_tokens: int
     calls: int = Field(description="Number of calls; an embedding call for several collections counts for one of them")
     cost: float | None = Field(
@@ -90,7 +90,7 @@ class UsageGroupView(ReplyModel):
     tier: UsageTier = Field(description=_TIER)
     prompt_tokens: int
     cached_tokens: int = Field(description=_CACHED)
-    written_tokens: int = Field(description=_WRITTEN)
+    cache_write_tokens: int = Field(description=_WRITTEN)
     completion_tokens: int
     calls: int
     cost: float | None = Field(description="Cost of the calls with a known price; null if there are none")
@@ -111,7 +111,7 @@ class UsageReply(ReplyModel):
                 "tier": "standard",
                 "prompt_tokens": 104200,
                 "cached_tokens": 0,
-                "written_tokens": 0,
+                "cache_write_tokens": 0,
                 "completion_tokens": 14350,
                 "calls": 252,
                 "cost": 0.0242,
@@ -229,7 +229,7 @@ class StatusView(ReplyModel):
                 "tier": "standard",
                 "prompt_tokens": 104200,
                 "cached_tokens": 0,
-                "written_tokens": 0,
+                "cache_write_tokens": 0,
                 "completion_tokens": 14350,
                 "calls": 252,
                 "cost": 0.0242,

@@ -98,28 +98,28 @@ class OpenOffer:
     Args:
         token: its token.
         size_bytes: size that was taken from the bytes of its day.
-        made_at: time of the offer.
+        created_at: time of the offer.
     """
 
     token: str
     size_bytes: int
-    made_at: datetime
+    created_at: datetime
 
     @property
     def age(self) -> timedelta:
-        return datetime.now(UTC) - self.made_at
+        return datetime.now(UTC) - self.created_at
 
     @property
     def is_of_today(self) -> bool:
-        return self.made_at.date() == datetime.now(UTC).date()
+        return self.created_at.date() == datetime.now(UTC).date()
 
     def packed(self) -> str:
-        return f"{self.token} {self.size_bytes} {self.made_at.isoformat()}"
+        return f"{self.token} {self.size_bytes} {self.created_at.isoformat()}"
 
     @classmethod
     def parse(cls, packed: bytes | str) -> OpenOffer:
-        token, size, made_at = (packed.decode() if isinstance(packed, bytes) else packed).split(" ")
-        return cls(token, int(size), datetime.fromisoformat(made_at))
+        token, size, created_at = (packed.decode() if isinstance(packed, bytes) else packed).split(" ")
+        return cls(token, int(size), datetime.fromisoformat(created_at))
 
 
 class TenantUse:

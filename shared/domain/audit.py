@@ -50,7 +50,7 @@ class AuditEntry:
 
     id: UUID
     tenant: str
-    made_at: datetime
+    created_at: datetime
     actor: Actor
     action: str
     object: str

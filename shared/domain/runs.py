@@ -12,10 +12,10 @@ class RunKind(StrEnum):
     GATE = "gate"
     VERIFICATION = "verification"
     SYNC = "sync"
-    LOOK = "look"  # entries of a source that hints name are looked up
+    LOOKUP = "lookup"  # entries of a source that hints name are looked up
 
 
-RUNS_OF_PARSERS = frozenset({RunKind.SYNC, RunKind.LOOK})  # index workers do all others
+RUNS_OF_PARSERS = frozenset({RunKind.SYNC, RunKind.LOOKUP})  # index workers do all others
 
 
 class RunPhase(StrEnum):

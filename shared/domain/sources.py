@@ -192,8 +192,8 @@ class SyncState:
 
 
 @dataclass(frozen=True, slots=True)
-class LookState:
-    """The looking up of a source's hints.
+class LookupState:
+    """The lookup of a source's hints.
 
     Args:
         phase: `queued` until a worker claims it; after a failure, the hints are looked up again some minutes later.
@@ -215,7 +215,7 @@ class SourceState:
     Args:
         next_at: time of the next scheduled sync; None without a schedule.
         newest: newest sync; None before the first one.
-        look: newest looking up of hints; None before the first hint.
+        lookup: newest lookup of hints; None before the first hint.
         removing: whether the source is being removed.
         schedule_error: why its last scheduled sync was not started, or why its next time is not known.
     """
@@ -223,7 +223,7 @@ class SourceState:
     definition: SourceDefinition
     next_at: datetime | None
     newest: SyncState | None
-    look: LookState | None
+    lookup: LookupState | None
     removing: bool = False
     schedule_error: str | None = None
 

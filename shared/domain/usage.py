@@ -18,20 +18,20 @@ class Usage:
         prompt_tokens: all tokens of the prompts.
         completion_tokens: tokens of the replies.
         cached_tokens: part of the prompt tokens that was read from the provider's prompt cache.
-        written_tokens: part of the prompt tokens that was written to this cache.
+        cache_write_tokens: part of the prompt tokens that was written to this cache.
     """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    written_tokens: int = 0
+    cache_write_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
             self.cached_tokens + other.cached_tokens,
-            self.written_tokens + other.written_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
     def __sub__(self, other: Usage) -> Usage:
@@ -39,7 +39,7 @@ class Usage:
             self.prompt_tokens - other.prompt_tokens,
             self.completion_tokens - other.completion_tokens,
             self.cached_tokens - other.cached_tokens,
-            self.written_tokens - other.written_tokens,
+            self.cache_write_tokens - other.cache_write_tokens,
         )
 
 

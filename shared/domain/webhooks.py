@@ -17,7 +17,7 @@ EventType = Literal[
     "erasure.finished",
     "job.paused",
     "job.ended",
-    "sync.withheld",
+    "sync.deletions_withheld",
 ]
 DeliveryState = Literal["waiting", "delivered", "failed"]
 

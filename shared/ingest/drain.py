@@ -210,7 +210,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._free_since = -math.inf  # since when there has been one
         self._slots = asyncio.Semaphore(stage.slots)
         self._freed = asyncio.Event()
-        self._in_work: dict[asyncio.Task[OutcomeT], ItemT] = {}
+        self._in_progress: dict[asyncio.Task[OutcomeT], ItemT] = {}
         self._held: dict[int, HeldLeases] = {}  # by the identity of the item, until it is committed
         self._tenants = Counter[str]()  # of the items that are held
         self._deadline = -math.inf
@@ -223,9 +223,9 @@ class Drain(Generic[ItemT, OutcomeT]):
         self.settled = 0
 
     @property
-    def in_work(self) -> int:
+    def in_progress(self) -> int:
         """The number of running items."""
-        return len(self._in_work)
+        return len(self._in_progress)
 
     async def run(self) -> bool:
         """Work until nothing is due or the budget is used up; return whether more may be due.
@@ -336,7 +336,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._tenants[self._tenant_of(item)] += 1
         held = self._held[id(item)] = HeldLeases(self._stage.leases_of(item), until, self._now)
         task = asyncio.create_task(self._work(item, held, alone=alone))
-        self._in_work[task] = item
+        self._in_progress[task] = item
         task.add_done_callback(self._ended)
 
     def _tenant_of(self, item: ItemT) -> str:
@@ -356,7 +356,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         return outcome
 
     def _ended(self, task: asyncio.Task[OutcomeT]) -> None:
-        item = self._in_work.pop(task)
+        item = self._in_progress.pop(task)
         if task.cancelled():
             return
         error = task.exception()
@@ -397,7 +397,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _settle_groups(self) -> None:
         while True:
             group = [await self._finished.get()]
-            if self._in_work:  # outcomes that follow shortly share the transaction
+            if self._in_progress:  # outcomes that follow shortly share the transaction
                 await asyncio.sleep(_GATHER_SECONDS)
             while not self._finished.empty():
                 group.append(self._finished.get_nowait())
@@ -533,10 +533,10 @@ class Drain(Generic[ItemT, OutcomeT]):
         await asyncio.wait([finishing, stopped, settling], return_when=asyncio.FIRST_COMPLETED)
         if not finishing.done() and not settling.done():
             await asyncio.wait([finishing], timeout=self._limits.grace.total_seconds())
-        unfinished = list(self._in_work.values())
-        for task in (finishing, stopped, *self._in_work):
+        unfinished = list(self._in_progress.values())
+        for task in (finishing, stopped, *self._in_progress):
             task.cancel()
-        await asyncio.gather(finishing, stopped, *self._in_work, return_exceptions=True)
+        await asyncio.gather(finishing, stopped, *self._in_progress, return_exceptions=True)
         leases = [lease for held in self._held.values() for lease in held.leases]
         if leases:
             failed = settling.done()
@@ -554,8 +554,8 @@ class Drain(Generic[ItemT, OutcomeT]):
         return {"stage": self._stage.name, "items": len(items), **first}
 
     async def _finish(self) -> None:
-        while self._in_work:
-            await asyncio.wait(list(self._in_work))
+        while self._in_progress:
+            await asyncio.wait(list(self._in_progress))
         await asyncio.gather(self._finished.join(), self._large.join())
 
 

@@ -295,7 +295,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Audited
         return difference("orphaned", "its document is not in the ledger")
     if not document.is_final:
         return None
-    if chunk is not None and chunk.document_id == document.id and (chunk.in_work or point.id in _allowed(chunk)):
+    if chunk is not None and chunk.document_id == document.id and (chunk.in_progress or point.id in _allowed(chunk)):
         return None  # the second pass checks the point
     if document.live_version is not None and (point.version or 0) < document.live_version:
         return difference("stale", f"of version {point.version}, and queries see {document.live_version}")

@@ -29,7 +29,7 @@ from shared.ledger.work.pages import Pages
 from shared.ledger.work.work import Work
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
-from shared.maintenance.syncing.looking import Looking
+from shared.maintenance.syncing.lookups import Lookups
 from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.quota import Quota, UploadLimits
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
@@ -94,7 +94,7 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
     Parse workers do syncs, because they have the store of uploads, and no key of a provider.
     """
     syncing = syncing_of(parts, open_source)
-    works = {RunKind.SYNC: syncing.work, RunKind.LOOK: Looking(parts.ledger[Hints], syncing).work}
+    works = {RunKind.SYNC: syncing.work, RunKind.LOOKUP: Lookups(parts.ledger[Hints], syncing).work}
     parts.stack.push_async_callback(syncing.parked.aclose)
     runner = Runner(parts.ledger[RunClaims], works)
     parts.stack.push_async_callback(runner.aclose)

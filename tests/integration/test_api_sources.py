@@ -19,7 +19,7 @@ from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.maintenance.runs.runner import Runner
-from shared.maintenance.syncing.looking import Looking
+from shared.maintenance.syncing.lookups import Lookups
 from shared.outside import addresses
 from shared.services.sources import SourceAccess
 from tests.support.api import KEYS, as_tenant, calling, with_keys, work
@@ -52,7 +52,7 @@ async def client(services, allowed, provider):
 
 
 class ParseWorker:
-    """Does all due syncs and looks, and processes documents, as the workers do."""
+    """Does all due syncs and lookups, and processes documents, as the workers do."""
 
     def __init__(self, services, settings, web=None):
         access = SourceAccess(settings, services.readers, web)
@@ -62,9 +62,9 @@ class ParseWorker:
         self._syncing = replace(syncing, limits=replace(syncing.limits, timeout=timedelta(seconds=0.5)))
 
     async def run(self):
-        looking = Looking(self._services.ledger[Hints], self._syncing)
+        lookups = Lookups(self._services.ledger[Hints], self._syncing)
         runner = Runner(
-            self._services.ledger[RunClaims], {RunKind.SYNC: self._syncing.work, RunKind.LOOK: looking.work}
+            self._services.ledger[RunClaims], {RunKind.SYNC: self._syncing.work, RunKind.LOOKUP: lookups.work}
         )
         await runner.take()
         await eventually(lambda: runner.claimed == 0)
@@ -229,7 +229,7 @@ async def test_filter_of_synced_source_changes_with_confirmation(client, folder,
 async def test_sync_follows_additions_edits_and_deletions(client, services, folder, worker):
     await add(client, folder)
     first = await worker.sync(client)
-    assert (first.phase, first.seen, first.created, first.error) == ("done", 2, 2, None)
+    assert (first.state, first.seen, first.created, first.error) == ("done", 2, 2, None)
     assert await names(client) == ["wiki/leave.md", "wiki/travel/expenses.md"]
     await worker.work()
 
@@ -250,7 +250,7 @@ async def test_job_of_sync_ends_with_its_documents(client, services, folder, wor
     await add(client, folder)
     reply = await client.post("/v1/sources/wiki/sync")
     started = SyncView.model_validate_json(reply.content)
-    assert (reply.headers["location"], started.phase) == (f"/v1/jobs/{started.id}", "queued")
+    assert (reply.headers["location"], started.state) == (f"/v1/jobs/{started.id}", "queued")
 
     second = await client.post("/v1/sources/wiki/sync")
     assert (second.status_code, second.json()["job_id"]) == (409, str(started.id))
@@ -269,10 +269,10 @@ async def test_next_sync_starts_after_a_failure(client, folder, worker):
     folder.rename(folder.with_name("moved"))
 
     failed = await worker.sync(client)
-    assert (failed.phase, "cannot be read" in failed.error) == ("failed", True)
+    assert (failed.state, "cannot be read" in failed.error) == ("failed", True)
 
     folder.with_name("moved").rename(folder)
-    assert (await worker.sync(client)).phase == "done"
+    assert (await worker.sync(client)).state == "done"
 
 
 async def test_withheld_deletions_wait_for_approval_as_upper_bound(client, services, folder, worker):
@@ -315,7 +315,7 @@ async def test_withheld_deletions_wait_for_approval_as_upper_bound(client, servi
 async def test_withheld_deletions_send_an_event(services, allowed, folder, worker, provider):
     local = allowed.model_copy(update={"webhooks_private_networks": True})
     async with calling(local, services) as client:
-        body = {"url": "http://127.0.0.1:9/", "events": ["sync.withheld"]}
+        body = {"url": "http://127.0.0.1:9/", "events": ["sync.deletions_withheld"]}
         hook = (await client.post("/v1/webhooks", json=body)).json()["id"]
         many(folder, 12)
         await add(client, folder)
@@ -329,7 +329,7 @@ async def test_withheld_deletions_send_an_event(services, allowed, folder, worke
 
         job = str((await withheld(client)).job_id)
         expected = {"source": "wiki", "collection": "handbook", "job_id": job, "deletions": 12, "items": 14}
-        assert (event["type"], event["data"]) == ("sync.withheld", expected)
+        assert (event["type"], event["data"]) == ("sync.deletions_withheld", expected)
 
 
 # --- removal ---
@@ -352,7 +352,7 @@ async def test_removal_keeps_or_deletes_documents(client, services, folder, work
     assert (await client.get("/v1/sources/wiki")).status_code == 404
     assert len(await names(client)) == left + 1
     async with services.database.begin() as connection:
-        for table in ("source_items", "source_hints", "source_looks", "syncs"):
+        for table in ("source_items", "source_hints", "source_lookups", "syncs"):
             assert (await connection.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() == 0
     if documents == "keep":  # the documents are adopted, and not duplicated
         await add(client, folder)
@@ -515,7 +515,7 @@ async def test_hint_during_listing_is_looked_up_again(client, services, folder, 
     await worker.run()
 
     async with services.database.begin() as connection:
-        hints = await connection.execute(text("SELECT hinted_key, looked_at IS NOT NULL FROM source_hints"))
+        hints = await connection.execute(text("SELECT hinted_key, looked_up_at IS NOT NULL FROM source_hints"))
         assert hints.all() == [("leave.md", True)]
     assert not await services.ledger[Hints].reopen()
     await services.ledger[RunClaims].release(listing)
@@ -531,23 +531,23 @@ async def test_failed_look_is_repeated_later(client, services, folder, worker):
     await worker.sync(client)
     write(folder, "new.md", "A new rule.")
     folder.rename(folder.with_name("moved"))
-    assert (await shown(client)).newest_look is None
+    assert (await shown(client)).newest_lookup is None
     await hint(client, {"keys": ["new.md"]})
     await worker.run()
-    failed = (await shown(client)).newest_look
-    assert (failed.phase, f"The folder {folder} cannot be read" in failed.error) == ("failed", True)
+    failed = (await shown(client)).newest_lookup
+    assert (failed.state, f"The folder {folder} cannot be read" in failed.error) == ("failed", True)
     folder.with_name("moved").rename(folder)
     assert not await services.ledger[Hints].reopen()  # it waits after a failure
 
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE source_looks SET ended_at = ended_at - interval '10 minutes'"))
+        await connection.execute(text("UPDATE source_lookups SET ended_at = ended_at - interval '10 minutes'"))
     assert await services.ledger[Hints].reopen()
-    assert (await shown(client)).newest_look.error == failed.error
+    assert (await shown(client)).newest_lookup.error == failed.error
     await worker.run()
 
     assert "wiki/new.md" in await names(client)
-    done = (await shown(client)).newest_look
-    assert (done.phase, done.error) == ("done", None)
+    done = (await shown(client)).newest_lookup
+    assert (done.state, done.error) == ("done", None)
 
 
 # --- schedules ---
@@ -571,7 +571,7 @@ async def test_missed_times_start_one_sync(client, services, folder, worker):
     await worker.run()
     assert not await start_due_syncs(services)
 
-    assert [each.phase for each in await syncs(client)] == ["done"]
+    assert [each.state for each in await syncs(client)] == ["done"]
     assert (await shown(client)).next_sync_at > (await syncs(client))[0].created_at
 
 

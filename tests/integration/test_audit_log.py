@@ -279,7 +279,7 @@ async def test_entries_are_never_changed_and_expire(client, services):
     async with services.database.begin() as connection:  # the owner of the table can disable the trigger
         await connection.execute(text("ALTER TABLE audit_log DISABLE TRIGGER refuse_change"))
         await connection.execute(
-            text("UPDATE audit_log SET made_at = now() - interval '31 days' WHERE object_name = 'old'")
+            text("UPDATE audit_log SET created_at = now() - interval '31 days' WHERE object_name = 'old'")
         )
         await connection.execute(text("ALTER TABLE audit_log ENABLE TRIGGER refuse_change"))
     await services.ledger[AuditLog].forget(timedelta(days=30))

@@ -158,7 +158,7 @@ async def test_tier_and_cache_of_reply_are_booked(services, settings, library, p
             (Tier.STANDARD, 1, 100),
             (Tier.FLEX, 1, 100),
         ]
-        assert {(s.usage.cached_tokens, s.usage.written_tokens) for s in sums} == {(11, 7)}
+        assert {(s.usage.cached_tokens, s.usage.cache_write_tokens) for s in sums} == {(11, 7)}
         await services.ledger[Costs].fold()  # the second iteration reads the sums by day
 
     priced = settings.model_copy(update={"llm_input_price": 2.0, "llm_output_price": 0.0})
@@ -168,7 +168,7 @@ async def test_tier_and_cache_of_reply_are_booked(services, settings, library, p
         usage = [each for each in (await client.get("/v1/status")).json()["usage"] if each["kind"] == "generate"]
     assert (flex.tier, standard.tier) == ("flex", "standard")
     assert standard.cost == pytest.approx(2 * flex.cost)
-    assert (flex.cached_tokens, flex.written_tokens) == (11, 7)
+    assert (flex.cached_tokens, flex.cache_write_tokens) == (11, 7)
     assert [(each["tier"], each["cached_tokens"], each["cost"]) for each in usage] == [
         ("standard", 11, standard.cost),
         ("flex", 11, flex.cost),

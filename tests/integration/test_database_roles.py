@@ -237,7 +237,7 @@ async def test_no_function_runs_with_owner_rights(services):
     """A function with owner rights would read temporary tables first, which a compromised worker can create."""
     async with services.database.begin() as connection:
         found = await connection.execute(
-            text("SELECT prosecdef, count(*) FROM pg_proc WHERE proname LIKE 'tell_of_%' GROUP BY 1")
+            text("SELECT prosecdef, count(*) FROM pg_proc WHERE proname LIKE 'notify_of_%' GROUP BY 1")
         )
         assert [(row.prosecdef, row.count > 1) for row in found] == [(False, True)]
         everywhere = await connection.execute(text("SELECT proname FROM pg_proc WHERE prosecdef"))

@@ -22,21 +22,21 @@ async def seen(services):
 
 async def test_worker_is_listed_while_alive(services, monkeypatch):
     monkeypatch.setattr(heartbeats, "BEAT_EVERY", timedelta(seconds=0.02))
-    in_work = 3
-    async with services.ledger[Heartbeats].beating("parse", lambda: in_work):
+    in_progress = 3
+    async with services.ledger[Heartbeats].beating("parse", lambda: in_progress):
         (first,) = await seen(services)
-        in_work = 5
+        in_progress = 5
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while (await seen(services))[0].in_work != 5:
+            while (await seen(services))[0].in_progress != 5:
                 await asyncio.sleep(0.01)
-        assert (first.role, first.host, first.alive, first.in_work) == ("parse", socket.gethostname(), True, 3)
+        assert (first.role, first.host, first.alive, first.in_progress) == ("parse", socket.gethostname(), True, 3)
     assert not await services.ledger[Heartbeats].seen()
 
 
 async def test_dead_worker_is_not_alive_and_deleted_later(services):
     async with services.database.begin() as connection:
         await connection.exec_driver_sql(
-            "INSERT INTO workers (id, role, host, pid, in_work, seen_at) VALUES"
+            "INSERT INTO workers (id, role, host, pid, in_progress, seen_at) VALUES"
             " (gen_random_uuid(), 'parse', 'a', 1, 0, now() - interval '40 seconds'),"
             " (gen_random_uuid(), 'index', 'a', 2, 0, now() - interval '61 minutes')"
         )
@@ -60,7 +60,7 @@ async def test_health_and_status_commands_report_live_workers(services, settings
         assert (await asyncio.to_thread(invoke, "health", "parse")).exit_code == 1
         listed = await asyncio.to_thread(invoke, "status", "--workers", "--json")
     (worker,) = orjson.loads(listed.stdout)["workers"]
-    assert (worker["role"], worker["alive"], worker["in_work"]) == ("index", True, 7)
+    assert (worker["role"], worker["alive"], worker["in_progress"]) == ("index", True, 7)
 
     monkeypatch.setenv("FOREASK_DATABASE_URL", f"postgresql://a:b@127.0.0.1:{free_port()}/c")
     assert (await asyncio.to_thread(invoke, "health", "index")).exit_code == 0

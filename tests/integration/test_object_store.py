@@ -190,7 +190,7 @@ async def age_offers(stored, age):
     """Make all open offers of the tenant so much older."""
     use = stored.tenant_use
     for each in await use.close_offers("default", [offer.token for offer in await use.offers("default")]):
-        await use.add_offer("default", replace(each, made_at=each.made_at - age), 1_000)
+        await use.add_offer("default", replace(each, created_at=each.created_at - age), 1_000)
 
 
 @guards(

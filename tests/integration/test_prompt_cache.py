@@ -49,9 +49,9 @@ async def test_long_chunks_are_written_only_implicitly(services, library, provid
         bill["prompt_tokens"],
         bill["completion_tokens"],
     )
-    assert (usage.cached_tokens, usage.written_tokens) == (bill["cached_tokens"], bill["written_tokens"])
+    assert (usage.cached_tokens, usage.cache_write_tokens) == (bill["cached_tokens"], bill["cache_write_tokens"])
     assert usage.prompt_tokens > 1_024 * DOCUMENTS
-    assert usage.written_tokens == (0 if explicit else usage.prompt_tokens)
+    assert usage.cache_write_tokens == (0 if explicit else usage.prompt_tokens)
 
 
 async def test_long_instructions_are_written_once_and_read(services, library, provider):
@@ -60,9 +60,9 @@ async def test_long_instructions_are_written_once_and_read(services, library, pr
     usage, _ = await ingest(services, library, OPTIONS | {"prompt": LONG + "{title} {text}"}, explicit=True)
 
     bill = bill_of(provider)
-    assert (usage.cached_tokens, usage.written_tokens) == (bill["cached_tokens"], bill["written_tokens"])
-    assert usage.written_tokens >= 1_024
-    assert usage.cached_tokens == (DOCUMENTS - 1) * usage.written_tokens
+    assert (usage.cached_tokens, usage.cache_write_tokens) == (bill["cached_tokens"], bill["cache_write_tokens"])
+    assert usage.cache_write_tokens >= 1_024
+    assert usage.cached_tokens == (DOCUMENTS - 1) * usage.cache_write_tokens
 
 
 async def test_collection_reports_prompt_that_no_cache_reads(services, settings, provider):

@@ -97,7 +97,7 @@ async def live_workers(services, role, number):
     for _ in range(number):
         row = {"id": uuid4(), "role": role}
         await execute(
-            services, "INSERT INTO workers (id, role, host, pid, in_work) VALUES (:id, :role, '', 1, 0)", **row
+            services, "INSERT INTO workers (id, role, host, pid, in_progress) VALUES (:id, :role, '', 1, 0)", **row
         )
 
 

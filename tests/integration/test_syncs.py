@@ -20,7 +20,7 @@ from shared.ledger.sources.notes import Notes
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
 from shared.maintenance.runs.runner import Runner
-from shared.maintenance.syncing.looking import Looking
+from shared.maintenance.syncing.lookups import Lookups
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.merge import shown as shown_key
 from shared.maintenance.syncing.quota import UploadLimits
@@ -169,7 +169,7 @@ async def test_hung_listing_fails_with_reason(services, synced, corpus):
 
 
 @guards(
-    "shared/maintenance/syncing/looking.py",
+    "shared/maintenance/syncing/lookups.py",
     "as source, watched(services.limits.stalled) as progressed",
     "as source, watched(services.limits.stalled * 1_000_000) as progressed",
     means="a hint whose entry is never found keeps its slot for ever",
@@ -179,28 +179,32 @@ async def test_hung_look_fails_with_reason(services, synced, corpus):
     corpus.at["a"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=0.3))
     await services.ledger[Hints].add("default", "docs", ["a"])
-    runner = Runner(services.ledger[RunClaims], {RunKind.LOOK: Looking(services.ledger[Hints], synced.syncing()).work})
+    runner = Runner(
+        services.ledger[RunClaims], {RunKind.LOOKUP: Lookups(services.ledger[Hints], synced.syncing()).work}
+    )
 
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
 
-    look = (await services.ledger[Sources].get("default", "docs")).look
-    assert (look.phase, look.error) == (RunPhase.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
+    lookup = (await services.ledger[Sources].get("default", "docs")).lookup
+    assert (lookup.phase, lookup.error) == (RunPhase.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
 
 
 @guards(
-    "shared/maintenance/syncing/looking.py",
+    "shared/maintenance/syncing/lookups.py",
     "until if looked.hints else None",
     "None",
     means="one entry that cannot be found delays the other hints of its source for ever",
 )
 async def test_slow_hint_delays_no_earlier_one(services, synced, corpus, monkeypatch):
-    monkeypatch.setattr("shared.maintenance.syncing.looking._PART_SECONDS", 0.1)
+    monkeypatch.setattr("shared.maintenance.syncing.lookups._PART_SECONDS", 0.1)
     corpus.put("a", "b")
     corpus.at["b"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
     await services.ledger[Hints].add("default", "docs", ["a", "b"])
-    runner = Runner(services.ledger[RunClaims], {RunKind.LOOK: Looking(services.ledger[Hints], synced.syncing()).work})
+    runner = Runner(
+        services.ledger[RunClaims], {RunKind.LOOKUP: Lookups(services.ledger[Hints], synced.syncing()).work}
+    )
 
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
@@ -687,7 +691,7 @@ async def test_entry_that_returns_is_forgotten_as_missing(services, synced, corp
 
 @guards(
     "shared/ledger/sources/listings.sql",
-    " AND i.made_at < y.started_at",
+    " AND i.created_at < y.started_at",
     "",
     means="an item that is made during a listing is missing in it",
     case="g2",
@@ -957,7 +961,7 @@ async def test_removed_source_stops_its_sync(services, synced, corpus):
 
 async def test_removed_source_stops_run_of_its_hints(services, synced):
     await services.ledger[Hints].add("default", "docs", ["a"])
-    assert await services.ledger[RunClaims].due() == {RunKind.LOOK}
+    assert await services.ledger[RunClaims].due() == {RunKind.LOOKUP}
 
     await services.ledger[Sources].remove("default", "docs", with_documents=False)
     await removed(services)

@@ -55,7 +55,7 @@ async def test_stopped_worker_settles_calls_of_ended_task(services, settings, li
     register(app, loop)
     try:
         await asyncio.to_thread(app.tasks["foreask.generate"])
-        assert loop.drain.in_work == 1  # the task has ended before its call
+        assert loop.drain.in_progress == 1  # the task has ended before its call
         loop.stop()
     finally:
         await asyncio.to_thread(loop.close)

@@ -316,7 +316,7 @@ class ScriptedEndpoints:
             prompt = sum(map(_tokens_of, body["messages"]))
             cached, written = self._cache(body)
             details = {"prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written}}
-            self._bill(tier).update(cached_tokens=cached, written_tokens=written)
+            self._bill(tier).update(cached_tokens=cached, cache_write_tokens=written)
         self._bill(tier).update(calls=1, prompt_tokens=prompt, completion_tokens=completion)
         return _usage(prompt, completion) | details
 

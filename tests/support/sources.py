@@ -30,7 +30,7 @@ LIMITS = SyncLimits(
 )
 
 
-_TIMES = {"syncs": ("started_at", "listed_at", "ended_at"), "source_items": ("made_at", "missing_from")}
+_TIMES = {"syncs": ("started_at", "listed_at", "ended_at"), "source_items": ("created_at", "missing_from")}
 
 
 @dataclass

@@ -34,7 +34,7 @@ class Shop(Stage):
         self.polls = 0
         self.slots = slots
         self.started = 0
-        self.in_work = 0
+        self.in_progress = 0
         self.peak = 0
         self.settled = []
         self.settled_at = []
@@ -65,12 +65,12 @@ class Shop(Stage):
 
     async def process(self, item, _):
         self.started += 1
-        self.in_work += 1
-        self.peak = max(self.peak, self.in_work)
+        self.in_progress += 1
+        self.peak = max(self.peak, self.in_progress)
         if self.blocker is not None:
             await self.blocker.wait()
         await asyncio.sleep(WORK_SECONDS)
-        self.in_work -= 1
+        self.in_progress -= 1
         if item == 666:
             raise ZeroDivisionError
         return item
@@ -473,12 +473,12 @@ async def test_suspect_is_processed_without_other_items():
     concurrent = []
 
     async def process(item, _):
-        shop.in_work += 1
+        shop.in_progress += 1
         if item >= 100:
-            concurrent.append(shop.in_work - 1)
+            concurrent.append(shop.in_progress - 1)
         await asyncio.sleep(0.001)
-        concurrent.extend([shop.in_work - 1] if item >= 100 else [])
-        shop.in_work -= 1
+        concurrent.extend([shop.in_progress - 1] if item >= 100 else [])
+        shop.in_progress -= 1
         return item
 
     stage = Changed(shop, process=process)
@@ -535,11 +535,11 @@ async def test_next_run_does_not_wait_for_running_items():
     drain = drain_of(Changed(shop, process=process), BRIEF)
     assert await drain.run()
     assert not drain.has_ended
-    assert (sorted(shop.settled), drain.in_work) == ([1, 2, 3], 1)
+    assert (sorted(shop.settled), drain.in_progress) == ([1, 2, 3], 1)
 
     shop.due.extend(range(4, 8))
     assert await drain.run()
-    assert (sorted(shop.settled), drain.in_work) == ([1, 2, 3, 4, 5, 6, 7], 1)
+    assert (sorted(shop.settled), drain.in_progress) == ([1, 2, 3, 4, 5, 6, 7], 1)
 
     slow.set()
     assert not await drain.run()

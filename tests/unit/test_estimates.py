@@ -183,7 +183,7 @@ def test_cached_and_written_tokens_have_their_list_prices():
     luna = settings(llm_base_url=OPENAI_URL, llm_model="gpt-5.6-luna")
     plain, cached, written = (
         price(luna, "generate", usage)
-        for usage in (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, written_tokens=10**6))
+        for usage in (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, cache_write_tokens=10**6))
     )
     assert cached == pytest.approx(0.1 * plain)
     assert written == pytest.approx(1.25 * plain)
@@ -192,7 +192,7 @@ def test_cached_and_written_tokens_have_their_list_prices():
 @pytest.mark.parametrize("own", [{"llm_model": "gpt-4-turbo"}, {"llm_input_price": 10.0, "llm_output_price": 30.0}])
 def test_cache_tokens_without_own_price_cost_full_price(own):
     model = settings(llm_base_url=OPENAI_URL, **own)
-    usages = (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, written_tokens=10**6))
+    usages = (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, cache_write_tokens=10**6))
     assert [price(model, "generate", usage) for usage in usages] == [10.0] * 3
 
 

@@ -87,7 +87,7 @@ function described({ action, object, object_name: title }) {
 }
 
 /** @param {Api["AuditEntryView"]} each */
-const one = (each) => html`<tr><td><time datetime=${each.made_at} title=${each.made_at}>${ago(each.made_at)}</time></td>
+const one = (each) => html`<tr><td><time datetime=${each.created_at} title=${each.created_at}>${ago(each.created_at)}</time></td>
   <td>${each.actor.kind === "operator" ? say`${actorOf(each)} (operator)` : actorOf(each)}</td>
   <th scope="row">${described(each)}</th>
   <td class="small">${Object.entries(each.changes).map(([field, { before, after }]) => html`<div dir="auto">${field.replaceAll("_", " ")}: ${before === null ? nothing : html`${written(before)} \u2192 `}${written(after)}</div>`)}</td></tr>`;

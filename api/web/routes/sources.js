@@ -92,7 +92,7 @@ function one(source) {
     <p class="small" dir="ltr"><code>${source.uri}</code></p>
     ${newest ? progress(newest, isOpen) : html`<p class="soft small">${say`Not synced yet.`}</p>`}
     ${source.schedule_error ? html`<p class="bad small" dir="auto">${say`Problem with the schedule: ${source.schedule_error}`}</p>` : nothing}
-    ${hints(source.newest_look)}
+    ${hints(source.newest_lookup)}
     ${withheld(name)}
     ${newest ? history(name) : nothing}</li>`;
 }
@@ -114,16 +114,16 @@ function buttons({ name, collection }, isOpen) {
 
 /** @param {Api["SyncView"]} sync @param {boolean} isOpen */
 function progress(sync, isOpen) {
-  return html`<p class="small number">${isOpen ? say`${PHASES[sync.phase]}, started ${ago(sync.created_at)}` : `${PHASES[sync.phase]} ${ago(sync.ended_at ?? sync.created_at)}`}: ${changes(sync)}</p>
+  return html`<p class="small number">${isOpen ? say`${PHASES[sync.state]}, started ${ago(sync.created_at)}` : `${PHASES[sync.state]} ${ago(sync.ended_at ?? sync.created_at)}`}: ${changes(sync)}</p>
     ${sync.waiting ? html`<p class="small">${sync.waiting}</p>` : nothing}
     ${sync.error ? html`<p class="bad small" dir="auto">${sync.error}</p>` : nothing}
     ${sync.refused ? html`<details><summary class="small bad">${say`${plural(sync.refused, "entry", "entries")} cannot be read`}</summary>
       <ul class="small">${sync.refused_entries.map((each) => html`<li><code dir="auto">${each.key}</code> <span dir="auto">${each.reason}</span></li>`)}</ul></details>` : nothing}`;
 }
 
-/** Render why hints are not looked up. @param {Api["LookView"] | null} look */
-const hints = (look) => html`${look?.error ? html`<p class="bad small" dir="auto">${say`Hints are looked up again later: ${look.error}`}</p>` : nothing}
-  ${look?.waiting ? html`<p class="small">${say`Hints wait: ${look.waiting}`}</p>` : nothing}`;
+/** Render why hints are not looked up. @param {Api["LookupView"] | null} lookup */
+const hints = (lookup) => html`${lookup?.error ? html`<p class="bad small" dir="auto">${say`Hints are looked up again later: ${lookup.error}`}</p>` : nothing}
+  ${lookup?.waiting ? html`<p class="small">${say`Hints wait: ${lookup.waiting}`}</p>` : nothing}`;
 
 /** @param {Api["SyncView"]} sync */
 function changes(sync) {
@@ -152,6 +152,6 @@ function history(name) {
   return html`<details @toggle=${opened}><summary class="small">${say`Last syncs`}</summary>
     ${items ? html`<div class="scrolls" tabindex="0" role="region" aria-label=${say`Last syncs of ${name}`}><table><caption class="hidden">${say`The last ${SHOWN} syncs`}</caption>
       <thead><tr>${[say`started`, say`state`].map((each) => html`<th scope="col">${each}</th>`)}${[say`listed`, say`new`, say`changed`, say`missing`, say`deleted`, say`withheld`, say`refused`].map((each) => html`<th scope="col" class="number">${each}</th>`)}</tr></thead>
-      <tbody>${items.map((each) => html`<tr><td>${ago(each.created_at)}</td><td class=${each.error ? "bad" : ""}>${PHASES[each.phase]}</td>
+      <tbody>${items.map((each) => html`<tr><td>${ago(each.created_at)}</td><td class=${each.error ? "bad" : ""}>${PHASES[each.state]}</td>
         ${/** @type {const} */ (["seen", "created", "changed", "missing", "deleted", "withheld", "refused"]).map((field) => html`<td class="number">${count(each[field])}</td>`)}</tr>`)}</tbody></table></div>` : nothing}</details>`;
 }

@@ -257,7 +257,7 @@ class AuditEntry(Model):
 
     id: str
     tenant: str | None = None
-    made_at: datetime
+    created_at: datetime
     actor: Json
     action: str
     object: str
@@ -546,7 +546,7 @@ class Sync(Model):
     id: str
     source: str
     collection: str
-    phase: str
+    state: str
     seen: int
     created: int
     changed: int
@@ -564,10 +564,10 @@ class Sync(Model):
     ended_at: datetime | None
 
 
-class Look(Model):
-    """The newest looking up of a source's hints."""
+class Lookup(Model):
+    """The newest lookup of a source's hints."""
 
-    phase: str
+    state: str
     waiting: str | None
     error: str | None
     ended_at: datetime | None
@@ -589,7 +589,7 @@ class Source(Model):
     next_sync_at: datetime | None
     schedule_error: str | None
     newest_sync: Sync | None
-    newest_look: Look | None
+    newest_lookup: Lookup | None
     removing: bool
 
 

@@ -41,11 +41,11 @@ class PriceOf(Protocol):
 
 def cost_of(usage: Usage, prices: Prices, factor: float = 1.0) -> float:
     """Return the price of tokens; `factor` is the share of the price of the standard tier that their tier costs."""
-    plain_tokens = usage.prompt_tokens - usage.cached_tokens - usage.written_tokens
+    plain_tokens = usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens
     total = (
         plain_tokens * prices.prompt
         + usage.cached_tokens * prices.cached
-        + usage.written_tokens * prices.written
+        + usage.cache_write_tokens * prices.written
         + usage.completion_tokens * prices.completion
     )
     return round(factor * total / _MILLION, 8)

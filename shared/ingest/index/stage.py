@@ -125,7 +125,7 @@ class IndexStage(Stage[IndexBatch, Outcomes]):
         self._indexers = {indexer.embedder.name: indexer for indexer in indexers}
         self._any = next(iter(indexers))
         self._costs = EmbeddingCosts()
-        self._in_work = Counter[str]()
+        self._in_progress = Counter[str]()
         self._over_limit = set[str]()  # embeddings with uploads left after their last claim
 
     async def claim(self, limit: int, held: Mapping[str, int]) -> list[IndexBatch]:
@@ -135,7 +135,7 @@ class IndexStage(Stage[IndexBatch, Outcomes]):
         self._over_limit &= set(served)
         batches: list[IndexBatch] = []
         for name in sorted(served, key=lambda name: name not in self._over_limit):
-            free = min(limit - len(batches), self._share(name) - self._in_work[name])
+            free = min(limit - len(batches), self._share(name) - self._in_progress[name])
             try:
                 batches += await self._claim(name, free)
             except Transient:
@@ -151,11 +151,11 @@ class IndexStage(Stage[IndexBatch, Outcomes]):
 
     async def process(self, batch: IndexBatch, require_lease: Callable[[], None]) -> Outcomes:
         name = batch[0].embedding_model
-        self._in_work[name] += 1
+        self._in_progress[name] += 1
         try:
             return await index_batch(self._indexers[name], batch, require_lease, self._costs)
         finally:
-            self._in_work[name] -= 1
+            self._in_progress[name] -= 1
 
     async def _served_now(self) -> list[str]:
         """Return the embeddings whose providers are not paused; raise if Qdrant is unavailable."""

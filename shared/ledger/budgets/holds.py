@@ -92,7 +92,7 @@ def _highest_price(terms: BudgetTerms, reserve: Reserve) -> int | None:
 
     Some providers charge more for a prompt that is written to their cache.
     """
-    usages = (reserve.usage, replace(reserve.usage, written_tokens=reserve.usage.prompt_tokens))
+    usages = (reserve.usage, replace(reserve.usage, cache_write_tokens=reserve.usage.prompt_tokens))
     prices = [terms.price_of("generate", usage, reserve.model, Tier.STANDARD) for usage in usages]
     known = [price for price in prices if price is not None]
     return max(known) if len(known) == len(prices) else None
@@ -146,7 +146,7 @@ async def spent_before(connection: AsyncConnection, terms: BudgetTerms, new: New
     parameters = {"tenant": new.tenant, "collection": new.collection, "period": new.period}
     amount = 0
     for row in (await connection.execute(SQL.spent_before, parameters)).all():
-        usage = Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.written_tokens)
+        usage = Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.cache_write_tokens)
         if new.unit is BudgetUnit.MONEY:
             model, _ = unmarked(row.model)
             amount += terms.price_of(row.kind, usage, model, Tier(row.tier)) or 0

@@ -131,7 +131,7 @@ ON CONFLICT DO NOTHING
 -- booked when they are.
 SELECT s.kind, s.model, s.tier, sum(s.prompt_tokens)::bigint AS prompt_tokens,
        sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.cached_tokens)::bigint AS cached_tokens,
-       sum(s.written_tokens)::bigint AS written_tokens
+       sum(s.cache_write_tokens)::bigint AS cache_write_tokens
 FROM (SELECT {cost_columns} FROM spent_changes WHERE tenant = :tenant AND kind = 'generate'
       UNION ALL
       SELECT {cost_columns} FROM spent_by_day WHERE tenant = :tenant) s
@@ -142,7 +142,7 @@ GROUP BY s.kind, s.model, s.tier
 
 -- part: cost_columns
 -- The columns of costs.
-collection_id, kind, model, tier, day, prompt_tokens, completion_tokens, cached_tokens, written_tokens
+collection_id, kind, model, tier, day, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens
 
 -- name: book
 -- Book costs that reserved nothing in the money budgets that cover them; their jobs are unknown.

@@ -117,15 +117,16 @@ UPDATE spent_changes SET collection_id = :live WHERE collection_id = :id
 -- Add a deleted build's daily costs to the costs of its collection.
 WITH deleted AS (DELETE FROM spent_by_day WHERE tenant = :tenant AND collection_id = :id RETURNING *)
 INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, tier, job_id, prompt_tokens, completion_tokens,
-                               cached_tokens, written_tokens, calls)
-SELECT tenant, :live, kind, model, day, tier, job_id, prompt_tokens, completion_tokens, cached_tokens, written_tokens,
+                               cached_tokens, cache_write_tokens, calls)
+SELECT tenant, :live, kind, model, day, tier, job_id, prompt_tokens, completion_tokens, cached_tokens,
+       cache_write_tokens,
        calls
 FROM deleted
 ON CONFLICT (tenant, collection_id, kind, model, day, tier, job_id) DO UPDATE
 SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
     completion_tokens = d.completion_tokens + excluded.completion_tokens,
     cached_tokens = d.cached_tokens + excluded.cached_tokens,
-    written_tokens = d.written_tokens + excluded.written_tokens, calls = d.calls + excluded.calls
+    cache_write_tokens = d.cache_write_tokens + excluded.cache_write_tokens, calls = d.calls + excluded.calls
 
 -- name: delete
 -- Delete a build that has no document and no point left.

@@ -64,7 +64,7 @@ class AuditedChunk:
         passed: number of its questions with points.
         required: whether the points of its questions must exist; a discarded chunk needs none.
         text_required: whether the point of its text must exist; a dead chunk may have none.
-        in_work: whether a worker may be writing its points.
+        in_progress: whether a worker may be writing its points.
         title: title in the point of its text.
         metadata: metadata in all its points; None while they are being updated.
         accepted: accepted questions whose points must exist.
@@ -79,7 +79,7 @@ class AuditedChunk:
     passed: int
     required: bool
     text_required: bool
-    in_work: bool
+    in_progress: bool
     title: str | None = None
     metadata: Mapping[str, Any] | None = None
     accepted: Sequence[UUID] = ()

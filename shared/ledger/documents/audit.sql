@@ -8,7 +8,7 @@ id, public_id, external_id, state, version, live_version, updated_at
 SELECT c.document_id, d.public_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
        c.state IN ({ChunkState.INDEXED}, {ChunkState.DEAD}) AS required,
        c.state = {ChunkState.INDEXED} AS text_required,
-       {OPEN_CHUNKS:c} AS in_work,
+       {OPEN_CHUNKS:c} AS in_progress,
        t.content ->> 'title' AS title,
        CASE WHEN d.description_due_at IS NULL THEN v.metadata END AS metadata,
        ARRAY(SELECT a.id FROM accepted_questions a

@@ -378,7 +378,7 @@ def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
             "prompt_tokens": cost.usage.prompt_tokens,
             "completion_tokens": cost.usage.completion_tokens,
             "cached_tokens": cost.usage.cached_tokens,
-            "written_tokens": cost.usage.written_tokens,
+            "cache_write_tokens": cost.usage.cache_write_tokens,
             "calls": cost.calls,
         }
         for cost in costs

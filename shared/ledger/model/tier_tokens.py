@@ -22,7 +22,7 @@ SUMS = f"ARRAY[{', '.join(f'sum(c.tier_tokens[{n}])' for n in range(1, len(_TIER
 def encoded(usage: UsageByTier) -> list[int] | None:
     """Return the array; None if all tokens are plain ones of the standard tier."""
     standard = usage.get(Tier.STANDARD, Usage())
-    if usage.keys() <= {Tier.STANDARD} and not standard.cached_tokens and not standard.written_tokens:
+    if usage.keys() <= {Tier.STANDARD} and not standard.cached_tokens and not standard.cache_write_tokens:
         return None
     return [tokens for tier in _TIERS for tokens in astuple(usage.get(tier, Usage()))]
 

@@ -46,7 +46,7 @@ _GRANTS = {
     "sources": "SELECT",
     "source_items": "SELECT, INSERT, UPDATE, DELETE",
     "source_hints": "SELECT, INSERT, UPDATE, DELETE",  # entries that changed before they were parsed
-    "source_looks": "SELECT, UPDATE",
+    "source_lookups": "SELECT, UPDATE",
     "source_notes": "SELECT, INSERT, UPDATE, DELETE",
     "syncs": "SELECT, UPDATE",
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; rows contain no documents

@@ -44,11 +44,11 @@ _TABLES: Mapping[RunKind, tuple[str, str]] = {
     RunKind.GATE: ("gates", "request = '{}'"),
     RunKind.VERIFICATION: ("verifications", "after = NULL, intended = '[]', reopened = '[]'"),
     RunKind.SYNC: ("syncs", "waiting = NULL, after = ''"),
-    RunKind.LOOK: ("source_looks", "waiting = NULL"),
+    RunKind.LOOKUP: ("source_lookups", "waiting = NULL"),
 }
 CLEARED = {kind: clear for kind, (_, clear) in _TABLES.items()}
 # Kinds whose row shows why they wait, and the assignments that show it and remove it.
-_WITH_REASON = {RunKind.SYNC, RunKind.LOOK}
+_WITH_REASON = {RunKind.SYNC, RunKind.LOOKUP}
 _TURN_IS_OVER = "Other syncs waited for a worker, too: it continues from its saved position when their turns are over."
 SQL = statements.load(
     __file__,

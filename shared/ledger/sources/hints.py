@@ -35,8 +35,8 @@ SQL = statements.load(
     __file__,
     run_claims.PHASES,
     ended=run_claims.ENDED,
-    clear=run_claims.CLEARED[RunKind.LOOK],
-    LOOK=f"'{RunKind.LOOK}'",
+    clear=run_claims.CLEARED[RunKind.LOOKUP],
+    LOOKUP=f"'{RunKind.LOOKUP}'",
 )
 
 

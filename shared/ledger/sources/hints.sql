@@ -4,7 +4,7 @@ EXISTS (SELECT 1 FROM syncs y WHERE y.source_id = h.source_id AND y.phase = {RUN
 
 -- part: is_due
 -- A hint that can be looked up now: it was not looked up yet, or during a listing that has ended.
-(h.looked_at IS NULL OR NOT {is_listed})
+(h.looked_up_at IS NULL OR NOT {is_listed})
 
 -- name: hold_source
 -- Read a source that is not being removed, and keep it until the transaction ends.
@@ -19,17 +19,17 @@ SELECT count(*) FROM (SELECT 1 FROM source_hints WHERE source_id = :id LIMIT :mo
 INSERT INTO source_hints (source_id, hinted_key)
 SELECT s.id, k.key FROM sources s, unnest(CAST(:keys AS text[])) AS k(key)
 WHERE s.id = :id AND s.removed_at IS NULL ORDER BY k.key COLLATE "C"
-ON CONFLICT (source_id, hinted_key) DO UPDATE SET hinted_at = clock_timestamp(), looked_at = NULL
+ON CONFLICT (source_id, hinted_key) DO UPDATE SET hinted_at = clock_timestamp(), looked_up_at = NULL
 
 -- name: open
 -- Queue the run of a source, unless it has one.
 INSERT INTO runs (id, kind, tenant, collection, embeddings)
-SELECT s.id, {LOOK}, s.tenant, s.collection, '{}' FROM sources s WHERE s.id = ANY(CAST(:ids AS uuid[]))
+SELECT s.id, {LOOKUP}, s.tenant, s.collection, '{}' FROM sources s WHERE s.id = ANY(CAST(:ids AS uuid[]))
 ON CONFLICT (id) DO NOTHING RETURNING id
 
 -- name: show_queued
 -- Show that runs wait for a worker.
-INSERT INTO source_looks AS l (id, phase) SELECT unnest(CAST(:ids AS uuid[])), {QUEUED}
+INSERT INTO source_lookups AS l (id, phase) SELECT unnest(CAST(:ids AS uuid[])), {QUEUED}
 ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, ended_at = NULL
 
 -- name: due
@@ -37,7 +37,7 @@ ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, ended_at = NULL
 -- plan: generic
 SELECT s.id FROM sources s
 WHERE s.removed_at IS NULL AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = s.id)
-  AND NOT EXISTS (SELECT 1 FROM source_looks l WHERE l.id = s.id AND l.phase = {FAILED}
+  AND NOT EXISTS (SELECT 1 FROM source_lookups l WHERE l.id = s.id AND l.phase = {FAILED}
                   AND l.ended_at > now() - CAST(:pause AS interval))
   AND EXISTS (SELECT 1 FROM source_hints h WHERE h.source_id = s.id AND {is_due})
 
@@ -64,17 +64,17 @@ h.source_id = :id AND (h.hinted_key, h.hinted_at) IN (
 
 -- name: repeat_later
 -- Look up hints again after the listing that is running, because it may have read the entries before.
-UPDATE source_hints h SET looked_at = now() WHERE {looked_up} AND {is_listed}
+UPDATE source_hints h SET looked_up_at = now() WHERE {looked_up} AND {is_listed}
 
 -- name: delete
 -- Delete hints, unless they are looked up again.
-DELETE FROM source_hints h WHERE {looked_up} AND (h.looked_at IS NULL OR h.looked_at < now()) AND NOT {is_listed}
+DELETE FROM source_hints h WHERE {looked_up} AND (h.looked_up_at IS NULL OR h.looked_up_at < now()) AND NOT {is_listed}
 
 -- name: wait
 -- Show why a claimed run reads no more entries now.
-UPDATE source_looks l SET waiting = :waiting FROM runs r WHERE l.id = :id AND r.id = l.id AND r.token = :token
+UPDATE source_lookups l SET waiting = :waiting FROM runs r WHERE l.id = :id AND r.id = l.id AND r.token = :token
 
 -- name: finish
 -- End a claimed run.
 WITH {ended}
-UPDATE source_looks l SET phase = {DONE}, error = NULL, ended_at = now(), {clear} FROM ended WHERE l.id = ended.id
+UPDATE source_lookups l SET phase = {DONE}, error = NULL, ended_at = now(), {clear} FROM ended WHERE l.id = ended.id

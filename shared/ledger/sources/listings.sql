@@ -35,7 +35,7 @@ SET missing_in = y.number,
         SELECT e.listed_at FROM syncs e
         WHERE e.source_id = i.source_id AND e.number = i.missing_in AND e.number < y.number))
 FROM syncs y
-WHERE y.id = :id AND i.source_id = :source_id AND i.key = ANY(CAST(:keys AS text[])) AND i.made_at < y.started_at
+WHERE y.id = :id AND i.source_id = :source_id AND i.key = ANY(CAST(:keys AS text[])) AND i.created_at < y.started_at
 RETURNING i.key
 
 -- part: advanced

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.runs import RunPhase
-from shared.domain.sources import LookState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
+from shared.domain.sources import LookupState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.documents import delete_named
 from shared.ledger.model import states
@@ -179,16 +179,16 @@ def definition_of(row: RowMapping) -> SourceDefinition:
 
 
 def _state(row: RowMapping, newest: Mapping[UUID, SyncState]) -> SourceState:
-    look = None
-    if row["look_phase"] is not None:
-        look = LookState(
-            RunPhase(row["look_phase"]), row["look_waiting"], row["look_error"], ended_at=row["look_ended_at"]
+    lookup = None
+    if row["lookup_phase"] is not None:
+        lookup = LookupState(
+            RunPhase(row["lookup_phase"]), row["lookup_waiting"], row["lookup_error"], ended_at=row["lookup_ended_at"]
         )
     return SourceState(
         definition=definition_of(row),
         next_at=row["next_at"],
         newest=newest.get(row["id"]),
-        look=look,
+        lookup=lookup,
         removing=row["removing"],
         schedule_error=row["schedule_error"],
     )

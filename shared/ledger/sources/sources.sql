@@ -32,10 +32,10 @@ VALUES (:id, :tenant, :collection, :name, :kind, :uri, CAST(:options AS jsonb), 
 RETURNING {columns}
 
 -- part: shown
--- Sources with the newest looking up of their hints.
-SELECT {columns}, s.next_at, s.schedule_error, s.removed_at IS NOT NULL AS removing, l.phase AS look_phase,
-       l.waiting AS look_waiting, l.error AS look_error, l.ended_at AS look_ended_at
-FROM sources s LEFT JOIN source_looks l ON l.id = s.id
+-- Sources with the newest lookup of their hints.
+SELECT {columns}, s.next_at, s.schedule_error, s.removed_at IS NOT NULL AS removing, l.phase AS lookup_phase,
+       l.waiting AS lookup_waiting, l.error AS lookup_error, l.ended_at AS lookup_ended_at
+FROM sources s LEFT JOIN source_lookups l ON l.id = s.id
 
 -- name: page
 -- List the sources of a tenant after a name.

@@ -69,7 +69,7 @@ def _entry(row: RowMapping) -> AuditEntry:
     return AuditEntry(
         id=row["id"],
         tenant=row["tenant"],
-        made_at=row["made_at"],
+        created_at=row["created_at"],
         actor=Actor(ActorKind(row["actor"]), row["actor_name"], row["actor_key_id"]),
         action=row["action"],
         object=row["object"],

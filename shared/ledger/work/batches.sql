@@ -259,7 +259,7 @@ SET output_bytes = :output_bytes, error_bytes = :error_bytes,
     billed_prompt_tokens = billed_prompt_tokens + :prompt_tokens,
     billed_completion_tokens = billed_completion_tokens + :completion_tokens,
     billed_cached_tokens = billed_cached_tokens + :cached_tokens,
-    billed_written_tokens = billed_written_tokens + :written_tokens
+    billed_cache_write_tokens = billed_cache_write_tokens + :cache_write_tokens
 {held} AND {FINISH_BATCH.applies} RETURNING id
 
 -- name: delete_lines

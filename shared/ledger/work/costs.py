@@ -137,7 +137,7 @@ class Costs:
 def _sums(row: Row[Any]) -> dict[str, Any]:
     """Return the model, tier, tokens and calls of a row."""
     model, is_estimated = unmarked(row.model)
-    usage = Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.written_tokens)
+    usage = Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.cache_write_tokens)
     return {"model": model, "tier": Tier(row.tier), "usage": usage, "calls": row.calls, "is_estimated": is_estimated}
 
 

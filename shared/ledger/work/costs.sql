@@ -3,18 +3,19 @@
 -- settlement: the row has the latest sum. Costs of a tenant that was erased since the claim are not recorded.
 -- plan: generic
 INSERT INTO spent AS s (token, tenant, collection_id, document_id, kind, model, tier, job_id, prompt_tokens,
-                        completion_tokens, cached_tokens, written_tokens, calls)
+                        completion_tokens, cached_tokens, cache_write_tokens, calls)
 SELECT v.token, v.tenant, v.collection_id, v.document_id, v.kind, v.model, v.tier, v.job_id, v.prompt_tokens,
-       v.completion_tokens, v.cached_tokens, v.written_tokens, v.calls
+       v.completion_tokens, v.cached_tokens, v.cache_write_tokens, v.calls
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
      AS v(token bigint, tenant text, collection_id uuid, document_id uuid, kind text, model text, tier text,
-          job_id uuid, prompt_tokens int, completion_tokens int, cached_tokens int, written_tokens int, calls int)
+          job_id uuid, prompt_tokens int, completion_tokens int, cached_tokens int, cache_write_tokens int, calls int)
 WHERE EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id OFFSET 0)
    OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token
                                              AND e.collection IS NULL AND e.document_id IS NULL OFFSET 0)
 ON CONFLICT (token) DO UPDATE
 SET model = excluded.model, tier = excluded.tier, prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
-    cached_tokens = excluded.cached_tokens, written_tokens = excluded.written_tokens, calls = excluded.calls, at = now()
+    cached_tokens = excluded.cached_tokens, cache_write_tokens = excluded.cache_write_tokens,
+    calls = excluded.calls, at = now()
 WHERE excluded.calls > s.calls
 
 -- name: add_up
@@ -27,13 +28,13 @@ WITH deleted AS (
 ), keyed AS (
     SELECT tenant, collection_id, kind, model, day, tier,
            coalesce(job_id, '00000000-0000-0000-0000-000000000000') AS job_id, prompt_tokens, completion_tokens,
-           cached_tokens, written_tokens, calls
+           cached_tokens, cache_write_tokens, calls
     FROM deleted
 ), added AS (
     INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, tier, job_id, prompt_tokens,
-                                   completion_tokens, cached_tokens, written_tokens, calls)
+                                   completion_tokens, cached_tokens, cache_write_tokens, calls)
     SELECT tenant, collection_id, kind, model, day, tier, job_id, sum(prompt_tokens), sum(completion_tokens),
-           sum(cached_tokens), sum(written_tokens), sum(calls)
+           sum(cached_tokens), sum(cache_write_tokens), sum(calls)
     FROM keyed
     GROUP BY tenant, collection_id, kind, model, day, tier, job_id
     ORDER BY tenant, collection_id, kind, model, day, tier, job_id
@@ -41,7 +42,7 @@ WITH deleted AS (
     SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
         completion_tokens = d.completion_tokens + excluded.completion_tokens,
         cached_tokens = d.cached_tokens + excluded.cached_tokens,
-        written_tokens = d.written_tokens + excluded.written_tokens, calls = d.calls + excluded.calls
+        cache_write_tokens = d.cache_write_tokens + excluded.cache_write_tokens, calls = d.calls + excluded.calls
 )
 SELECT tenant, collection_id, kind, model, day, sum(prompt_tokens)::bigint AS prompt_tokens,
        sum(completion_tokens)::bigint AS completion_tokens, count(*) AS changes,
@@ -60,17 +61,17 @@ SELECT count(*) FROM deleted
 -- part: costs
 -- The costs of all tenants by day: the changes that are not added up yet, and the sums.
 (SELECT tenant, collection_id, kind, model, day, tier, job_id, prompt_tokens, completion_tokens, cached_tokens,
-        written_tokens, calls
+        cache_write_tokens, calls
  FROM spent_changes
  UNION ALL
  SELECT tenant, collection_id, kind, model, day, tier, job_id, prompt_tokens, completion_tokens, cached_tokens,
-        written_tokens, calls
+        cache_write_tokens, calls
  FROM spent_by_day)
 
 -- part: totals
 -- The sums of some costs `s`.
 sum(s.prompt_tokens)::bigint AS prompt_tokens, sum(s.completion_tokens)::bigint AS completion_tokens,
-       sum(s.cached_tokens)::bigint AS cached_tokens, sum(s.written_tokens)::bigint AS written_tokens,
+       sum(s.cached_tokens)::bigint AS cached_tokens, sum(s.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(s.calls)::bigint AS calls
 
 -- part: not_empty

@@ -26,8 +26,8 @@ log = structlog.get_logger()
 
 # Record a heartbeat.
 _BEAT = text("""
-    INSERT INTO workers (id, role, host, pid, in_work) VALUES (:id, :role, :host, :pid, :in_work)
-    ON CONFLICT (id) DO UPDATE SET seen_at = now(), in_work = excluded.in_work
+    INSERT INTO workers (id, role, host, pid, in_progress) VALUES (:id, :role, :host, :pid, :in_progress)
+    ON CONFLICT (id) DO UPDATE SET seen_at = now(), in_progress = excluded.in_progress
 """)
 
 # Record that a process has exited.
@@ -38,7 +38,7 @@ _FORGET = text("DELETE FROM workers WHERE seen_at < now() - CAST(:after AS inter
 
 # List the processes that beat, or died within the last hour.
 _LIST = text("""
-    SELECT role, host, pid, in_work, now() - started_at AS up, now() - seen_at AS silent,
+    SELECT role, host, pid, in_progress, now() - started_at AS up, now() - seen_at AS silent,
            seen_at > now() - CAST(:alive_for AS interval) AS alive
     FROM workers ORDER BY role, host, pid, started_at
 """)
@@ -59,7 +59,7 @@ class SeenProcess:
         role: a queue, or `scheduler`.
         host: its machine or container.
         pid: its process id there.
-        in_work: items in progress at its last heartbeat.
+        in_progress: items in progress at its last heartbeat.
         up: time since its start.
         silent: time since its last heartbeat.
         alive: whether its last heartbeat is recent.
@@ -68,7 +68,7 @@ class SeenProcess:
     role: str
     host: str
     pid: int
-    in_work: int
+    in_progress: int
     up: timedelta
     silent: timedelta
     alive: bool
@@ -79,10 +79,10 @@ class Heartbeats:
         self._database = database
 
     @asynccontextmanager
-    async def beating(self, role: str, in_work: Callable[[], int]) -> AsyncIterator[None]:
+    async def beating(self, role: str, in_progress: Callable[[], int]) -> AsyncIterator[None]:
         """Send heartbeats while the block runs. An unavailable ledger does not stop them."""
         me = uuid4()
-        task = asyncio.create_task(self._beat_repeatedly(me, role, in_work), name="heartbeat")
+        task = asyncio.create_task(self._beat_repeatedly(me, role, in_progress), name="heartbeat")
         try:
             yield
         finally:
@@ -106,11 +106,11 @@ class Heartbeats:
         """Delete the rows of processes that died long ago."""
         await self._execute(_FORGET, {"after": _FORGET_AFTER})
 
-    async def _beat_repeatedly(self, me: UUID, role: str, in_work: Callable[[], int]) -> None:
+    async def _beat_repeatedly(self, me: UUID, role: str, in_progress: Callable[[], int]) -> None:
         process = {"id": me, "role": role, "host": socket.gethostname(), "pid": os.getpid()}
         while True:
             try:
-                await self._execute(_BEAT, process | {"in_work": in_work()})
+                await self._execute(_BEAT, process | {"in_progress": in_progress()})
             except Unavailable as error:
                 log.warning("heartbeat.missed", role=role, reason=error.message)
             except Exception as error:  # noqa: BLE001 - the process must stay visible after any error

@@ -98,7 +98,7 @@ def _shown(row: RowMapping) -> ShownBatch:
             row["billed_prompt_tokens"],
             row["billed_completion_tokens"],
             row["billed_cached_tokens"],
-            row["billed_written_tokens"],
+            row["billed_cache_write_tokens"],
         ),
         error=row["error"],
         created_at=row["created_at"],

@@ -1,7 +1,7 @@
 -- part: shown
 -- A tenant's batches as the API shows them. Probes belong to no tenant.
 SELECT b.id, b.root_id, b.state, b.model, b.lines, b.settled, b.done, b.bytes, b.provider_id, b.job_ids, b.error,
-       b.billed_prompt_tokens, b.billed_completion_tokens, b.billed_cached_tokens, b.billed_written_tokens,
+       b.billed_prompt_tokens, b.billed_completion_tokens, b.billed_cached_tokens, b.billed_cache_write_tokens,
        b.created_at, b.submitted_at, b.progressed_at, b.cancelled_at, b.ended_at,
        coalesce(b.ended_at, now()) - b.created_at AS age
 FROM batches b WHERE b.tenant = :tenant

@@ -129,7 +129,7 @@ test("calls in flight are those of the status", async (t) => {
   assert.equal(missing, "language model \u2013, language model limit \u2013, embedding \u2013, items waiting \u2013, waiting for a retry \u2013");
 });
 
-const USED = { prompt_tokens: 1000, completion_tokens: 1000, cached_tokens: 1000, written_tokens: 1000, calls: 3, collection: null, model: null };
+const USED = { prompt_tokens: 1000, completion_tokens: 1000, cached_tokens: 1000, cache_write_tokens: 1000, calls: 3, collection: null, model: null };
 const usageOf = (...days) => days.map(([day, kind, tier, cost]) => ({ ...USED, day, kind, tier, cost, unpriced_calls: cost ? 0 : 3 }));
 
 test("costs of days are split by kind", async (t) => {

@@ -20,7 +20,7 @@ test("chosen language is used instead of the browsers", async () => {
   assert.equal(document.documentElement.lang, "zh-Hans");
 });
 
-const ENTRY = { id: "8a5d0c3e-51c8-4f6e-9a3b-2b7b8f0c9d11", made_at: "2026-10-01T09:30:00Z", changes: {}, actor: { kind: "key", name: "admin", key_id: null } };
+const ENTRY = { id: "8a5d0c3e-51c8-4f6e-9a3b-2b7b8f0c9d11", created_at: "2026-10-01T09:30:00Z", changes: {}, actor: { kind: "key", name: "admin", key_id: null } };
 const RECORDED = [["revoke", "key", "reporter"], ["switch", "build", "papers 2"], ["archive", "key", "old"]];
 const PHRASES = {
   de: ["Schlüssel reporter widerrufen", "Build papers 2 umschalten", "archive Schlüssel old"],

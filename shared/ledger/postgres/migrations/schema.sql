@@ -11,7 +11,7 @@
 --   costs           spent, spent_changes, spent_by_day, estimates, budgets, budget_holds
 --   removal         sweeps, outdated_objects, erasures
 --   long work       jobs, runs, verifications, gates, labelled_sets, evaluations
---   sources         sources, source_items, source_hints, source_looks, source_notes, syncs
+--   sources         sources, source_items, source_hints, source_lookups, source_notes, syncs
 --   users           queries, gaps, accepted_questions, shared_answers, conversations
 --   numbers         tallies, tally_changes, ended_by_minute
 --   webhooks        webhooks, webhook_deliveries
@@ -83,7 +83,7 @@ CREATE TABLE workers (
     role text NOT NULL,
     host text NOT NULL,
     pid integer NOT NULL,
-    in_work integer NOT NULL,
+    in_progress integer NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
     seen_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_workers PRIMARY KEY (id)
@@ -195,7 +195,7 @@ CREATE TABLE document_versions (
     size_bytes bigint NOT NULL,
     content_hash bytea NOT NULL,
     text_coverage real,  -- share of the words of the file that are in the chunks; null if they were not counted
-    -- {"losses": [{"place", "missing", "sample"}], "unread": [sentence]}; null if nothing is known to be missing.
+    -- {"losses": [{"location", "missing", "sample"}], "unread": [sentence]}; null if nothing is known to be missing.
     missing jsonb,
     traceparent text,  -- span of the submitting request; null if tracing was off
     -- Search terms of external id, title and filename, prefixed with "/" and the tenant. Written by a trigger.
@@ -453,7 +453,7 @@ CREATE TABLE batches (
     billed_prompt_tokens bigint NOT NULL DEFAULT 0,
     billed_completion_tokens bigint NOT NULL DEFAULT 0,
     billed_cached_tokens bigint NOT NULL DEFAULT 0,
-    billed_written_tokens bigint NOT NULL DEFAULT 0,
+    billed_cache_write_tokens bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     added_at timestamptz NOT NULL DEFAULT now(),  -- when the last line was planned
     tried_at timestamptz,  -- last create whose result is unknown
@@ -510,7 +510,7 @@ CREATE TABLE spent (
     prompt_tokens integer NOT NULL,
     completion_tokens integer NOT NULL,
     cached_tokens integer NOT NULL DEFAULT 0,  -- tokens of the prompt that were read from the provider's cache
-    written_tokens integer NOT NULL DEFAULT 0,  -- tokens of the prompt that were written to it
+    cache_write_tokens integer NOT NULL DEFAULT 0,  -- tokens of the prompt that were written to it
     calls integer NOT NULL,
     at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_spent PRIMARY KEY (token)
@@ -528,7 +528,7 @@ CREATE TABLE spent_changes (
     prompt_tokens bigint NOT NULL,
     completion_tokens bigint NOT NULL,
     cached_tokens bigint NOT NULL DEFAULT 0,
-    written_tokens bigint NOT NULL DEFAULT 0,
+    cache_write_tokens bigint NOT NULL DEFAULT 0,
     calls bigint NOT NULL
 );
 
@@ -544,7 +544,7 @@ CREATE TABLE spent_by_day (
     prompt_tokens bigint NOT NULL,
     completion_tokens bigint NOT NULL,
     cached_tokens bigint NOT NULL DEFAULT 0,
-    written_tokens bigint NOT NULL DEFAULT 0,
+    cache_write_tokens bigint NOT NULL DEFAULT 0,
     calls bigint NOT NULL,
     CONSTRAINT pk_spent_by_day PRIMARY KEY (tenant, collection_id, kind, model, day, tier, job_id)
 );
@@ -556,13 +556,13 @@ CREATE INDEX ix_spent_by_day_day ON spent_by_day (day);
 CREATE FUNCTION count_spent_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO spent_changes (tenant, collection_id, kind, model, tier, job_id, prompt_tokens, completion_tokens,
-                               cached_tokens, written_tokens, calls)
+                               cached_tokens, cache_write_tokens, calls)
     SELECT tenant, collection_id, kind, model, tier, job_id, sum(sign * prompt_tokens), sum(sign * completion_tokens),
-           sum(sign * cached_tokens), sum(sign * written_tokens), sum(sign * calls)
+           sum(sign * cached_tokens), sum(sign * cache_write_tokens), sum(sign * calls)
     FROM (SELECT *, 1 AS sign FROM new_rows) r
     GROUP BY tenant, collection_id, kind, model, tier, job_id
     HAVING (sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * cached_tokens),
-            sum(sign * written_tokens), sum(sign * calls)) <> (0, 0, 0, 0, 0);
+            sum(sign * cache_write_tokens), sum(sign * calls)) <> (0, 0, 0, 0, 0);
     RETURN NULL;
 END $$;
 
@@ -572,13 +572,13 @@ CREATE TRIGGER count_insert AFTER INSERT ON spent REFERENCING NEW TABLE AS new_r
 CREATE FUNCTION count_spent_update() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO spent_changes (tenant, collection_id, kind, model, tier, job_id, prompt_tokens, completion_tokens,
-                               cached_tokens, written_tokens, calls)
+                               cached_tokens, cache_write_tokens, calls)
     SELECT tenant, collection_id, kind, model, tier, job_id, sum(sign * prompt_tokens), sum(sign * completion_tokens),
-           sum(sign * cached_tokens), sum(sign * written_tokens), sum(sign * calls)
+           sum(sign * cached_tokens), sum(sign * cache_write_tokens), sum(sign * calls)
     FROM (SELECT *, 1 AS sign FROM new_rows UNION ALL SELECT *, -1 AS sign FROM old_rows) r
     GROUP BY tenant, collection_id, kind, model, tier, job_id
     HAVING (sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * cached_tokens),
-            sum(sign * written_tokens), sum(sign * calls)) <> (0, 0, 0, 0, 0);
+            sum(sign * cache_write_tokens), sum(sign * calls)) <> (0, 0, 0, 0, 0);
     RETURN NULL;
 END $$;
 
@@ -844,7 +844,7 @@ CREATE TABLE source_items (
     source_id uuid NOT NULL,
     key text COLLATE "C" NOT NULL,
     version text NOT NULL,  -- the entry's version whose content the document has
-    made_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT now(),
     missing_in integer,  -- newest sync that lacked it, even if its listing failed later
     missing_from timestamptz,  -- end of the first complete listing that lacked it, if none had it since
     CONSTRAINT pk_source_items PRIMARY KEY (source_id, key)
@@ -857,21 +857,21 @@ CREATE TABLE source_hints (
     source_id uuid NOT NULL,
     hinted_key text COLLATE "C" NOT NULL,
     hinted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    looked_at timestamptz,  -- set during a listing, which may save older content: it is looked up again afterwards
+    looked_up_at timestamptz,  -- set during a listing, which may save older content: it is looked up again afterwards
     CONSTRAINT pk_source_hints PRIMARY KEY (source_id, hinted_key),
     CONSTRAINT fk_source_hints_source_id FOREIGN KEY (source_id) REFERENCES sources (id) ON DELETE CASCADE
 );
 
 -- The runs that look up hints: one row for each source that has had hints. The run has the id of the source, so that a
 -- source has one at most.
-CREATE TABLE source_looks (
+CREATE TABLE source_lookups (
     id uuid NOT NULL,
     phase text NOT NULL,
     error text,
     waiting text,  -- why it reads no more entries now
     ended_at timestamptz,
-    CONSTRAINT pk_source_looks PRIMARY KEY (id),
-    CONSTRAINT fk_source_looks_id FOREIGN KEY (id) REFERENCES sources (id) ON DELETE CASCADE
+    CONSTRAINT pk_source_lookups PRIMARY KEY (id),
+    CONSTRAINT fk_source_lookups_id FOREIGN KEY (id) REFERENCES sources (id) ON DELETE CASCADE
 );
 
 -- Validators and hashes from the last visit of each address of a site.
@@ -1254,7 +1254,7 @@ CREATE INDEX ix_webhook_deliveries_due ON webhook_deliveries (webhook_id, due_at
 CREATE INDEX ix_webhook_deliveries_list ON webhook_deliveries (webhook_id, created_at, id);
 
 -- Triggers that insert a delivery per event and subscribed webhook.
-CREATE FUNCTION tell_of_documents() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION notify_of_documents() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM webhooks) THEN
         INSERT INTO webhook_deliveries (id, webhook_id, tenant, type, collection_id, document_id, data)
@@ -1274,9 +1274,9 @@ BEGIN
 END $$;
 
 CREATE TRIGGER tell AFTER UPDATE ON documents REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION tell_of_documents();
+    FOR EACH STATEMENT EXECUTE FUNCTION notify_of_documents();
 
-CREATE FUNCTION tell_of_collections() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION notify_of_collections() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM webhooks) THEN
         INSERT INTO webhook_deliveries (id, webhook_id, tenant, type, collection_id, document_id, data)
@@ -1293,10 +1293,10 @@ BEGIN
 END $$;
 
 CREATE TRIGGER tell AFTER UPDATE ON collections REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION tell_of_collections();
+    FOR EACH STATEMENT EXECUTE FUNCTION notify_of_collections();
 
 -- The message contains no name: the erasure's row does.
-CREATE FUNCTION tell_of_erasures() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION notify_of_erasures() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM webhooks) THEN
         INSERT INTO webhook_deliveries (id, webhook_id, tenant, type, collection_id, document_id, data)
@@ -1313,9 +1313,9 @@ BEGIN
 END $$;
 
 CREATE TRIGGER tell AFTER UPDATE ON erasures REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION tell_of_erasures();
+    FOR EACH STATEMENT EXECUTE FUNCTION notify_of_erasures();
 
-CREATE FUNCTION tell_of_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION notify_of_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM webhooks) THEN
         INSERT INTO webhook_deliveries (id, webhook_id, tenant, type, collection_id, data)
@@ -1329,7 +1329,7 @@ BEGIN
             FROM new_rows n JOIN old_rows o ON o.id = n.id
             WHERE n.state <> o.state AND (n.state = 'paused' OR n.ended_at IS NOT NULL)
             UNION ALL
-            SELECT n.tenant, 'sync.withheld', n.collection_id,
+            SELECT n.tenant, 'sync.deletions_withheld', n.collection_id,
                    jsonb_build_object('job_id', n.id, 'source', s.name, 'collection', n.collection,
                                       'deletions', y.withheld,
                                       'items', (SELECT count(*) FROM source_items i WHERE i.source_id = s.id))
@@ -1343,7 +1343,7 @@ BEGIN
 END $$;
 
 CREATE TRIGGER tell AFTER UPDATE ON jobs REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION tell_of_jobs();
+    FOR EACH STATEMENT EXECUTE FUNCTION notify_of_jobs();
 
 -- ---- Keys and the audit log ----
 
@@ -1376,7 +1376,7 @@ CREATE INDEX ix_api_keys_list ON api_keys (tenant, created_at, id);
 CREATE TABLE audit_log (
     id uuid NOT NULL,
     tenant text NOT NULL,  -- empty for operators' keys and erasures of tenants
-    made_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL,
     actor text NOT NULL,  -- key, operator, command line, local
     actor_name text,  -- name of the key
     actor_key_id uuid,  -- null for a key of the settings
@@ -1387,9 +1387,9 @@ CREATE TABLE audit_log (
     CONSTRAINT pk_audit_log PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_audit_log_list ON audit_log (tenant, made_at, id);
+CREATE INDEX ix_audit_log_list ON audit_log (tenant, created_at, id);
 
-CREATE INDEX ix_audit_log_made_at ON audit_log (made_at);
+CREATE INDEX ix_audit_log_created_at ON audit_log (created_at);
 
 -- The log is append-only: rows are deleted by their age, or with their tenant, and never changed.
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1494,7 +1494,7 @@ BEGIN
          FULL JOIN audited_fields(new_row, CAST(TG_ARGV AS text[])) n USING (field)
     WHERE nullif(o.value, CAST('null' AS jsonb)) IS DISTINCT FROM nullif(n.value, CAST('null' AS jsonb));
     IF TG_OP = 'UPDATE' AND changed = CAST('{}' AS jsonb) THEN RETURN NULL; END IF;
-    INSERT INTO audit_log (id, tenant, made_at, actor, actor_name, actor_key_id, action, object, object_name,
+    INSERT INTO audit_log (id, tenant, created_at, actor, actor_name, actor_key_id, action, object, object_name,
                            changes)
     VALUES (gen_random_uuid(), owner, clock_timestamp(), author ->> 'kind', author ->> 'name',
             CAST(author ->> 'key_id' AS uuid), done, kind, called, changed);
@@ -1550,7 +1550,7 @@ BEGIN
          FULL JOIN audited_fields(to_jsonb(NEW), CAST(TG_ARGV AS text[])) n USING (field)
     WHERE nullif(o.value, CAST('null' AS jsonb)) IS DISTINCT FROM nullif(n.value, CAST('null' AS jsonb));
     IF changed = CAST('{}' AS jsonb) THEN RETURN NULL; END IF;
-    INSERT INTO audit_log (id, tenant, made_at, actor, actor_name, actor_key_id, action, object, object_name,
+    INSERT INTO audit_log (id, tenant, created_at, actor, actor_name, actor_key_id, action, object, object_name,
                            changes)
     VALUES (gen_random_uuid(), NEW.tenant, clock_timestamp(), author ->> 'kind', author ->> 'name',
             CAST(author ->> 'key_id' AS uuid), 'change', 'gap',

@@ -1,4 +1,4 @@
-"""Looking up: entries of a source that hints name are brought up to date, without a listing."""
+"""Lookups: entries of a source that hints name are brought up to date, without a listing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared.sources.source import Entry
 
 Find = Callable[[str], Awaitable[Entry | None]]
 
-_RUN = "look"
+_RUN = "lookup"
 _PART_SECONDS = 10.0  # the hints of a slow source are saved this often
 
 
@@ -46,7 +46,7 @@ class _Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class Lookups:
     """Looks up the hints of claimed runs.
 
     Args:
