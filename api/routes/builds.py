@@ -73,7 +73,7 @@ async def get(name: CollectionName, number: BuildNumber, tenant: Reader, service
     response_model=BuildView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
 )
-async def begin(
+async def create(
     change: Annotated[MigrationBody, PROMPT_BODY], name: CollectionName, tenant: Manager, services: ServicesDep
 ) -> Response:
     """Start a build: the collection's documents are parsed, generated and indexed next to the live build.

@@ -61,7 +61,7 @@ async def calibrate(
 
 
 @router.delete("/{name}/calibration", status_code=204, responses=problems(401, 404, 422, 503))
-async def forget(
+async def reset(
     name: CollectionName, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Reset the channels to equal weights."""

@@ -49,7 +49,9 @@ _HEARTBEAT_SECONDS = 15.0
         *(400, 401, 409, 413, 415, 422, 503),
     ),
 )
-async def begin(body: JobBody, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep) -> Response:
+async def create(
+    body: JobBody, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep
+) -> Response:
     """Open a load. Its documents are uploaded with its id as `job`; then close it.
 
     The load ends when it is closed and its documents are finished.

@@ -40,7 +40,7 @@ _UNSHOWN = {"tenant", "read_at"}  # fields of a key
     response_model=NewKeyView,
     responses=problems(400, 401, 409, 413, 415, 422),
 )
-async def make(
+async def create(
     request: Request, body: KeyBody, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep
 ) -> Response:
     """Create a key of the tenant. Only this reply contains it: the server stores its hash.

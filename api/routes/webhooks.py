@@ -39,7 +39,7 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictR
     response_model=NewWebhookView,
     responses=problems(400, 401, 409, 413, 415, 422),
 )
-async def make(body: WebhookBody, tenant: Manager, services: ServicesDep) -> Response:
+async def create(body: WebhookBody, tenant: Manager, services: ServicesDep) -> Response:
     """Create a webhook. Only this reply contains its secret."""
     await _require_address(body.url, services.settings)
     secret = draw_secret()

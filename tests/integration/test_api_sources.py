@@ -526,7 +526,7 @@ async def test_hint_during_listing_is_looked_up_again(client, services, folder, 
         assert (await connection.execute(text("SELECT count(*) FROM source_hints"))).scalar_one() == 0
 
 
-async def test_failed_look_is_repeated_later(client, services, folder, worker):
+async def test_failed_lookup_is_repeated_later(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
     write(folder, "new.md", "A new rule.")

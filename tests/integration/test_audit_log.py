@@ -227,8 +227,8 @@ async def test_only_managers_read_own_tenants_entries(client):
 async def test_operators_and_commands_are_recorded(client, services, keyed, monkeypatch):
     for name, value in keyed.environment().items():
         monkeypatch.setenv(name, value)
-    await asyncio.to_thread(commands.make, "ci", scope=[commands.ScopeChoice.READ], tenant="alice")
-    await asyncio.to_thread(commands.make, "night-shift", operator=True)
+    await asyncio.to_thread(commands.create, "ci", scope=[commands.ScopeChoice.READ], tenant="alice")
+    await asyncio.to_thread(commands.create, "night-shift", operator=True)
     budget = {"period": "day", "unit": "tokens", "limit": 5}
     await sent(client, "PUT", "/v1/operator/tenants/alice/budgets", budget, OPERATORS)
     await sent(client, "POST", "/v1/keys", {"name": "own", "scopes": ["read"]})

@@ -536,22 +536,22 @@ def command(services, keyed, monkeypatch, capsys):
 
 
 async def test_key_commands_work_without_server(client, command):
-    printed = await command(commands.make, "ci", scope=[commands.ScopeChoice.READ], days=9, tenant="alice")
+    printed = await command(commands.create, "ci", scope=[commands.ScopeChoice.READ], days=9, tenant="alice")
     key = printed.split("FOREASK_API_KEY=")[1].strip()
     assert await status_of(client, key) == 200
-    printed = await command(commands.make, "bot", limits=["tokens_per_day=5", "cost_per_day=0.5"], tenant="alice")
+    printed = await command(commands.create, "bot", limits=["tokens_per_day=5", "cost_per_day=0.5"], tenant="alice")
     me = (await client.get("/v1/me", headers=bearer(printed.split("FOREASK_API_KEY=")[1].strip()))).json()
     assert (me["key_limits"]["tokens_per_day"], me["key_limits"]["cost_per_day"]) == (5, 0.5)
     assert me["scopes"] == ["ask", "feedback", "read", "write"]
     for wrong in ("tokens=5", "tokens_per_day=many", "tokens_per_day=0", "cost_per_day=nan"):
         with pytest.raises(typer.BadParameter):
-            await command(commands.make, "wrong", limits=[wrong], tenant="alice")
+            await command(commands.create, "wrong", limits=[wrong], tenant="alice")
     assert "ci  read  expires" in await command(commands.list_, tenant="alice")
 
     await command(commands.revoke, "ci", tenant="alice")
     key_cache_of(client).forget()
     assert await status_of(client, key) == 401
-    printed = await command(commands.make, "night-shift", operator=True)
+    printed = await command(commands.create, "night-shift", operator=True)
     operators = bearer(printed.split("FOREASK_API_KEY=")[1].strip())
     assert (await client.get("/v1/operator/status", headers=operators)).status_code == 200
 
@@ -560,7 +560,7 @@ async def test_key_commands_work_over_the_api(services, keyed, provider, command
     async with serving(keyed, services) as client:
         server = {"url": str(client.base_url), "key": KEYS["alice"]}
         limits = ["max_tokens=500"]
-        printed = await command(commands.make, "website", filters=["audience=public"], limits=limits, **server)
+        printed = await command(commands.create, "website", filters=["audience=public"], limits=limits, **server)
         made = bearer(printed.split("FOREASK_API_KEY=")[1].split()[0])  # a log line may follow
         assert (await client.post("/v1/retrieve", json={"question": "a"}, headers=made)).status_code == 200
         assert "website  ask  valid" in await command(commands.list_, **server)

@@ -119,8 +119,7 @@ WITH deleted AS (DELETE FROM spent_by_day WHERE tenant = :tenant AND collection_
 INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, tier, job_id, prompt_tokens, completion_tokens,
                                cached_tokens, cache_write_tokens, calls)
 SELECT tenant, :live, kind, model, day, tier, job_id, prompt_tokens, completion_tokens, cached_tokens,
-       cache_write_tokens,
-       calls
+       cache_write_tokens, calls
 FROM deleted
 ON CONFLICT (tenant, collection_id, kind, model, day, tier, job_id) DO UPDATE
 SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
