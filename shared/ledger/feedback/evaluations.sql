@@ -41,9 +41,8 @@ SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id AND d.liv
 WHERE c.id = ANY(CAST(CAST(:ids AS text[]) AS uuid[])) AND d.collection_id = :collection AND {exists:d}
 
 -- part: run_columns
--- The columns of a run. The previous release calls a run interrupted that failed because its process ended.
-id, labelled_set, questions, CASE phase WHEN 'interrupted' THEN {FAILED} ELSE phase END AS state, strategy, done, total,
-error, created_at, ended_at
+-- The columns of a run.
+id, labelled_set, questions, phase AS state, strategy, done, total, error, created_at, ended_at
 
 -- part: of_collection
 -- The rows of a collection.

@@ -425,7 +425,7 @@ DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = {Document
 -- Find due sweeps, longest due first.
 SELECT s.id, s.collection_id, s.index_name, s.tenant, s.document_id, s.obsolete_version, s.below_version,
        d.live_version, coalesce(s.obsolete_version IN (d.live_version, d.version), false) AS in_use,
-       d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again OR s.repeats AS again
+       d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.repeats AS again
 FROM sweeps s
 LEFT JOIN documents d ON d.id = s.document_id AND {exists:d}
 LEFT JOIN chunks c ON c.id = s.chunk_id AND c.version = s.below_version
@@ -445,8 +445,8 @@ DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))
 -- name: repeat_sweeps
 -- Postpone sweeps that were done once until all older leases have expired.
 -- plan: generic
-UPDATE sweeps SET again = false, repeats = false, due_at = now() + :after
-WHERE id = ANY(CAST(:ids AS bigint[])) AND (again OR repeats)
+UPDATE sweeps SET repeats = false, due_at = now() + :after
+WHERE id = ANY(CAST(:ids AS bigint[])) AND repeats
 
 -- part: valid_leases
 -- The leases that still hold.

@@ -479,7 +479,7 @@ CREATE UNIQUE INDEX uq_batches_probe ON batches (provider, model)
 
 -- Lines of batches that have no outcome yet. Each line is the call for one chunk.
 CREATE TABLE batch_lines (
-    token bigserial NOT NULL,  -- fencing token of the line's lease and its `custom_id`; no statement uses the default
+    token bigint NOT NULL,  -- fencing token of the line's lease and its `custom_id`
     batch_id uuid NOT NULL,
     chunk_id uuid NOT NULL,
     version integer NOT NULL,
@@ -649,7 +649,6 @@ CREATE TABLE sweeps (
     below_version integer NOT NULL,  -- of a chunk: its version; otherwise the version after the obsolete one
     chunk_id uuid,  -- null for the whole document
     repeats boolean NOT NULL DEFAULT false,  -- whether to repeat the sweep after all leases have expired
-    again boolean NOT NULL DEFAULT false,  -- means the same as `repeats`
     due_at timestamptz NOT NULL,
     CONSTRAINT pk_sweeps PRIMARY KEY (id)
 );
@@ -806,7 +805,6 @@ CREATE TABLE evaluations (
     error text,
     results json,  -- json, not jsonb: keeps the order of strategies and questions
     rows json,  -- summary rows of the results, for lists
-    seen_at timestamptz NOT NULL DEFAULT now(),
     created_at timestamptz NOT NULL DEFAULT now(),
     ended_at timestamptz,
     CONSTRAINT pk_evaluations PRIMARY KEY (id)
