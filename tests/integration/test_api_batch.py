@@ -227,27 +227,22 @@ async def test_concurrent_batches_with_same_names_all_succeed(client, services):
 
 async def test_disconnect_during_batch_keeps_complete_groups(services, settings, provider, monkeypatch):
     monkeypatch.setattr(batch, "_GROUP_LINES", 2)
-    sent = asyncio.Event()
+
+    async def are_stored(count):
+        return (await left_behind(services, settings))[0] >= count
 
     async def body():
         yield lines(*texts(2))
-        sent.set()
-        await asyncio.sleep(0.05)
+        await eventually(lambda: are_stored(2))
         yield lines(*texts(5)[2:])[:-9]
-        await asyncio.sleep(0.1)
+        await eventually(lambda: are_stored(4))
         raise ConnectionAbortedError
 
     async with serving(settings, services) as client:
         with pytest.raises(ConnectionAbortedError):
             await client.post("/v1/documents:batch", content=body(), headers=NDJSON)
 
-        async def are_stored():
-            return (await left_behind(services, settings))[0] >= 4
-
-        await eventually(are_stored)
-        rows, files = await left_behind(services, settings)
-
-    assert sent.is_set()
+    rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (4, 2)
 
 

@@ -8,8 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -235,20 +236,20 @@ def taken_over(tmp_path, monkeypatch) -> TakenOver:
 
 
 @pytest.fixture
-def upload(tmp_path) -> Path:
-    """Return another tenant's file, which every user may read, write and delete."""
-    folder = tmp_path / "uploads"
-    folder.mkdir()
-    path = folder / "of-another-tenant"
-    path.write_text("theirs")
-    for above in (folder, path):
-        above.chmod(0o777)
-    run_folder = Path(os.environ["TEST_RUN"])
-    for above in (tmp_path, *tmp_path.parents):
-        above.chmod(0o755)
-        if above == run_folder:
-            break
-    return path
+def upload() -> Iterator[Path]:
+    """Yield another tenant's file, which every user may read, write and delete.
+
+    It is not below TMPDIR, whose parents may be closed to other users.
+    """
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as above:
+        folder = Path(above, "uploads")
+        folder.mkdir()
+        path = folder / "of-another-tenant"
+        path.write_text("theirs")
+        Path(above).chmod(0o755)
+        folder.chmod(0o777)
+        path.chmod(0o777)
+        yield path
 
 
 @pytest.fixture

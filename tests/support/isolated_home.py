@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 FOLDER = "TEST_FOLDER"  # environment variable: parent of the run's folder, for example on a disk of your choice
@@ -67,8 +68,7 @@ def parent() -> str | None:
 def _fits_in_memory() -> bool:
     if not os.access(_MEMORY, os.W_OK) or os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
         return False
-    free = min(shutil.disk_usage(_MEMORY).free, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return free >= _NEEDED_BYTES
+    return min(shutil.disk_usage(_MEMORY).free, psutil.virtual_memory().available) >= _NEEDED_BYTES
 
 
 def _is_worker(config: pytest.Config) -> bool:
