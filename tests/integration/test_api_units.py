@@ -74,7 +74,7 @@ async def test_section_unit_returns_complete_section_of_chunk(client, sectioned)
         chunk.matched_question,
     )
     assert best.heading_path == ["Guide", "The orchard"]
-    assert whole.metadata.explain.stages["return"].did.startswith("2 by section, of the first 8 chunks")
+    assert whole.metadata.explain.stages["return"].summary.startswith("2 by section, of the first 8 chunks")
 
 
 async def test_incomplete_section_is_not_returned(client, services):
@@ -134,7 +134,7 @@ async def test_duplicate_text_is_returned_once_naming_other_document(client, ser
     first, second = found.chunks
     assert {first.external_id, *first.also_in} == {"a.md", "b.md"}
     assert (second.external_id, second.also_in) == ("c.md", [])
-    assert "1 with the text of another" in found.metadata.explain.stages["return"].did
+    assert "1 with the text of another" in found.metadata.explain.stages["return"].summary
 
 
 async def test_overlapping_chunks_are_returned_without_shared_sentences(client, services):
@@ -196,7 +196,7 @@ async def test_explain_lists_every_query_stage(client, sectioned):
         "assemble",
         "record",
     ]
-    assert stages["search"].did.startswith("chunks by channel: questions ")
-    assert stages["fuse"].did.endswith(f"{found.metadata.unique_chunks} chunks by scores, 0 below min_score")
-    assert stages["assemble"].did.endswith(f"{sum(c.tokens for c in found.chunks)} tokens, estimated")
+    assert stages["search"].summary.startswith("chunks by channel: questions ")
+    assert stages["fuse"].summary.endswith(f"{found.metadata.unique_chunks} chunks by scores, 0 below min_score")
+    assert stages["assemble"].summary.endswith(f"{sum(c.tokens for c in found.chunks)} tokens, estimated")
     assert all(stage.skipped is None for stage in stages.values())

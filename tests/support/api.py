@@ -147,11 +147,16 @@ async def work(services: AllServices, *stages: str) -> None:
     """
     settings = services.settings
     limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.shutdown_timeout)
-    all_stages = (services.parser, services.reader, services.generator, IndexStage(services.indexers.values()))
-    by_name: dict[str, Stage[Any, Any]] = {stage.name: stage for stage in all_stages}
-    for stage in stages or ("parse", "index", "generate", "index"):
-        assert not await _Drain(Changed(by_name[stage], linger=timedelta()), limits, asyncio.Event()).run()
-        if stage == "index":
+    makers: dict[str, Callable[[], Stage[Any, Any]]] = {
+        "parse": lambda: services.parser,
+        "read": lambda: services.reader,
+        "generate": lambda: services.generator,
+        "index": lambda: IndexStage(services.indexers.values()),
+    }
+    for name in stages or ("parse", "index", "generate", "index"):
+        stage = Changed(makers[name](), linger=timedelta())
+        assert not await _Drain(stage, limits, asyncio.Event()).run()
+        if name == "index":
             await delete_replaced(services)
 
 
