@@ -258,12 +258,6 @@ async def test_late_worker_cannot_overwrite_result(services):
     assert (await execute(services, "SELECT request FROM evaluations")).scalar_one() is None
 
 
-async def test_run_of_previous_release_that_was_interrupted_failed(services):
-    run = await queue(services)
-    await execute(services, "UPDATE evaluations SET phase = 'interrupted'")
-    assert (await shown(services, run)).state == "failed"
-
-
 # --- workers ---
 
 
