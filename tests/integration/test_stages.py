@@ -6,6 +6,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
+import pytest
 from qdrant_client import models
 from sqlalchemy import text
 from structlog.testing import capture_logs
@@ -591,3 +592,44 @@ async def test_words_match_in_language_of_their_text(services, library):
     assert (await library.collection()).languages == ("de", "en", "ru", "zh")
     (chunk,) = (await services.ledger[Documents].chunks("default", documents["ru"].id))[:1]
     assert chunk.content.language == "ru"
+
+
+async def at_stage(services, name):
+    """Return a stage to which a chunk or a document is due."""
+    await Library(services).add(HARBOUR, "a.md")
+    if before := {"parse": (), "index": ("parse",), "generate": ("parse", "index")}[name]:
+        await work(services, *before)
+    stages = (services.parser, IndexStage(services.indexers.values()), services.generator)
+    return next(stage for stage in stages if stage.name == name)
+
+
+@guards(
+    "shared/ingest/parse/stage.py",
+    'await self.work.release("documents", leases, lost=True)',
+    'await self.work.release("documents", leases)',
+    means="a document that makes settlements fail is parsed for ever",
+    case="parse",
+)
+@guards(
+    "shared/ingest/index/stage.py",
+    'await self._any.work.release("chunks", leases, self._costs.of(leases), lost=True)',
+    'await self._any.work.release("chunks", leases, self._costs.of(leases))',
+    means="a chunk that makes settlements fail is embedded for ever",
+    case="index",
+)
+@guards(
+    "shared/ingest/generate/stage.py",
+    'await self.work.release("chunks", leases, lost=True)',
+    'await self.work.release("chunks", leases)',
+    means="a chunk that makes settlements fail is paid for ever",
+    case="generate",
+)
+@pytest.mark.parametrize("name", ["parse", "index", "generate"])
+async def test_expired_leases_count_as_lost_unlike_released_ones(services, name):
+    stage, seen = await at_stage(services, name), []
+    for end in (stage.release, stage.expire, stage.release):
+        (item,) = await stage.claim(1, {})
+        seen.append((item[0] if name == "index" else item).lost_leases)
+        await end(stage.leases_of(item))
+
+    assert seen == [0, 0, 1]
