@@ -45,7 +45,7 @@ def test_folder_without_budget_never_fails():
     "tests/support/slow.py",
     'return test.rpartition("::")[2] not in _FAST_FAULTS',
     "return False",
-    means="all tests fail because those of a broken deployment exceed the budget of the few fast ones",
+    means="`make test-all` always fails, because slow scenarios are compared with the budget of the fast ones",
 )
 def test_slow_tests_have_a_budget_of_their_own():
     slow = "tests/integration/test_fuzz.py::test_generated_requests_cause_no_server_error"

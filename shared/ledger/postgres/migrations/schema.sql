@@ -1271,7 +1271,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER tell AFTER UPDATE ON documents REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+CREATE TRIGGER notify AFTER UPDATE ON documents REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION notify_of_documents();
 
 CREATE FUNCTION notify_of_collections() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1290,7 +1290,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER tell AFTER UPDATE ON collections REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+CREATE TRIGGER notify AFTER UPDATE ON collections REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION notify_of_collections();
 
 -- The message contains no name: the erasure's row does.
@@ -1310,7 +1310,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER tell AFTER UPDATE ON erasures REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+CREATE TRIGGER notify AFTER UPDATE ON erasures REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION notify_of_erasures();
 
 CREATE FUNCTION notify_of_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1340,7 +1340,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER tell AFTER UPDATE ON jobs REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+CREATE TRIGGER notify AFTER UPDATE ON jobs REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION notify_of_jobs();
 
 -- ---- Keys and the audit log ----

@@ -28,7 +28,7 @@ _FLUSH = 2.0  # points
 _LEAST_SCALE = 4  # numbers of an axis
 _TWO_KINDS = 1.25  # a distance between rows is so much larger than one within a cell
 _BESIDE = 1.1  # of the font size: texts next to each other are farther apart than the words of a line
-_MOST_BESIDE = 500  # texts next to each other
+_MOST_NEIGHBOURS = 500  # texts next to each other
 _OTHER_SIZE = 0.08
 _OFTEN = 0.3
 _MOSTLY = 0.6
@@ -162,16 +162,16 @@ def _are_boxes(rows: Sequence[Sequence[PageLine]]) -> bool:
 
     The texts are centred, as in boxes, or three or more, such as captions or labels above values.
     """
-    beside = [line for row in rows if len(row) > 1 for line in row]
-    if len(beside) > _MOST_BESIDE or any(
-        FIELD.match(line.text) or line.text.endswith((":", "\uff1a")) for line in beside
+    neighbours = [line for row in rows if len(row) > 1 for line in row]
+    if len(neighbours) > _MOST_NEIGHBOURS or any(
+        FIELD.match(line.text) or line.text.endswith((":", "\uff1a")) for line in neighbours
     ):
         return False
     several = [label for label in _labels(rows) if len(label) > 1]
     are_few = len(several) > 2 and len(rows) <= _LEAST_ROWS  # noqa: PLR2004 - two texts may be a label and a value
     if are_few and all(len(row) == len(several) for row in rows):
         return True
-    if any(is_value([line]) for line in beside):
+    if any(is_value([line]) for line in neighbours):
         return False
     centred = filter(_is_centred, several)
     return any(one[0].y > two[-1].y and two[0].y > one[-1].y for one, two in pairwise(centred))

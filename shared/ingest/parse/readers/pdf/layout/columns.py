@@ -143,8 +143,8 @@ def text_columns(rows: Sequence[Sequence[PageLine]], columns: Sequence[list[floa
             return [columns[0], columns[-1]]
         if texts[0]:
             return columns[:2]
-    beside = len(columns) == 2 and any(texts) and not _are_level(rows, columns)  # noqa: PLR2004 - a column of text and a second column
-    return columns if beside and not is_marginal(parts[0]) else ()
+    are_blocks = len(columns) == 2 and any(texts) and not _are_level(rows, columns)  # noqa: PLR2004 - a column of text and a second column
+    return columns if are_blocks and not is_marginal(parts[0]) else ()
 
 
 def _is_beside(rows: Sequence[Sequence[PageLine]], text: Sequence[PageLine], column: Sequence[float]) -> bool:
