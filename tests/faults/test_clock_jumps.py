@@ -50,7 +50,7 @@ def test_clocks_of_api_and_scheduler_change_no_result(fleet, start_scenario, tmp
             return fleet.client.get(f"/v1/sources/{scenario.mark}/syncs").raise_for_status().json()["items"]
 
         fleet.query("UPDATE sources SET next_at = now() - interval '1 hour' WHERE name = $1", scenario.mark)
-        fleet.wait_until(lambda: syncs() and syncs()[0]["phase"] == "done", "no sync was started")
+        fleet.wait_until(lambda: syncs() and syncs()[0]["state"] == "done", "no sync was started")
 
         def age():
             found = "SELECT extract(epoch FROM now() - next_at) AS seconds FROM sources WHERE name = $1"
