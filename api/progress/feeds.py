@@ -14,7 +14,7 @@ from uuid import UUID
 
 from api.http.event_stream import event
 from api.http.problems import problem_of
-from api.schemas.document_views import view
+from api.schemas.documents import DocumentView
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
@@ -126,7 +126,7 @@ class ProgressFeed:
             return number, _RESET + pieces
         changed = [d for d in reversed(changes.documents) if collection in (None, d.collection)]
         kinds = [self._events[kind].piece for kind in ("progress", "status") if kind in self._events]
-        documents = [event("document", view(document, self._settings)) for document in changed]
+        documents = [event("document", DocumentView.of(document, self._settings)) for document in changed]
         return number, _with_id([*documents, *kinds], self._seen_at)
 
     async def _read(self, since: datetime | None) -> None:
@@ -164,7 +164,7 @@ class ProgressFeed:
         self._counts = {state.value: n for state, n in counts.items() if state is not DocumentState.DELETING}
 
     def _add_document(self, document: Document) -> None:
-        piece = event("document", view(document, self._settings))
+        piece = event("document", DocumentView.of(document, self._settings))
         is_first = document.state in states.PROGRESSING_DOCUMENTS
         self._add(document.id, piece, first=is_first, collection=document.collection)
 

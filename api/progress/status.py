@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from api.progress.bottleneck import pace
 from api.progress.readiness import Readiness
@@ -15,7 +15,7 @@ from shared.domain.limit_use import LimitUse
 from shared.domain.sources import WaitingSync
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.sources.syncs import Syncs
-from shared.ledger.work.backlog import Backlog, Backlogs, Waiting
+from shared.ledger.work.backlog import Backlog, Backlogs
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.services.api import ApiServices
 
@@ -32,7 +32,7 @@ class OpenWork:
 
     @property
     def withheld_views(self) -> list[WaitingSyncView]:
-        return [WaitingSyncView(**asdict(each)) for each in self.withheld]
+        return [WaitingSyncView.of(each) for each in self.withheld]
 
 
 async def read_work(services: ApiServices, readiness: Readiness, tenant: str) -> OpenWork:
@@ -59,21 +59,12 @@ async def status_event(services: ApiServices, readiness: Readiness, tenant: str)
     """Return the status event of the open work; raises as `read_work`."""
     work = await read_work(services, readiness, tenant)
     return StatusEvent(
-        stages={queue: stage_view(waiting) for queue, waiting in work.backlog.stages.items()},
+        stages={queue: StageView.of(waiting) for queue, waiting in work.backlog.stages.items()},
         dead=work.backlog.dead,
         chunks_per_minute=round(work.backlog.rate, 1),
         eta_seconds=None if work.backlog.eta is None else round(work.backlog.eta.total_seconds()),
         pace=work.pace,
         withheld=work.withheld_views,
-    )
-
-
-def stage_view(waiting: Waiting) -> StageView:
-    return StageView(
-        due=waiting.due,
-        in_flight=waiting.in_flight,
-        delayed=waiting.delayed,
-        oldest_seconds=None if waiting.oldest is None else round(waiting.oldest.total_seconds(), 1),
     )
 
 

@@ -60,19 +60,6 @@ async def page(
         and (after is None or (question.last_at, question.id) < after)
     ]
     shown, following = paging.split_page(rows[: limit + 1], limit, lambda q: (q.last_at.isoformat(), str(q.id)))
-    return JsonReply(AskedQuestionPage(retention_days=days, items=[_view(q) for q in shown], next_cursor=following))
-
-
-def _view(question: LoggedQuestion) -> AskedQuestionView:
-    return AskedQuestionView(
-        query_id=question.id,
-        question=question.question,
-        times=question.times,
-        found=question.found,
-        best_score=None if question.best_score is None else round(question.best_score, 4),
-        helpful=question.helpful,
-        helpful_chunk_id=question.helpful_chunk_id,
-        chunk_ids=list(question.chunk_ids),
-        first_at=question.first_at,
-        last_at=question.last_at,
+    return JsonReply(
+        AskedQuestionPage(retention_days=days, items=[AskedQuestionView.of(q) for q in shown], next_cursor=following)
     )

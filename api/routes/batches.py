@@ -15,7 +15,7 @@ from api.http import paging
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
-from api.schemas.batches import BatchPage, BatchView, view
+from api.schemas.batches import BatchPage, BatchView
 from api.state import ServicesDep
 from shared.domain.batches import ShownBatch, Unanswered
 from shared.domain.states import BatchState
@@ -84,7 +84,7 @@ async def _view(batch: ShownBatch, settings: Settings) -> BatchView:
 
 async def _views(batches: Sequence[ShownBatch], settings: Settings) -> list[BatchView]:
     # The list prices are loaded once: 0.3 s.
-    return await asyncio.to_thread(lambda: [view(batch, _cost(batch, settings)) for batch in batches])
+    return await asyncio.to_thread(lambda: [BatchView.of(batch, cost=_cost(batch, settings)) for batch in batches])
 
 
 def _cost(batch: ShownBatch, settings: Settings) -> float | None:

@@ -93,17 +93,5 @@ async def _delete(services: ApiServices, tenant: str, budget_id: UUID, set_by: S
 
 
 def budget_view(budget: Budget) -> BudgetView:
-    return BudgetView(
-        id=budget.id,
-        collection=budget.collection,
-        job_id=budget.job_id,
-        period=budget.period.value,
-        unit=budget.unit.value,
-        set_by=budget.set_by.value,
-        limit=budget.shown(budget.most),
-        spent=budget.shown(budget.spent),
-        reserved=budget.shown(budget.held),
-        exhausted=budget.is_exhausted,
-        ends_at=budget.ends_at,
-        notice=budget.notice,
-    )
+    limit, spent, reserved = map(budget.shown, (budget.most, budget.spent, budget.held))
+    return BudgetView.of(budget, limit=limit, spent=spent, reserved=reserved)

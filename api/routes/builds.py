@@ -20,7 +20,6 @@ from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.progress.readiness import Shutdown
 from api.progress.runs import follow
-from api.routes.collections import options_view
 from api.routes.estimates import migrated
 from api.schemas.builds import (
     BuildList,
@@ -32,6 +31,7 @@ from api.schemas.builds import (
     PointDifferencesView,
     SwitchBody,
 )
+from api.schemas.collections import CollectionOptionsView
 from api.schemas.common import CollectionName
 from api.schemas.estimates import MigrationBody
 from api.schemas.problems import ProblemDetails
@@ -226,7 +226,7 @@ async def _view(build: Build, services: ApiServices) -> BuildView:
         build=build.number,
         state=build.state,
         embedding_model=build.embedding_model,
-        options=options_view(build.options),
+        options=CollectionOptionsView.of(build.options),
         created_at=build.created_at,
         live_until=build.live_until,
         source_documents=progress.source_documents,

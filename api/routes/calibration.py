@@ -14,7 +14,7 @@ from api.http.bodies import LABELLED_BODY
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
-from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion, calibration_view
+from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
 from api.schemas.common import CollectionName
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.collections import Collection
@@ -57,7 +57,7 @@ async def calibrate(
         questions = [labelled.question for labelled in body.questions]
         changed = await services.calibrator.calibrate_labelled(collection, list(zip(questions, relevant, strict=True)))
     collection_cache.forget(tenant, name)  # by name, because another build may be live by now
-    return JsonReply(calibration_view(changed.calibration or {}))
+    return JsonReply(CalibrationView.model_validate(changed.calibration or {}))
 
 
 @router.delete("/{name}/calibration", status_code=204, responses=problems(401, 404, 422, 503))

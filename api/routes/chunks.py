@@ -13,8 +13,7 @@ from api.access.auth import Reader
 from api.http import paging
 from api.http.openapi import problems
 from api.http.replies import JsonReply
-from api.schemas.chunks import ChunkInContextView, ChunkPage
-from api.schemas.document_views import chunk_view, view
+from api.schemas.chunks import ChunkInContextView, ChunkPage, ChunkView
 from api.state import ServicesDep
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import InvalidInput
@@ -119,14 +118,7 @@ async def chunk(
 ) -> Response:
     """Return a chunk, its document and its neighbours, in the version that queries see, else in the newest."""
     found = await services.ledger[Documents].chunk(tenant, chunk_id, before=before, after=after)
-    settings = services.settings
-    reply = ChunkInContextView(
-        document=view(found.document, settings),
-        before=[chunk_view(each, settings) for each in found.before],
-        chunk=chunk_view(found.chunk, settings),
-        after=[chunk_view(each, settings) for each in found.after],
-    )
-    return JsonReply(reply)
+    return JsonReply(ChunkInContextView.of(found, services.settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +138,7 @@ def _position(key: list[object]) -> _Position:
 
 def _page(items: list[ChunkDetail], services: ApiServices, *, more: bool, more_before: bool) -> ChunkPage:
     return ChunkPage(
-        items=[chunk_view(each, services.settings) for each in items],
+        items=[ChunkView.of(each, services.settings) for each in items],
         next_cursor=paging.cursor_of([items[-1].ordinal]) if items and more else None,
         previous_cursor=paging.cursor_of(["before", items[0].ordinal]) if items and more_before else None,
     )

@@ -17,10 +17,8 @@ from api.http.bodies import PROMPT_BODY
 from api.http.openapi import problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
-from api.schemas.calibration import calibration_view
 from api.schemas.collections import (
     CollectionChange,
-    CollectionOptionsView,
     CollectionPage,
     CollectionView,
     ReindexReply,
@@ -152,10 +150,6 @@ def require_embedding(name: str, services: ApiServices) -> None:
         )
 
 
-def options_view(options: CollectionOptions) -> CollectionOptionsView:
-    return CollectionOptionsView(**dataclasses.asdict(options) | {"filterable": dict(options.filterable)})
-
-
 def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Settings) -> None:
     """Raise `InvalidInput` if chunks, overlap and sections cannot have these sizes."""
     most = change.chunk_max_chars or settings.chunk_max_chars
@@ -182,17 +176,12 @@ async def _views(
     markers = [(changes.get(c.id), *sorted(documents[c.id].items())) for c in collections]
     points = await _points(collections, markers, services.ledger[Collections], sizes)
     return [
-        CollectionView(
-            name=collection.name,
-            embedding_model=collection.embedding_model,
-            options=options_view(collection.options),
-            created_at=collection.created_at,
-            languages=list(collection.languages),
+        CollectionView.of(
+            collection,
             notice=" ".join(filter(None, _notices(collection, services.embeddings))) or None,
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=None if count is None else count.number,
             points_age_seconds=None if count is None else round(count.age.total_seconds(), 3),
-            calibration=None if collection.calibration is None else calibration_view(collection.calibration),
         )
         for collection, count in zip(collections, points, strict=True)
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 from uuid import UUID
 
@@ -26,7 +25,6 @@ from api.schemas.dead_letters import (
     Reason,
 )
 from api.state import ServicesDep
-from shared.domain.dead_letters import DeadLetter
 from shared.domain.errors import InvalidInput
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 
@@ -54,7 +52,7 @@ async def page(
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger[DeadLetters].page(tenant, choice, after=after, limit=limit + 1)
     letters, following = paging.split_page(rows, limit, lambda letter: (letter.at.isoformat(), str(letter.id)))
-    items = [DeadLetterView(**_fields(letter)) for letter in letters]
+    items = [DeadLetterView.of(letter) for letter in letters]
     return JsonReply(DeadLetterPage(items=items, next_cursor=following))
 
 
@@ -69,15 +67,13 @@ async def reasons(
 ) -> Response:
     """Count dead letters by their reason."""
     counts = await services.ledger[DeadLetters].reasons(tenant, Choice(document_id, collection, reason))
-    return JsonReply(DeadReasons(items=[DeadReasonView(**dataclasses.asdict(count)) for count in counts]))
+    return JsonReply(DeadReasons(items=[DeadReasonView.of(count) for count in counts]))
 
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
 async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Return a dead letter with its failed attempts."""
-    letter = await services.ledger[DeadLetters].get(tenant, letter_id)
-    history = [dataclasses.asdict(attempt) for attempt in letter.history]
-    return JsonReply(DeadLetterHistory(**_fields(letter), history=history))
+    return JsonReply(DeadLetterHistory.of(await services.ledger[DeadLetters].get(tenant, letter_id)))
 
 
 @router.post(
@@ -97,7 +93,7 @@ async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep
         services.wakeups.wake("parse")
     if resolved.chunks:
         services.wakeups.wake("generate", "index")
-    return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)), 202)
+    return JsonReply(DeadLettersResolved.of(resolved), 202)
 
 
 @router.post(
@@ -116,12 +112,8 @@ async def discard(filter_: DeadLetterFilter, tenant: Writer, services: ServicesD
             'This would discard all dead letters. Select some, or send {"all": true} to discard all.', field="all"
         )
     resolved = await services.ledger[DeadLetters].discard(tenant, _choice(filter_))
-    return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)))
+    return JsonReply(DeadLettersResolved.of(resolved))
 
 
 def _choice(filter_: DeadLetterFilter) -> Choice:
     return Choice(filter_.document_id, filter_.collection, filter_.reason, filter_.letter_id)
-
-
-def _fields(letter: DeadLetter) -> dict[str, object]:
-    return {name: getattr(letter, name) for name in DeadLetterView.model_fields}

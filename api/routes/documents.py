@@ -22,7 +22,6 @@ from api.http.strict_route import StrictRoute
 from api.progress import long_poll
 from api.progress.waiting import reason_of
 from api.schemas.common import CollectionName
-from api.schemas.document_views import view
 from api.schemas.documents import (
     BatchLine,
     BatchResult,
@@ -96,7 +95,7 @@ async def submit(
         )
     in_time = 201 if wait is not None and long_poll.is_found(document) else 202
     headers = {"location": f"/v1/documents/{document.id}"} | prefer_header.applied(wait)
-    return JsonReply(view(document, services.settings), in_time if submitted.accepted else 200, headers)
+    return JsonReply(DocumentView.of(document, services.settings), in_time if submitted.accepted else 200, headers)
 
 
 @router.post(
@@ -168,7 +167,7 @@ async def page(
         tenant, selection, order=sort, after=after, limit=limit + 1, metadata=metadata
     )
     documents, following = paging.split_page(rows, limit, partial(_position_of, sort))
-    items = [view(document, services.settings) for document in documents]
+    items = [DocumentView.of(document, services.settings) for document in documents]
     return JsonReply(DocumentPage(items=items, next_cursor=following))
 
 
@@ -177,7 +176,7 @@ async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Respo
     """Return a document with its progress. While it waits, `error` is the reason."""
     document = await services.ledger[Documents].get(tenant, document_id)
     document = replace(document, error=await reason_of(document, tenant, services))
-    return JsonReply(view(document, services.settings))
+    return JsonReply(DocumentView.of(document, services.settings))
 
 
 @router.patch(
@@ -198,7 +197,7 @@ async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, se
     with suppress(Transient):  # the scheduler updates Qdrant when it is available again
         while claimed := await descriptions.claim(len(rows), rows):  # again if it changed in the meantime
             await update_points(descriptions, services.index, claimed)
-    return JsonReply(view(described.document, services.settings))
+    return JsonReply(DocumentView.of(described.document, services.settings))
 
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
@@ -224,7 +223,7 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
         services.wakeups.wake("parse")
     else:
         services.wakeups.wake("generate", "index")
-    return JsonReply(view(document, services.settings), 202)
+    return JsonReply(DocumentView.of(document, services.settings), 202)
 
 
 def _position_of(order: Order, document: Document) -> list[str]:

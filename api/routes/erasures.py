@@ -15,7 +15,6 @@ from api.schemas.common import CollectionName
 from api.schemas.erasures import ErasureView, RemainingDataView, RemainingPartView
 from api.schemas.operators import TenantName
 from api.state import CollectionCacheDep, ServicesDep
-from shared.domain.erasures import Erasure
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.ledger.erasure.erasures import Erasures
 from shared.maintenance.erasure_check import ErasureScope
@@ -39,13 +38,13 @@ async def erase_collection(
     """
     erasure = await services.ledger[Erasures].start(tenant, name)
     collection_cache.forget(tenant, name)
-    return JsonReply(_view(erasure), 202, {"location": f"/v1/erasures/{erasure.id}"})
+    return JsonReply(ErasureView.of(erasure), 202, {"location": f"/v1/erasures/{erasure.id}"})
 
 
 @router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
 async def get(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return the progress of an erasure."""
-    return JsonReply(_view(await services.ledger[Erasures].get(erasure_id, tenant)))
+    return JsonReply(ErasureView.of(await services.ledger[Erasures].get(erasure_id, tenant)))
 
 
 @operator_router.delete(
@@ -68,13 +67,13 @@ async def erase_tenant(
         )
     erasure = await services.ledger[Erasures].start(tenant)
     collection_cache.forget_tenant(tenant)
-    return JsonReply(_view(erasure), 202, {"location": f"/v1/operator/erasures/{erasure.id}"})
+    return JsonReply(ErasureView.of(erasure), 202, {"location": f"/v1/operator/erasures/{erasure.id}"})
 
 
 @operator_router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
 async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response:
     """Return the progress of an erasure of any tenant."""
-    return JsonReply(_view(await services.ledger[Erasures].get(erasure_id)))
+    return JsonReply(ErasureView.of(await services.ledger[Erasures].get(erasure_id)))
 
 
 @operator_router.get(
@@ -89,21 +88,5 @@ async def remains(tenant: TenantName, services: ServicesDep) -> Response:
         findings = await services.erasure_check.run(ErasureScope(tenant))
     except OSError as error:
         raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
-    remains = [
-        RemainingPartView(engine=each.engine, location=each.part, count=each.count, unchecked=each.unchecked)
-        for each in findings
-    ]
+    remains = [RemainingPartView.of(each) for each in findings]
     return JsonReply(RemainingDataView(tenant=tenant, found=sum(each.count for each in findings), locations=remains))
-
-
-def _view(erasure: Erasure) -> ErasureView:
-    return ErasureView(
-        id=erasure.id,
-        collection=erasure.collection,
-        document_id=erasure.document_id,
-        state="running" if erasure.finished_at is None else "finished",
-        documents_left=erasure.documents_left,
-        deleted=dict(erasure.deleted),
-        started_at=erasure.started_at,
-        finished_at=erasure.finished_at,
-    )

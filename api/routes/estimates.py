@@ -76,7 +76,7 @@ async def estimate(
     if body.store:
         collection = await collection_cache.ensure(tenant, body.collection)
         await services.ledger[Estimates].store(collection.id, made)
-    return JsonReply(EstimateView(**dataclasses.asdict(made)))
+    return JsonReply(EstimateView.of(made))
 
 
 @router.post(
@@ -108,7 +108,7 @@ async def estimate_files(request: Request, tenant: Writer, services: ServicesDep
         load = PlannedLoad(count, None, [SampleText(text) for text in texts])
         made = await services.estimator.estimate_load(tenant, collection, load)
     left_out = [file.filename for file, is_text in zip(files, plain, strict=True) if not is_text]
-    shown = None if made is None else EstimateView(**dataclasses.asdict(made))
+    shown = None if made is None else EstimateView.of(made)
     return JsonReply(FormEstimateView(estimate=shown, left_out=left_out))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -92,7 +91,7 @@ async def page(
     questions, following = paging.split_page(
         rows, limit, lambda question: (question.created_at.isoformat(), str(question.id))
     )
-    items = [AcceptedQuestionView(**dataclasses.asdict(question)) for question in questions]
+    items = [AcceptedQuestionView.of(question) for question in questions]
     return JsonReply(AcceptedPage(items=items, next_cursor=following))
 
 
@@ -125,7 +124,4 @@ async def _require_visible(body: FeedbackBody, caller: Caller, services: ApiServ
 def _reply(services: ApiServices, chunk_id: UUID, result: FeedbackResult) -> Response:
     if result.due:
         services.wakeups.wake("index")
-    reply = FeedbackReply(
-        outcome=result.outcome, chunk_id=chunk_id, question=result.question, accepted_id=result.accepted_id
-    )
-    return JsonReply(reply)
+    return JsonReply(FeedbackReply.of(result, chunk_id=chunk_id))

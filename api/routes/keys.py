@@ -18,7 +18,7 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.routes.queries import require_int64
-from api.schemas.keys import KeyBody, KeyChange, KeyLimitsView, KeyPage, KeyView, NewKeyView, SettingsKeyView
+from api.schemas.keys import KeyBody, KeyChange, KeyPage, KeyView, NewKeyView, SettingsKeyView
 from api.state import KeyCacheDep, ServicesDep
 from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
@@ -31,7 +31,6 @@ from shared.vectors.filters import caller_conditions
 router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
 
 _FILTER_MAX_BYTES = 8 * 1024  # each process caches thousands of keys
-_UNSHOWN = {"tenant", "read_at"}  # fields of a key
 
 
 @router.post(
@@ -53,7 +52,7 @@ async def create(
     key = keys.draw()
     created = await services.ledger[Keys].make(new, keys.hash_of(key), keys.prefix_of(key))
     key_cache.forget()
-    return JsonReply(NewKeyView(**_view_fields(created), key=key), 201)
+    return JsonReply(NewKeyView.of(created, key=key), 201)
 
 
 @router.get("", response_model=KeyPage, responses=problems(400, 401, 422))
@@ -72,7 +71,7 @@ async def page(
         for key in services.settings.api_keys
         if key.tenant == tenant
     ]
-    items = [KeyView(**_view_fields(key)) for key in shown]
+    items = [KeyView.of(key) for key in shown]
     return JsonReply(KeyPage(items=items, next_cursor=following, from_settings=of_settings))
 
 
@@ -88,7 +87,7 @@ async def change(
         await _require_price(KeyLimits(**body.limits.model_dump()), services)
     changed = await services.ledger[Keys].change(tenant, key_id, partial(_changed, body, request.state.caller))
     key_cache.forget()
-    return JsonReply(KeyView(**_view_fields(changed)))
+    return JsonReply(KeyView.of(changed))
 
 
 @router.delete("/{key_id}", status_code=204, responses=problems(401, 403, 404, 422))
@@ -156,12 +155,3 @@ def _require_may_create(caller: Caller, new: KeySpecification, services: ApiServ
         )
     if missing := new.scopes - caller.scopes:
         raise Forbidden(f"A key can grant only its own scopes, and this key lacks the scope '{min(missing)}'.")
-
-
-def _view_fields(key: Key) -> dict[str, object]:
-    values = {
-        field.name: getattr(key, field.name)
-        for field in dataclasses.fields(key)
-        if field.name not in {"tenant", "read_at"}
-    }
-    return values | {"scopes": sorted(key.scopes), "limits": KeyLimitsView(**dataclasses.asdict(key.limits))}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from functools import cache
 from importlib.metadata import version
 
@@ -45,13 +44,10 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         answer=_answer(caller.tenant, services),
         chat=settings.llm_model,
         embedding=settings.embedding_model,
-        embeddings=[
-            EmbeddingView(name=name, model=embedding.model, price=embedding.price)
-            for name, embedding in services.embeddings.items()
-        ],
+        embeddings=[EmbeddingView.of(embedding, name=name) for name, embedding in services.embeddings.items()],
         prices=await asyncio.to_thread(_prices, settings),  # the list prices are loaded once, which takes 0.3 s
         limits=_limits(caller.tenant, settings),
-        key_limits=KeyLimitsView(**dataclasses.asdict(caller.limits)),
+        key_limits=KeyLimitsView.of(caller.limits),
         query_retention_days=settings.query_retention_days,
         shared_answer_retention_days=days_of(caller, settings),
         conversation_retention_days=conversations.days_of(caller, settings),
@@ -77,8 +73,8 @@ def _prices(settings: Settings) -> PricesView | None:
 
 
 def _limits(tenant: str, settings: Settings) -> LimitsView:
-    own = settings.limits_of(tenant)
-    return LimitsView(
+    return LimitsView.of(
+        settings.limits_of(tenant),
         upload_bytes=settings.max_upload_bytes,
         json_bytes=settings.max_json_bytes,
         batch_documents=MOST_LINES,
@@ -86,12 +82,4 @@ def _limits(tenant: str, settings: Settings) -> LimitsView:
         question_chars=QUESTION_CHARS,
         top_k=settings.tuning.top_k_max,
         tokens=settings.tuning.max_tokens_max,
-        requests_per_second=own.requests_per_second,
-        upload_bytes_per_day=own.upload_bytes_per_day,
-        documents=own.documents,
-        collections=own.collections,
-        tokens_per_day=own.tokens_per_day,
-        cost_per_day=own.cost_per_day,
-        query_tokens_per_day=own.query_tokens_per_day,
-        query_cost_per_day=own.query_cost_per_day,
     )

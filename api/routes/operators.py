@@ -16,7 +16,6 @@ from api.http import paging
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
-from api.progress.status import stage_view
 from api.routes.verification import VERIFY_REPLIES, FollowerDep
 from api.schemas.common import CollectionName
 from api.schemas.operators import (
@@ -28,6 +27,7 @@ from api.schemas.operators import (
     TenantPage,
     TenantView,
 )
+from api.schemas.status import StageView
 from api.schemas.verification import VerificationReply
 from api.state import ServicesDep
 from shared.domain.states import ChunkState, DocumentState, PageState
@@ -117,7 +117,7 @@ async def _tenant(name: str, counts: StateCounts, services: ApiServices, permits
         tenant=name,
         documents=_existing(counts.documents),
         chunks=counts.chunks,
-        stages={queue: stage_view(waiting) for queue, waiting in backlog.stages.items()},
+        stages={queue: StageView.of(waiting) for queue, waiting in backlog.stages.items()},
         dead=backlog.dead,
     )
 

@@ -30,7 +30,6 @@ from api.schemas.queries import (
     Citation,
     EvidenceView,
     ExpectedChunkView,
-    ExpectedRankView,
     Explanation,
     QueryBody,
     QueryMetadata,
@@ -53,8 +52,7 @@ from shared.query.answer import Answer, Answerer, Passage
 from shared.query.condense import Turn
 from shared.query.retrieve import LiveRetriever, Query, Retrieval, RetrievedChunk, Weights
 from shared.query.retrieve.fusion import Ranks
-from shared.query.retrieve.rank_probe import ExpectedChunk
-from shared.query.rewrite import RewriteOptions, RewrittenQuestion
+from shared.query.rewrite import RewriteOptions
 from shared.services.api import ApiServices
 from shared.vectors.filters import metadata_conditions
 
@@ -261,18 +259,7 @@ def _query_reply(body: QueryBody, answer: Answer, retrieval: Retrieval, stopwatc
 
 
 def citation_of(number: int, chunk: RetrievedChunk, sentences: list[tuple[int, int]]) -> Citation:
-    return Citation(
-        number=number,
-        document_id=chunk.document_id,
-        external_id=chunk.external_id,
-        title=chunk.content.title,
-        heading_path=list(chunk.content.heading_path),
-        page=chunk.content.page,
-        span=chunk.span,
-        text=chunk.text,
-        chunk_id=chunk.chunk_id,
-        sentences=sentences,
-    )
+    return Citation.of(chunk, number=number, sentences=sentences)
 
 
 def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[RetrievedChunkView]:
@@ -293,15 +280,7 @@ def _rank_views(ranks: Ranks) -> dict[str, ChannelRankView]:
 
 def _candidates(retrieval: Retrieval) -> CandidatesView:
     return CandidatesView(
-        chunks=[
-            CandidateView(
-                chunk_id=match.chunk_id,
-                score=match.score,
-                channels=_rank_views(match.ranks),
-                evidence=EvidenceView(**match.evidence._asdict()) if match.evidence else None,
-            )
-            for match in retrieval.candidates
-        ],
+        chunks=[CandidateView.of(match) for match in retrieval.candidates],
         floors=dict(retrieval.floors),
         reference_scores=dict(retrieval.candidate_reference_scores),
     )
@@ -314,7 +293,7 @@ def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch:
         question=body.question,
         matched_questions=retrieval.matched_questions,
         unique_chunks=retrieval.unique_chunks,
-        usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),
+        usage=QueryUsage.of(usage),
         milliseconds={**retrieval.trace.milliseconds, "total": stopwatch.milliseconds()},
         skipped=dict(retrieval.trace.skipped),
         notice=_notice(retrieval),
@@ -330,37 +309,14 @@ def _notice(retrieval: Retrieval) -> str | None:
 def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
     return Explanation(
         stages={
-            stage.name: StageExplanation(
-                milliseconds=stage.milliseconds, summary=sentence(stage.facts), skipped=stage.skipped
-            )
-            for stage in retrieval.trace.stages
+            stage.name: StageExplanation.of(stage, summary=sentence(stage.facts)) for stage in retrieval.trace.stages
         },
         fusion=body.fusion,
         weights={channel: retrieval.weights.of(channel) for channel in body.channels},
         reference_scores=dict(retrieval.reference_scores),
         candidates=_candidates(retrieval) if body.explain == "candidates" else None,
-        expected=[_expected(each) for each in retrieval.expected] if body.expected else None,
-        rewritten=None if retrieval.rewritten is None else _rewritten(retrieval.rewritten),
-    )
-
-
-def _expected(chunk: ExpectedChunk) -> ExpectedChunkView:
-    return ExpectedChunkView(
-        chunk_id=chunk.chunk_id,
-        rank=chunk.rank,
-        score=chunk.score,
-        channels={name: ExpectedRankView(rank=at.rank, score=at.score) for name, at in chunk.channels.items()},
-        question=chunk.question_text,
-        left_out=chunk.left_out,
-    )
-
-
-def _rewritten(rewritten: RewrittenQuestion) -> RewrittenQuestionView:
-    return RewrittenQuestionView(
-        hypothetical_answer=rewritten.hypothetical,
-        queries=list(rewritten.queries),
-        step_back_question=rewritten.step_back,
-        entities=list(rewritten.entities),
+        expected=[ExpectedChunkView.of(each) for each in retrieval.expected] if body.expected else None,
+        rewritten=None if retrieval.rewritten is None else RewrittenQuestionView.of(retrieval.rewritten),
     )
 
 

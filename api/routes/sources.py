@@ -21,7 +21,6 @@ from api.schemas.sources import (
     ApprovalBody,
     HintBody,
     HintReply,
-    LookupView,
     SourceBody,
     SourceChange,
     SourceName,
@@ -33,7 +32,7 @@ from api.schemas.sources import (
 )
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.errors import Unavailable
-from shared.domain.sources import LookupState, NewSource, SourceChanges, SourceState, SyncState
+from shared.domain.sources import NewSource, SourceChanges, SourceState, SyncState
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
@@ -149,7 +148,7 @@ async def syncs(
 @router.get("/{name}/withheld", response_model=WithheldView, responses=problems(401, 404, 422, 503))
 async def withheld(name: SourceName, tenant: Reader, services: ServicesDep) -> Response:
     """Return the deletions of a source that need approval: their number, and the first keys."""
-    return JsonReply(WithheldView(**dataclasses.asdict(await services.ledger[Syncs].withheld(tenant, name))))
+    return JsonReply(WithheldView.of(await services.ledger[Syncs].withheld(tenant, name)))
 
 
 @router.post(
@@ -235,21 +234,14 @@ async def _view(tenant: str, name: str, services: ApiServices) -> SourceView:
 
 
 def source_view(state: SourceState) -> SourceView:
-    definition = state.definition
-    copied = SourceView.model_fields.keys() & set(definition.__dataclass_fields__) - {"options"}
-    return SourceView(
-        **{name: getattr(definition, name) for name in copied},
-        options=dict(definition.options),
+    return SourceView.of(
+        state.definition,
         next_sync_at=state.next_at,
         schedule_error=state.schedule_error,
         newest_sync=None if state.newest is None else sync_view(state.newest),
-        newest_lookup=None if state.lookup is None else _lookup_view(state.lookup),
+        newest_lookup=state.lookup,
         removing=state.removing,
     )
-
-
-def _lookup_view(lookup: LookupState) -> LookupView:
-    return LookupView(state=lookup.phase, waiting=lookup.waiting, error=lookup.error, ended_at=lookup.ended_at)
 
 
 def sync_view(state: SyncState) -> SyncView:

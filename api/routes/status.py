@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -11,15 +10,16 @@ from starlette.responses import Response
 from api.access.auth import Reader, Writer
 from api.http.openapi import problems
 from api.http.replies import JsonReply
-from api.progress.status import read_work, stage_view
+from api.progress.status import read_work
 from api.routes.budgets import budget_view
-from api.schemas.estimates import EstimateView, SpentView, StoredEstimateView
+from api.schemas.estimates import EstimateView, StoredEstimateView
 from api.schemas.status import (
     DamageView,
     HistoryReply,
     LimitView,
     MinuteView,
     ResumedView,
+    StageView,
     StatusView,
     UnservedView,
     UsageView,
@@ -64,7 +64,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
     return JsonReply(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},
-            stages={queue: stage_view(waiting) for queue, waiting in backlog.stages.items()},
+            stages={queue: StageView.of(waiting) for queue, waiting in backlog.stages.items()},
             unserved=[UnservedView(embedding_model=m, chunks=n) for m, n in backlog.unserved.items()],
             dead=backlog.dead,
             chunks_per_minute=round(backlog.rate, 1),
@@ -100,50 +100,20 @@ async def history(
 ) -> Response:
     """Return the work that finished in each of the last minutes, of a day at most; minutes without any are 0."""
     finished = await services.ledger[Counters].history(tenant, minutes)
-    return JsonReply(HistoryReply(items=[MinuteView(**dataclasses.asdict(each)) for each in finished]))
+    return JsonReply(HistoryReply(items=[MinuteView.of(each) for each in finished]))
 
 
 def _damage(collection: Collection) -> DamageView:
-    damage = collection.damage
-    assert damage is not None
-    return DamageView(collection=collection.name, cause=damage.cause.value, since=damage.since, message=damage.sentence)
+    return DamageView.of(collection.damage, collection=collection.name)
 
 
 def _usage(services: ApiServices, spent: CostSum) -> UsageView:
-    return UsageView(
-        collection=spent.collection,
-        kind=spent.kind,
-        model=spent.model,
-        tier=spent.tier.value,
-        prompt_tokens=spent.usage.prompt_tokens,
-        cached_tokens=spent.usage.cached_tokens,
-        cache_write_tokens=spent.usage.cache_write_tokens,
-        completion_tokens=spent.usage.completion_tokens,
-        calls=spent.calls,
-        cost=price(services.settings, spent.kind, spent.usage, spent.model, spent.tier),
-        is_estimated=spent.is_estimated,
-    )
+    return UsageView.of(spent, cost=price(services.settings, spent.kind, spent.usage, spent.model, spent.tier))
 
 
 def _kept(kept: StoredEstimate) -> StoredEstimateView:
-    return StoredEstimateView(
-        collection=kept.collection,
-        at=kept.at,
-        estimate=EstimateView.model_validate(known_fields(kept.estimate, EstimateView.model_fields)),
-        since=SpentView(**dataclasses.asdict(kept.since)),
-    )
+    return StoredEstimateView.of(kept, estimate=known_fields(kept.estimate, EstimateView.model_fields))
 
 
 def _limit(use: LimitUse) -> LimitView:
-    return LimitView(
-        name=use.name,
-        per_minute=use.limit,
-        used=use.used,
-        in_flight=use.in_flight,
-        in_flight_limit=use.in_flight_limit,
-        breaker=use.breaker,
-        cooldown_seconds=round(use.cooldown.total_seconds(), 1),
-        flex_pause_seconds=round(use.flex_pause.total_seconds(), 1),
-        reason=use.reason or None,
-        failing_seconds=round(use.failing.total_seconds(), 1) if use.reason else None,
-    )
+    return LimitView.of(use, reason=use.reason or None, failing_seconds=use.failing if use.reason else None)

@@ -47,14 +47,7 @@ async def suggestions(
     caller: Caller = request.state.caller
     if caller.filter is not None:
         found = await _within_filter(collection, found, caller, services)
-    return JsonReply(
-        SuggestionList(
-            items=[
-                SuggestionView(question=each.question, document_id=each.document_id, chunk_id=each.chunk_id)
-                for each in found[:limit]
-            ]
-        )
-    )
+    return JsonReply(SuggestionList(items=[SuggestionView.of(each) for each in found[:limit]]))
 
 
 async def _within_filter(

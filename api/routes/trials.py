@@ -27,13 +27,12 @@ from api.schemas.trials import (
     TrialChunkEvent,
     TrialDoneEvent,
     TrialQuestionEvent,
-    TrialQuestionResult,
     TrialScreenedEvent,
 )
 from api.state import QueryBudgetsDep, QuotasDep, ServicesDep
 from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage
-from shared.ingest.trial import MOST_CHARS, Admit, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
+from shared.ingest.trial import MOST_CHARS, Admit, TriedChunk, TriedText, WrittenQuestion
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
@@ -114,14 +113,14 @@ async def _events(services: ApiServices, tenant: str, tried: TriedText, admit: A
             else:
                 calls, usage = calls + item.calls, usage + item.usage
                 results += [question.passed for question in item.questions]
-                yield event("screened", _screened(item))
+                yield event("screened", TrialScreenedEvent.of(item))
     done = TrialDoneEvent(
         chunks=chunks,
         questions=len(results),
         passed=sum(results),
         truncated=characters < len(tried.text),
         characters=characters,
-        usage=_usage(usage),
+        usage=QueryUsage.of(usage),
         calls=calls,
         cost=price(services.settings, "generate", usage),
         milliseconds=round((time.perf_counter() - started) * 1000, 2),
@@ -130,26 +129,4 @@ async def _events(services: ApiServices, tenant: str, tried: TriedText, admit: A
 
 
 def _chunk(tried: TriedChunk) -> TrialChunkEvent:
-    content = tried.content
-    return TrialChunkEvent(
-        chunk=tried.chunk,
-        total=tried.of,
-        text=content.text,
-        title=content.title,
-        heading_path=list(content.heading_path),
-        span=content.span,
-    )
-
-
-def _screened(screened: ScreenedChunk) -> TrialScreenedEvent:
-    return TrialScreenedEvent(
-        chunk=screened.chunk,
-        questions=[TrialQuestionResult(**dataclasses.asdict(question)) for question in screened.questions],
-        usage=_usage(screened.usage),
-        calls=screened.calls,
-        error=screened.error,
-    )
-
-
-def _usage(usage: Usage) -> QueryUsage:
-    return QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
+    return TrialChunkEvent.of(tried.content, chunk=tried.chunk, total=tried.of)

@@ -53,16 +53,13 @@ def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey) -> Us
     priced = [each for each in prices if each is not None]
     total = sum((member.usage for member in members), Usage())
     first = members[0]
-    return UsageGroupView(
+    return UsageGroupView.of(
+        total,
         day=first.day if by == "day" else None,
         collection=first.collection if by == "collection" else None,
         model=first.model if by == "model" else None,
         kind=first.kind,
         tier=first.tier.value,
-        prompt_tokens=total.prompt_tokens,
-        cached_tokens=total.cached_tokens,
-        cache_write_tokens=total.cache_write_tokens,
-        completion_tokens=total.completion_tokens,
         calls=sum(member.calls for member in members),
         cost=round(sum(priced), 8) if priced else None,
         unpriced_calls=sum(m.calls for m, each in zip(members, prices, strict=True) if each is None),

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import CHUNK_ID, QUERY_ID, ReplyModel, example
+from api.schemas.common import CHUNK_ID, QUERY_ID, ReplyModel, Share, example
 
 
 class AskedQuestionView(ReplyModel):
@@ -26,11 +26,11 @@ class AskedQuestionView(ReplyModel):
         last_at="2026-10-02T14:05:00Z",
     )
 
-    query_id: UUID = Field(description="Id of the latest query with this question, for feedback")
+    query_id: UUID = Field(validation_alias="id", description="Id of the latest query with this question, for feedback")
     question: str = Field(description="The latest wording")
     times: int = Field(description="Number of queries with this question")
     found: bool = Field(description="Whether the latest query found an answer, or, without an answer, any chunk")
-    best_score: float | None = Field(
+    best_score: Share | None = Field(
         description="Score of the first chunk that the latest query returned; null if it returned none"
     )
     helpful: bool | None = Field(description="The newest feedback; null if there is none")

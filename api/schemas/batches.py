@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AliasPath, BeforeValidator, Field
 
-from api.schemas.common import ReplyModel, example, example_of
-from shared.domain.batches import ShownBatch
+from api.schemas.common import ReplyModel, example, example_of, whole_seconds
 from shared.domain.states import BatchState
 
 _BATCH_ID = "8c0b6a1e-52d7-4f0b-9a3e-6d2f41c7b985"
@@ -43,22 +43,30 @@ class BatchView(ReplyModel):
 
     id: UUID
     part_of: UUID | None = Field(
-        description="Id of the batch that the provider rejected, and whose requests were divided; null otherwise"
+        validation_alias="root_id",
+        description="Id of the batch that the provider rejected, and whose requests were divided; null otherwise",
     )
     state: BatchState = Field(
         description="`collecting`: its results are being stored; `failed`: no result was stored, see `error`"
     )
     model: str
-    jobs: list[UUID] = Field(description="Ids of the jobs of its documents when it was planned")
+    jobs: list[UUID] = Field(
+        validation_alias="job_ids", description="Ids of the jobs of its documents when it was planned"
+    )
     lines: int = Field(description="Number of its requests, each for the questions of a chunk")
     settled: int = Field(description="Number of requests whose result is stored, or that another batch or call repeats")
     done: int = Field(description="Number of requests with a result at the provider")
     bytes: int = Field(description="Size of its file")
     provider_id: str | None = Field(description="The provider's id of the batch; null until the provider has it")
-    prompt_tokens: int = Field(description="Tokens of the prompts of stored results; in all results when it has ended")
-    completion_tokens: int
+    prompt_tokens: int = Field(
+        validation_alias=AliasPath("usage", "prompt_tokens"),
+        description="Tokens of the prompts of stored results; in all results when it has ended",
+    )
+    completion_tokens: int = Field(validation_alias=AliasPath("usage", "completion_tokens"))
     cost: float | None = Field(description="Cost of these tokens; null if there are none, or the price is unknown")
-    age_seconds: int = Field(description="Time since its creation, until its end")
+    age_seconds: Annotated[int, BeforeValidator(whole_seconds)] = Field(
+        validation_alias="age", description="Time since its creation, until its end"
+    )
     error: str | None = Field(description="Reason why it has failed")
     created_at: datetime
     submitted_at: datetime | None = Field(description="When the provider got it; null until then")
@@ -72,28 +80,3 @@ class BatchPage(ReplyModel):
 
     items: list[BatchView]
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
-
-
-def view(batch: ShownBatch, cost: float | None) -> BatchView:
-    return BatchView(
-        id=batch.id,
-        part_of=batch.root_id,
-        state=batch.state,
-        model=batch.model,
-        jobs=list(batch.job_ids),
-        lines=batch.lines,
-        settled=batch.settled,
-        done=batch.done,
-        bytes=batch.bytes,
-        provider_id=batch.provider_id,
-        prompt_tokens=batch.usage.prompt_tokens,
-        completion_tokens=batch.usage.completion_tokens,
-        cost=cost,
-        age_seconds=round(batch.age.total_seconds()),
-        error=batch.error,
-        created_at=batch.created_at,
-        submitted_at=batch.submitted_at,
-        progressed_at=batch.progressed_at,
-        cancelled_at=batch.cancelled_at,
-        ended_at=batch.ended_at,
-    )

@@ -73,7 +73,7 @@ class BudgetView(ReplyModel):
     limit: float = Field(description="Tokens, or money in the currency of the prices, like the next two")
     spent: float = Field(description="Amount billed in the current period")
     reserved: float = Field(description="Highest possible amount of the calls in flight")
-    exhausted: bool = Field(description="Whether no further call fits")
+    exhausted: bool = Field(validation_alias="is_exhausted", description="Whether no further call fits")
     ends_at: datetime | None = Field(description="End of the current period; null if it never ends")
     notice: str | None = Field(description="Effect of an exhausted budget; null while the budget is not exhausted")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from pydantic import Field, model_validator
@@ -84,6 +83,7 @@ class CalibrationView(ReplyModel):
     baseline_spread: float = Field(0.0, description="Standard deviation of these cosines")
     chunks: int = Field(0, description="Number of chunks in the collection at that time")
 
-
-def calibration_view(stored: Mapping[str, Any]) -> CalibrationView:
-    return CalibrationView(**known_fields(stored, CalibrationView.model_fields))
+    @model_validator(mode="before")
+    @classmethod
+    def _without_fields_of_a_newer_release(cls, stored: object) -> object:
+        return known_fields(stored, cls.model_fields) if isinstance(stored, dict) else stored

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from api.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, ReplyModel, example, example_of
 from api.schemas.dead_letters import AttemptView
@@ -83,22 +83,33 @@ class ChunkView(ReplyModel):
     document_id: UUID
     version: int = Field(description="Version of the document")
     ordinal: int = Field(description="Position in the document, from 0")
-    text: str
-    title: str | None = Field(description="Title of the document when the chunk was created")
-    heading_path: list[str]
-    span: tuple[int, int] = Field(description="Start and end in the extracted text, in characters")
+    text: str = Field(validation_alias=AliasPath("content", "text"))
+    title: str | None = Field(
+        validation_alias=AliasPath("content", "title"), description="Title of the document when the chunk was created"
+    )
+    heading_path: list[str] = Field(validation_alias=AliasPath("content", "heading_path"))
+    span: tuple[int, int] = Field(
+        validation_alias=AliasPath("content", "span"), description="Start and end in the extracted text, in characters"
+    )
     section: tuple[int, int] | None = Field(
-        description="Start and end of the section; null if the collection has no sections"
+        validation_alias=AliasPath("content", "section"),
+        description="Start and end of the section; null if the collection has no sections",
     )
-    page: int | None
+    page: int | None = Field(validation_alias=AliasPath("content", "page"))
     confidence: int | None = Field(
+        validation_alias=AliasPath("content", "confidence"),
         description="Mean confidence of the words of scanned pages, from 0 to 100; null if no page was read by OCR."
-        " Below 60 no questions are generated"
+        " Below 60 no questions are generated",
     )
-    language: str | None = Field(description="Language of the text (ISO 639-1); null if unknown")
+    language: str | None = Field(
+        validation_alias=AliasPath("content", "language"),
+        description="Language of the text (ISO 639-1); null if unknown",
+    )
     state: ChunkState
     error: str | None
-    attempts: list[AttemptView] = Field(description="The last failed attempts, at most 20, oldest first")
+    attempts: list[AttemptView] = Field(
+        validation_alias="history", description="The last failed attempts, at most 20, oldest first"
+    )
     usage: IngestUsage = Field(description="Cost of generating the questions")
     questions: list[ChunkQuestion] = Field(description="Questions of the chunk; users' questions come last")
 

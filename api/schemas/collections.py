@@ -100,7 +100,9 @@ class CollectionOptionsView(ReplyModel):
     section_max_chars: int | None
     ocr_languages: str | None
     captions: bool | None
-    filterable: dict[str, FieldType] = Field(description="Declared metadata fields and their types")
+    filterable: Annotated[dict[str, FieldType], BeforeValidator(dict)] = Field(
+        description="Declared metadata fields and their types"
+    )
 
 
 class CollectionView(ReplyModel):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from shared.settings import Settings
 
 DOCUMENT_ID = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
 CHUNK_ID = "5d4c9f0a-6f0e-5d7a-9a53-000000000000"
@@ -36,7 +38,49 @@ class BodyModel(BaseModel):
 
 
 class ReplyModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A field with a `validation_alias` is read from an attribute of another name, or of a nested value.
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+    @classmethod
+    def of(cls, value: object, settings: Settings | None = None, **others: object) -> Self:
+        """Return the reply with the attributes of a value that have the names of its fields.
+
+        Args:
+            value: a domain object; its nested objects become nested replies in the same way.
+            settings: prices for the costs in the reply.
+            others: more fields; they replace attributes of the same name.
+        """
+        source = _Joined(value, others) if others else value
+        return cls.model_validate(source, from_attributes=True, context=settings)
+
+
+class _Joined:
+    """A value with more attributes."""
+
+    def __init__(self, value: object, others: dict[str, object]) -> None:
+        self._value = value
+        self.__dict__ |= others
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._value, name)
+
+
+Share = Annotated[float, AfterValidator(lambda share: round(share, 4))]
+"""A share or a similarity in four digits."""
+
+
+def rounded_seconds(time: object) -> object:
+    """Return a time as a number of seconds with one decimal; other values stay as they are."""
+    return round(time.total_seconds(), 1) if isinstance(time, timedelta) else time
+
+
+def whole_seconds(time: object) -> object:
+    """Return a time as a whole number of seconds; other values stay as they are."""
+    return round(time.total_seconds()) if isinstance(time, timedelta) else time
+
+
+Seconds = Annotated[float, BeforeValidator(rounded_seconds)]
+"""A number of seconds, from a `timedelta`."""
 
 
 def example(**values: Any) -> ConfigDict:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasPath,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 from api.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 from api.schemas.problems import ProblemDetails
 from shared.domain.document_fields import MOST_ID_BYTES, MOST_TITLE_CHARS, problem_of_id, require_metadata
 from shared.domain.errors import InvalidInput
 from shared.domain.states import DocumentState
+from shared.services.ingest import price_by_tier
+from shared.settings import Settings
 
 
 def _id(value: str) -> str:
@@ -197,16 +208,21 @@ class ChunkCounts(ReplyModel):
     discarded: int = Field(description="Dead chunks that the owner discarded")
 
 
+def _priced(usage: object, info: ValidationInfo[Settings]) -> object:
+    return price_by_tier(info.context, usage) if isinstance(usage, Mapping) else usage
+
+
 class IngestUsage(ReplyModel):
     """Costs of the questions of the newest version. GET /v1/status has the total costs."""
 
     prompt_tokens: int
     completion_tokens: int
     calls: int
-    cost: float | None = Field(
+    cost: Annotated[float | None, BeforeValidator(_priced)] = Field(
+        validation_alias="usage_by_tier",
         description="Cost by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, or by the list price in dollars, in"
         " the service tiers of the calls and with the discounts of prompt caches; null if the price of the model is"
-        " unknown"
+        " unknown",
     )
 
 
@@ -218,6 +234,13 @@ class LossView(ReplyModel):
     sample: list[str] = Field(
         description="Some of these words, in lower case; empty if the entry stands for many parts"
     )
+
+
+def _share(coverage: float | None) -> float | None:
+    """Return a share in four digits; it is 1 only if nothing is missing."""
+    if coverage is None or coverage == 1:
+        return coverage
+    return min(round(coverage, 4), 0.9999)
 
 
 class DocumentView(ReplyModel):
@@ -263,31 +286,46 @@ class DocumentView(ReplyModel):
     state: DocumentState
     version: int = Field(description="Increases with every change of the content")
     live_version: int | None = Field(description="Version that queries see; null if there is none yet")
-    error: str | None = Field(description="Reason of the failure; of a document in progress, why it waits")
+    error: str | None = Field(
+        validation_alias="error_or_wait", description="Reason of the failure; of a document in progress, why it waits"
+    )
     created_at: datetime
     updated_at: datetime
-    chunks: ChunkCounts
-    pages: int = Field(description="Number of pages without text, which are read by OCR; 0 if every page has text")
-    pages_read: int = Field(description="Pages that have been read")
-    pages_unread: int = Field(description="Pages that could not be read; dead letters have the reasons")
-    text_coverage: float | None = Field(
+    chunks: ChunkCounts = Field(validation_alias="progress")
+    pages: int = Field(
+        validation_alias=AliasPath("progress", "pages"),
+        description="Number of pages without text, which are read by OCR; 0 if every page has text",
+    )
+    pages_read: int = Field(
+        validation_alias=AliasPath("progress", "pages_read"), description="Pages that have been read"
+    )
+    pages_unread: int = Field(
+        validation_alias=AliasPath("progress", "pages_unread"),
+        description="Pages that could not be read; dead letters have the reasons",
+    )
+    text_coverage: Annotated[float | None, AfterValidator(_share)] = Field(
+        validation_alias=AliasPath("completeness", "coverage"),
         description="Share of the words of the file that are in its chunks, from 0 to 1: a second, independent reading"
-        " counts them. null if the words of its format are not counted, or if it has not been parsed"
+        " counts them. null if the words of its format are not counted, or if it has not been parsed",
     )
     losses: list[LossView] = Field(
+        validation_alias=AliasPath("completeness", "losses"),
         description="Parts of the file that miss more than 1 % of their words, at most 20: the last entry sums up all"
-        " others. A document with losses is `degraded`"
+        " others. A document with losses is `degraded`",
     )
     unread: list[str] = Field(
+        validation_alias=AliasPath("completeness", "unread"),
         description="Parts of the file that were not read, such as an encrypted attachment: a sentence for each, with"
-        " the reason, at most 20. A document with one is `degraded`"
+        " the reason, at most 20. A document with one is `degraded`",
     )
     outdated: bool = Field(
         description="Whether an older reader has read the file, so that another attempt may read more of it; false"
         " while the document is in progress"
     )
-    questions: int = Field(description="Number of questions that passed the filter")
-    usage: IngestUsage
+    questions: int = Field(
+        validation_alias=AliasPath("progress", "questions"), description="Number of questions that passed the filter"
+    )
+    usage: IngestUsage = Field(validation_alias="progress")
 
 
 class BatchResult(ReplyModel):

@@ -38,7 +38,7 @@ class RemainingPartView(ReplyModel):
     model_config = example(engine="postgresql", location="completions", count=0, unchecked=None)
 
     engine: str = Field(description="`postgresql`, `qdrant`, `valkey`, `uploads` or `provider`")
-    location: str = Field(description="Table, Qdrant collection, keys, objects or files")
+    location: str = Field(validation_alias="part", description="Table, Qdrant collection, keys, objects or files")
     count: int = Field(description="Number of leftovers; uploads and files are counted for all tenants")
     unchecked: str | None = Field(description="Reason why it was not checked; null if it was")
 

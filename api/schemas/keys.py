@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from api.schemas.common import BodyModel, ReplyModel, example
 
@@ -95,7 +95,7 @@ class KeyView(ReplyModel):
     id: UUID
     name: str
     prefix: str | None = Field(description="First characters of the key; null for keys of older releases")
-    scopes: list[str]
+    scopes: Annotated[list[str], AfterValidator(sorted)]
     filter: dict[str, Any] | None
     limits: KeyLimitsView
     created_at: datetime

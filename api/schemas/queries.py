@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AliasPath, BeforeValidator, Field, field_validator, model_validator
 
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.domain.errors import InvalidInput
@@ -207,9 +207,9 @@ class Citation(ReplyModel):
     number: int = Field(description="Number in the answer, such as [1]")
     document_id: str
     external_id: str
-    title: str | None
-    heading_path: list[str]
-    page: int | None
+    title: str | None = Field(validation_alias=AliasPath("content", "title"))
+    heading_path: list[str] = Field(validation_alias=AliasPath("content", "heading_path"))
+    page: int | None = Field(validation_alias=AliasPath("content", "page"))
     span: tuple[int, int]
     text: str
     chunk_id: str
@@ -224,9 +224,9 @@ class QueryUsage(ReplyModel):
 
 
 class RewrittenQuestionView(ReplyModel):
-    hypothetical_answer: str | None
+    hypothetical_answer: str | None = Field(validation_alias="hypothetical")
     queries: list[str]
-    step_back_question: str | None
+    step_back_question: str | None = Field(validation_alias="step_back")
     entities: list[str]
 
 
@@ -241,7 +241,9 @@ class CandidateView(ReplyModel):
 
     chunk_id: str
     score: float = Field(description="Score with the weights of this query")
-    channels: dict[str, ChannelRankView] = Field(description="Rank and score in each channel that found the chunk")
+    channels: dict[str, ChannelRankView] = Field(
+        validation_alias="ranks", description="Rank and score in each channel that found the chunk"
+    )
     evidence: EvidenceView | None = Field(description="Parts of the score; null unless `fusion` is `scores`")
 
 
@@ -276,7 +278,8 @@ class ExpectedChunkView(ReplyModel):
         description="Rank and score in each channel that has a value for the chunk"
     )
     question: str | None = Field(
-        description="Nearest question of the chunk; null also if it is a user's and the key lacks the scope `read`"
+        validation_alias="question_text",
+        description="Nearest question of the chunk; null also if it is a user's and the key lacks the scope `read`",
     )
     left_out: Literal["absent", "filter", "min_score", "top_k", "max_tokens"] | None = Field(
         description="Reason why the chunk was not returned. `absent`: the collection has no such searchable chunk."

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from api.schemas.budgets import BudgetView
-from api.schemas.common import ReplyModel, example, example_of
+from api.schemas.common import ReplyModel, Seconds, example, example_of
 from api.schemas.estimates import StoredEstimateView
 from api.schemas.sources import WaitingSyncView
 from shared.domain.queues import WorkQueue
@@ -32,7 +32,7 @@ class StageView(ReplyModel):
     due: int = Field(description="Ready to start, or waiting for a paused job")
     in_flight: int = Field(description="Being processed")
     delayed: int = Field(description="Waiting for a retry")
-    oldest_seconds: float | None = Field(description="Age of the oldest due item")
+    oldest_seconds: Seconds | None = Field(validation_alias="oldest", description="Age of the oldest due item")
 
 
 class UnservedView(ReplyModel):
@@ -44,21 +44,26 @@ class UnservedView(ReplyModel):
 
 class LimitView(ReplyModel):
     name: str
-    per_minute: int | None = Field(description="Calls or tokens per minute; null if only calls in flight are limited")
+    per_minute: int | None = Field(
+        validation_alias="limit", description="Calls or tokens per minute; null if only calls in flight are limited"
+    )
     used: int = Field(description="Use in the last minute")
     in_flight: int = Field(description="Running calls of all workers")
     in_flight_limit: int | None
     breaker: Literal["closed", "open", "half-open"]
-    cooldown_seconds: float = Field(
-        description="Remaining pause of all calls after a refusal: as long as the provider requested, or a default"
+    cooldown_seconds: Seconds = Field(
+        validation_alias="cooldown",
+        description="Remaining pause of all calls after a refusal: as long as the provider requested, or a default",
     )
-    flex_pause_seconds: float = Field(
-        description="Remaining pause of calls in the service tier flex, because the provider has no capacity left in it"
+    flex_pause_seconds: Seconds = Field(
+        validation_alias="flex_pause",
+        description="Remaining pause of calls in the service tier flex, because the provider has no capacity left in"
+        " it",
     )
     reason: str | None = Field(
         description="Sentence of the last failure, with the provider's words; null after a call that succeeded"
     )
-    failing_seconds: float | None = Field(description="Time since the first of these failures; null without any")
+    failing_seconds: Seconds | None = Field(description="Time since the first of these failures; null without any")
 
 
 class UsageView(ReplyModel):
@@ -68,10 +73,10 @@ class UsageView(ReplyModel):
     kind: Literal["generate", "embed"]
     model: str
     tier: UsageTier = Field(description=_TIER)
-    prompt_tokens: int
-    cached_tokens: int = Field(description=_CACHED)
-    cache_write_tokens: int = Field(description=_WRITTEN)
-    completion_tokens: int
+    prompt_tokens: int = Field(validation_alias=AliasPath("usage", "prompt_tokens"))
+    cached_tokens: int = Field(validation_alias=AliasPath("usage", "cached_tokens"), description=_CACHED)
+    cache_write_tokens: int = Field(validation_alias=AliasPath("usage", "cache_write_tokens"), description=_WRITTEN)
+    completion_tokens: int = Field(validation_alias=AliasPath("usage", "completion_tokens"))
     calls: int = Field(description="Number of calls; an embedding call for several collections counts for one of them")
     cost: float | None = Field(
         description="Cost in this tier by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the price of the"
@@ -199,7 +204,7 @@ class DamageView(ReplyModel):
         " points of finished documents"
     )
     since: datetime
-    message: str
+    message: str = Field(validation_alias="sentence")
 
 
 class StatusView(ReplyModel):

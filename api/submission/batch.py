@@ -17,8 +17,7 @@ from api.http.bodies import decode_beside, parse_json, validate_as
 from api.http.ndjson import Line
 from api.http.openapi import NDJSON
 from api.http.problems import log_failure, problem_of
-from api.schemas.document_views import view
-from api.schemas.documents import BatchLine, BatchResult
+from api.schemas.documents import BatchLine, BatchResult, DocumentView
 from api.schemas.problems import ProblemDetails
 from api.submission.submission import content_of, described_by, new_document, submit
 from api.submission.upload_guard import UploadGuard
@@ -159,7 +158,7 @@ class DocumentBatch:
         done = submissions[read.line]
         if isinstance(done, ForeaskError):
             return _problem(read.line, read.new.external_id, done)
-        shown = view(replace(done.document, metadata=None), self._services.settings)
+        shown = DocumentView.of(replace(done.document, metadata=None), self._services.settings)
         status = 202 if done.accepted else 200
         return BatchResult(line=read.line, status=status, external_id=shown.external_id, document=shown)
 

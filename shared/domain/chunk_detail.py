@@ -9,7 +9,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.dead_letters import PastAttempt
 from shared.domain.questions import QuestionDetail
 from shared.domain.states import ChunkState
-from shared.domain.usage import UsageByTier
+from shared.domain.usage import BilledCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,7 @@ class ChunkDetail:
     Args:
         document_id: the document's public id.
         history: last failed attempts, oldest first.
-        usage_by_tier: tokens billed for its questions.
-        calls: number of calls billed for its questions.
+        usage: calls billed for its questions.
         questions: all questions, users' questions last.
     """
 
@@ -32,6 +31,5 @@ class ChunkDetail:
     state: ChunkState
     error: str | None
     history: tuple[PastAttempt, ...]
-    usage_by_tier: UsageByTier
-    calls: int
+    usage: BilledCalls
     questions: tuple[QuestionDetail, ...]

@@ -111,6 +111,11 @@ class Document:
     completeness: Completeness = Completeness()
     outdated: bool = False
 
+    @property
+    def error_or_wait(self) -> str | None:
+        """The reason of its failure, else the reason why one of its chunks waits."""
+        return self.error or self.progress.waiting
+
 
 @dataclass(frozen=True, slots=True)
 class DescribedVersion:

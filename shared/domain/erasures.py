@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 
@@ -32,6 +33,10 @@ class Erasure:
     started_at: datetime
     finished_at: datetime | None
     documents_left: int = 0
+
+    @property
+    def state(self) -> Literal["running", "finished"]:
+        return "running" if self.finished_at is None else "finished"
 
     @property
     def is_tenant(self) -> bool:

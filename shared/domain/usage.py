@@ -52,6 +52,22 @@ def total(usage: UsageByTier) -> Usage:
     return sum(usage.values(), Usage())
 
 
+@dataclass(frozen=True, slots=True)
+class BilledCalls:
+    """Billed calls with their tokens."""
+
+    usage_by_tier: UsageByTier
+    calls: int
+
+    @property
+    def prompt_tokens(self) -> int:
+        return total(self.usage_by_tier).prompt_tokens
+
+    @property
+    def completion_tokens(self) -> int:
+        return total(self.usage_by_tier).completion_tokens
+
+
 CostKind = Literal["generate", "embed"]
 
 

@@ -267,9 +267,9 @@ async def test_key_lists_its_tenant_and_rights(client, keyed):
 
 @guards(
     "api/routes/me.py",
-    "collections=own.collections,",
-    "collections=own.documents,",
-    means="a key is told another limit of its tenant",
+    "settings.limits_of(tenant),",
+    'settings.limits_of("bob"),',
+    means="a key is told the limits of another tenant",
 )
 async def test_key_lists_limits_of_its_tenant(services, keyed):
     limits = TenantLimits(documents=11, collections=12, upload_bytes_per_day=13, tokens_per_day=14)

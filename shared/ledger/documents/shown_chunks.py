@@ -14,6 +14,7 @@ from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.chunks import ChunkContent
 from shared.domain.questions import Acceptance, QuestionDetail, QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
+from shared.domain.usage import BilledCalls
 from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS, attempts, usage_by_tier
 from shared.ledger.postgres import statements
@@ -97,8 +98,7 @@ def _detail(row: RowMapping) -> ChunkDetail:
         state=ChunkState(row["state"]),
         error=row["error"],
         history=attempts(row["history"]),
-        usage_by_tier=usage_by_tier(row),
-        calls=row["calls"],
+        usage=BilledCalls(usage_by_tier(row), row["calls"]),
         questions=(*_own(row), *_of_users(row)),
     )
 
