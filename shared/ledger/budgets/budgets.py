@@ -6,14 +6,13 @@ from datetime import timedelta
 from typing import Self
 from uuid import UUID
 
-from sqlalchemy import RowMapping
-
 from shared.domain.budgets import NO_TERMS, Budget, BudgetTerms, BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import Conflict, NotFound
 from shared.ledger.budgets import fragments, holds
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
+from shared.ledger.postgres.records import record
 
 _SLICE = 500  # reservations of one transaction
 _FORGET_AFTER = timedelta(hours=1)  # a bill is late by seconds, or by the time that a machine was suspended
@@ -42,7 +41,7 @@ class Budgets:
 
         A budget of the settings is included once the tenant has generated questions.
         """
-        return [_budget(row) for row in await self._database.rows(SQL.list, {"tenant": tenant})]
+        return [record(Budget, row) for row in await self._database.rows(SQL.list, {"tenant": tenant})]
 
     async def set(self, new: NewBudget) -> Budget:
         """Set a budget, or the limit of the budget with the same scope, period, unit and source.
@@ -66,7 +65,7 @@ class Budgets:
             if row is None:
                 found = (await connection.execute(SQL.find, parameters)).mappings().one_or_none()
                 raise _below(new, spent if found is None else found["spent"], 0 if found is None else found["held"])
-        return _budget(row)
+        return record(Budget, row)
 
     @again_after_collision
     async def delete(self, tenant: str, budget_id: UUID, set_by: SetBy) -> None:
@@ -122,21 +121,4 @@ def _below(new: NewBudget, spent: int, held: int) -> Conflict:
         f"This budget has spent {shown[0]} and reserved {shown[1]} for calls in flight: the limit cannot be below their"
         " sum.",
         field="limit",
-    )
-
-
-def _budget(row: RowMapping) -> Budget:
-    return Budget(
-        id=row["id"],
-        tenant=row["tenant"],
-        collection=row["collection"],
-        job_id=row["job_id"],
-        period=Period(row["period"]),
-        unit=BudgetUnit(row["unit"]),
-        set_by=SetBy(row["set_by"]),
-        most=row["most"],
-        spent=row["spent"],
-        held=row["held"],
-        needs=row["needs"],
-        ends_at=row["ends_at"],
     )

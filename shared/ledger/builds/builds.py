@@ -28,6 +28,7 @@ from shared.ledger.model.collections import Collections, collection_of, options_
 from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
+from shared.ledger.postgres.records import record
 
 _SLICE = 500  # documents of one transaction: a twentieth of a second
 # documents of a build that are processed concurrently: the tenant's other work must not wait for a whole corpus
@@ -293,19 +294,7 @@ async def _fill_slice(connection: AsyncConnection, build: Row[Any], limit: int) 
 
 
 def build_of(row: RowMapping) -> Build:
-    return Build(
-        id=row["id"],
-        tenant=row["tenant"],
-        name=row["name"],
-        number=row["build"],
-        state=BuildState(row["build_state"]),
-        options=options_of(row["options"]),
-        embedding_model=row["embedding_model"],
-        index_name=row["index_name"],
-        created_at=row["created_at"],
-        live_until=row["live_until"],
-        gate=row["gate"],
-    )
+    return record(Build, row, number=row["build"], state=row["build_state"], options=options_of(row["options"]))
 
 
 async def _locked(connection: AsyncConnection, tenant: str, name: str) -> Sequence[RowMapping]:

@@ -25,6 +25,7 @@ from shared.ledger.documents.documents import delete_named
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
+from shared.ledger.postgres.records import record
 from shared.ledger.runs import run_claims
 from shared.ledger.sources import syncs
 from shared.ledger.sources.schedules import next_time
@@ -184,14 +185,7 @@ def _state(row: RowMapping, newest: Mapping[UUID, SyncState]) -> SourceState:
         lookup = LookupState(
             RunPhase(row["lookup_phase"]), row["lookup_waiting"], row["lookup_error"], ended_at=row["lookup_ended_at"]
         )
-    return SourceState(
-        definition=definition_of(row),
-        next_at=row["next_at"],
-        newest=newest.get(row["id"]),
-        lookup=lookup,
-        removing=row["removing"],
-        schedule_error=row["schedule_error"],
-    )
+    return record(SourceState, row, definition=definition_of(row), newest=newest.get(row["id"]), lookup=lookup)
 
 
 def _values(source: NewSource | SourceDefinition) -> dict[str, Any]:

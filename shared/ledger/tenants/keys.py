@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping
 
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.keys import Key, KeyLimits, KeySpecification, Scope
-from shared.domain.stored import known_fields
+from shared.domain.keys import Key, KeyLimits, KeySpecification
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.records import record
 
 _MOST = 1_000  # of a tenant, including recently ended ones
 _REMEMBERED = timedelta(days=90)  # after a key has ended: for so long the log's names can be looked up
@@ -122,17 +122,4 @@ def _limits_json(limits: KeyLimits) -> str:
 
 
 def _key_of(row: RowMapping) -> Key:
-    return Key(
-        id=row["id"],
-        tenant=row["tenant"],
-        name=row["name"],
-        scopes=frozenset(map(Scope, row["scopes"])),
-        filter=row["filter"],
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-        revoked_at=row["revoked_at"],
-        last_used_at=row["last_used_at"],
-        read_at=row["read_at"],
-        limits=KeyLimits(**known_fields(row["limits"], KeyLimits.__dataclass_fields__)),
-        prefix=row["key_prefix"],
-    )
+    return record(Key, row, prefix=row["key_prefix"])

@@ -14,6 +14,7 @@ from shared.domain.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.records import record
 
 SQL = statements.load(__file__, states.FRAGMENTS)
 
@@ -83,28 +84,10 @@ _HAS_ENDED = {
 
 
 def _shown(row: RowMapping) -> ShownBatch:
-    return ShownBatch(
-        id=row["id"],
-        root_id=row["root_id"],
-        state=BatchState(row["state"]),
-        model=row["model"],
-        lines=row["lines"],
-        settled=row["settled"],
-        done=row["done"],
-        bytes=row["bytes"],
-        provider_id=row["provider_id"],
-        job_ids=tuple(row["job_ids"]),
-        usage=Usage(
-            row["billed_prompt_tokens"],
-            row["billed_completion_tokens"],
-            row["billed_cached_tokens"],
-            row["billed_cache_write_tokens"],
-        ),
-        error=row["error"],
-        created_at=row["created_at"],
-        submitted_at=row["submitted_at"],
-        progressed_at=row["progressed_at"],
-        cancelled_at=row["cancelled_at"],
-        ended_at=row["ended_at"],
-        age=row["age"],
+    usage = Usage(
+        row["billed_prompt_tokens"],
+        row["billed_completion_tokens"],
+        row["billed_cached_tokens"],
+        row["billed_cache_write_tokens"],
     )
+    return record(ShownBatch, row, usage=usage)
