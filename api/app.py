@@ -11,15 +11,8 @@ from fastapi import APIRouter, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.routing import BaseRoute
 
-from api.access import auth
-from api.access.collection_cache import CollectionCache
-from api.access.key_cache import KeyCache
-from api.access.query_budgets import QueryBudgets
-from api.access.quotas import Quotas
-from api.http import openapi, page, problems, reference
-from api.http.methods import refusals
+from api.http import page, reference
 from api.http.middleware import RequestMiddleware
-from api.http.request_body import BodyMiddleware
 from api.mcp import McpEndpoint
 from api.progress.feeds import ProgressFeeds
 from api.progress.job_feeds import JobFeeds
@@ -65,6 +58,14 @@ from api.routes import (
     webhooks,
 )
 from api.state import ApiState
+from shared.http import openapi, problems
+from shared.http.access import auth
+from shared.http.access.collection_cache import CollectionCache
+from shared.http.access.key_cache import KeyCache
+from shared.http.access.query_budgets import QueryBudgets
+from shared.http.access.quotas import Quotas
+from shared.http.methods import refusals
+from shared.http.request_body import BodyMiddleware
 from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections

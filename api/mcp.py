@@ -17,10 +17,10 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from api.access.auth import count, identify, is_of_foreign_page, within_counted_request
-from api.http.bodies import read_pieces
-from api.http.problems import reply_to
 from shared.domain.errors import Forbidden, ForeaskError
+from shared.http.access.auth import count, identify, is_of_foreign_page, within_counted_request
+from shared.http.bodies import read_pieces
+from shared.http.problems import reply_to
 
 if TYPE_CHECKING:
     from foreask_client import AsyncClient

@@ -13,11 +13,11 @@ import structlog
 import uvicorn
 import uvloop
 
-from api.access import auth
 from api.app import create
 from api.http.protocol import BoundedProtocol
 from api.progress.readiness import Shutdown
 from shared.domain.errors import ForeaskError
+from shared.http.access import auth
 from shared.process import gc, hardening, logging
 from shared.services import build
 from shared.services.start import check_start

@@ -14,9 +14,9 @@ import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http.concurrency import Slots
-from api.http.problems import NO_ROUTE, log_crash, reply_to, route_of
 from shared.domain.errors import Unavailable
+from shared.http.concurrency import Slots
+from shared.http.problems import NO_ROUTE, log_crash, reply_to, route_of
 from shared.ledger.postgres import actors
 from shared.process import traces
 from shared.process.metrics import REQUEST_SECONDS, REQUESTS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.http.openapi import NDJSON
+from shared.http.openapi import NDJSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
-from api.http.event_stream import message
-from api.http.problems import invalid_fields, problem_of, reply_to_error
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.chat import ChatError
 from shared.domain.errors import ForeaskError
+from shared.http.event_stream import message
+from shared.http.problems import invalid_fields, problem_of, reply_to_error
+from shared.http.replies import JsonReply
+from shared.http.strict_route import StrictRoute
 
 _CODES = {
     "unauthorized": "invalid_api_key",

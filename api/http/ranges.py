@@ -6,7 +6,7 @@ import re
 
 from starlette.datastructures import Headers
 
-from api.http.problems import NoSuchRange
+from shared.http.problems import NoSuchRange
 
 _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 

@@ -13,7 +13,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
-from api.http import openapi
+from shared.http import openapi
 
 _FILES = Path(fastapi_offline.__file__).parent / "static"
 _ADDRESS = "/docs"

@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from api.http.event_stream import event
-from api.http.problems import problem_of
 from api.schemas.documents import DocumentView
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
+from shared.http.event_stream import event
+from shared.http.problems import problem_of
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model import states
 from shared.settings import Settings

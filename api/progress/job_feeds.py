@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from api.http.event_stream import event
 from api.schemas.jobs import JobView
 from shared.domain.jobs import JobState
+from shared.http.event_stream import event
 
 CACHE_SECONDS = 0.5  # each listener polls once a second, at its own time
 _OPEN = {JobState.RUNNING, JobState.PAUSED, JobState.CANCELLING}

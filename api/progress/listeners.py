@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from api.http.problems import TooManyRequests
 from shared.domain.conversations import Owner
+from shared.http.problems import TooManyRequests
 from shared.settings import Settings
 
 _RETRY_AFTER = timedelta(seconds=10)

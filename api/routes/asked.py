@@ -10,13 +10,13 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Manager
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
 from api.schemas.asked import AskedQuestionPage, AskedQuestionView
-from api.schemas.common import CollectionName, Moment
-from api.state import ServicesDep
+from shared.http import paging
+from shared.http.access.auth import Manager
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName, Moment
+from shared.http.state import ServicesDep
 from shared.ledger.feedback.query_log import LoggedQuestion, QueryLog
 from shared.ledger.model.collections import Collections
 

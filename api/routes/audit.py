@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Manager, Operator
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
 from api.schemas.audit import AuditEntryView, AuditPage, ObjectKind, TenantAuditEntryView, TenantAuditPage
-from api.state import ServicesDep
 from shared.domain.audit import AuditEntry
+from shared.http import paging
+from shared.http.access.auth import Manager, Operator
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
 from shared.ledger.tenants.audit_log import AuditFilter, AuditLog
 from shared.services.api import ApiServices
 

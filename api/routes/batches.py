@@ -10,16 +10,16 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Reader, Writer
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.batches import BatchPage, BatchView
-from api.state import ServicesDep
 from shared.domain.batches import ShownBatch, Unanswered
 from shared.domain.states import BatchState
 from shared.domain.tiers import Tier
+from shared.http import paging
+from shared.http.access.auth import Reader, Writer
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.work.shown_batches import ShownBatches
 from shared.services.ingest import price
 from shared.settings import Settings

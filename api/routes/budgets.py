@@ -8,14 +8,14 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Manager, Operator, Reader
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.budgets import BudgetBody, BudgetList, BudgetView
 from api.schemas.operators import TenantName
-from api.state import ServicesDep
 from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, NewBudget, Period, SetBy
+from shared.http.access.auth import Manager, Operator, Reader
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.budgets.budgets import Budgets
 from shared.services.api import ApiServices
 from shared.services.ingest import require_prices

@@ -11,13 +11,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.access.auth import Manager, Reader
-from api.access.collection_cache import require_served
-from api.http.bodies import LABELLED_BODY, PROMPT_BODY
-from api.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
-from api.http.openapi import event_content, problems, replies
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.progress.readiness import Shutdown
 from api.progress.runs import follow
 from api.routes.estimates import migrated
@@ -32,15 +25,23 @@ from api.schemas.builds import (
     SwitchBody,
 )
 from api.schemas.collections import CollectionOptionsView
-from api.schemas.common import CollectionName
 from api.schemas.estimates import MigrationBody
-from api.schemas.problems import ProblemDetails
-from api.state import CollectionCacheDep, ServicesDep, ShutdownDep
+from api.state import ShutdownDep
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
 from shared.domain.runs import OPEN_PHASES
 from shared.domain.stored import known_fields
 from shared.domain.verification import VerificationCounts
+from shared.http.access.auth import Manager, Reader
+from shared.http.access.collection_cache import require_served
+from shared.http.bodies import LABELLED_BODY, PROMPT_BODY
+from shared.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
+from shared.http.openapi import event_content, problems, replies
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.schemas.problems import ProblemDetails
+from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections

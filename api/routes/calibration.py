@@ -8,17 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Manager, SpendingManager
-from api.access.collection_cache import require_served
-from api.http.bodies import LABELLED_BODY
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
-from api.schemas.common import CollectionName
-from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
+from shared.http.access.auth import Manager, SpendingManager
+from shared.http.access.collection_cache import require_served
+from shared.http.bodies import LABELLED_BODY
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections

@@ -13,13 +13,7 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.access.auth import Asker, AskingCaller
-from api.http.bodies import CHAT_BODY, validate_as
-from api.http.event_stream import end_with_error, event_stream, message
 from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
-from api.http.openapi import event_content, json_body
-from api.http.problems import InvalidFields
-from api.http.replies import JsonReply
 from api.query.conversation import last_question
 from api.query.query_log import QueryLogWriter
 from api.routes.queries import citation_of, find_chunks, passages_of, within_limits
@@ -39,12 +33,19 @@ from api.schemas.chat import (
     ModelView,
     UrlCitation,
 )
-from api.schemas.common import CollectionName
 from api.schemas.queries import QueryBody
-from api.state import CollectionCacheDep, QueryLogDep, ServicesDep
+from api.state import QueryLogDep
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput, NotFound
 from shared.domain.usage import Usage
+from shared.http.access.auth import Asker, AskingCaller
+from shared.http.bodies import CHAT_BODY, validate_as
+from shared.http.event_stream import end_with_error, event_stream, message
+from shared.http.openapi import event_content, json_body
+from shared.http.problems import InvalidFields
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.ledger.model.collections import Collections
 from shared.query.answer import Answer, Answerer
 from shared.query.answer.citations import CitationOrder

@@ -9,15 +9,15 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Reader
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
 from api.schemas.chunks import ChunkInContextView, ChunkPage, ChunkView
-from api.state import ServicesDep
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import InvalidInput
 from shared.domain.states import ChunkState
+from shared.http import paging
+from shared.http.access.auth import Reader
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
 from shared.ledger.documents.documents import Documents
 from shared.services.api import ApiServices
 

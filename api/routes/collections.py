@@ -10,24 +10,24 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Manager, Reader
-from api.access.collection_cache import require_served
-from api.http import paging
-from api.http.bodies import PROMPT_BODY
-from api.http.openapi import problems, replies
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.collections import (
     CollectionChange,
     CollectionPage,
     CollectionView,
     ReindexReply,
 )
-from api.schemas.common import CollectionName
-from api.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.states import DocumentState
+from shared.http import paging
+from shared.http.access.auth import Manager, Reader
+from shared.http.access.collection_cache import require_served
+from shared.http.bodies import PROMPT_BODY
+from shared.http.openapi import problems, replies
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import CollectionCacheDep, ServicesDep, SizesDep
+from shared.http.strict_route import StrictRoute
 from shared.ingest.generate import cache_warning
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import MOST_CONFIRMED, Collections

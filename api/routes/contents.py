@@ -14,13 +14,13 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from api.access.auth import Reader
 from api.http import ranges
-from api.http.openapi import replies
 from api.routes.chunks import Version
-from api.state import ServicesDep
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import NotFound, Unreadable
+from shared.http.access.auth import Reader
+from shared.http.openapi import replies
+from shared.http.state import ServicesDep
 from shared.ledger.documents.documents import Documents
 from shared.ledger.sources.sources import Sources
 from shared.services.api import ApiServices

@@ -9,22 +9,22 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Asker, Caller
-from api.http import paging
-from api.http.bodies import CONVERSATION_BODY
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.conversations import (
     ConversationBody,
     ConversationId,
     ConversationPage,
     StoredConversationView,
 )
-from api.state import ServicesDep
 from shared.domain.conversations import Citations, Conversation, Owner
 from shared.domain.errors import NotFound
 from shared.domain.keys import Scope
+from shared.http import paging
+from shared.http.access.auth import Asker, Caller
+from shared.http.bodies import CONVERSATION_BODY
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.feedback.conversations import Conversations
 from shared.settings import Settings
 

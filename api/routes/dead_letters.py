@@ -8,12 +8,6 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Reader, Writer
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
-from api.schemas.common import CollectionName
 from api.schemas.dead_letters import (
     DeadLetterFilter,
     DeadLetterHistory,
@@ -24,8 +18,14 @@ from api.schemas.dead_letters import (
     DeadReasonView,
     Reason,
 )
-from api.state import ServicesDep
 from shared.domain.errors import InvalidInput
+from shared.http import paging
+from shared.http.access.auth import Reader, Writer
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], route_class=StrictRoute)

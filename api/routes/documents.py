@@ -11,17 +11,10 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Reader, Writer
-from api.http import bodies, paging, prefer_header
+from api.http import prefer_header
 from api.http.ndjson import LineStream, read_lines
-from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
-from api.http.problems import UnsupportedMedia
-from api.http.replies import JsonReply
-from api.http.request_body import body_of
-from api.http.strict_route import StrictRoute
 from api.progress import long_poll
 from api.progress.waiting import reason_of
-from api.schemas.common import CollectionName
 from api.schemas.documents import (
     BatchLine,
     BatchResult,
@@ -31,12 +24,21 @@ from api.schemas.documents import (
     DocumentView,
     ExternalId,
 )
-from api.state import CollectionCacheDep, QuotasDep, ServicesDep, ShutdownDep
+from api.state import ShutdownDep
 from api.submission import batch, submission
 from api.submission.lanes import lane_of
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
+from shared.http import bodies, paging
+from shared.http.access.auth import Reader, Writer
+from shared.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
+from shared.http.problems import UnsupportedMedia
+from shared.http.replies import JsonReply
+from shared.http.request_body import body_of
+from shared.http.schemas.common import CollectionName
+from shared.http.state import CollectionCacheDep, QuotasDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import ListPosition, Order, Wanted

@@ -8,14 +8,14 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Manager, Operator
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.schemas.common import CollectionName
 from api.schemas.erasures import ErasureView, RemainingDataView, RemainingPartView
 from api.schemas.operators import TenantName
-from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.errors import InvalidInput, Unavailable
+from shared.http.access.auth import Manager, Operator
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.ledger.erasure.erasures import Erasures
 from shared.maintenance.erasure_check import ErasureScope
 

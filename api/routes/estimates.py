@@ -9,12 +9,6 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.access.auth import Writer
-from api.http.bodies import DOCUMENT_BODY, media_type, validate_as
-from api.http.openapi import problems
-from api.http.problems import UnsupportedMedia
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.routes.collections import require_embedding, require_sizes_fit
 from api.schemas.estimates import (
     EstimateBody,
@@ -24,11 +18,17 @@ from api.schemas.estimates import (
     LoadBody,
     MigrationBody,
 )
-from api.state import CollectionCacheDep, ServicesDep
 from api.submission.multipart import read_sample
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
+from shared.http.access.auth import Writer
+from shared.http.bodies import DOCUMENT_BODY, media_type, validate_as
+from shared.http.openapi import problems
+from shared.http.problems import UnsupportedMedia
+from shared.http.replies import JsonReply
+from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ingest.costs.estimator import PlannedLoad, SampleText
 from shared.ingest.parse.kinds import is_plain
 from shared.ledger.builds.estimates import Estimates

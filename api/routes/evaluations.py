@@ -11,14 +11,7 @@ from uuid import UUID
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from api.access.auth import Manager
-from api.access.collection_cache import require_served
-from api.http.bodies import LABELLED_BODY
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.calibration import LabelledQuestion
-from api.schemas.common import CollectionName
 from api.schemas.evaluations import (
     MOST_QUESTIONS,
     DifferenceList,
@@ -32,10 +25,17 @@ from api.schemas.evaluations import (
     LabelledSetView,
     SetName,
 )
-from api.state import ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.stored import known_fields
+from shared.http.access.auth import Manager
+from shared.http.access.collection_cache import require_served
+from shared.http.bodies import LABELLED_BODY
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.feedback.evaluations import EvaluationRequest, EvaluationRun, Evaluations, StoredLabelledSet
 from shared.ledger.model.collections import Collections
 from shared.query.evaluate import collection as evaluation

@@ -10,17 +10,17 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Caller, Reader, require_still_valid
-from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
-from api.http.openapi import event_content, replies
 from api.progress.feeds import ProgressFeeds
 from api.progress.listeners import Listeners
 from api.progress.readiness import Shutdown
-from api.schemas.common import CollectionName
 from api.schemas.documents import DocumentView
-from api.schemas.problems import ProblemDetails
 from api.schemas.status import ProgressEvent, StatusEvent
 from api.state import ListenersDep, ProgressFeedsDep, ShutdownDep
+from shared.http.access.auth import Caller, Reader, require_still_valid
+from shared.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
+from shared.http.openapi import event_content, replies
+from shared.http.schemas.common import CollectionName
+from shared.http.schemas.problems import ProblemDetails
 
 router = APIRouter(prefix="/v1", tags=["events"])
 

@@ -7,14 +7,14 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Caller, RatingCaller, Reader, SpendingManager, Writer
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
-from api.schemas.common import CollectionName
 from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
-from api.state import QueryBudgetsDep, ServicesDep
+from shared.http import paging
+from shared.http.access.auth import Caller, RatingCaller, Reader, SpendingManager, Writer
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import QueryBudgetsDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.feedback.feedback import Feedback, FeedbackResult, no_chunk
 from shared.ledger.model.collections import Collections
 from shared.query.metering import spend_embedding

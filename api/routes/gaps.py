@@ -16,13 +16,6 @@ import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Caller, Manager
-from api.access.query_budgets import QueryBudgets
-from api.http import paging
-from api.http.openapi import problems, replies
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
-from api.schemas.common import CollectionName
 from api.schemas.gaps import (
     GapChange,
     GapCounts,
@@ -32,9 +25,16 @@ from api.schemas.gaps import (
     NearestPassageView,
     ResolutionView,
 )
-from api.state import QueryBudgetsDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import ForeaskError, NotFound
+from shared.http import paging
+from shared.http.access.auth import Caller, Manager
+from shared.http.access.query_budgets import QueryBudgets
+from shared.http.openapi import problems, replies
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import QueryBudgetsDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.feedback.query_log import LoggedQuestion, QueryLog
 from shared.ledger.model.collections import Collections

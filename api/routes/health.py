@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.http.replies import JsonReply
 from api.schemas.health import LiveReply, ReadyReply
 from api.state import ReadinessDep, ShutdownDep
+from shared.http.replies import JsonReply
 
 router = APIRouter(prefix="/health", tags=["health"])
 

@@ -11,23 +11,24 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Caller, Reader, Writer, require_still_valid
-from api.http import paging
-from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
-from api.http.openapi import event_content, problems, replies
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
 from api.progress.pauses import pauses_of
 from api.progress.readiness import Shutdown
 from api.schemas.jobs import JobBody, JobPage, JobView, view
-from api.schemas.problems import ProblemDetails
-from api.state import CollectionCacheDep, JobFeedsDep, ListenersDep, ServicesDep, ShutdownDep
+from api.state import JobFeedsDep, ListenersDep, ShutdownDep
 from shared.domain.errors import Forbidden
 from shared.domain.jobs import Job, JobKind, PauseReason
 from shared.domain.keys import Scope
 from shared.domain.queues import WORK_QUEUES
+from shared.http import paging
+from shared.http.access.auth import Caller, Reader, Writer, require_still_valid
+from shared.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
+from shared.http.openapi import event_content, problems, replies
+from shared.http.replies import JsonReply
+from shared.http.schemas.problems import ProblemDetails
+from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.work.costs import Costs, JobCost
 from shared.services.api import ApiServices

@@ -12,17 +12,17 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.access.auth import Caller, Manager, settings_name
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.routes.queries import require_int64
 from api.schemas.keys import KeyBody, KeyChange, KeyPage, KeyView, NewKeyView, SettingsKeyView
-from api.state import KeyCacheDep, ServicesDep
 from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import TENANT_SCOPES, UNLIMITED, Key, KeyLimits, KeySpecification, Scope
+from shared.http import paging
+from shared.http.access.auth import Caller, Manager, settings_name
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import KeyCacheDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.tenants.keys import Keys
 from shared.services.api import ApiServices
 from shared.services.ingest import require_prices

@@ -9,19 +9,19 @@ from importlib.metadata import version
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import AnyCaller
-from api.http.openapi import problems
-from api.http.replies import JsonReply
 from api.routes import conversations
 from api.routes.shared_answers import days_of
 from api.schemas.keys import KeyLimitsView
 from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
 from api.schemas.queries import QUESTION_CHARS
-from api.state import ServicesDep
 from api.submission.batch import MOST_LINES
 from shared.domain.document_fields import MOST_METADATA_BYTES
 from shared.domain.keys import Scope
 from shared.domain.usage import Usage
+from shared.http.access.auth import AnyCaller
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
 from shared.services.api import ApiServices
 from shared.services.ingest import price
 from shared.settings import Settings

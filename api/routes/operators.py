@@ -11,13 +11,7 @@ from collections.abc import Mapping, Sequence
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Operator
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.routes.verification import VERIFY_REPLIES, FollowerDep
-from api.schemas.common import CollectionName
 from api.schemas.operators import (
     DeploymentView,
     OperatorVerifyBody,
@@ -29,8 +23,14 @@ from api.schemas.operators import (
 )
 from api.schemas.status import StageView
 from api.schemas.verification import VerificationReply
-from api.state import ServicesDep
 from shared.domain.states import ChunkState, DocumentState, PageState
+from shared.http import paging
+from shared.http.access.auth import Operator
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.model import states
 from shared.ledger.model.collections import Collections
 from shared.ledger.tenants.tenants import StateCounts, Tenants

@@ -11,18 +11,10 @@ from typing import Annotated, TypeVar
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.access.auth import AskingCaller, Caller
-from api.access.collection_cache import CollectionCache
-from api.http.bodies import CHAT_BODY
 from api.http.disconnects import while_connected
-from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import event_content, problems, replies
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.query.conversation import last_question
 from api.query.explanation import sentence
 from api.query.query_log import QueryLogWriter
-from api.schemas.problems import ProblemDetails
 from api.schemas.queries import (
     CandidatesView,
     CandidateView,
@@ -42,11 +34,20 @@ from api.schemas.queries import (
     StageExplanation,
     TokenEvent,
 )
-from api.state import CollectionCacheDep, QueryLogDep, ServicesDep
+from api.state import QueryLogDep
 from shared.domain.chunks import CONTENT_FIELDS
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
+from shared.http.access.auth import AskingCaller, Caller
+from shared.http.access.collection_cache import CollectionCache
+from shared.http.bodies import CHAT_BODY
+from shared.http.event_stream import end_with_error, event, event_stream
+from shared.http.openapi import event_content, problems, replies
+from shared.http.replies import JsonReply
+from shared.http.schemas.problems import ProblemDetails
+from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.documents.documents import Documents
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.condense import Turn

@@ -11,16 +11,16 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.access.auth import Asker, Caller
-from api.http.bodies import CHAT_BODY
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.shared_answers import ShareBody, SharedAnswerView, SharedSourceView
-from api.state import ServicesDep
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import Scope
 from shared.domain.shared_answers import SharedAnswer, SharedSource
+from shared.http.access.auth import Asker, Caller
+from shared.http.bodies import CHAT_BODY
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.feedback.shared_answers import AnswerToShare, SharedAnswers, not_shared
 from shared.query.answer.answer import Passage, Support
 from shared.query.answer.citations import CitationOrder

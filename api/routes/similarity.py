@@ -10,12 +10,6 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import AskingCaller
-from api.access.collection_cache import require_served
-from api.http.bodies import DOCUMENT_BODY
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.similarity import (
     ChunkSimilarityView,
     SimilarityBody,
@@ -23,7 +17,13 @@ from api.schemas.similarity import (
     StoredQuestionView,
     TextSimilarityView,
 )
-from api.state import ServicesDep
+from shared.http.access.auth import AskingCaller
+from shared.http.access.collection_cache import require_served
+from shared.http.bodies import DOCUMENT_BODY
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.model.collections import Collections
 from shared.query.similarity import ChunkSimilarity, ComparedText, Similarity, compare, compare_stored, embed_compared
 from shared.vectors.filters import caller_conditions, of_chunks, visible_points

@@ -9,14 +9,6 @@ import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Manager, Notifier, Reader, Writer
-from api.http import bodies, paging
-from api.http.openapi import json_body, problems
-from api.http.problems import UnsupportedMedia
-from api.http.replies import JsonReply
-from api.http.request_body import body_of
-from api.http.strict_route import StrictRoute
-from api.schemas.common import CollectionName
 from api.schemas.sources import (
     ApprovalBody,
     HintBody,
@@ -30,9 +22,17 @@ from api.schemas.sources import (
     SyncView,
     WithheldView,
 )
-from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.errors import Unavailable
 from shared.domain.sources import NewSource, SourceChanges, SourceState, SyncState
+from shared.http import bodies, paging
+from shared.http.access.auth import Manager, Notifier, Reader, Writer
+from shared.http.openapi import json_body, problems
+from shared.http.problems import UnsupportedMedia
+from shared.http.replies import JsonReply
+from shared.http.request_body import body_of
+from shared.http.schemas.common import CollectionName
+from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs

@@ -7,9 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Reader, Writer
-from api.http.openapi import problems
-from api.http.replies import JsonReply
 from api.progress.status import read_work
 from api.routes.budgets import budget_view
 from api.schemas.estimates import EstimateView, StoredEstimateView
@@ -24,12 +21,16 @@ from api.schemas.status import (
     UnservedView,
     UsageView,
 )
-from api.state import ReadinessDep, ServicesDep
+from api.state import ReadinessDep
 from shared.domain.collections import Collection
 from shared.domain.estimates import StoredEstimate
 from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
 from shared.domain.stored import known_fields
+from shared.http.access.auth import Reader, Writer
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
 from shared.ledger.builds.estimates import Estimates
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.counters import Counters

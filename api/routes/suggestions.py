@@ -9,14 +9,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import Asker, Caller
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.schemas.common import CollectionName
 from api.schemas.suggestions import SuggestionList, SuggestionView
-from api.state import ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.ids import chunk_of_point
+from shared.http.access.auth import Asker, Caller
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.state import ServicesDep
 from shared.ledger.documents.suggestions import Suggestion, Suggestions
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices

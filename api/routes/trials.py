@@ -11,16 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.access.auth import Caller, TryingCaller
-from api.access.query_budgets import QueryBudgets
-from api.access.quotas import Quotas
-from api.http.bodies import DOCUMENT_BODY
-from api.http.event_stream import EventStream, end_with_error, event, event_stream
-from api.http.openapi import event_content, replies
-from api.http.problems import TooManyRequests
-from api.http.strict_route import StrictRoute
 from api.routes.collections import require_sizes_fit
-from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryUsage
 from api.schemas.trials import (
     TrialBody,
@@ -29,9 +20,18 @@ from api.schemas.trials import (
     TrialQuestionEvent,
     TrialScreenedEvent,
 )
-from api.state import QueryBudgetsDep, QuotasDep, ServicesDep
 from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage
+from shared.http.access.auth import Caller, TryingCaller
+from shared.http.access.query_budgets import QueryBudgets
+from shared.http.access.quotas import Quotas
+from shared.http.bodies import DOCUMENT_BODY
+from shared.http.event_stream import EventStream, end_with_error, event, event_stream
+from shared.http.openapi import event_content, replies
+from shared.http.problems import TooManyRequests
+from shared.http.schemas.problems import ProblemDetails
+from shared.http.state import QueryBudgetsDep, QuotasDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ingest.trial import MOST_CHARS, Admit, TriedChunk, TriedText, WrittenQuestion
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.model.collections import Collections

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Writer
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.documents import UploadBody, UploadOffer
-from api.state import QuotasDep, ServicesDep
 from shared.domain.errors import TooLarge
+from shared.http.access.auth import Writer
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import QuotasDep, ServicesDep
+from shared.http.strict_route import StrictRoute
 
 router = APIRouter(prefix="/v1/uploads", tags=["documents"], route_class=StrictRoute)
 

@@ -9,13 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.access.auth import Reader
-from api.http.openapi import problems
-from api.http.replies import JsonReply
 from api.schemas.status import UsageGroupView, UsageKey, UsageReply
-from api.state import ServicesDep
 from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage
+from shared.http.access.auth import Reader
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
 from shared.ledger.work.costs import CostOfDay, Costs
 from shared.services.ingest import price
 from shared.settings import Settings

@@ -11,15 +11,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from api.access.auth import Manager
-from api.http import paging
-from api.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
-from api.http.openapi import event_content, problems, replies
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.progress.runs import follow
-from api.schemas.common import CollectionName
-from api.schemas.problems import ProblemDetails
 from api.schemas.verification import (
     FindingView,
     VerificationCountsView,
@@ -28,10 +20,19 @@ from api.schemas.verification import (
     VerificationRunView,
     VerifyBody,
 )
-from api.state import ServicesDep, ShutdownDep
+from api.state import ShutdownDep
 from shared.domain.collections import Collection
 from shared.domain.runs import OPEN_PHASES
 from shared.domain.verification import Position
+from shared.http import paging
+from shared.http.access.auth import Manager
+from shared.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
+from shared.http.openapi import event_content, problems, replies
+from shared.http.replies import JsonReply
+from shared.http.schemas.common import CollectionName
+from shared.http.schemas.problems import ProblemDetails
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.model.collections import Collections
 from shared.ledger.runs.verifications import MOST_FINDINGS, VerificationRun, Verifications
 from shared.services.api import ApiServices

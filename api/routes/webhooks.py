@@ -7,11 +7,6 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Manager
-from api.http import paging
-from api.http.openapi import problems
-from api.http.replies import JsonReply
-from api.http.strict_route import StrictRoute
 from api.schemas.webhooks import (
     DeliveryPage,
     DeliveryView,
@@ -20,9 +15,14 @@ from api.schemas.webhooks import (
     WebhookList,
     WebhookView,
 )
-from api.state import ServicesDep
 from shared.domain.errors import InvalidInput
 from shared.domain.webhooks import Delivery, Webhook
+from shared.http import paging
+from shared.http.access.auth import Manager
+from shared.http.openapi import problems
+from shared.http.replies import JsonReply
+from shared.http.state import ServicesDep
+from shared.http.strict_route import StrictRoute
 from shared.ledger.tenants.webhooks import Webhooks
 from shared.maintenance.webhooks.addresses import parse, resolve
 from shared.maintenance.webhooks.sender import message_id

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import CHUNK_ID, QUERY_ID, ReplyModel, Share, example
+from shared.http.schemas.common import CHUNK_ID, QUERY_ID, ReplyModel, Share, example
 
 
 class AskedQuestionView(ReplyModel):

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import ReplyModel, example, example_of
 from shared.domain.audit import ActorKind
+from shared.http.schemas.common import ReplyModel, example, example_of
 
 ObjectKind = Literal["key", "budget", "webhook", "collection", "build", "source", "document", "tenant", "gap"]
 

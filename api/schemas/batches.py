@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import AliasPath, BeforeValidator, Field
 
-from api.schemas.common import ReplyModel, example, example_of, whole_seconds
 from shared.domain.states import BatchState
+from shared.http.schemas.common import ReplyModel, example, example_of, whole_seconds
 
 _BATCH_ID = "8c0b6a1e-52d7-4f0b-9a3e-6d2f41c7b985"
 _JOB_ID = "0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51"

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from api.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
+from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
 
 _MOST_TOKENS = 10**15
 _MOST_MONEY = 1_000_000  # of the currency of the prices

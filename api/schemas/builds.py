@@ -9,10 +9,10 @@ from pydantic import Field
 
 from api.schemas.calibration import NDCG
 from api.schemas.collections import CollectionOptionsView
-from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.builds import BuildState
 from shared.domain.runs import RunPhase
 from shared.domain.states import DocumentState
+from shared.http.schemas.common import BodyModel, ReplyModel, example
 
 _BUILD: dict[str, Any] = {
     "build": 2,

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.document_fields import MOST_ID_BYTES
 from shared.domain.errors import InvalidInput
 from shared.domain.stored import known_fields
+from shared.http.schemas.common import BodyModel, ReplyModel, example
 
 
 class LabelledQuestion(BodyModel):

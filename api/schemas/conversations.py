@@ -8,7 +8,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import (
+from api.schemas.queries import QUESTION_CHARS
+from shared.http.schemas.common import (
     CHUNK_ID,
     DOCUMENT_ID,
     QUERY_ID,
@@ -19,7 +20,6 @@ from api.schemas.common import (
     example,
     example_of,
 )
-from api.schemas.queries import QUESTION_CHARS
 
 ConversationId = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Id that the client has chosen for the conversation")

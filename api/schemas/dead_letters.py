@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
+from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 
 Reason = Annotated[
     str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$", description="The complete text of the reason")

@@ -17,11 +17,11 @@ from pydantic import (
     model_validator,
 )
 
-from api.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
-from api.schemas.problems import ProblemDetails
 from shared.domain.document_fields import MOST_ID_BYTES, MOST_TITLE_CHARS, problem_of_id, require_metadata
 from shared.domain.errors import InvalidInput
 from shared.domain.states import DocumentState
+from shared.http.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
+from shared.http.schemas.problems import ProblemDetails
 from shared.services.ingest import price_by_tier
 from shared.settings import Settings
 

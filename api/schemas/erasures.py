@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import ReplyModel, example
+from shared.http.schemas.common import ReplyModel, example
 
 
 class ErasureView(ReplyModel):

@@ -9,8 +9,8 @@ from uuid import UUID
 from pydantic import Field, StringConstraints
 
 from api.schemas.calibration import NDCG, LabelledQuestion
-from api.schemas.common import BodyModel, ReplyModel, example, example_of
 from shared.domain.runs import RunPhase
+from shared.http.schemas.common import BodyModel, ReplyModel, example, example_of
 
 MOST_QUESTIONS = 1_000
 SetName = Annotated[

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.schemas.common import ReplyModel, example
+from shared.http.schemas.common import ReplyModel, example
 
 
 class LiveReply(ReplyModel):

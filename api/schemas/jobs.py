@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
 from shared.domain.jobs import Job, JobKind, JobState, Pause, PauseReason
 from shared.domain.states import DocumentState
+from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
 
 _JOB_ID = "0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51"
 IdempotencyKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\P{Cc}+$")]

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.common import BodyModel, ReplyModel, example
+from shared.http.schemas.common import BodyModel, ReplyModel, example
 
 _MOST_TOKENS = 10**15  # exact in Valkey's scripts, whose numbers are doubles
 _TEN_YEARS_SECONDS = 10 * 366 * 24 * 60 * 60

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from api.schemas.common import ReplyModel, example
 from api.schemas.keys import KeyLimitsView
 from shared.domain.keys import Scope
+from shared.http.schemas.common import ReplyModel, example
 from shared.query.answer import Form
 
 

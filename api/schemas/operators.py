@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.common import BodyModel, ReplyModel, example
 from api.schemas.status import StageView
 from shared.domain.queues import WorkQueue
+from shared.http.schemas.common import BodyModel, ReplyModel, example
 
 _STAGES = {
     "parse": {"due": 3, "in_flight": 2, "delayed": 0, "oldest_seconds": 1.2},

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import AliasPath, BeforeValidator, Field, field_validator, model_validator
 
-from api.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.domain.errors import InvalidInput
+from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.query.answer import Form, IncompleteReason
 from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
 from shared.query.rewrite import MAX_QUERIES

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from api.schemas.common import BodyModel, CollectionName, ReplyModel, example
+from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example
 from shared.query.retrieve import QuestionOrigin
 
 _MOST_CHARS = 200_000

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import CHUNK_ID, DOCUMENT_ID, ReplyModel, example
+from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, ReplyModel, example
 
 
 class SuggestionView(ReplyModel):

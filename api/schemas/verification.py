@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import CHUNK_ID, DOCUMENT_ID, POINT_ID, BodyModel, ReplyModel, example
 from shared.domain.runs import RunPhase
+from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, POINT_ID, BodyModel, ReplyModel, example
 
 
 class VerifyBody(BodyModel):

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import DOCUMENT_ID, BodyModel, ReplyModel, example
 from shared.domain.webhooks import DeliveryState, EventType
+from shared.http.schemas.common import DOCUMENT_ID, BodyModel, ReplyModel, example
 
 _WEBHOOK_ID = "6f0f2a55-2c4e-4b52-9d0c-0b6a7c1f3e10"
 _DELIVERY_ID = "c2b1a6de-7d3f-4e0a-8b6f-3a1d5f0e9c22"

@@ -12,19 +12,19 @@ from uuid import UUID
 from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
-from api.access.quotas import Quotas
-from api.http.bodies import decode_beside, parse_json, validate_as
 from api.http.ndjson import Line
-from api.http.openapi import NDJSON
-from api.http.problems import log_failure, problem_of
 from api.schemas.documents import BatchLine, BatchResult, DocumentView
-from api.schemas.problems import ProblemDetails
 from api.submission.submission import content_of, described_by, new_document, submit
 from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
 from shared.domain.lanes import Lane
+from shared.http.access.quotas import Quotas
+from shared.http.bodies import decode_beside, parse_json, validate_as
+from shared.http.openapi import NDJSON
+from shared.http.problems import log_failure, problem_of
+from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.documents.submission import Submission
 from shared.services.api import ApiServices
 from shared.storage.uploads import Upload, too_large

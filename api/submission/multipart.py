@@ -11,11 +11,11 @@ from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from api.http.bodies import parse_json, read_pieces, validate_as
-from api.http.problems import MalformedRequest
 from api.schemas.documents import DocumentFields
 from api.submission.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, TooLarge
+from shared.http.bodies import parse_json, read_pieces, validate_as
+from shared.http.problems import MalformedRequest
 from shared.settings import Settings
 from shared.storage.uploads import Upload
 

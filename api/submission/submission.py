@@ -13,10 +13,6 @@ from uuid import UUID
 import structlog
 from fastapi import Request
 
-from api.access.collection_cache import CollectionCache
-from api.access.quotas import Quotas
-from api.http import bodies
-from api.http.problems import UnsupportedMedia
 from api.schemas.documents import DocumentBody, DocumentContent, DocumentDescription, DocumentFields
 from api.submission.lanes import lane_of
 from api.submission.lost_uploads import complete
@@ -28,6 +24,10 @@ from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
 from shared.domain.lanes import Lane
+from shared.http import bodies
+from shared.http.access.collection_cache import CollectionCache
+from shared.http.access.quotas import Quotas
+from shared.http.problems import UnsupportedMedia
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import Submission
 from shared.process import traces

@@ -35,7 +35,7 @@ def test_ledger_restart_and_kill_lose_nothing(fleet, provider, start_scenario, s
 
 
 @guards(
-    "api/http/problems.py",
+    "shared/http/problems.py",
     'Unavailable: ProblemKind(503, "unavailable"',
     'Unavailable: ProblemKind(500, "unavailable"',
     means="an unavailable ledger returns 500 instead of 503",

@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from api.schemas.calibration import CalibrationView
-from api.schemas.problems import ProblemDetails
 from api.schemas.queries import RetrieveReply
 from cli.main import run
+from shared.http.schemas.problems import ProblemDetails
 from tests.conftest import Library
 from tests.support.api import serving, work
 

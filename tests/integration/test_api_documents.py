@@ -13,8 +13,8 @@ from sqlalchemy import text as sql
 
 from api.schemas.chunks import ChunkInContextView, ChunkPage
 from api.schemas.documents import DocumentPage, DocumentView
-from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
+from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from tests.support.api import as_tenant, calling, left_behind, with_keys, work
@@ -293,7 +293,7 @@ async def test_internal_error_reveals_no_details_and_stores_nothing(client, serv
     async def broken(*_, **__):
         raise RuntimeError("30 days of secrets")
 
-    monkeypatch.setattr("api.access.collection_cache.CollectionCache.ensure", broken)
+    monkeypatch.setattr("shared.http.access.collection_cache.CollectionCache.ensure", broken)
     for request_ in ({"json": JSON}, {"files": FORM}):
         reply = await client.post("/v1/documents", **request_)
 

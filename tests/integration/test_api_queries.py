@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryReply, RetrieveReply
 from shared.domain.collections import Weights
 from shared.domain.errors import BadReply, Unavailable
+from shared.http.schemas.problems import ProblemDetails
 from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.fusion import fuse

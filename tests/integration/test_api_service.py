@@ -18,12 +18,12 @@ import orjson
 import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from api.http import openapi
-from api.schemas.common import BodyModel, ReplyModel
 from api.schemas.documents import DocumentView
 from api.schemas.health import ReadyReply
-from api.schemas.problems import ProblemDetails
 from embedded.ports import free_port
+from shared.http import openapi
+from shared.http.schemas.common import BodyModel, ReplyModel
+from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.runs.repairs import Repairs
 from tests.support.api import WITHOUT_CERTIFICATES, application, calling, events_of, left_behind, serving, work
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until

@@ -68,7 +68,12 @@ async def count(services):
     return row["entries"]
 
 
-@guards("api/access/auth.py", "if self.scope in _RECORDED:", "if False:", means="changes of settings are not recorded")
+@guards(
+    "shared/http/access/auth.py",
+    "if self.scope in _RECORDED:",
+    "if False:",
+    means="changes of settings are not recorded",
+)
 async def test_key_changes_are_recorded_with_author(client):
     made = await sent(client, "POST", "/v1/keys", {"name": "admin", "scopes": ["manage", "ask", "read"]})
     admin = {"authorization": f"Bearer {made['key']}"}

@@ -135,7 +135,7 @@ async def test_stored_conversation_is_returned_unchanged(storing):
     means="keys of a tenant share their conversations",
 )
 @guards(
-    "api/access/auth.py",
+    "shared/http/access/auth.py",
     '"local" if self.digest is None else f"settings:{self.digest}"',
     '"local"',
     means="keys of the settings share the conversations of their tenant",

@@ -3,7 +3,7 @@
 import pytest
 
 from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
-from api.schemas.problems import ProblemDetails
+from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.work.work import Work
 from tests.support.api import as_tenant, calling, with_keys, work

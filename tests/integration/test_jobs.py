@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from api.schemas.jobs import JobPage, JobView
-from api.schemas.problems import ProblemDetails
 from shared.domain.collections import CollectionOptions
 from shared.domain.keys import Scope
 from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
 from shared.domain.verification import VerificationCounts
+from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.open_jobs import hold_load

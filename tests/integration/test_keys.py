@@ -15,8 +15,6 @@ from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from api.access.auth import Needs
-from api.access.key_cache import KeyCache
 from api.app import create
 from api.http.page import ADDRESSES, Page
 from api.schemas.me import LimitsView, MeView
@@ -25,6 +23,8 @@ from cli.commands.audit import audit
 from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
 from shared.domain.keys import OPERATOR, KeySpecification, Scope, draw, hash_of
+from shared.http.access.auth import Needs
+from shared.http.access.key_cache import KeyCache
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.tenants.keys import Keys
@@ -429,7 +429,7 @@ async def test_flood_of_wrong_keys_runs_one_statement(services):
 
 
 async def test_wrong_keys_do_not_evict_valid_key(services, monkeypatch):
-    monkeypatch.setattr("api.access.key_cache._MOST", 10)
+    monkeypatch.setattr("shared.http.access.key_cache._MOST", 10)
     counted = Counted(services.ledger[Keys])
     cache = KeyCache(counted)
     right = hash_of(draw())

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from api.http import request_body
 from api.progress.feeds import ProgressFeeds
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
+from shared.http import request_body
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.feedback import Feedback

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import text
 
-from api.access.collection_cache import CollectionCache
+from shared.http.access.collection_cache import CollectionCache
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.feedback.query_log import QueryLog

@@ -194,7 +194,7 @@ async def age_offers(stored, age):
 
 
 @guards(
-    "api/access/quotas.py",
+    "shared/http/access/quotas.py",
     "await self._count_bytes(tenant, size_bytes, counted=size_bytes)",
     "await self._count_bytes(tenant, size_bytes, counted=0)",
     means="direct uploads exceed the limit of a day",
@@ -245,7 +245,10 @@ async def test_offer_of_rejected_document_stays_open(limited, stored, s3, bucket
 
 
 @guards(
-    "api/access/quotas.py", "_OPEN_OFFERS = 100", "_OPEN_OFFERS = 101", means="a tenant has any number of addresses"
+    "shared/http/access/quotas.py",
+    "_OPEN_OFFERS = 100",
+    "_OPEN_OFFERS = 101",
+    means="a tenant has any number of addresses",
 )
 async def test_tenant_has_hundred_open_offers(client, stored):
     replies = [(await offered(client, 1)).status_code for _ in range(101)]

@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from api.access.query_budgets import QueryBudgets
-from api.http.problems import TooManyRequests
 from shared.broker.tenant_use import TenantUse
 from shared.domain.keys import KeyLimits
 from shared.domain.usage import Usage
+from shared.http.access.query_budgets import QueryBudgets
+from shared.http.problems import TooManyRequests
 from shared.query import metering
 from shared.settings import TenantLimits
 from tests.conftest import Library
@@ -183,7 +183,7 @@ async def test_used_up_budget_rejects_only_positive_feedback(client):
 
 
 @guards(
-    "api/access/auth.py",
+    "shared/http/access/auth.py",
     "async def _trying_caller(request: Request, _: Writer) -> Caller:\n    return await _spending_caller(request)",
     "async def _trying_caller(request: Request, _: Writer) -> Caller:\n    caller: Caller = request.state.caller\n"
     "    return caller",
@@ -343,7 +343,7 @@ async def test_queries_are_counted_locally_during_broker_outage(settings, limits
 
 
 @guards(
-    "api/access/query_budgets.py",
+    "shared/http/access/query_budgets.py",
     "self.tokens + unsent >= tokens",
     "self.tokens >= tokens",
     means="the tokens of running queries do not count",

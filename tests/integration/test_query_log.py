@@ -100,7 +100,7 @@ async def proxied(settings):
 @pytest.mark.parametrize("mode", ["cut", "hole"])
 async def test_query_during_ledger_outage_only_lacks_its_id(services, settings, monkeypatch, mode):
     monkeypatch.setattr(
-        "api.access.collection_cache._SECONDS", 600.0
+        "shared.http.access.collection_cache._SECONDS", 600.0
     )  # so that the query needs the ledger only for the log
     tuning = settings.tuning.model_copy(update={"query_log_budget": timedelta(seconds=0.5)})
     link, proxied_settings = await proxied(settings.model_copy(update={"tuning": tuning}))

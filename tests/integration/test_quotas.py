@@ -12,8 +12,8 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from api.http import request_body
 from shared.broker.tenant_use import TenantUse
+from shared.http import request_body
 from shared.settings import TenantLimits
 from tests.support.api import as_tenant, calling, left_behind, serving, with_keys
 from tests.support.clock import ManualClock

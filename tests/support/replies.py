@@ -5,7 +5,6 @@ from typing import Any
 from api.schemas.batches import BatchView
 from api.schemas.builds import BuildView
 from api.schemas.collections import CollectionView
-from api.schemas.common import example_of
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
 from api.schemas.feedback import AcceptedQuestionView
@@ -13,6 +12,7 @@ from api.schemas.gaps import GapView
 from api.schemas.jobs import JobView
 from api.schemas.me import MeView
 from api.schemas.queries import QueryReply
+from shared.http.schemas.common import example_of
 
 
 def document(**changes: Any) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
-from api.access.auth import TENANT_WITHOUT_KEYS, Needs
-from api.access.key_cache import KeyCache
-from api.access.quotas import Quotas
 from api.app import create
 from shared.domain.errors import InvalidInput, Unauthorized
 from shared.domain.keys import Scope
+from shared.http.access.auth import TENANT_WITHOUT_KEYS, Needs
+from shared.http.access.key_cache import KeyCache
+from shared.http.access.quotas import Quotas
 from shared.process.peers import ThisProcess
 from shared.settings import Settings
 from tests.support.api import KEYS, with_keys
@@ -149,7 +149,7 @@ class AnotherUser:
 
 
 @guards(
-    "api/access/auth.py",
+    "shared/http/access/auth.py",
     "if peer is None or not peer.is_own_user:",
     "if peer is None:",
     means="another user of the machine reads every file that the user of `foreask up` can read",

@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from api.http.event_stream import end_with_error, event
 from shared.domain.errors import Unavailable
+from shared.http.event_stream import end_with_error, event
 
 
 class Source:

@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 from starlette.requests import Request
 
-from api.http.problems import MalformedRequest, UnsupportedMedia
-from api.http.request_body import RequestBody
 from api.submission.multipart import read_form
 from api.submission.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, TooLarge
+from shared.http.problems import MalformedRequest, UnsupportedMedia
+from shared.http.request_body import RequestBody
 from shared.settings import Settings
 from shared.storage.folder import UploadFolder
 

@@ -6,9 +6,9 @@ from uuid import UUID
 import orjson
 import pytest
 
-from api.http.problems import KINDS, InvalidFields, MalformedRequest, UnsupportedMedia, kind_of, reply_to
-from api.schemas.problems import ProblemDetails
 from shared.domain import errors
+from shared.http.problems import KINDS, InvalidFields, MalformedRequest, UnsupportedMedia, kind_of, reply_to
+from shared.http.schemas.problems import ProblemDetails
 
 
 def every(cls):

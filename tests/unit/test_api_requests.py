@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http import paging
-from api.http.bodies import parse_json, validate_as
 from api.http.middleware import Starts
-from api.http.problems import InvalidFields, MalformedRequest
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.schemas.queries import QueryBody, RetrieveBody
 from api.submission.submission import content_of
 from shared.domain.document_fields import content_hash, filename_of, media_type_of
 from shared.domain.errors import InvalidInput, TooLarge
+from shared.http import paging
+from shared.http.bodies import parse_json, validate_as
+from shared.http.problems import InvalidFields, MalformedRequest
 from tests.support.planted import guards
 
 QUESTION = {"question": "Why?"}

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from api.app import create
-from api.http.bodies import MaxBytes
-from api.http.strict_route import StrictRoute
+from shared.http.bodies import MaxBytes
+from shared.http.strict_route import StrictRoute
 from shared.settings import Settings
 from tests.support.api import with_keys
 

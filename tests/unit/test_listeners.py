@@ -7,12 +7,12 @@ from uuid import UUID
 import orjson
 import pytest
 
-from api.http.problems import TooManyRequests
 from api.progress.job_feeds import CACHE_SECONDS, JobFeeds
 from api.progress.listeners import Listeners
-from api.schemas.common import example_of
 from api.schemas.jobs import JobView
 from shared.domain.conversations import Owner
+from shared.http.problems import TooManyRequests
+from shared.http.schemas.common import example_of
 from shared.settings import Settings, TenantLimits
 from tests.support.clock import ManualClock
 from tests.support.planted import guards

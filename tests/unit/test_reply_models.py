@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from pydantic import AliasPath, Field, ValidationError
 
-from api.schemas.common import ReplyModel, Seconds
+from shared.http.schemas.common import ReplyModel, Seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.schemas.problems import ProblemDetails
+from shared.http.schemas.problems import ProblemDetails
 
 ADDRESS = "/openapi.json"
 NDJSON = "application/x-ndjson"

@@ -12,11 +12,11 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.http.problems import MalformedRequest, UnsupportedMedia, invalid_fields
-from api.http.request_body import body_of
 from shared.domain.document_fields import has_nul
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.domain.json_values import MOST_VALUES, has_too_many_values
+from shared.http.problems import MalformedRequest, UnsupportedMedia, invalid_fields
+from shared.http.request_body import body_of
 from shared.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)

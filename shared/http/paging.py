@@ -11,7 +11,7 @@ from uuid import UUID
 import orjson
 from fastapi import Query
 
-from api.http.problems import MalformedRequest
+from shared.http.problems import MalformedRequest
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -9,8 +9,8 @@ from typing import Any
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
-from api.http.problems import log_failure, problem_of
-from api.http.replies import encode
+from shared.http.problems import log_failure, problem_of
+from shared.http.replies import encode
 
 HEARTBEAT = b": heartbeat\n\n"  # a comment, ignored by clients; it keeps proxies from closing an idle stream
 

@@ -14,8 +14,8 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http.problems import SlowBody, UnsupportedMedia
 from shared.domain.errors import TooLarge
+from shared.http.problems import SlowBody, UnsupportedMedia
 from shared.settings import Settings
 
 # A trickling body occupies one of the process's concurrent requests, like a stalled one.

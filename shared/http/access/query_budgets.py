@@ -17,11 +17,11 @@ from datetime import UTC, date, datetime
 from functools import partial
 from uuid import UUID
 
-from api.http.problems import TooManyRequests
 from shared.broker.tenant_use import TenantUse, until_tomorrow
 from shared.domain.errors import Conflict
 from shared.domain.keys import KeyLimits
 from shared.domain.usage import CostKind, Usage
+from shared.http.problems import TooManyRequests
 from shared.ingest.costs.prices import PriceOf
 from shared.query.metering import report_to
 from shared.settings import Settings

@@ -19,8 +19,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
-from api.http.methods import allowed
-from api.http.replies import JsonReply
 from shared.domain.errors import (
     BadReply,
     Conflict,
@@ -39,6 +37,8 @@ from shared.domain.errors import (
     Unauthorized,
     Unavailable,
 )
+from shared.http.methods import allowed
+from shared.http.replies import JsonReply
 
 log = structlog.get_logger()
 

@@ -17,16 +17,16 @@ from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from api.access.key_cache import KeyCache
-from api.access.query_budgets import QueryBudgets
-from api.access.quotas import Quotas
-from api.http.concurrency import Slot
-from api.http.problems import NoBasicKey, TooManyRequests, route_of
-from api.http.strict_route import BeforeBody
 from shared.domain.audit import Actor, ActorKind
 from shared.domain.conversations import Owner
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Scope, hash_of
+from shared.http.access.key_cache import KeyCache
+from shared.http.access.query_budgets import QueryBudgets
+from shared.http.access.quotas import Quotas
+from shared.http.concurrency import Slot
+from shared.http.problems import NoBasicKey, TooManyRequests, route_of
+from shared.http.strict_route import BeforeBody
 from shared.ledger.postgres import actors
 from shared.process import peers, traces
 from shared.settings import Settings
@@ -85,7 +85,7 @@ log = structlog.get_logger()
 
 
 class _AccessState(Protocol):
-    """The part of `ApiState` that authentication uses."""
+    """The part of `HttpState` that authentication uses."""
 
     @property
     def settings(self) -> Settings: ...

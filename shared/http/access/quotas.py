@@ -13,14 +13,14 @@ from uuid import UUID
 
 from fastapi import Request
 
-from api.http import bodies
-from api.http.problems import TooManyRequests
-from api.http.request_body import is_large
 from shared.broker.tenant_use import OpenOffer, TenantUse, until_tomorrow
 from shared.domain.documents import NewDocument
 from shared.domain.errors import Conflict, TooLarge
 from shared.domain.keys import KeyLimits
 from shared.domain.states import DocumentState
+from shared.http import bodies
+from shared.http.problems import TooManyRequests
+from shared.http.request_body import is_large
 from shared.ledger.documents.documents import Documents
 from shared.maintenance.orphans import APART
 from shared.settings import Settings

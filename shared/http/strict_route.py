@@ -11,7 +11,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from api.http.bodies import SMALL_BODY, MaxBytes, read_json
+from shared.http.bodies import SMALL_BODY, MaxBytes, read_json
 
 
 class BeforeBody(ABC):

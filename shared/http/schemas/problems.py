@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from api.schemas.common import ReplyModel, example
+from shared.http.schemas.common import ReplyModel, example
 
 
 class FieldError(ReplyModel):

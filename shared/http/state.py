@@ -1,0 +1,47 @@
+"""The state of an application, as far as the routes of features use it, and their dependencies on its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from shared.http.access.collection_cache import CollectionCache
+from shared.http.access.key_cache import KeyCache
+from shared.http.access.query_budgets import QueryBudgets
+from shared.http.access.quotas import Quotas
+from shared.services.api import ApiServices
+from shared.settings import Settings
+from shared.vectors.sizes import Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpState:
+    """The objects that the application creates at its start; `app.state.api` contains them."""
+
+    settings: Settings
+    services: ApiServices
+    collection_cache: CollectionCache
+    key_cache: KeyCache
+    quotas: Quotas
+    query_budgets: QueryBudgets
+    sizes: Sizes
+
+
+def part(select: Callable[[Any], object]) -> Any:
+    """Return the dependency on a part of the state."""
+
+    async def selected(request: Request) -> Any:
+        return select(request.app.state.api)
+
+    return Depends(selected)
+
+
+ServicesDep = Annotated[ApiServices, part(lambda state: state.services)]
+CollectionCacheDep = Annotated[CollectionCache, part(lambda state: state.collection_cache)]
+KeyCacheDep = Annotated[KeyCache, part(lambda state: state.key_cache)]
+QuotasDep = Annotated[Quotas, part(lambda state: state.quotas)]
+QueryBudgetsDep = Annotated[QueryBudgets, part(lambda state: state.query_budgets)]
+SizesDep = Annotated[Sizes, part(lambda state: state.sizes)]
