@@ -11,6 +11,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY api api
 COPY cli cli
 COPY clients clients
+COPY features features
 COPY shared shared
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \

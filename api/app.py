@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.routing import BaseRoute
 
+from api.features import FEATURE_ROUTES
 from api.http import page, reference
 from api.http.middleware import RequestMiddleware
 from api.mcp import McpEndpoint
@@ -55,7 +56,6 @@ from api.routes import (
     uploads,
     usage,
     verification,
-    webhooks,
 )
 from api.state import ApiState
 from shared.http import openapi, problems
@@ -114,14 +114,13 @@ _TAGS = [
     {"name": "batches", "description": "Requests to the provider's batch API, which cost less and take up to a day."},
     {"name": "jobs", "description": "Long work with progress, such as loads, syncs, reindexes and builds."},
     {"name": "sources", "description": "Corpora that collections are kept in sync with."},
-    {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
     {"name": "keys", "description": "API keys and their permissions."},
     {"name": "audit", "description": "Recorded changes of settings, with their authors."},
     {"name": "operator", "description": "State and erasure of all tenants; requires an operator's key."},
     {"name": "health", "description": "Probes for the operator; no key is required."},
 ]
 
-# Each request is compared with the parts in this order: queries and uploads come first.
+# Each request is compared with the parts in this order: queries and uploads come first, features follow.
 _PARTS = (
     queries,
     documents,
@@ -156,7 +155,6 @@ _PARTS = (
     audit,
     me,
     operators,
-    webhooks,
     health,
 )
 
@@ -170,6 +168,9 @@ def _routes() -> tuple[BaseRoute, ...]:
     router = APIRouter()
     for part in _PARTS:
         router.include_router(part.router)
+    for feature in FEATURE_ROUTES:
+        for feature_router in feature.routers:
+            router.include_router(feature_router)
     router.include_router(budgets.operator_router)
     router.include_router(erasures.operator_router)
     router.include_router(audit.operator_router)
@@ -204,7 +205,7 @@ def create(
         version="1",
         summary="Asks the questions before your users do.",
         description=_DESCRIPTION,
-        openapi_tags=_TAGS,
+        openapi_tags=[*_TAGS, *(dict(feature.tag) for feature in FEATURE_ROUTES if feature.tag)],
         lifespan=lifespan,
         redirect_slashes=False,
         openapi_url=None,  # FastAPI would generate the description in the event loop

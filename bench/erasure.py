@@ -23,6 +23,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import TextClause, text
 
 from embedded.stack import Stack
+from features.all import FEATURES
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
 from shared.domain.index_location import IndexNames
@@ -32,6 +33,7 @@ from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
 from shared.ledger.work.work import Work
+from shared.services.features import erased_tables
 from shared.settings import Settings
 
 ROWS = 1_000_000
@@ -161,7 +163,7 @@ async def erase(database: Database, document: UUID) -> None:
     seconds, slices, slowest = defaultdict[str, float](float), defaultdict[str, int](int), 0.0
     while True:
         before = time.perf_counter()
-        found = await everything.proceed(_no_keys)
+        found = await everything.proceed(_no_keys, erased_tables(FEATURES))
         taken = time.perf_counter() - before
         if found is None:
             await asyncio.sleep(1)  # transactions that have not seen the fence must end first: 30 s

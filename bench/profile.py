@@ -37,7 +37,7 @@ _LISTED = 0.01  # of a process's time; smaller parts are summed up
 _FRAME = re.compile(r"(?P<function>.*) \((?P<file>[^()]*?)(?::\d+)?\)$")
 _THREAD = re.compile(r"thread \((?P<id>\d+)\)(?:: (?P<name>.*))?$")
 _NUMBERED = re.compile(r"[-_]\d+(?:_\d+)?$")  # the end of the name of a pool's thread
-_OURS = ("shared/", "api/", "workers/", "embedded/")
+_OURS = ("shared/", "features/", "api/", "workers/", "embedded/")
 
 Threads = dict[int, tuple[str, float]]  # name in the kernel and processor seconds of each thread, by its id
 

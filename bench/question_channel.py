@@ -21,6 +21,7 @@ import orjson
 import uvloop
 
 from embedded.stack import Stack
+from features.all import FEATURES
 from shared.domain.collections import CollectionOptions
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.vectors import Vectors
@@ -98,7 +99,7 @@ async def brute_force(embedder: Embedder, queries: Mapping[str, str], questions:
 
 
 async def measure(settings: Settings, folders: list[Path]) -> None:
-    async with build("all", settings) as services:
+    async with build("all", settings, FEATURES) as services:
         await migrate(services.database.engine)
         embedder = services.indexer.embedder
         for folder in folders:

@@ -29,6 +29,7 @@ from sqlalchemy import text
 
 from bench.searchable import found_after
 from embedded.ports import free_port
+from features.all import FEATURES
 from shared.domain.work import Lease
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.work import Work
@@ -248,7 +249,7 @@ async def _claims(table: Table, database: Database) -> None:
 
 
 async def _passes(table: Table, deployment: Deployment, when: str = "") -> None:
-    async with build("scheduler", deployment.stack.settings) as services:
+    async with build("scheduler", deployment.stack.settings, FEATURES) as services:
         for step in steps_of(services):
             table.add(f"scheduler: {step.name}{when}", [s async for s in _timed(step.work, 5)], _PASS_MS)
 

@@ -17,6 +17,7 @@ from _pytest.unraisableexception import gc_collect_iterations_key
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from embedded.stack import Stack
+from features.all import FEATURES
 from shared.confined.reading import Readers
 from shared.domain.collections import Collection
 from shared.domain.documents import Document, NewDocument, ReadyQuestion
@@ -168,7 +169,7 @@ def settings(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Settings
 @pytest.fixture(scope="session")
 async def session_services(settings: Settings) -> AsyncIterator[AllServices]:
     """Services over the session's engines: building them for each test would take longer than most tests do."""
-    async with build("all", settings) as services:
+    async with build("all", settings, FEATURES) as services:
         await prepare(services.database)
         yield services
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 import structlog
 
+from features.all import FEATURES
 from shared.domain.errors import ForeaskError, JobIsOpen, Rejected
 from shared.domain.lanes import Lane
 from shared.domain.queues import WORK_QUEUES, Queue
@@ -40,7 +40,6 @@ from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
 from shared.ledger.tenants.audit_log import AuditLog
-from shared.ledger.tenants.webhooks import Webhooks
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
@@ -49,6 +48,7 @@ from shared.ledger.work.pages import Pages
 from shared.ledger.work.work import Work
 from shared.process import gc, metrics
 from shared.services import build
+from shared.services.features import Step
 from shared.services.scheduler import SchedulerServices
 from shared.services.start import check_start
 from shared.settings import Settings
@@ -62,7 +62,6 @@ _SURVEY_EVERY = timedelta(seconds=15)  # the usual scrape interval of Prometheus
 _FORGET_ATTEMPTS_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
 _FORGET_BATCHES_AFTER = timedelta(days=30)
-_FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may read them, and send them again
 _EXTEND_EVERY = LEASE / 5
 _GIVE_UP_SECONDS = 2
 _LONGEST_PAUSE = timedelta(seconds=30)  # after failures
@@ -76,21 +75,6 @@ NO_READER = (
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A repeated step.
-
-    Args:
-        name: name in logs.
-        every: pause after a round that found no more work.
-        work: does some work, and returns True if more may be left. It may be cancelled, and run concurrently.
-    """
-
-    name: str
-    every: timedelta
-    work: Callable[[], Awaitable[object]]
-
-
 async def run(settings: Settings) -> None:
     """Run the steps until the process is asked to stop.
 
@@ -100,7 +84,7 @@ async def run(settings: Settings) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with build("scheduler", settings) as services:
+    async with build("scheduler", settings, FEATURES) as services:
         await check_start(settings, "scheduler")
         gc.freeze()
         beating = services.ledger[Heartbeats].beating("scheduler", lambda: 0)
@@ -128,7 +112,6 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("notice_failover", every, services.index_watch.notice_failover),
         Step("check_indexes", every * _CHECK, services.index_watch.check),
         Step("repair_indexes", every, services.index_watch.repair),
-        Step("deliver", every, services.deliverer.deliver),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("recheck_erasures", _RECHECK_EVERY, cleaner.recheck_erasures),
         Step("book_lost_calls", every, ledger[Budgets].book_lost),
@@ -147,9 +130,9 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("fold_costs", _FOLD_EVERY, ledger[Costs].fold),
         Step("forget_minutes", _TIDY_EVERY, ledger[Counters].forget_minutes),
         Step("forget_attempts", _TIDY_EVERY, partial(ledger[Costs].forget, _FORGET_ATTEMPTS_AFTER)),
-        Step("forget_deliveries", _TIDY_EVERY, partial(ledger[Webhooks].forget, _FORGET_DELIVERIES_AFTER)),
         Step("forget_workers", _TIDY_EVERY, ledger[Heartbeats].forget),
         Step("tidy_uploads", _TIDY_EVERY, partial(tidy_uploads, services)),
+        *services.feature_steps,
         Step("count_wanted", _SURVEY_EVERY, partial(count_wanted, services)),
         *([] if settings.metrics_port is None else [Step("survey", _SURVEY_EVERY, partial(survey, services))]),
     ]

@@ -10,7 +10,6 @@ from importlib import import_module
 from sqlalchemy import TextClause
 from sqlalchemy.dialects import registry
 
-import shared.ledger
 from shared.domain.errors import InvalidInput
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.statements import Statements
@@ -27,12 +26,18 @@ def all_statements() -> dict[str, TextClause]:
     Statements of a table of statements have its name and their key, too: `documents.listing._ORDERS.name.first`.
     """
     found: dict[str, TextClause] = {}
-    for module in pkgutil.walk_packages(shared.ledger.__path__, "shared.ledger."):
-        if ".migrations" in module.name or module.name.endswith("__main__"):
+    for module in (*_modules("shared.ledger"), *(name for name in _modules("features") if name.endswith(".ledger"))):
+        if ".migrations" in module or module.endswith("__main__"):
             continue
-        for name, value in vars(import_module(module.name)).items():
-            found |= _named(module.name.removeprefix("shared.ledger."), name, value)
+        for name, value in vars(import_module(module)).items():
+            found |= _named(module.removeprefix("shared.ledger."), name, value)
     return found
+
+
+def _modules(package: str) -> Iterator[str]:
+    """Yield the names of a package's modules, which are imported by name: the core does not depend on features."""
+    for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+        yield module.name
 
 
 def _named(module: str, name: str, value: object) -> Iterator[tuple[str, TextClause]]:

@@ -18,6 +18,7 @@ from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.feedback import Feedback, PendingRemoval
 from shared.ledger.model.collections import Collections
@@ -50,6 +51,7 @@ class Cleaner:
     collections: Collections
     builds: Builds
     erasures: Erasures
+    erased_tables: Sequence[ErasedTable]
     outdated: OutdatedObjects
     tenant_keys: TenantKeys
     finisher: Finisher
@@ -150,7 +152,7 @@ class Cleaner:
 
     async def erase(self) -> bool:
         """Delete some remaining rows of erased tenants, collections and documents whose documents are deleted."""
-        erasure = await self.erasures.proceed(self.tenant_keys.delete)
+        erasure = await self.erasures.proceed(self.tenant_keys.delete, self.erased_tables)
         if erasure is not None and erasure.finished_at is not None:
             log.info("erasure.finished", erasure_id=str(erasure.id), tenant=erasure.tenant, deleted=erasure.deleted)
         return erasure is not None

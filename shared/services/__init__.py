@@ -7,7 +7,7 @@ OpenAI's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -19,6 +19,7 @@ from shared.settings import Settings
 if TYPE_CHECKING:
     from shared.services.all import AllServices
     from shared.services.api import ApiServices
+    from shared.services.features import Feature
     from shared.services.scheduler import SchedulerServices
     from shared.services.worker import WorkerServices
 
@@ -33,25 +34,31 @@ _POOL_SIZE = 10
 @overload
 def build(role: Literal["api"], settings: Settings) -> AbstractAsyncContextManager[ApiServices]: ...
 @overload
-def build(role: Literal["scheduler"], settings: Settings) -> AbstractAsyncContextManager[SchedulerServices]: ...
+def build(
+    role: Literal["scheduler"], settings: Settings, features: Sequence[Feature]
+) -> AbstractAsyncContextManager[SchedulerServices]: ...
 @overload
-def build(role: Literal["all"], settings: Settings) -> AbstractAsyncContextManager[AllServices]: ...
+def build(
+    role: Literal["all"], settings: Settings, features: Sequence[Feature]
+) -> AbstractAsyncContextManager[AllServices]: ...
 @overload
 def build(role: WorkQueue, settings: Settings) -> AbstractAsyncContextManager[WorkerServices]: ...
 @asynccontextmanager
-async def build(role: Role, settings: Settings) -> AsyncIterator[Any]:
+async def build(role: Role, settings: Settings, features: Sequence[Feature] = ()) -> AsyncIterator[Any]:
     """Create the dependencies of a role; no engine is contacted before it is used.
 
     Args:
         role: role of the process; `all` is every role in one process, for tests and benchmarks.
         settings: settings of the process.
+        features: the optional features, which the scheduler needs.
 
     Raises:
         InvalidInput: a setting required by the role is missing.
     """
     async with AsyncExitStack() as stack:
         with without("rich"):  # httpx would load it for its command line
-            assembled = _assemble(role, Parts(settings, stack, pool_size=_POOL_SIZES.get(role, _POOL_SIZE)))
+            parts = Parts(settings, stack, pool_size=_POOL_SIZES.get(role, _POOL_SIZE), features=features)
+            assembled = _assemble(role, parts)
         yield assembled
 
 

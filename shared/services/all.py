@@ -20,7 +20,6 @@ from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.work import OpenSource, Syncing
 from shared.maintenance.wanted import WantedWorkers
-from shared.maintenance.webhooks.delivery import Deliverer
 from shared.services import api, generate, index, parse, read, scheduler
 from shared.services.parts import Parts
 
@@ -39,7 +38,6 @@ class AllServices(api.ApiServices):
     syncing_of: Callable[[OpenSource], Syncing]
     originals_of: Callable[[OpenSource], SourceOriginals]
     cleaner: Cleaner
-    deliverer: Deliverer
     orphans: Orphans
     wanted: WantedWorkers
     index_watch_of: Callable[[Election], IndexWatch]
@@ -65,7 +63,6 @@ def assemble(parts: Parts) -> AllServices:
         syncing_of=partial(parse.syncing_of, parts),
         originals_of=partial(parse.originals_of, parts),
         cleaner=scheduler.cleaner_of(parts),
-        deliverer=parts.deliverer,
         orphans=parts.orphans,
         wanted=scheduler.wanted_of(parts),
         index_watch_of=partial(scheduler.index_watch_of, parts),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -31,12 +32,11 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.maintenance.erasure_check import ErasureCheck
     from shared.maintenance.orphans import Orphans
     from shared.maintenance.unowned_points import PointCheck
-    from shared.maintenance.webhooks.delivery import Deliverer
-    from shared.maintenance.webhooks.sender import Sender
     from shared.providers.batches import BatchProvider
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
     from shared.providers.limiter.limiter import Limiter
+    from shared.services.features import Feature
     from shared.vectors.index import Index
 
 
@@ -47,11 +47,15 @@ class Parts:
         settings: settings of the process.
         stack: closes the parts.
         pool_size: maximum connections to PostgreSQL, unless configured.
+        features: the optional features.
     """
 
-    def __init__(self, settings: Settings, stack: AsyncExitStack, *, pool_size: int = 10) -> None:
+    def __init__(
+        self, settings: Settings, stack: AsyncExitStack, *, pool_size: int = 10, features: Sequence[Feature] = ()
+    ) -> None:
         self.settings = settings
         self.stack = stack
+        self.features = features
         self._pool_size = pool_size
 
     @cached_property
@@ -159,21 +163,6 @@ class Parts:
             batches=self.ledger[Batches],
             provider=lambda: self.batch_api if self.settings.llm_model else None,
         )
-
-    @cached_property
-    def deliverer(self) -> Deliverer:
-        from shared.ledger.tenants.webhooks import Webhooks
-        from shared.maintenance.webhooks.delivery import Deliverer
-
-        return Deliverer(self.ledger[Webhooks], lambda: self._webhook_sender)
-
-    @cached_property
-    def _webhook_sender(self) -> Sender:
-        from shared.maintenance.webhooks.sender import Sender
-
-        sender = Sender(private=self.settings.webhooks_private_networks)
-        self.stack.push_async_callback(sender.aclose)
-        return sender
 
     @cached_property
     def ingest_defaults(self) -> IngestDefaults:

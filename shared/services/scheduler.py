@@ -28,10 +28,10 @@ from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.index_watch import IndexWatch
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.wanted import WantedWorkers, WorkerPool
-from shared.maintenance.webhooks.delivery import Deliverer
 from shared.providers.limiter import usage
 from shared.providers.limiter.limiter import ProviderLimits, connect
 from shared.providers.limiter.script import LimiterScript, Terms
+from shared.services.features import Step, erased_tables
 from shared.services.ingest import slots_of_parser, slots_of_reader
 from shared.services.limits import llm_limits
 from shared.services.parts import Parts
@@ -46,7 +46,7 @@ class SchedulerServices:
     orphans: Orphans
     wakeups: Wakeups
     cleaner: Cleaner
-    deliverer: Deliverer
+    feature_steps: Sequence[Step]
     wanted: WantedWorkers
     index_watch: IndexWatch
 
@@ -60,7 +60,7 @@ def assemble(parts: Parts) -> SchedulerServices:
         orphans=parts.orphans,
         wakeups=parts.wakeups,
         cleaner=cleaner_of(parts),
-        deliverer=parts.deliverer,
+        feature_steps=[step for feature in parts.features for step in feature.steps(parts)],
         wanted=wanted_of(parts),
         index_watch=index_watch_of(parts, election),
     )
@@ -122,6 +122,7 @@ def cleaner_of(parts: Parts) -> Cleaner:
         collections=parts.ledger[Collections],
         builds=parts.ledger[Builds],
         erasures=parts.ledger[Erasures],
+        erased_tables=erased_tables(parts.features),
         outdated=OutdatedObjects(parts.database),
         tenant_keys=parts.tenant_keys,
         finisher=parts.finisher,

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 CLONE = Path(__file__).parents[2]
-SERVER = ("api", "cli", "embedded", "shared", "workers")
+SERVER = ("api", "cli", "embedded", "features", "shared", "workers")
 # Distribution: its folder in the clone, and its top-level packages.
 SOURCES = {
     "foreask": (CLONE, SERVER),

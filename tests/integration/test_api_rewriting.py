@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from api.schemas.queries import QueryReply, RetrieveReply
+from features.all import FEATURES
 from shared.services import build
 from tests.conftest import Library
 from tests.support.api import calling, ready, work
@@ -28,7 +29,7 @@ async def reranking(settings, provider_process):
     """Yield services with a reranker, whose budget is long enough for a busy machine, and short enough to wait for."""
     tuning = settings.tuning.model_copy(update={"rerank_budget": timedelta(seconds=5)})
     changed = {"rerank_base_url": provider_process.url, "rerank_model": "scripted-reranker", "tuning": tuning}
-    async with build("all", settings.model_copy(update=changed)) as services:
+    async with build("all", settings.model_copy(update=changed), FEATURES) as services:
         yield services
 
 

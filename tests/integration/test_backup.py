@@ -3,6 +3,7 @@
 import asyncio
 from uuid import uuid4
 
+from features.all import FEATURES
 from shared.services import build
 from tests.support.api import running, serving, work
 from tests.support.backups import commands, run
@@ -36,7 +37,7 @@ async def test_restored_documents_are_found_without_new_model_calls(client, serv
     await run(commands("How do I restore?"), elsewhere)
 
     calls = provider.stats()["calls"]
-    async with build("all", elsewhere) as restored, serving(elsewhere, restored) as restored_client:
+    async with build("all", elsewhere, FEATURES) as restored, serving(elsewhere, restored) as restored_client:
         assert (await restored_client.get("/v1/documents")).json()["items"][0]["state"] == "ready"
         assert await found(restored_client) == []
         repair = commands("How do I restore?", 1)

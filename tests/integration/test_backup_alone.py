@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from qdrant_client import models
 
+from features.all import FEATURES
 from shared.domain.verification import DifferingPoint
 from shared.ledger.documents.audit import Audit
 from shared.ledger.model.collections import Collections
@@ -174,7 +175,7 @@ async def test_restoring_only_ledger_serves_its_documents(hour, services, settin
 
     elsewhere = await empty_ledger(services, settings)
     await run(commands("How do I restore?"), elsewhere)
-    async with build("all", elsewhere) as restored, serving(elsewhere, restored) as client:
+    async with build("all", elsewhere, FEATURES) as restored, serving(elsewhere, restored) as client:
         await work(restored)
         await repair(client, restored, elsewhere)
 

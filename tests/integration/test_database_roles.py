@@ -9,6 +9,8 @@ from pydantic import SecretStr
 from sqlalchemy import exc, text
 from sqlalchemy.engine import make_url
 
+from features.all import FEATURES
+from features.webhooks.ledger import Webhooks
 from shared.domain.collections import CollectionOptions
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
 from shared.domain.states import DocumentState
@@ -21,7 +23,6 @@ from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_sc
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
-from shared.ledger.tenants.webhooks import Webhooks
 from shared.ledger.work.pages import PageLimits, Pages
 from shared.maintenance.syncing.quota import UploadLimits
 from shared.services import build
@@ -79,7 +80,7 @@ async def parsing(services, settings) -> AsyncIterator[AllServices]:
     """Yield services that connect to PostgreSQL with the parse role."""
     await make_parse_role(services.database.engine, "another")
     await make_parse_role(services.database.engine, QUOTED)
-    async with build("all", settings_of(PARSE_ROLE, settings)) as parsing:
+    async with build("all", settings_of(PARSE_ROLE, settings), FEATURES) as parsing:
         parsing.ledger[Collections]._index_names = services.ledger[Collections]._index_names
         await require_schema(parsing.database)
         yield parsing
@@ -188,7 +189,7 @@ async def test_parse_role_reads_no_texts_or_questions(services, parsing):
 
 async def test_app_role_has_rows_and_no_other_rights(services, settings):
     await make_app_role(services.database.engine, QUOTED)
-    async with build("all", settings_of(APP_ROLE, settings)) as app:
+    async with build("all", settings_of(APP_ROLE, settings), FEATURES) as app:
         await require_schema(app.database)
         async with app.database.begin() as connection:
             for table, (column, *_) in (await columns(connection)).items():
@@ -208,7 +209,7 @@ async def test_app_role_has_rows_and_no_other_rights(services, settings):
 async def test_scale_role_reads_wanted_workers_only(services, settings):
     await make_scale_role(services.database.engine, QUOTED)
     wanted = "SELECT (wanted->>'generate')::int FROM deployment"
-    async with build("all", settings_of(SCALE_ROLE, settings)) as scale:
+    async with build("all", settings_of(SCALE_ROLE, settings), FEATURES) as scale:
         async with scale.database.begin() as connection:
             await connection.execute(text(wanted))
         async with services.database.begin() as connection:

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
+from features.all import FEATURES
 from shared.domain.outcomes import FailedAttempt
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
@@ -68,7 +69,7 @@ def serving(services, settings, other):
         e5 = {"model": "e5-small", "dimensions": 512, "query_prefix": QUERY, "passage_prefix": PASSAGE}
         entry = Embedding(base_url=other.url, **e5 | change)
         more = {"embeddings": {"e5": entry}, "qdrant_prefix": services.ledger[Collections]._index_names.prefix}
-        async with build("all", settings.model_copy(update=more)) as built:
+        async with build("all", settings.model_copy(update=more), FEATURES) as built:
             yield built
 
     return building

@@ -11,6 +11,8 @@ import pytest
 from foreask_client import AsyncClient
 from sqlalchemy import text
 
+from features.all import FEATURES
+from features.webhooks.ledger import Webhooks
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.budgets import Reserve
 from shared.domain.collections import CollectionOptions
@@ -42,10 +44,10 @@ from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
-from shared.ledger.tenants.webhooks import Webhooks
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.work import SQL, Work
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
+from shared.services.features import erased_tables
 from shared.services.providers import batch_api_of
 from shared.settings import ApiKey
 from shared.vectors.index import Index
@@ -296,7 +298,13 @@ async def test_erasure_covers_every_table_with_tenant_column(services):
     async with services.database.begin() as connection:
         with_tenant = {name for name, names in (await columns(connection)).items() if "tenant" in names}
 
-    assert with_tenant == {*TABLES_OF_TENANT, *DELETED_BEFORE, "erasures"}  # the record of erasures is retained
+    of_features = {table.name for table in erased_tables(FEATURES)}
+    assert with_tenant == {
+        *TABLES_OF_TENANT,
+        *of_features,
+        *DELETED_BEFORE,
+        "erasures",
+    }  # the record of erasures is retained
 
 
 async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, settings, provider):

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from features.all import FEATURES
 from shared.domain.errors import TimedOut
 from shared.domain.tiers import Tier
 from shared.ingest.drain import Drain, DrainLimits
@@ -224,7 +225,7 @@ async def test_flex_call_may_take_longer_than_timeout(provider):
 @pytest.mark.parametrize(("tier", "sent"), [("standard", {}), ("flex", {"service_tier": "flex"})])
 async def test_setting_decides_tier_of_ingest_alone(settings, provider, tier, sent):
     changed = settings.model_copy(update={"llm_tier": tier, "llm_flex_wait": timedelta(hours=1)})
-    async with build("all", changed) as services:
+    async with build("all", changed, FEATURES) as services:
         model, _ = services.generator.model_now()
         for chat in (model, LimitedChat(services.generator.model, services.limiters.llm, "default", QUERY)):
             await chat.complete(NEUTRAL)

@@ -10,6 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import text
 
+from features.all import FEATURES
 from shared.http.access.collection_cache import CollectionCache
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
@@ -38,7 +39,7 @@ async def two_embeddings(settings, services, provider):
     described = described.replace("http://…/v1", provider.url)
     named = {"other": Embedding(model="scripted-other", dimensions=512)}
     named |= TypeAdapter(dict[str, Embedding]).validate_json(described)
-    async with build("all", settings.model_copy(update={"embeddings": named})) as built:
+    async with build("all", settings.model_copy(update={"embeddings": named}), FEATURES) as built:
         built.ledger[Collections]._index_names.prefix = services.ledger[Collections]._index_names.prefix
         # The processes that parse for all tests are used, because new ones would import their libraries again.
         yield replace(built, parser=replace(built.parser, sandbox=services.parser.sandbox))

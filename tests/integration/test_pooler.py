@@ -13,6 +13,7 @@ from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
+from features.all import FEATURES
 from shared.domain.errors import Unavailable
 from shared.domain.verification import DifferingPoint
 from shared.ledger.documents.audit import Audit
@@ -49,7 +50,7 @@ def forget_sessions(database):
 @pytest.fixture
 async def pooled(services, settings):
     """Yield services that use a pooler in transaction mode."""
-    async with build("all", settings.model_copy(update={"database_pooler": "transaction"})) as pooled:
+    async with build("all", settings.model_copy(update={"database_pooler": "transaction"}), FEATURES) as pooled:
         pooled.ledger[Collections]._index_names = services.ledger[Collections]._index_names
         forget_sessions(pooled.database)
         yield pooled

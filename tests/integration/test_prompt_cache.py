@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from features.all import FEATURES
 from shared.domain.collections import CollectionOptions
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.costs import Costs
@@ -80,6 +81,6 @@ async def test_collection_reports_prompt_that_no_cache_reads(services, settings,
 @pytest.mark.parametrize(("url", "explicit"), [("https://api.openai.com/v1", True), ("http://127.0.0.1:9/v1", False)])
 async def test_address_and_model_decide_cache_options(settings, url, explicit):
     changed = {"llm_base_url": url, "llm_model": "gpt-5.6-luna", "llm_tier": "flex"}
-    async with build("all", settings.model_copy(update=changed)) as services:
+    async with build("all", settings.model_copy(update=changed), FEATURES) as services:
         models = (services.generator.model, services.generator.flex)
         assert ["prompt_cache_key" in model._body(NEUTRAL) for model in models] == [explicit] * 2

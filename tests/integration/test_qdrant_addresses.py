@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from features.all import FEATURES
 from shared.domain.errors import Unavailable
 from shared.services import build
 from shared.vectors import addresses, connection
@@ -166,7 +167,9 @@ async def test_processes_start_with_different_nodes(settings):
     urls = [f"http://127.0.0.1:{port}" for port in range(1, 9)]
     first = set()
     for _ in range(8):
-        async with build("scheduler", settings.model_copy(update={"qdrant_url": ", ".join(urls)})) as services:
+        async with build(
+            "scheduler", settings.model_copy(update={"qdrant_url": ", ".join(urls)}), FEATURES
+        ) as services:
             first.add(services.cleaner.index._requests._addresses._urls[0].geturl())
 
     assert len(first) > 1

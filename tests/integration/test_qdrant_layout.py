@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from embedded.stack import Stack
+from features.all import FEATURES
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.services import build
 from shared.settings import Settings
@@ -132,7 +133,7 @@ async def test_process_layout_follows_settings(settings):
         "qdrant_hnsw_m": 8,
         "qdrant_hnsw_ef_construct": 64,
     }
-    async with build("all", settings.model_copy(update=change)) as services:
+    async with build("all", settings.model_copy(update=change), FEATURES) as services:
         assert services.index._layout == EVERYTHING
 
 

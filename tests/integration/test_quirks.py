@@ -24,6 +24,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from features.all import FEATURES
 from shared.domain.batches import LineContent
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
@@ -556,7 +557,7 @@ async def test_ten_quirks_at_once_spare_other_documents(services, settings, serv
     url = server.url("pipeline")
     tuning = settings.tuning.model_copy(update={"max_attempts": 1})
     changes = {"llm_base_url": url, "embedding_base_url": url, "tuning": tuning}
-    async with build("all", settings.model_copy(update=changes)) as quirky:
+    async with build("all", settings.model_copy(update=changes), FEATURES) as quirky:
         use_own_collections(quirky)  # its vectors have another size
         library = Library(quirky)
         submitted = [

@@ -19,6 +19,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from cli.commands import server
+from features.all import FEATURES
 from shared.domain.errors import Unavailable
 from shared.domain.states import DocumentState
 from shared.ledger.__main__ import run as run_schema
@@ -258,7 +259,7 @@ def test_every_migration_declares_oldest_code_for_it():
 async def test_code_ingests_on_schema_of_next_release(services, ledger, provider, tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "m", COLUMN, TABLE))
     settings = services.settings.model_copy(update={"database_url": SecretStr(url_of(ledger))})
-    async with build("all", settings) as running:
+    async with build("all", settings, FEATURES) as running:
         library = Library(running)
         before = await library.add("# Leave\n\nThirty days of leave.", "a.md")
         await schema.migrate(ledger.engine)  # while this release runs

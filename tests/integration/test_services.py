@@ -58,12 +58,12 @@ from shared.services import build
 from shared.settings import load
 
 async def main():
-    async with build("{role}", load()):
+    async with build("{role}", load(), {features}):
         print(*sys.modules)
     for name in {needs!r}:
         value = os.environ.pop("FOREASK_" + name)
         try:
-            async with build("{role}", load()):
+            async with build("{role}", load(), {features}):
                 print("nothing is missing")
         except InvalidInput as error:
             print(error.message)
@@ -165,7 +165,8 @@ def test_roles_need_only_their_libraries_and_settings(role, tmp_path):
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
     variables |= {f"FOREASK_{name}": VALUES[name] for name in NEEDS[role]} | {"PYTHONPATH": str(ROOT)}
     entry = {"api": "api.server", "scheduler": "workers.process, workers.scheduler"}.get(role, "workers.process")
-    program = PROGRAM.format(role=role, entry=entry, needs=NEEDS[role])
+    features = "workers.scheduler.FEATURES" if role == "scheduler" else "()"
+    program = PROGRAM.format(role=role, entry=entry, features=features, needs=NEEDS[role])
 
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from pydantic import SecretStr
 
+from features.all import FEATURES
 from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import Unavailable
 from shared.domain.rates import Rates
@@ -84,7 +85,7 @@ async def test_broker_outage_keeps_measured_calls_and_counts_rows(services, sett
     await to_generate(services, 641, "other")
     unreachable = settings.model_copy(update={"redis_url": SecretStr("redis://127.0.0.1:1")})
 
-    async with build("scheduler", unreachable) as broken:
+    async with build("scheduler", unreachable, FEATURES) as broken:
         wanted._usage = broken.wanted._usage
         with pytest.raises(Unavailable):
             await wanted._usage()
@@ -174,5 +175,7 @@ async def test_wanted_workers_are_stored_exported_and_shown(services, settings):
 
 async def test_scheduler_without_model_counts_due_rows_only(services, settings):
     await to_generate(services, 65)
-    async with build("scheduler", settings.model_copy(update={"llm_model": None, "embedding_model": None})) as bare:
+    async with build(
+        "scheduler", settings.model_copy(update={"llm_model": None, "embedding_model": None}), FEATURES
+    ) as bare:
         assert (await bare.wanted.update())["generate"] == 2

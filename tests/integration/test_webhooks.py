@@ -26,18 +26,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from features.webhooks.addresses import parse, resolve
+from features.webhooks.delivery import Deliverer
+from features.webhooks.domain import DeliveryAttempt
+from features.webhooks.ledger import PAUSES, Webhooks
+from features.webhooks.sender import Sender
+from features.webhooks.signature import draw_secret
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import InvalidInput
-from shared.domain.webhooks import DeliveryAttempt
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.tenants.webhooks import PAUSES, Webhooks
 from shared.ledger.work.work import Work
-from shared.maintenance.webhooks.addresses import parse, resolve
-from shared.maintenance.webhooks.delivery import Deliverer
-from shared.maintenance.webhooks.sender import Sender
-from shared.maintenance.webhooks.signature import draw_secret
 from shared.outside import addresses
 from shared.outside.addresses import ForbiddenAddress
 from tests.conftest import Library
@@ -210,7 +210,7 @@ async def test_finished_document_sends_signed_message(open_client, services, del
 
 
 @guards(
-    "shared/maintenance/webhooks/sender.py",
+    "features/webhooks/sender.py",
     "int(due.claimed_at.timestamp())",
     "int(asyncio.get_running_loop().time())",
     means="receivers reject messages of a scheduler whose clock is wrong",
@@ -274,7 +274,7 @@ async def test_message_of_killed_scheduler_is_delivered_by_another(open_client, 
 
 
 @guards(
-    "shared/ledger/tenants/webhooks.sql",
+    "features/webhooks/ledger.sql",
     " AND due_at = :claimed_until RETURNING",
     " AND (due_at = :claimed_until OR true) RETURNING",
     means="the late result of a message replaces the result of its retry",
@@ -508,7 +508,7 @@ async def test_connection_uses_checked_address(services, deliverer, receiver, ce
         resolved_names.append(parts.hostname)
         return "127.0.0.1"
 
-    monkeypatch.setattr("shared.maintenance.webhooks.sender.resolve", resolve_to_loopback)
+    monkeypatch.setattr("features.webhooks.sender.resolve", resolve_to_loopback)
     trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=certificate), trust_env=False)
     monkeypatch.setattr(deliverer.sender(), "_client", trusting)
     library = Library(services)

@@ -28,7 +28,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TABLE = Path("tests/changed.toml")
 PAGE = ("api/web/", "tests/unit/page/")  # modules, and tests that run in Node
-PRODUCT = ("shared/", "api/", "workers/", "embedded/", "cli/", "clients/")
+PRODUCT = ("shared/", "features/", "api/", "workers/", "embedded/", "cli/", "clients/")
 MOST_SECONDS = 60.0  # of tests, one after the other; two processes need half of it
 _MOST_FURTHER_SECONDS = 30.0  # after it, no test is chosen that only imports a file, or is named after it
 _PARALLEL_SECONDS = 20.0  # from here on, a second process saves more than its start

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from sqlalchemy import text
 
+from features.all import FEATURES
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
@@ -38,7 +39,7 @@ class SharedServices:
 def sharing(configured: Settings) -> Iterator[SharedServices]:
     """Yield services whose ledger refuses unknown transitions, and delete their data at the end."""
     with asyncio.Runner() as runner:
-        building = build("all", configured)
+        building = build("all", configured, FEATURES)
         services = runner.run(building.__aenter__())
         runner.run(prepare(services.database))
         try:

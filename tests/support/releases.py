@@ -34,7 +34,7 @@ from tests.support.scenario import Scenario, Section, section, text_of
 OLD_CREW = ("parse-1", "generate-1", "index-1", "scheduler-1")
 NEW_CREW = ("parse-new", "generate-new", "index-new", "scheduler-new")
 APIS = ("api", "api-new")
-_CODE = ("api", "cli", "clients", "embedded", "shared", "workers", "tests/__init__.py", "tests/support")
+_CODE = ("api", "cli", "clients", "embedded", "features", "shared", "workers", "tests/__init__.py", "tests/support")
 _REVISION = Path("shared/ledger/postgres/revision.py")
 _MIGRATIONS = Path("shared/ledger/postgres/migrations/versions")
 _MIGRATE_ATTEMPTS = 5

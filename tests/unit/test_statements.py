@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+import features
 import shared.ledger
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 
-LEDGER = Path(shared.ledger.__file__).parent
-FILES = [path for path in sorted(LEDGER.rglob("*.sql")) if "migrations" not in path.parts]
-MODULES = {path: path.read_text() for path in LEDGER.rglob("*.py")}
+FOLDERS = [Path(package.__path__[0]) for package in (shared.ledger, features)]
+FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.sql")) if "migrations" not in path.parts]
+MODULES = {path: path.read_text() for folder in FOLDERS for path in folder.rglob("*.py")}
 # The statements that other modules use, by the names of their modules.
 USED = set(re.findall(r"\b(\w+)\.SQL\.(\w+)", "\n".join(MODULES.values())))
 # Files that are not loaded as `SQL` of the module of the same name: the module, and the object that has the statements.

@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.erasures import Erasure
 from shared.domain.errors import NotFound
 from shared.ledger.documents.documents import delete_rows, lock_rows
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.erasure.searches import SEARCHES
 from shared.ledger.model import collections, states
 from shared.ledger.postgres import statements
@@ -94,9 +95,6 @@ _OF_PARTS = {
     "resolutions": _REOPEN_GAPS,
     "shared_answers": _delete_where("shared_answers", _OF_ANSWERS),
     "conversations": _delete_where("conversations", _OF_CONVERSATIONS),
-    "webhook_deliveries": _delete_where(
-        "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
-    ),
     "budgets": _delete_where("budgets", _OF_BUDGETS),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
     "runs": _delete_where("runs", _OF_NAME),
@@ -112,8 +110,8 @@ _OF_PARTS = {
     "jobs": _delete_where("jobs", _OF_NAME),
 }
 
-# Tables with rows of a tenant. Collections, documents, chunks and sweeps are deleted before these, and the record of
-# erasures is retained. Sums follow their changes, because the scheduler adds changes to sums concurrently.
+# Tables of the core with rows of a tenant. Collections, documents, chunks and sweeps are deleted before these, and the
+# record of erasures is retained. Sums follow their changes, because the scheduler adds changes to sums concurrently.
 TABLES_OF_TENANT = (
     "completions",
     "paid_replies",
@@ -141,8 +139,6 @@ TABLES_OF_TENANT = (
     "syncs",
     "sources",
     "jobs",
-    "webhook_deliveries",
-    "webhooks",
     "tallies",
     "spent_by_day",
     "ended_by_minute",
@@ -222,11 +218,14 @@ class Erasures:
             return [_erasure(row) for row in (await connection.execute(SQL.list, parameters)).mappings()]
 
     @again_after_collision
-    async def proceed(self, delete_keys: Callable[[str], Awaitable[None]]) -> Erasure | None:
+    async def proceed(
+        self, delete_keys: Callable[[str], Awaitable[None]], features: Sequence[ErasedTable]
+    ) -> Erasure | None:
         """Delete some remaining rows of an erasure whose documents are deleted, or finish it.
 
         Args:
             delete_keys: deletes a tenant's keys in the broker before its erasure finishes.
+            features: tables of features; their rows are deleted before rows of the core.
 
         Returns:
             The erasure; None if none is due, or another transaction holds its rows.
@@ -240,7 +239,7 @@ class Erasures:
                 return None
             if (name := _searched(row)) is not None:
                 return await _search(connection, row, name)
-            name, count = await _delete_slice(connection, row)
+            name, count = await _delete_slice(connection, row, features)
             if count:
                 return await _save(connection, row, name, count, row["search"])
             if _erasure(row).is_tenant:
@@ -305,11 +304,16 @@ async def _save(
     return _erasure((await connection.execute(SQL.save, parameters)).mappings().one())
 
 
-async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tuple[str, int]:
+async def _delete_slice(
+    connection: AsyncConnection, erasure: RowMapping, features: Sequence[ErasedTable]
+) -> tuple[str, int]:
     """Delete some remaining rows of an erasure; return their table and number, 0 if none remain."""
     tenant, limit = erasure["tenant"], {"limit": _SLICE}
     is_tenant = _erasure(erasure).is_tenant
-    statements = _OF_TENANT if is_tenant else _OF_PARTS
+    if is_tenant:
+        statements = {table.name: table.of_tenant for table in features} | _OF_TENANT
+    else:
+        statements = {table.name: table.of_part for table in features if table.of_part is not None} | _OF_PARTS
     named = {name: erasure[name] for name in ("collection", "document_id", "document_ids")}
     parts = {} if is_tenant else named | {"ids": erasure["collection_ids"]}
     parameters = limit | {"tenant": tenant} | parts

@@ -99,3 +99,19 @@ DELETE FROM webhook_deliveries WHERE id = ANY(ARRAY(
        OR NOT EXISTS (SELECT 1 FROM webhooks w WHERE w.id = d.webhook_id)
     LIMIT :limit
 )) RETURNING id
+
+-- name: erase_deliveries_of_tenant
+-- Delete some deliveries of an erased tenant.
+DELETE FROM webhook_deliveries
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM webhook_deliveries WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
+
+-- name: erase_deliveries_of_part
+-- Delete some deliveries about an erased collection or document.
+DELETE FROM webhook_deliveries WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM webhook_deliveries
+    WHERE collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid) LIMIT :limit
+)) RETURNING 1
+
+-- name: erase_webhooks_of_tenant
+-- Delete some webhooks of an erased tenant.
+DELETE FROM webhooks WHERE ctid = ANY(ARRAY(SELECT ctid FROM webhooks WHERE tenant = :tenant LIMIT :limit)) RETURNING 1

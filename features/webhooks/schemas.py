@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from shared.domain.webhooks import DeliveryState, EventType
+from features.webhooks.domain import DeliveryState, EventType
 from shared.http.schemas.common import DOCUMENT_ID, BodyModel, ReplyModel, example
 
 _WEBHOOK_ID = "6f0f2a55-2c4e-4b52-9d0c-0b6a7c1f3e10"

@@ -12,8 +12,9 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping
 
+from features.webhooks.domain import Delivery, DeliveryAttempt, DueDelivery, EventType, Webhook
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.webhooks import Delivery, DeliveryAttempt, DueDelivery, EventType, Webhook
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
@@ -35,6 +36,15 @@ _DISABLED_AFTER = timedelta(days=5)  # of failures alone
 _UNSUBSCRIBED = 410  # the receiver wants no more messages, by Standard Webhooks
 
 SQL = statements.load(__file__)
+
+ERASED_TABLES = (
+    ErasedTable(
+        name="webhook_deliveries",
+        of_tenant=SQL.erase_deliveries_of_tenant,
+        of_part=SQL.erase_deliveries_of_part,
+    ),
+    ErasedTable(name="webhooks", of_tenant=SQL.erase_webhooks_of_tenant),
+)
 
 
 class Webhooks:

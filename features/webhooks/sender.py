@@ -8,9 +8,9 @@ from datetime import UTC, timedelta
 import httpx
 import orjson
 
-from shared.domain.webhooks import Delivery, DeliveryAttempt, DueDelivery
-from shared.maintenance.webhooks.addresses import parse, resolve
-from shared.maintenance.webhooks.signature import signed_headers
+from features.webhooks.addresses import parse, resolve
+from features.webhooks.domain import Delivery, DeliveryAttempt, DueDelivery
+from features.webhooks.signature import signed_headers
 from shared.outside.addresses import ForbiddenAddress
 from shared.outside.requests import new_client, pinned
 from shared.process.network import problem_of

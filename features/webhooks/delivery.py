@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from shared.domain.webhooks import Delivery, DeliveryAttempt, DueDelivery
+from features.webhooks.domain import Delivery, DeliveryAttempt, DueDelivery
+from features.webhooks.ledger import Webhooks
 from shared.ledger.postgres import alone
-from shared.ledger.tenants.webhooks import Webhooks
 
 if TYPE_CHECKING:
-    from shared.maintenance.webhooks.sender import Sender
+    from features.webhooks.sender import Sender
 
 _WEBHOOKS = 20  # concurrently: hanging ones delay the others by at most one attempt
 _OF_ONE = 20

@@ -7,30 +7,27 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.schemas.webhooks import (
-    DeliveryPage,
-    DeliveryView,
-    NewWebhookView,
-    WebhookBody,
-    WebhookList,
-    WebhookView,
-)
+from features.webhooks.addresses import parse, resolve
+from features.webhooks.domain import Delivery, Webhook
+from features.webhooks.ledger import Webhooks
+from features.webhooks.schemas import DeliveryPage, DeliveryView, NewWebhookView, WebhookBody, WebhookList, WebhookView
+from features.webhooks.sender import message_id
+from features.webhooks.signature import draw_secret
 from shared.domain.errors import InvalidInput
-from shared.domain.webhooks import Delivery, Webhook
 from shared.http import paging
 from shared.http.access.auth import Manager
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
-from shared.ledger.tenants.webhooks import Webhooks
-from shared.maintenance.webhooks.addresses import parse, resolve
-from shared.maintenance.webhooks.sender import message_id
-from shared.maintenance.webhooks.signature import draw_secret
 from shared.outside.addresses import ForbiddenAddress
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)
+WEBHOOK_ROUTES = FeatureRoutes(
+    (router,), {"name": "webhooks", "description": "Notify a server when a document or a job finishes."}
+)
 
 
 @router.post(

@@ -1,0 +1,8 @@
+"""The features, for the processes that need all of them. Their routes are in `api/features.py`."""
+
+from __future__ import annotations
+
+from features.webhooks.feature import WEBHOOKS
+from shared.services.features import Feature
+
+FEATURES: tuple[Feature, ...] = (WEBHOOKS,)

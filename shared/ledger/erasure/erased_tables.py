@@ -1,0 +1,23 @@
+"""Tables outside of the core whose rows an erasure deletes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import TextClause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedTable:
+    """A table from which an erasure deletes rows, `:limit` of them with each statement, which returns the deleted rows.
+
+    Args:
+        name: name of the table.
+        of_tenant: deletes some rows of `:tenant`.
+        of_part: deletes some rows of an erased collection or document, by the ids of its builds (`:ids`), or by
+            `:document_id`. None: every row belongs to a tenant only.
+    """
+
+    name: str
+    of_tenant: TextClause
+    of_part: TextClause | None = None

@@ -1,0 +1,47 @@
+"""Optional features: each adds steps and tables to the processes of the core.
+
+`features/all.py` lists the features, and each process that needs them passes them to `build`. No core module imports a
+feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from shared.ledger.erasure.erased_tables import ErasedTable
+from shared.services.parts import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A repeated step of the scheduler.
+
+    Args:
+        name: name in logs.
+        every: pause after a round that found no more work.
+        work: does some work, and returns True if more may be left. It may be cancelled, and run concurrently.
+    """
+
+    name: str
+    every: timedelta
+    work: Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """An optional feature.
+
+    Args:
+        steps: returns its steps of the scheduler.
+        erased_tables: its tables from which an erasure deletes rows.
+    """
+
+    steps: Callable[[Parts], Sequence[Step]]
+    erased_tables: Sequence[ErasedTable]
+
+
+def erased_tables(features: Iterable[Feature]) -> list[ErasedTable]:
+    """Return the tables of several features."""
+    return [table for feature in features for table in feature.erased_tables]
