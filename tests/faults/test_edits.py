@@ -128,9 +128,9 @@ def _section(prefix: str, number: int, edition: int) -> Section:
 
 
 @guards(
-    "shared/ledger/work/claims.py",
-    "AND {{no_other_is_live:w}}",
-    "",
+    "shared/ledger/work/claims_index.sql",
+    " AND {no_other_is_live}\n        ORDER",
+    "\n        ORDER",
     means="a late writer of the next version hides texts of the live one",
 )
 def test_edits_under_kills_show_one_complete_version(fleet, provider, start_scenario, scale):

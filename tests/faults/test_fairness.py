@@ -9,7 +9,7 @@ WORKERS = ("generate-1", "generate-2")
 
 
 @guards(
-    "shared/ledger/work/claims.sql",
+    "shared/ledger/work/claims_generate.sql",
     "ORDER BY turn, c.lane, c.due_at",
     "ORDER BY c.lane, c.due_at",
     means="free slots are assigned in the order of arrival",

@@ -42,9 +42,9 @@ def test_random_worker_kills_lose_nothing(fleet, provider, start_scenario, scale
 
 
 @guards(
-    "shared/ledger/work/claims.py",
-    '"{content_is_free} AND',
-    '"w.leased_by IS NULL AND {content_is_free} AND',
+    "shared/ledger/work/claims_generate.sql",
+    "NOT EXISTS (\n    SELECT 1 FROM chunks o",
+    "w.leased_by IS NULL AND NOT EXISTS (\n    SELECT 1 FROM chunks o",
     means="a chunk with an expired lease is never claimed again",
     case="after the claim",
 )
@@ -65,9 +65,11 @@ def test_random_worker_kills_lose_nothing(fleet, provider, start_scenario, scale
     case="after its commit",
 )
 @guards(
-    "shared/ledger/work/claims.py",
-    '"w.embedding_model = m.name"',
-    '"w.embedding_model = m.name AND w.leased_by IS NULL"',
+    "shared/ledger/work/claims_index.sql",
+    "AND w.embedding_model = m.name\n",
+    "AND w.embedding_model = m.name AND w.leased_by IS NULL\n",
+    "AND w.embedding_model = m.name AND {no",
+    "AND w.embedding_model = m.name AND w.leased_by IS NULL AND {no",
     means="a chunk whose indexer died is never indexed again",
     case="after the upsert",
 )
@@ -118,9 +120,9 @@ def test_kill_during_version_replacement_loses_nothing(fleet, provider, start_sc
 
 
 @guards(
-    "shared/ledger/work/claims.py",
-    '"{content_is_free} AND',
-    '"w.leased_by IS NULL AND {content_is_free} AND',
+    "shared/ledger/work/claims_generate.sql",
+    "NOT EXISTS (\n    SELECT 1 FROM chunks o",
+    "w.leased_by IS NULL AND NOT EXISTS (\n    SELECT 1 FROM chunks o",
     means="a stopped worker keeps its claims for ever",
 )
 def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, start_scenario):

@@ -58,14 +58,14 @@ async def rows_read(database):
 
 
 @guards(
-    "shared/ledger/work/claims.sql",
+    "shared/ledger/work/claims_parse.sql",
     "WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND c.id",
     "WHERE w.id IN (SELECT id FROM due) AND c.id",
     means="a claim of documents reads the whole table",
     case="queued",
 )
 @guards(
-    "shared/ledger/work/claims.sql",
+    "shared/ledger/work/claims_index.sql",
     "    FROM due WHERE w.id = ANY(ARRAY(SELECT id FROM due)) AND (w",
     "    FROM due WHERE (w",
     means="a claim to index reads the whole table",

@@ -139,9 +139,11 @@ async def test_quoted_answer_uses_embedding_of_its_collection(serving, other, pr
 
 
 @guards(
-    "shared/ledger/work/claims.py",
-    '"w.embedding_model = m.name"',
-    '"TRUE"',
+    "shared/ledger/work/claims_index.sql",
+    " AND w.embedding_model = m.name\n",
+    "\n",
+    "AND w.embedding_model = m.name AND {no",
+    "AND {no",
     means="a worker claims chunks of another embedding model",
 )
 async def test_worker_claims_only_chunks_of_its_embeddings(serving, other, provider):

@@ -35,9 +35,9 @@ async def late_claim(services):
 
 
 @guards(
-    "shared/ledger/work/claims.py",
-    "AND {{no_other_is_live:w}}",
-    "",
+    "shared/ledger/work/claims_index.sql",
+    " AND {no_other_is_live}\n        ORDER",
+    "\n        ORDER",
     means="questions are written hidden while their version goes live, and hide its texts",
 )
 async def test_questions_of_next_version_wait_until_live(services, library, provider):
@@ -61,8 +61,8 @@ async def test_questions_of_next_version_wait_until_live(services, library, prov
 
 
 @guards(
-    "shared/ledger/work/claims.py",
-    "AND ({TO_INDEX_TEXT:w} OR {no_other_is_live:w})",
+    "shared/ledger/work/claims_index.sql",
+    "AND ({TO_INDEX_TEXT:w} OR {no_other_is_live})",
     "",
     means="a suspect's questions are written hidden while their version goes live",
 )

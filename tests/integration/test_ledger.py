@@ -130,8 +130,8 @@ async def test_extended_lease_is_not_due(services, library):
 
 @guards(
     "shared/ledger/work/leases.sql",
-    " SKIP LOCKED\n)",
-    "\n)",
+    " SKIP LOCKED\n), extended AS (\n    UPDATE documents",
+    "\n), extended AS (\n    UPDATE documents",
     means="an extension of leases waits for settlements, which may wait for it",
 )
 async def test_extension_does_not_wait_for_locked_rows(services, library):

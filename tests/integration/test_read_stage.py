@@ -293,7 +293,7 @@ async def test_same_file_under_other_name_reads_nothing(scanned, reader, once):
 
 
 @guards(
-    "shared/ledger/work/claims.sql",
+    "shared/ledger/work/claims_read.sql",
     "AND o.leased_by IS NOT NULL AND o.id <> w.id OFFSET 0)",
     "AND false OFFSET 0)",
     "DISTINCT ON (key) id",
@@ -447,10 +447,10 @@ async def test_lost_lease_cannot_settle_but_keeps_text(scanned):
 )
 @guards(
     "shared/ledger/work/leases.sql",
-    " AND t.lease_token = v.token AND t.leased_by IS NOT NULL\n)",
-    "\n)",
-    " AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL",
-    "",
+    "JOIN pages t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND",
+    "JOIN pages t ON t.id = v.id AND t.version = v.version AND",
+    "JOIN pages t\n      ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND",
+    "JOIN pages t ON t.id = v.id AND t.version = v.version AND",
     means="a lost claim on a page is extended",
 )
 async def test_lost_lease_is_neither_extended_nor_failed(scanned):
@@ -766,9 +766,9 @@ async def test_concurrent_claim_stays_within_limit_of_pages(scanned):
 
 
 @guards(
-    "shared/ledger/work/claims.sql",
-    "c.position + {read_today:c} <= coalesce(",
-    "0 <= coalesce(",
+    "shared/ledger/work/claims_read.sql",
+    "c.position + coalesce((SELECT b.pages",
+    "0 * coalesce((SELECT b.pages",
     means="a tenant reads more pages than its limit allows",
 )
 async def test_later_claims_take_rest_of_limit(scanned):

@@ -14,13 +14,18 @@ FOLDERS = [Path(package.__path__[0]) for package in (shared.ledger, features)]
 FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.sql")) if "migrations" not in path.parts]
 MODULES = {path: path.read_text() for folder in FOLDERS for path in folder.rglob("*.py")}
 # The statements that other modules use, by the names of their modules.
-USED = set(re.findall(r"\b(\w+)\.SQL\.(\w+)", "\n".join(MODULES.values())))
+USED = set(re.findall(r"\b(\w+)\.([A-Z]+)\.(\w+)", "\n".join(MODULES.values())))
 # Files that are not loaded as `SQL` of the module of the same name: the module, and the object that has the statements.
 HOLDERS = {
     "run_phases": ("run_claims", "phases"),
     "listing": ("listing", r"_ORDERS\[order\]"),
     "walks": ("listing", "_WALKS"),
     "settlements": ("work", "SQL"),
+    "claims_parse": ("claims", "PARSE"),
+    "claims_read": ("claims", "READ"),
+    "claims_generate": ("claims", "GENERATE"),
+    "claims_index": ("claims", "INDEX"),
+    "claims_due": ("claims", "DUE"),
 }
 COUNT = "-- name: count\n-- Count the documents.\nSELECT count(*) FROM documents d WHERE "
 
@@ -33,16 +38,10 @@ def load(folder, content, **values):
 def test_statement_includes_parts_and_values(tmp_path):
     content = (
         COUNT
-        + "{exists:d} AND {is_of:d}\n\n-- part: is_of\n-- A document of a tenant.\n{argument}.{column} = :tenant\n"
+        + "{exists:d}\n  -- One of its owner.\n  AND {is_of}\n\n-- part: is_of\n-- Of a tenant.\nd.{column} = :tenant\n"
     )
     sql = load(tmp_path, content, column="tenant")
-    assert str(sql.count) == "SELECT count(*) FROM documents d WHERE d.state <> 'deleting' AND d.tenant = :tenant"
-
-
-def test_argument_names_other_placeholders(tmp_path):
-    part = "\n\n-- part: in_queue\n-- The rows of a queue.\n{{argument}_is_open}\n"
-    sql = load(tmp_path, COUNT + "{in_queue:parse}" + part, parse_is_open="{TO_PARSE:d}")
-    assert str(sql.count) == "SELECT count(*) FROM documents d WHERE d.state IN ('queued', 'parsing')"
+    assert str(sql.count) == "SELECT count(*) FROM documents d WHERE d.state <> 'deleting'\n  AND d.tenant = :tenant"
 
 
 @pytest.mark.parametrize(
@@ -53,8 +52,8 @@ def test_argument_names_other_placeholders(tmp_path):
         (COUNT + "true\n\n-- part: is_new\n-- A new document.\nfalse\n", {}, "no statement uses is_new"),
         (COUNT + "true\n\n" + COUNT + "false\n", {}, "two blocks or values have the same name"),
         (COUNT + "{count}\n", {"count": "true"}, "two blocks or values have the same name"),
-        ("-- name: count\nSELECT 1\n", {}, "a block has no name or no purpose"),
-        ("SELECT 1\n\n" + COUNT + "true\n", {}, "a block has no name or no purpose"),
+        (COUNT + "{is_new:d}\n", {"is_new": "false"}, "the placeholder {is_new:d} has no value"),
+        ("SELECT 1\n\n" + COUNT + "true\n", {}, "the first block has no name"),
     ],
 )
 def test_mistakes_in_a_file_are_rejected(tmp_path, content, values, message):
@@ -71,5 +70,15 @@ def test_unknown_statement_is_named(tmp_path):
 def test_code_uses_exactly_the_stored_statements(path):
     module, holder = HOLDERS.get(path.stem, (path.stem, "SQL"))
     used = set(re.findall(rf"(?<![\w.]){holder}\.(\w+)", MODULES[path.with_name(f"{module}.py")]))
-    used |= {name for other, name in USED if other == module}
+    used |= {name for other, object_, name in USED if (other, object_) == (module, holder)}
     assert used == set(re.findall(r"^-- name: (\w+)$", path.read_text(), re.MULTILINE))
+
+
+def test_claims_of_all_queues_rank_candidates_alike():
+    """Each queue has its own statement, because tables, columns and conditions differ; the order of turns does not."""
+    text = "\n".join(path.read_text() for path in FILES if path.name.startswith("claims_"))
+    ranked = [
+        re.sub(r"_(texts|questions)\b", "", one) for one in re.findall(r"ranked\w* AS \((.+?)\n\), ", text, re.DOTALL)
+    ]
+    turns = re.findall(r"    SELECT c.at, (c.position .+? AS turn), .+?(ORDER BY .+?)\n\)", text, re.DOTALL)
+    assert (len(ranked), len(set(ranked)), len(turns), len(set(turns))) == (5, 1, 5, 1)

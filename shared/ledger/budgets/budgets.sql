@@ -19,14 +19,12 @@ SET most = excluded.most, needs = 1 WHERE excluded.most >= {budget_spent:b} + b.
 RETURNING {budget_columns}
 
 -- name: find
--- Find a budget by its scope.
 SELECT {budget_columns} FROM budgets b
 WHERE b.tenant = :tenant AND b.collection IS NOT DISTINCT FROM CAST(:collection AS text)
   AND b.job_id IS NOT DISTINCT FROM CAST(:job_id AS uuid)
   AND b.period = :period AND b.unit = :unit AND b.set_by = :set_by
 
 -- name: has_job
--- Return whether a tenant has a job.
 SELECT EXISTS (SELECT 1 FROM jobs WHERE id = :job_id AND tenant = :tenant)
 
 -- name: delete
@@ -39,7 +37,6 @@ SELECT b.period, count(*) AS budgets, count(*) FILTER (WHERE {budget_is_exhauste
 FROM budgets b GROUP BY b.period
 
 -- name: of_settings
--- List the budgets of the settings.
 SELECT b.id, b.tenant, b.unit, b.most FROM budgets b WHERE b.set_by = 'settings'
 
 -- name: change_limits

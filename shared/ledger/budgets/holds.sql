@@ -54,11 +54,12 @@ UNION ALL
 SELECT NULL, tenant FROM missing
 
 -- part: bill
--- The amount of a bill in the unit of a budget; null if its price is unknown.
-CASE l.unit WHEN 'tokens' THEN {argument}.tokens ELSE {argument}.money END
+-- The amount of a bill `v` in the unit of a budget; null if its price is unknown.
+CASE l.unit WHEN 'tokens' THEN v.tokens ELSE v.money END
 
 -- name: renew
--- Book the bill of an attempt until now, and reserve its next call if that fits in every budget; return whether it does.
+-- Book the bill of an attempt until now, and reserve its next call if that fits in every budget; return whether it
+-- does.
 -- plan: generic
 WITH bill AS (
     SELECT CAST(:token AS bigint) AS token, CAST(:tokens AS bigint) AS tokens, CAST(:money AS bigint) AS money,
@@ -74,7 +75,7 @@ WITH bill AS (
            CASE l.unit WHEN 'tokens' THEN v.next_tokens ELSE coalesce(v.next_money, {no_price}) END AS following,
            {is_of_period} AS is_of_period
     FROM bill v CROSS JOIN holds h JOIN locked l ON l.id = h.budget_id
-    CROSS JOIN LATERAL (SELECT coalesce({bill:v}, h.spent + h.held)) a(billed)
+    CROSS JOIN LATERAL (SELECT coalesce({bill}, h.spent + h.held)) a(billed)
 ), fits AS MATERIALIZED (
     SELECT coalesce(bool_and(following <= room), true) AS fits FROM changes
 ), renewed AS (
@@ -115,8 +116,8 @@ SET held = b.held - s.held, spent = {budget_spent:b} + s.spent, period_start = {
 FROM (SELECT l.id, sum(h.held) AS held, coalesce(sum(a.billed - h.spent) FILTER (WHERE {is_of_period}), 0) AS spent
       FROM bills v JOIN holds h ON h.token = v.token JOIN locked l ON l.id = h.budget_id
       CROSS JOIN LATERAL (
-          SELECT CASE WHEN v.incomplete OR {bill:v} IS NULL THEN greatest(h.spent, {bill:v}) + h.held
-                      ELSE {bill:v} END) a(billed)
+          SELECT CASE WHEN v.incomplete OR {bill} IS NULL THEN greatest(h.spent, {bill}) + h.held
+                      ELSE {bill} END) a(billed)
       GROUP BY l.id) s
 WHERE b.id = s.id
 
@@ -141,7 +142,6 @@ WHERE s.day >= {first_period_start}
 GROUP BY s.kind, s.model, s.tier
 
 -- part: cost_columns
--- The columns of costs.
 collection_id, kind, model, tier, day, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens
 
 -- name: book

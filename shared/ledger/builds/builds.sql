@@ -9,12 +9,10 @@ SELECT {collection_columns} FROM collections
 WHERE tenant = :tenant AND name = :name AND {has_live_build} ORDER BY build
 
 -- name: get
--- Read one build.
 SELECT {collection_columns} FROM collections
 WHERE tenant = :tenant AND name = :name AND build = :number AND {has_live_build}
 
 -- name: insert
--- Insert a build without documents.
 INSERT INTO collections
     (id, tenant, name, build, build_state, filled_until, options, embedding_model, index_name)
 VALUES (:id, :tenant, :name, :number, {START_BUILD.target}, '', CAST(:options AS jsonb), :embedding_model,
@@ -29,15 +27,12 @@ UPDATE collections SET followed = EXISTS (
 WHERE tenant = :tenant AND name = :name AND {is_live}
 
 -- name: pause
--- Stop the fill of a build.
 UPDATE collections SET {PAUSE_FILL.sets} WHERE id = :id RETURNING {collection_columns}
 
 -- name: resume
--- Resume the fill of a build.
 UPDATE collections SET {RESUME_FILL.sets} WHERE id = :id RETURNING {collection_columns}
 
 -- name: find_filling
--- Find a build that is being filled.
 SELECT id, tenant, name FROM collections WHERE {FINISH_FILL.applies} ORDER BY random() LIMIT 1
 
 -- name: lock_filling
@@ -45,7 +40,6 @@ SELECT id, tenant, name FROM collections WHERE {FINISH_FILL.applies} ORDER BY ra
 SELECT filled_until FROM collections WHERE id = :id AND {FINISH_FILL.applies} FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: live_documents
--- List the next documents of the live build.
 SELECT d.id, d.external_id FROM documents d
 WHERE d.collection_id = :live AND {exists:d} AND d.external_id > :after
 ORDER BY d.external_id LIMIT :limit
@@ -55,7 +49,6 @@ ORDER BY d.external_id LIMIT :limit
 SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND {exists} ORDER BY id FOR SHARE
 
 -- name: save_fill_progress
--- Record the progress of a fill.
 UPDATE collections SET filled_until = :until WHERE id = :id
 
 -- name: finish_fill

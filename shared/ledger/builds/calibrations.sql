@@ -6,23 +6,17 @@ calibration ->> 'source' IS DISTINCT FROM 'labelled'
 -- A document of a collection is being processed.
 EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id AND {UNFINISHED_DOCUMENTS:d})
 
--- part: is_quiet
--- No document of a collection is being processed, or some have been for a while. A collection that is still being
--- loaded would be calibrated again soon, and its calibration would compete with the load. The first calibration does
--- not wait, so that scores have the same meaning from then on.
-(calibration IS NULL OR calibration_due_at <= now() - CAST('{timeout}' AS interval) OR NOT {is_loading})
-
 -- part: claimable
 -- Collections that may be claimed; none while another one is claimed. A completely filled build is calibrated before it
 -- is live.
-FROM collections WHERE calibration_due_at <= now() AND {is_unlabelled} AND {is_quiet}
+FROM collections
+WHERE calibration_due_at <= now() AND {is_unlabelled}
+  -- No document of the collection is being processed, or some have been for a while. A collection that is still being
+  -- loaded would be calibrated again soon, and its calibration would compete with the load. The first calibration does
+  -- not wait, so that scores have the same meaning from then on.
+  AND (calibration IS NULL OR calibration_due_at <= now() - CAST('{timeout}' AS interval) OR NOT {is_loading})
   AND build_state IN ({BuildState.LIVE}, {BuildState.FOLLOWING})
   AND NOT EXISTS (SELECT 1 FROM collections o WHERE o.calibrating_until > now())
-
--- part: live_chunks
--- The indexed chunks of a collection that queries see.
-FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
-WHERE d.collection_id = :id AND {exists:d} AND c.state = {ChunkState.INDEXED}
 
 -- name: due
 -- Return whether a collection may be claimed.
@@ -54,7 +48,9 @@ WHERE d.collection_id = :id AND {exists:d} AND c.state <> {ChunkState.PARSED} OR
 -- name: sample
 -- Sample chunks that have questions.
 SELECT c.id, c.version, {questions} AS questions, q.reasons
-FROM (SELECT c.id, c.version {live_chunks} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit) c
+FROM (SELECT c.id, c.version FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
+      WHERE d.collection_id = :id AND {exists:d} AND c.state = {ChunkState.INDEXED} AND c.questions_passed > 0
+      ORDER BY c.id LIMIT :limit) c
 JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
 ORDER BY c.id
 

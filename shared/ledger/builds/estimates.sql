@@ -43,7 +43,6 @@ JOIN completions o ON o.content_key = c.content_key AND o.model = :model
 LIMIT :limit
 
 -- part: spent
--- Sum up the costs billed for a collection.
 SELECT coalesce(sum(s.calls) FILTER (WHERE s.kind = 'generate'), 0)::bigint AS calls,
        coalesce(sum(s.prompt_tokens) FILTER (WHERE s.kind = 'generate'), 0)::bigint AS prompt_tokens,
        coalesce(sum(s.completion_tokens) FILTER (WHERE s.kind = 'generate'), 0)::bigint AS completion_tokens,

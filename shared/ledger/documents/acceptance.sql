@@ -21,7 +21,6 @@ WHERE id = :id AND {RETRACT.applies} AND accepted_by IS DISTINCT FROM :accepted_
 RETURNING id
 
 -- name: is_being_removed
--- Return whether a question's points are being deleted.
 SELECT NOT ({is_not_claimed}) FROM accepted_questions a WHERE id = :id
 
 -- name: lock_followers
@@ -52,7 +51,6 @@ WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_live:l} AND {exists:d}
   AND EXISTS (SELECT 1 FROM accepted_questions a WHERE a.document_id = o.id)
 
 -- name: accepted_questions
--- List the accepted questions of documents, the oldest first.
 SELECT id, document_id, chunk_id, question, query_id, accepted_by FROM accepted_questions
 WHERE document_id = ANY(CAST(:ids AS uuid[])) AND {RETRACT.applies} ORDER BY created_at, id
 
@@ -63,7 +61,6 @@ WHERE a.document_id = ANY(CAST(:ids AS uuid[]))
   AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id)
 
 -- name: retract
--- Retract questions.
 UPDATE accepted_questions SET {RETRACT.sets}
 WHERE id = ANY(CAST(:ids AS uuid[])) AND {RETRACT.applies}
 

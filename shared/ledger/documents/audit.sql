@@ -1,5 +1,4 @@
 -- part: snapshot
--- The columns of a snapshot of a document.
 id, public_id, external_id, state, version, live_version, updated_at
 
 -- part: expected_chunks

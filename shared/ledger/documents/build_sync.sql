@@ -5,7 +5,6 @@ WHERE tenant = :tenant AND name = :name AND NOT {is_dropping}
 ORDER BY {is_live} DESC, build
 
 -- part: builds_of_name
--- The builds of a collection.
 SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name
 
 -- name: find_live
@@ -17,7 +16,6 @@ SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name
 {builds_of_name} AND {is_live} FOR UPDATE
 
 -- name: lock_all
--- Lock all builds of a collection.
 {builds_of_name} ORDER BY build FOR UPDATE
 
 -- name: share_live

@@ -29,7 +29,6 @@ WHERE p.tenant = :tenant AND p.state = {PageState.DEAD} AND NOT ({has_failed:d})
 (CAST(:until AS timestamptz) IS NULL OR p.settled_at <= :until)
 
 -- part: failed_documents
--- The failed documents of a choice.
 FROM documents d JOIN collections l ON l.id = d.collection_id
 WHERE d.tenant = :tenant AND d.state = {DocumentState.FAILED}
   AND NOT {is_dropping:l}
@@ -45,29 +44,6 @@ WHERE d.tenant = :tenant AND d.state = {DocumentState.FAILED}
 -- part: document_is_older
 -- Documents that failed before a call started.
 (CAST(:until AS timestamptz) IS NULL OR d.updated_at <= :until)
-
--- part: lock_failed
--- The failed documents of a choice, locked, the oldest first.
-SELECT d.id {failed_documents} AND {document_is_older}
-ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d
-
--- part: lock_failed_live
--- The same for live builds and these builds: another build's copy of a document follows the live one.
-SELECT d.id {failed_documents} AND {document_is_older} AND {is_live:l}
-ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
-
--- part: lock_queued_live
--- Queued documents of a job in a live build, and documents with pages in progress, locked: documents that the job added, or whose live version remains. A
--- document that failed before the job is neither, and finishes.
-SELECT d.id FROM jobs j JOIN documents d ON d.id IN (
-    SELECT q.id FROM documents q WHERE {is_in_job_lane:q j} AND q.state = {DocumentState.QUEUED}
-    UNION ALL
-    SELECT w.document_id FROM pages w WHERE {is_in_job_lane:w j} AND {TO_READ:w}
-) AND d.state IN ({DocumentState.QUEUED}, {DocumentState.READING}) AND d.job_id = j.id
-JOIN collections l ON l.id = d.collection_id
-WHERE j.id = :job AND {is_live:l}
-  AND (d.live_version IS NOT NULL OR j.kind = {JobKind.LOAD} AND d.version = 1)
-LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
 
 -- part: of_locked_documents
 -- The selected dead chunks whose documents are locked.
@@ -118,12 +94,10 @@ FROM (SELECT c.reason, 0 AS documents, c.chunks, 0 AS pages
 GROUP BY reason ORDER BY sum(documents + chunks + pages) DESC, reason LIMIT :limit
 
 -- name: find_document
--- Return whether a document exists.
 SELECT 1 FROM documents d JOIN collections l ON l.id = d.collection_id
 WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l}
 
 -- name: now
--- Read the time by the ledger's clock.
 SELECT now()
 
 -- name: count_in_progress
@@ -132,8 +106,11 @@ SELECT (SELECT count(*) {dead_chunks} AND d.state <> {DocumentState.DEGRADED} AN
        + (SELECT count(*) {dead_pages} AND d.state <> {DocumentState.DEGRADED} AND {page_is_older})
 
 -- name: revive_documents
--- Queue failed documents again. Their dead pages are read again.
-WITH failed AS ({lock_failed}), dead AS (
+-- Queue failed documents of a choice again, the oldest first. Their dead pages are read again.
+WITH failed AS (
+    SELECT d.id {failed_documents} AND {document_is_older}
+    ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d
+), dead AS (
     DELETE FROM pages p USING failed f, documents d
     WHERE d.id = f.id AND p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD}
 )
@@ -159,7 +136,6 @@ EXISTS (SELECT 1 FROM chunks c
 -- part: discard
 -- Restore the live version of locked documents, and delete documents that never had one. Never reuse the discarded
 -- number: a worker whose lease expired may still write under it. The reader of the live version is not known any more.
-WITH locked AS ({{argument}})
 UPDATE documents d
 SET {discard_state},
     version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
@@ -169,12 +145,29 @@ FROM locked WHERE d.id = locked.id
 RETURNING d.id
 
 -- name: discard_documents
--- Discard failed documents of a choice.
-{discard:lock_failed_live}
+-- Discard failed documents of a choice in live builds, the oldest first. Another build's copy of a document follows the
+-- live one, and these builds stay live until the transaction ends.
+WITH locked AS (
+    SELECT d.id {failed_documents} AND {document_is_older} AND {is_live:l}
+    ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
+)
+{discard}
 
 -- name: discard_queued
--- Discard queued documents of a job.
-{discard:lock_queued_live}
+-- Discard queued documents of a job in a live build, and documents with pages in progress: documents that the job
+-- added, or whose live version remains. A document that failed before the job is neither, and finishes.
+WITH locked AS (
+    SELECT d.id FROM jobs j JOIN documents d ON d.id IN (
+        SELECT q.id FROM documents q WHERE {is_in_job_lane:q j} AND q.state = {DocumentState.QUEUED}
+        UNION ALL
+        SELECT w.document_id FROM pages w WHERE {is_in_job_lane:w j} AND {TO_READ:w}
+    ) AND d.state IN ({DocumentState.QUEUED}, {DocumentState.READING}) AND d.job_id = j.id
+    JOIN collections l ON l.id = d.collection_id
+    WHERE j.id = :job AND {is_live:l}
+      AND (d.live_version IS NOT NULL OR j.kind = {JobKind.LOAD} AND d.version = 1)
+    LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
+)
+{discard}
 
 -- name: degraded_documents
 -- Find documents with dead chunks of a choice, the longest dead first.
@@ -201,7 +194,6 @@ SET {REOPEN.sets}, error = NULL, due_at = now(), updated_at = now(), {UNCLAIMED}
 WHERE id = ANY(CAST(:ids AS uuid[]))
 
 -- name: discard_chunks
--- Discard dead chunks permanently.
 UPDATE chunks c SET {DISCARD_CHUNK.sets} {of_locked_documents}
 
 -- name: unread_documents
@@ -215,7 +207,6 @@ FROM (SELECT p.document_id {dead_pages} AND d.state = {DocumentState.DEGRADED} A
 SELECT count(*) {dead_pages} AND d.id = ANY(CAST(:ids AS uuid[])) AND {page_is_older}
 
 -- name: discard_pages
--- Discard dead pages permanently.
 UPDATE pages SET {DISCARD_PAGE.sets}
 WHERE id IN (SELECT p.id {dead_pages} AND d.id = ANY(CAST(:ids AS uuid[])) AND {page_is_older})
 RETURNING document_id

@@ -1,5 +1,4 @@
 -- name: lock
--- Lock one document and read its state.
 SELECT d.id, d.state, d.reader FROM documents d JOIN collections l ON l.id = d.collection_id
 WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l} FOR UPDATE OF d
 
@@ -84,7 +83,6 @@ WHERE l.tenant = :tenant AND {is_live:l} AND (CAST(:collection AS uuid) IS NULL 
 GROUP BY l.id, l.name HAVING sum(c.rows) > 0 ORDER BY l.name
 
 -- name: start_reindex
--- Start the reindex of a build.
 UPDATE collections SET reindexed_until = '', reindexes_outdated = :outdated WHERE id = :id
 
 -- name: lock_reindexing
@@ -113,8 +111,8 @@ SELECT public_id, id FROM documents
 WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {exists}
 
 -- name: shown_versions
--- Return the version that queries see of these documents; null if a document is deleted. Only documents of which another
--- version was found are returned, and documents that have replaced a version lately, with its age.
+-- Return the version that queries see of these documents; null if a document is deleted. Only documents of which
+-- another version was found are returned, and documents that have replaced a version lately, with its age.
 -- plan: generic
 SELECT v.id, CASE WHEN d.id IS NOT NULL THEN coalesce(d.live_version, d.version) END AS shown,
        extract(epoch FROM now() - s.since)::float8 AS age_seconds

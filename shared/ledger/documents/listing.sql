@@ -10,16 +10,7 @@ documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.v
 JOIN collections l ON l.id = d.collection_id
 
 -- part: has_words
--- A document has the words of a search.
 (CAST(CAST(:words AS text) AS tsquery) IS NULL OR v.words @@ CAST(CAST(:words AS text) AS tsquery))
-
--- part: found_by_words
--- Documents with words: the index of words is read first, then each document by its id. OFFSET 0 keeps the planner from
--- reading all documents of the tenant, whatever its estimates are.
-(SELECT * FROM document_versions WHERE words @@ CAST(CAST(:words AS text) AS tsquery) OFFSET 0) v
-CROSS JOIN LATERAL (
-    SELECT d.* FROM documents d WHERE d.id = v.document_id AND d.version = v.version OFFSET 0) d
-JOIN collections l ON l.id = d.collection_id
 
 -- part: rest
 -- The conditions of documents that are not read by a walk.
@@ -39,13 +30,17 @@ SELECT {shown} FROM {with_content} WHERE d.id IN ({first}) AND {has_words} ORDER
 SELECT count(*) FROM ({first}) f
 
 -- name: with_ids
--- List documents with one of these ids.
 SELECT {shown} FROM {with_content} {joined}
 WHERE d.public_id = ANY(CAST(:ids AS uuid[])) AND {has_words} AND {rest}
 ORDER BY {by} LIMIT :limit
 
 -- name: with_words
--- List documents with words.
-SELECT {shown} FROM {found_by_words} {joined}
+SELECT {shown}
+-- The index of words is read first, then each document by its id. OFFSET 0 keeps the planner from reading all documents
+-- of the tenant, whatever its estimates are.
+FROM (SELECT * FROM document_versions WHERE words @@ CAST(CAST(:words AS text) AS tsquery) OFFSET 0) v
+CROSS JOIN LATERAL (
+    SELECT d.* FROM documents d WHERE d.id = v.document_id AND d.version = v.version OFFSET 0) d
+JOIN collections l ON l.id = d.collection_id {joined}
 WHERE {rest}
 ORDER BY {by} LIMIT :limit

@@ -8,24 +8,22 @@ SELECT id, number, collection, state FROM jobs
 WHERE tenant = :tenant AND kind = :kind AND idempotency_key = :key AND ended_at IS NULL
 
 -- name: count_open
--- Count the open jobs of a tenant.
 SELECT count(*) FROM jobs WHERE tenant = :tenant AND ended_at IS NULL
 
--- part: number
--- The first number after the newest job's that no open job has: numbers are used again as late as possible.
-SELECT (newest.number + g) % {most_numbers} + 1
-FROM (SELECT coalesce((SELECT number FROM jobs WHERE tenant = :tenant ORDER BY created_at DESC, id DESC LIMIT 1), 0)
-             AS number) newest,
-     generate_series(0, {most_numbers} - 1) g
-WHERE NOT EXISTS (
-    SELECT 1 FROM jobs j
-    WHERE j.tenant = :tenant AND j.number = (newest.number + g) % {most_numbers} + 1 AND j.ended_at IS NULL)
-ORDER BY g LIMIT 1
-
 -- name: insert
--- Open a job.
 INSERT INTO jobs (id, tenant, number, collection, collection_id, kind, state, idempotency_key, expected)
-VALUES (:id, :tenant, ({number}), :collection, :collection_id, :kind, {OPEN_JOB.target}, :key, :expected)
+VALUES (
+    :id, :tenant,
+    -- The first number after the newest job's that no open job has: numbers are used again as late as possible.
+    (SELECT (newest.number + g) % {most_numbers} + 1
+     FROM (SELECT coalesce(
+               (SELECT number FROM jobs WHERE tenant = :tenant ORDER BY created_at DESC, id DESC LIMIT 1), 0) AS number) newest,
+          generate_series(0, {most_numbers} - 1) g
+     WHERE NOT EXISTS (
+         SELECT 1 FROM jobs j
+         WHERE j.tenant = :tenant AND j.number = (newest.number + g) % {most_numbers} + 1 AND j.ended_at IS NULL)
+     ORDER BY g LIMIT 1),
+    :collection, :collection_id, :kind, {OPEN_JOB.target}, :key, :expected)
 RETURNING number
 
 -- name: reopen

@@ -11,7 +11,6 @@ WHERE d.tenant = :tenant AND {exists:d} AND {is_live:l}
 interval '25 seconds'
 
 -- name: get
--- Read one document.
 {visible} AND d.public_id = :id
 
 -- name: now

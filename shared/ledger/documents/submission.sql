@@ -12,11 +12,9 @@ SELECT d.id, d.version, n.filename, n.title, n.media_type, n.metadata, n.ready_q
        n.content_hash, n.traceparent
 FROM d JOIN n ON n.id = d.id RETURNING *
 
--- part: insert_into
--- Insert new documents into a build that stays unchanged until the transaction ends.
-WITH l AS (
-    SELECT l.id FROM collections l WHERE {{argument}} FOR KEY SHARE
-), n AS MATERIALIZED (
+-- part: inserted
+-- New documents in the build `l`.
+n AS MATERIALIZED (
     {submitted}
 ), d AS (
     INSERT INTO documents (id, public_id, tenant, collection_id, external_id, lane, job_id, state)
@@ -28,23 +26,20 @@ WITH l AS (
 )
 SELECT {shown} FROM d JOIN v ON v.document_id = d.id
 
--- part: in_build
--- A build, whichever it is.
-l.id = :collection_id
-
--- part: in_only_build
--- A live build without followers.
-l.id = :collection_id AND {is_live:l} AND NOT l.followed
-
 -- name: insert
--- Insert new documents; return no row for a document whose external id exists in its collection.
-{insert_into:in_build}
+-- Insert new documents into a build that stays unchanged until the transaction ends; return no row for a document whose
+-- external id exists in its collection.
+WITH l AS (
+    SELECT l.id FROM collections l WHERE l.id = :collection_id FOR KEY SHARE
+), {inserted}
 
 -- name: insert_alone
 -- Insert new documents into a live build without followers; otherwise return no row. PostgreSQL reads the build's row
 -- again if it had to wait for it.
 -- plan: generic
-{insert_into:in_only_build}
+WITH l AS (
+    SELECT l.id FROM collections l WHERE l.id = :collection_id AND {is_live:l} AND NOT l.followed FOR KEY SHARE
+), {inserted}
 
 -- name: lock_same_names
 -- Lock the documents that have external ids, and the builds that their collection has.
@@ -54,7 +49,6 @@ WHERE d.collection_id = :collection_id AND d.external_id = ANY(CAST(:external_id
 ORDER BY d.external_id FOR UPDATE OF d FOR KEY SHARE OF l
 
 -- name: get_locked
--- Read locked documents of any build.
 SELECT {shown} FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
 

@@ -17,7 +17,8 @@ CROSS JOIN LATERAL (
 ORDER BY o.part
 
 -- name: chunks
--- Read the questions of the first chunks with questions of documents. Questions accepted from users are in another table.
+-- Read the questions of the first chunks with questions of documents. Questions accepted from users are in another
+-- table.
 SELECT c.document_id, c.id AS chunk_id, {questions} AS questions, q.reasons
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS o(id, version)
 CROSS JOIN LATERAL (

@@ -1,5 +1,4 @@
 -- name: due
--- List due objects, longest due first.
 SELECT name FROM outdated_objects WHERE due_at <= now() ORDER BY due_at LIMIT :limit
 
 -- name: parts
@@ -20,11 +19,9 @@ WHERE {stored_in} = :name AND v.upload = n.before
 RETURNING v.document_id
 
 -- name: postpone
--- Check an object again later.
 UPDATE outdated_objects SET due_at = now() + CAST(:after AS interval) WHERE name = :name
 
 -- name: lock
--- Lock the row of an object.
 SELECT 1 FROM outdated_objects WHERE name = :name FOR UPDATE
 
 -- name: delete

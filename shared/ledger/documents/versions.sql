@@ -1,42 +1,39 @@
--- part: version_rows
--- Documents, each with a version.
-jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int)
-
 -- name: insert_sweeps
 -- Delete the points of versions after a while, and again when all leases on them have expired.
 -- plan: generic
 INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version, below_version, repeats, due_at)
 SELECT d.collection_id, d.tenant, l.index_name, d.id, v.version, v.version + 1, true, now() + :after
-FROM {version_rows} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int)
+JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
 RETURNING id
 
 -- part: delete_contents
--- Delete the contents and questions of deleted chunks.
+-- Delete the contents and questions of the chunks `deleted`.
 contents AS (
-    DELETE FROM chunk_contents t USING {argument} c WHERE t.chunk_id = c.id AND t.version = c.version
+    DELETE FROM chunk_contents t USING deleted c WHERE t.chunk_id = c.id AND t.version = c.version
 ), questions AS (
-    DELETE FROM chunk_questions t USING {argument} c WHERE t.chunk_id = c.id AND t.version = c.version
+    DELETE FROM chunk_questions t USING deleted c WHERE t.chunk_id = c.id AND t.version = c.version
 )
 
 -- name: supersede
--- Mark versions that are neither live nor newest, delete their open chunks and pages, record their calls in flight, and return
--- the versions that may have points, or all that were live.
+-- Mark versions that are neither live nor newest, delete their open chunks and pages, record their calls in flight, and
+-- return the versions that may have points, or all that were live.
 WITH obsolete AS (
     UPDATE document_versions v SET obsolete = true
     FROM documents d
     WHERE d.id = v.document_id AND d.id = ANY(CAST(:ids AS uuid[])) AND NOT v.obsolete AND v.version <> d.version
       AND (v.version IS DISTINCT FROM d.live_version OR NOT ({exists:d}))
     RETURNING v.document_id, v.version
-), open AS (
+), deleted AS (
     DELETE FROM chunks c USING obsolete o
     WHERE c.document_id = o.document_id AND c.version = o.version AND {OPEN_CHUNKS:c}
     RETURNING c.id, c.version, c.state, c.tenant, c.content_key, c.lease_token, c.leased_by, c.due_at
-), {delete_contents:open}, unread AS (
+), {delete_contents}, unread AS (
     DELETE FROM pages p USING obsolete o
     WHERE p.document_id = o.document_id AND p.version = o.version AND {TO_READ:p}
 ), called AS (
     INSERT INTO abandoned_calls (lease_token, tenant, content_key, due_at)
-    SELECT lease_token, tenant, content_key, due_at FROM open
+    SELECT lease_token, tenant, content_key, due_at FROM deleted
     WHERE {TO_GENERATE} AND leased_by IS NOT NULL AND due_at > now()
     ON CONFLICT DO NOTHING
 )
@@ -46,7 +43,6 @@ WHERE {exists:d}
        OR EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = o.document_id AND c.version = o.version))
 
 -- name: find_obsolete
--- Find obsolete versions.
 -- plan: generic
 SELECT document_id, version FROM document_versions WHERE obsolete LIMIT :limit
 
@@ -59,7 +55,6 @@ JOIN unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS n(document_id, ve
 WHERE v.obsolete ORDER BY v.document_id, v.version FOR UPDATE OF v SKIP LOCKED
 
 -- part: versions
--- The versions to delete.
 unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS o(document_id, version)
 
 -- name: delete_chunks
@@ -71,7 +66,7 @@ WITH deleted AS (
             WHERE c.document_id = o.document_id AND c.version = o.version LIMIT :limit) c
         LIMIT :limit)
     RETURNING id, version
-), {delete_contents:deleted}
+), {delete_contents}
 SELECT 1 FROM deleted
 
 -- name: delete_ended_calls
@@ -84,7 +79,8 @@ DELETE FROM abandoned_calls WHERE due_at <= now()
 -- document was deleted permanently.
 WITH deleted AS (
     DELETE FROM document_versions v USING {versions}
-    WHERE v.document_id = o.document_id AND v.version = o.version RETURNING v.document_id, {stored_in} AS stored, {is_reference} AS is_reference
+    WHERE v.document_id = o.document_id AND v.version = o.version
+    RETURNING v.document_id, {stored_in} AS stored, {is_reference} AS is_reference
 )
 SELECT g.stored, d.tenant, bool_or(NOT ({exists:d})) AS deleted
 FROM deleted g JOIN documents d ON d.id = g.document_id WHERE NOT g.is_reference GROUP BY g.stored, d.tenant
@@ -108,14 +104,9 @@ SELECT d.id FROM documents d
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
   AND EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version)
 
--- part: next_of_same_content
--- Start the next version of documents with the content of their newest one.
-WITH newest AS (
-    SELECT id, version FROM documents WHERE id = ANY(CAST(:ids AS uuid[]))
-), started AS (
-    UPDATE documents d SET {{argument}} FROM newest n WHERE d.id = n.id
-    RETURNING d.*, n.version AS newest
-), copied AS (
+-- part: copied
+-- Started versions have the content of the version before.
+copied AS (
     INSERT INTO document_versions (document_id, version, {content})
     SELECT b.id, b.version, {content}
     FROM started b JOIN document_versions v ON v.document_id = b.id AND v.version = b.newest
@@ -124,12 +115,19 @@ SELECT id, version FROM started
 
 -- name: restart
 -- Start the next version of claimed documents.
-{next_of_same_content:next_version}
-
--- part: reindexed
--- The columns of a document that is due again in a lane of its job.
-{REINDEX.sets}, lane = :lane, job_id = :job, {due_again}, {next_version}
+WITH newest AS (
+    SELECT id, version FROM documents WHERE id = ANY(CAST(:ids AS uuid[]))
+), started AS (
+    UPDATE documents d SET {next_version} FROM newest n WHERE d.id = n.id
+    RETURNING d.*, n.version AS newest
+), {copied}
 
 -- name: reindex
--- Start the next version of documents that are not in progress.
-{next_of_same_content:reindexed}
+-- Start the next version of documents that are not in progress, in a lane of a job.
+WITH newest AS (
+    SELECT id, version FROM documents WHERE id = ANY(CAST(:ids AS uuid[]))
+), started AS (
+    UPDATE documents d SET {REINDEX.sets}, lane = :lane, job_id = :job, {due_again}, {next_version}
+    FROM newest n WHERE d.id = n.id
+    RETURNING d.*, n.version AS newest
+), {copied}

@@ -51,7 +51,6 @@ WHERE b.tenant = :tenant AND b.cancelled_at IS NULL AND {OPEN_BATCHES:b}
 SELECT count(*) FROM documents WHERE collection_id = ANY(CAST(:ids AS uuid[]))
 
 -- name: find_owner
--- Find the tenant of a document.
 SELECT d.tenant FROM documents d JOIN collections l ON l.id = d.collection_id
 WHERE d.public_id = :id AND {exists:d} AND {is_live:l}
   AND (CAST(:tenant AS text) IS NULL OR d.tenant = :tenant)

@@ -30,9 +30,17 @@ _NO_PAGE = 2**32 - 1  # more than any table has
 
 _SLICE = "t.ctid >= CAST(CAST(:first AS text) AS tid) AND t.ctid < CAST(CAST(:end AS text) AS tid)"  # some pages
 _HAS_ID = "CAST(t.* AS text) LIKE ANY(CAST(:ids AS text[]))"
+
+
+def _under_name(table: str) -> str:
+    return f"""SELECT count(*) AS rows FROM {table} t WHERE t.tenant = :tenant AND t.collection = :collection
+        AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name = t.collection)"""
+
+
 SQL = statements.load(
     __file__,
     slice=_SLICE,
+    under_name=_under_name,
     stored_in=STORED_IN,
     is_reference=IS_REFERENCE,
 )

@@ -15,11 +15,6 @@ SELECT id FROM collections WHERE tenant = :tenant AND (CAST(:collection AS text)
 -- Find the ids of a document's rows in all builds.
 SELECT id FROM documents WHERE public_id = :id
 
--- part: under_name
--- Count rows under the name of a collection that does not exist.
-SELECT count(*) AS rows FROM {argument} t WHERE t.tenant = :tenant AND t.collection = :collection
-AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name = t.collection)
-
 -- name: labelled_sets_under_name
 -- Count labelled sets under the name of a collection that does not exist.
 {under_name:labelled_sets}
@@ -65,18 +60,15 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 SELECT count(*) AS rows FROM conversations t WHERE t.tenant = :tenant AND CAST(:collection AS text) = ANY(t.collections)
 AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name = :collection)
 
--- part: without_chunk
--- Count rows of deleted chunks in some pages.
-SELECT count(*) AS rows FROM {argument} t
-WHERE {slice} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.chunk_id AND c.version = t.version)
-
 -- name: contents_without_chunk
 -- Count contents of deleted chunks in some pages.
-{without_chunk:chunk_contents}
+SELECT count(*) AS rows FROM chunk_contents t
+WHERE {slice} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.chunk_id AND c.version = t.version)
 
 -- name: questions_without_chunk
 -- Count questions of deleted chunks in some pages.
-{without_chunk:chunk_questions}
+SELECT count(*) AS rows FROM chunk_questions t
+WHERE {slice} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.chunk_id AND c.version = t.version)
 
 -- name: packs
 -- List the parts of packs that versions name.

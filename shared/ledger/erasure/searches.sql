@@ -10,10 +10,6 @@ SELECT CAST(max(s.created_at) AS text) AS until FROM (
         ORDER BY q.created_at LIMIT :limit) q
     ORDER BY q.created_at LIMIT :limit) s
 
--- part: erased
--- The ids of the erased document's chunks.
-erased AS MATERIALIZED (SELECT DISTINCT unnest(e.chunk_ids) AS id FROM erasures e WHERE e.id = :id)
-
 -- part: is_between
 -- The next logged queries.
 q.created_at > CAST(CAST(:after AS text) AS timestamptz)
@@ -29,7 +25,7 @@ WHERE q.collection_id = ANY(CAST(:builds AS uuid[]))
 -- Remove the ids of erased chunks from some logged queries; the queries belong to users. Their answers cannot be shared
 -- any more, because the numbers of their citations refer to the removed ids, too. The best score belongs to the first
 -- chunk. A join finds the queries: to compare each query with each chunk would take longer than a transaction may.
-WITH {erased}
+WITH erased AS MATERIALIZED (SELECT DISTINCT unnest(e.chunk_ids) AS id FROM erasures e WHERE e.id = :id)
 UPDATE queries q
 SET answer_sha256 = NULL,
     best_score = CASE WHEN q.chunk_ids[1] NOT IN (SELECT id FROM erased) THEN q.best_score END,

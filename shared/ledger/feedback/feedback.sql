@@ -8,7 +8,6 @@ WHERE id = :id AND tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR key_id = 
 UPDATE queries SET helpful = :helpful, helpful_chunk_id = :chunk WHERE id = :id
 
 -- name: collection_name
--- Read the name of a build's collection.
 SELECT tenant, name FROM collections WHERE id = :collection
 
 -- name: live_chunk

@@ -13,12 +13,10 @@ ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: record_not_found
--- Record that the documents did not answer a query.
 WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE queries SET found = false FROM soon WHERE id = :id
 
 -- name: record_answer
--- Record the digest of an answer.
 WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE queries SET answer_sha256 = :digest FROM soon WHERE id = :id
 

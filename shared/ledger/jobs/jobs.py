@@ -35,7 +35,16 @@ _OWN_ROUTES = {
     JobKind.ERASURE: "/v1/erasures",
 }
 _PHASES = {f"RunPhase.{phase.name}": f"'{phase}'" for phase in RunPhase}
-SQL = statements.load(__file__, {**states.FRAGMENTS, **_PHASES})
+
+
+def _run_state(run: str) -> str:
+    """Return the SQL expression of the state of a run as a job; a queued one counts as running."""
+    return f"""CASE {run}.phase WHEN '{RunPhase.DONE}' THEN '{JobState.DONE}'
+                                WHEN '{RunPhase.CANCELLED}' THEN '{JobState.CANCELLED}'
+                                WHEN '{RunPhase.FAILED}' THEN '{JobState.FAILED}' ELSE '{JobState.RUNNING}' END"""
+
+
+SQL = statements.load(__file__, {**states.FRAGMENTS, **_PHASES}, run_state=_run_state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,31 +12,26 @@ SELECT b.id, {JobKind.BUILD} AS kind,
 FROM collections b JOIN collections l ON l.tenant = b.tenant AND l.name = b.name AND {is_live:l}
 WHERE b.tenant = :tenant AND b.build > 1
 
--- part: run_state
--- The state of a run as a job; a queued one counts as running.
-CASE {argument}.phase WHEN {RunPhase.DONE} THEN {JobState.DONE} WHEN {RunPhase.CANCELLED} THEN {JobState.CANCELLED}
-                      WHEN {RunPhase.FAILED} THEN {JobState.FAILED} ELSE {JobState.RUNNING} END
-
 -- part: evaluations
 -- Evaluations as jobs.
 SELECT e.id, {JobKind.EVALUATION}, {run_state:e}, e.collection, NULL, NULL, e.created_at, e.ended_at, e.error, e.done,
        e.total, NULL, NULL, NULL, NULL, NULL
 FROM evaluations e WHERE e.tenant = :tenant
 
--- part: compared
--- The progress of a gate or a verification. Documents in progress are left out, so the compared ones are all at its end.
-{argument}.error, coalesce(({argument}.counts ->> 'documents')::bigint, 0),
-CASE WHEN {argument}.phase = {RunPhase.DONE} THEN ({argument}.counts ->> 'documents')::bigint END, NULL, 'documents', NULL
-
 -- part: gates
--- Gates as jobs. They compare the documents of their build.
-SELECT g.id, {JobKind.GATE}, {run_state:g}, g.collection, NULL, NULL, g.created_at, g.ended_at, {compared:g},
+-- Gates as jobs. They compare the documents of their build; documents in progress are left out, so the compared ones are
+-- all at its end.
+SELECT g.id, {JobKind.GATE}, {run_state:g}, g.collection, NULL, NULL, g.created_at, g.ended_at,
+       g.error, coalesce((g.counts ->> 'documents')::bigint, 0),
+       CASE WHEN g.phase = {RunPhase.DONE} THEN (g.counts ->> 'documents')::bigint END, NULL, 'documents', NULL,
        CASE WHEN g.phase <> {RunPhase.DONE} THEN g.build_id::text END, coalesce((g.counts ->> 'points')::bigint, 0)
 FROM gates g WHERE g.tenant = :tenant
 
 -- part: verifications
--- Verifications as jobs. They compare the documents of the live build.
-SELECT v.id, {JobKind.VERIFICATION}, {run_state:v}, v.collection, NULL, NULL, v.created_at, v.ended_at, {compared:v},
+-- Verifications as jobs. They compare the documents of the live build, as gates do.
+SELECT v.id, {JobKind.VERIFICATION}, {run_state:v}, v.collection, NULL, NULL, v.created_at, v.ended_at,
+       v.error, coalesce((v.counts ->> 'documents')::bigint, 0),
+       CASE WHEN v.phase = {RunPhase.DONE} THEN (v.counts ->> 'documents')::bigint END, NULL, 'documents', NULL,
        CASE WHEN v.phase <> {RunPhase.DONE} THEN l.id::text END, coalesce((v.counts ->> 'points')::bigint, 0)
 FROM verifications v LEFT JOIN collections l ON l.tenant = v.tenant AND l.name = v.collection AND {is_live:l}
 WHERE v.tenant = :tenant

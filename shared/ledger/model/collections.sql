@@ -39,7 +39,6 @@ UPDATE collections SET embedding_model = :embedding_model, index_name = :index_n
 WHERE id = :id RETURNING {collection_columns}
 
 -- name: set_options
--- Replace the options of a locked collection.
 UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING {collection_columns}
 
 -- name: find
@@ -69,7 +68,8 @@ SELECT collection_id, max(updated_at) AS at FROM (
 GROUP BY collection_id
 
 -- name: confirmed_points
--- Count the points that Qdrant has confirmed for some chunks of live versions: of the text and of questions that passed.
+-- Count the points that Qdrant has confirmed for some chunks of live versions: of the text and of questions that
+-- passed.
 SELECT coalesce(sum(c.points), 0)::bigint AS points FROM (
     SELECT 1 + CASE WHEN c.state = {ChunkState.INDEXED} THEN c.questions_passed ELSE 0 END AS points
     FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version

@@ -1,5 +1,5 @@
--- part: finished_in
--- The documents and chunks that finished in each minute, from some changes.
+-- part: finished
+-- The documents and chunks that finished in each minute.
 SELECT tenant, date_trunc('minute', at, 'UTC') AS minute,
        coalesce(sum(change) FILTER (WHERE counted = 'chunks' AND state = {ChunkState.INDEXED}), 0)::int AS chunks,
        coalesce(sum(change) FILTER (WHERE counted = 'chunks' AND state = {ChunkState.DEAD}), 0)::int AS dead_chunks,
@@ -8,7 +8,8 @@ SELECT tenant, date_trunc('minute', at, 'UTC') AS minute,
            AS documents,
        coalesce(sum(change) FILTER (WHERE counted = 'documents'
                                     AND state = {DocumentState.FAILED}), 0)::int AS failed_documents
-FROM {argument}
+
+-- part: are_finished
 WHERE change > 0
   AND state IN ({ChunkState.INDEXED}, {ChunkState.DEAD},
                 {DocumentState.READY}, {DocumentState.DEGRADED}, {DocumentState.FAILED})
@@ -23,7 +24,7 @@ WITH deleted AS (
     RETURNING tenant, counted, part, state, change, at
 ), ended AS (
     INSERT INTO ended_by_minute AS e (tenant, minute, chunks, dead_chunks, documents, failed_documents)
-    {finished_in:deleted} ORDER BY tenant, minute
+    {finished} FROM deleted {are_finished} ORDER BY tenant, minute
     ON CONFLICT (tenant, minute) DO UPDATE
     SET chunks = e.chunks + excluded.chunks, dead_chunks = e.dead_chunks + excluded.dead_chunks,
         documents = e.documents + excluded.documents,
@@ -43,7 +44,7 @@ WITH finished AS (
     SELECT tenant, minute, chunks, dead_chunks, documents, failed_documents FROM ended_by_minute
     WHERE tenant = :tenant
     UNION ALL
-    {finished_in:(SELECT * FROM tally_changes WHERE tenant = :tenant) c}
+    {finished} FROM (SELECT * FROM tally_changes WHERE tenant = :tenant) c {are_finished}
 ), minutes AS (
     SELECT generate_series(date_trunc('minute', now(), 'UTC') - make_interval(mins => CAST(:minutes AS int) - 1),
                            now(), interval '1 minute') AS minute
@@ -54,7 +55,6 @@ SELECT m.minute, coalesce(sum(k.chunks), 0)::int AS chunks, coalesce(sum(k.dead_
 FROM minutes m LEFT JOIN finished k ON k.minute = m.minute GROUP BY m.minute ORDER BY m.minute
 
 -- name: delete_minutes
--- Delete minutes that are older than an age.
 DELETE FROM ended_by_minute WHERE minute <= now() - CAST(:age AS interval)
 
 -- name: delete_changes

@@ -1,16 +1,16 @@
 """SQL statements, stored in files next to the modules that execute them.
 
-A file consists of blocks, which have a name, a comment with the purpose, and the SQL:
+A file consists of blocks, which have a name, a comment with the purpose if the name does not say it, and the SQL:
 
-    -- name: claim_documents
-    -- Claim documents to be parsed.
-    UPDATE documents d SET {CLAIM_DOCUMENT.sets} WHERE {TO_PARSE:d} AND {is_due}
+    -- name: delete_queued
+    -- Delete documents that no worker has claimed.
+    DELETE FROM documents d WHERE {TO_PARSE:d} AND d.leased_by IS NULL
 
-A comment line `-- plan: generic` keeps the statement's plan (`shared.ledger.postgres.plans`).
+A comment line `-- plan: generic` keeps the statement's plan (`shared.ledger.postgres.plans`). Comments are not sent.
 
-A block that starts with `-- part:` is not a statement, but is included in others. A placeholder is replaced by the part
-or the value of its name. The text after a colon replaces `{argument}` in a part, or is the argument of a function:
-`{{argument}_table}` in a part `due` becomes `{parse_table}` if a statement includes `{due:parse}`.
+A block that starts with `-- part:` is not a statement, but is included in statements of the file: `{is_due}` is
+replaced by the part or the value of this name, and `{TO_PARSE:d}` by the result of the function `TO_PARSE` for `d`,
+usually an alias. `python -m shared.ledger explain NAME` prints a statement filled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Value = str | Callable[..., str]
 
 _HEAD = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
 _GENERIC = re.compile(r"^-- plan: generic\n", re.MULTILINE)
-_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+_COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{([\w.]+)(?::([^{}]+))?\}")
 
 
@@ -49,35 +49,33 @@ def load(module: str | Path, vocabulary: Mapping[str, Value] | None = None, /, *
         **values: values of placeholders of this file.
 
     Raises:
-        ValueError: a block has no name or no purpose, two blocks have the same name, a placeholder has no value, or a
+        ValueError: the first block has no name, two blocks have the same name, a placeholder has no value, or a
             value or part is not used.
     """
     path = Path(module).with_suffix(".sql")
     introduction, *fields = _HEAD.split(path.read_text(encoding="utf-8"))
     blocks = list(zip(fields[::3], fields[1::3], fields[2::3], strict=True))
     names = Counter([*values, *(name for _, name, _ in blocks)])
-    if _COMMENT.sub("", introduction).strip() or not all(body.startswith("-- ") for _, _, body in blocks):
-        raise ValueError(f"{path}: a block has no name or no purpose")
+    if _COMMENT.sub("", introduction).strip():
+        raise ValueError(f"{path}: the first block has no name")
     if names.total() > len(names):
         raise ValueError(f"{path}: two blocks or values have the same name")
-    bodies = {name: _COMMENT.sub("", body) for _, name, body in blocks}
+    bodies = {name: _COMMENT.sub("", body).strip() for _, name, body in blocks}
     defined = {**(vocabulary or {}), **values, **bodies}
     used: set[str] = set()
 
     def fill(match: re.Match[str]) -> str:
         name, argument = match.groups()
-        if name not in defined:
-            raise ValueError(f"{path}: the placeholder {{{name}}} has no value")
+        value = defined.get(name)
+        if value is None or (argument and isinstance(value, str)):
+            raise ValueError(f"{path}: the placeholder {match[0]} has no value")
         used.add(name)
-        value = defined[name]
         if isinstance(value, str):
-            filled = value.replace("{argument}", argument) if argument else value
-        else:
-            filled = value(argument) if argument else value()
-        return _PLACEHOLDER.sub(fill, filled).strip()
+            return _PLACEHOLDER.sub(fill, value)
+        return value(argument) if argument else value()
 
     filled = {
-        name: text(_PLACEHOLDER.sub(fill, bodies[name]).strip()).execution_options(
+        name: text(_PLACEHOLDER.sub(fill, bodies[name])).execution_options(
             generic_plan=_GENERIC.search(body) is not None
         )
         for kind, name, body in blocks

@@ -1,5 +1,4 @@
 -- part: is_listed
--- Whether a worker lists the source now.
 EXISTS (SELECT 1 FROM syncs y WHERE y.source_id = h.source_id AND y.phase = {RUNNING})
 
 -- part: is_due
@@ -42,7 +41,6 @@ WHERE s.removed_at IS NULL AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = s.i
   AND EXISTS (SELECT 1 FROM source_hints h WHERE h.source_id = s.id AND {is_due})
 
 -- name: source_of
--- Read the source of a claimed run.
 SELECT s.id, s.tenant, s.collection, s.name, s.kind, s.uri, s.options, s.secret_name, s.schedule, s.time_zone,
        s.max_delete_share, s.created_at
 FROM sources s JOIN runs r ON r.id = s.id WHERE r.id = :id AND r.token = :token AND s.removed_at IS NULL

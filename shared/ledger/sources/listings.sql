@@ -42,15 +42,12 @@ RETURNING i.key
 -- The claimed run. Progress proves that it does not kill its workers.
 held AS (UPDATE runs SET lost_leases = 0 WHERE id = :id AND token = :token RETURNING id)
 
--- part: added_counts
--- Counts of a sync with further ones.
-seen = y.seen + :seen, created = y.created + :created, changed = y.changed + :changed,
-  unchanged = y.unchanged + :unchanged, missing = y.missing + :missing, refused = y.refused + :refused
-
 -- name: advance
 -- Save the position and the counts of a claimed listing.
 WITH {advanced}
-UPDATE syncs y SET after = :after, {added_counts},
+UPDATE syncs y
+SET after = :after, seen = y.seen + :seen, created = y.created + :created, changed = y.changed + :changed,
+    unchanged = y.unchanged + :unchanged, missing = y.missing + :missing, refused = y.refused + :refused,
   refused_entries = CASE WHEN jsonb_array_length(y.refused_entries) < :most
                          THEN y.refused_entries || CAST(:refused_entries AS jsonb) ELSE y.refused_entries END
 FROM held WHERE y.id = held.id RETURNING y.id
@@ -81,7 +78,6 @@ WITH {advanced}
 UPDATE syncs y SET deleted = y.deleted + :deleted FROM held WHERE y.id = held.id RETURNING y.id
 
 -- name: delete_items
--- Delete items.
 DELETE FROM source_items WHERE source_id = :source_id AND key = ANY(CAST(:keys AS text[]))
 
 -- name: wait

@@ -1,5 +1,4 @@
 -- name: page
--- List notes after an address.
 SELECT address, note FROM source_notes
 WHERE source_id = :source AND address > CAST(:after AS text) COLLATE "C" ORDER BY address LIMIT :limit
 
@@ -16,5 +15,4 @@ ON CONFLICT (source_id, address) DO UPDATE SET note = excluded.note
 UPDATE runs SET lost_leases = 0 WHERE lost_leases > 0 AND id IN (SELECT y.id FROM syncs y WHERE y.source_id = :source)
 
 -- name: delete
--- Delete notes.
 DELETE FROM source_notes WHERE source_id = :source AND address = ANY(CAST(:addresses AS text[]))

@@ -1,10 +1,8 @@
 -- part: columns
--- The columns of a source `s`.
 s.id, s.tenant, s.collection, s.name, s.kind, s.uri, s.options, s.secret_name, s.schedule, s.time_zone,
 s.max_delete_share, s.created_at
 
 -- part: not_removed
--- A source that is not being removed.
 s.removed_at IS NULL
 
 -- name: now
@@ -20,11 +18,9 @@ SELECT pg_advisory_xact_lock(hashtextextended('sources:' || :tenant, 0))
 SELECT s.removed_at IS NOT NULL AS removing FROM sources s WHERE s.tenant = :tenant AND s.name = :name
 
 -- name: count
--- Count the sources of a tenant.
 SELECT count(*) FROM sources WHERE tenant = :tenant
 
 -- name: insert
--- Insert a source.
 INSERT INTO sources AS s (id, tenant, collection, name, kind, uri, options, secret_name, schedule, time_zone,
                           max_delete_share, next_at)
 VALUES (:id, :tenant, :collection, :name, :kind, :uri, CAST(:options AS jsonb), :secret_name, :schedule, :time_zone,
@@ -44,7 +40,6 @@ WHERE s.tenant = :tenant AND s.name > :after AND (CAST(:collection AS text) IS N
 ORDER BY s.name LIMIT :limit
 
 -- name: find
--- Read a source.
 {shown}
 WHERE s.tenant = :tenant AND s.name = :name
 
@@ -53,16 +48,13 @@ WHERE s.tenant = :tenant AND s.name = :name
 SELECT {columns} FROM sources s WHERE s.id = :id AND {not_removed}
 
 -- name: lock
--- Lock a source that is not being removed.
 SELECT {columns}, s.next_at, false AS removing FROM sources s
 WHERE s.tenant = :tenant AND s.name = :name AND {not_removed} FOR UPDATE
 
 -- name: has_items
--- Return whether a source has an item.
 SELECT EXISTS (SELECT 1 FROM source_items WHERE source_id = :id)
 
 -- name: change
--- Change a locked source.
 UPDATE sources s
 SET uri = :uri, options = CAST(:options AS jsonb), secret_name = :secret_name, schedule = :schedule,
     time_zone = :time_zone, max_delete_share = :max_delete_share, next_at = :next_at, schedule_error = NULL
@@ -95,16 +87,13 @@ WHERE tenant = :tenant AND kind = {JobKind.SYNC} AND idempotency_key = :key AND 
   AND pause_reason = {PauseReason.APPROVAL}
 
 -- name: lock_removed
--- Lock a source that is being removed.
 SELECT {columns}, s.removed_with_documents FROM sources s
 WHERE NOT ({not_removed}) ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED
 
 -- name: first_keys
--- List the first keys of a source.
 SELECT key FROM source_items WHERE source_id = :id ORDER BY key LIMIT :limit
 
 -- name: delete_items
--- Delete items of a source.
 DELETE FROM source_items WHERE source_id = :id AND key = ANY(CAST(:keys AS text[]))
 
 -- name: delete

@@ -1,5 +1,4 @@
 -- part: key_columns
--- The columns of a key, and the time.
 id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at, limits, key_prefix, now() AS read_at
 
 -- name: find
@@ -23,7 +22,6 @@ DELETE FROM api_keys
 WHERE tenant = :tenant AND least(revoked_at, expires_at) < now() - CAST(:age AS interval)
 
 -- name: count
--- Count a tenant's keys.
 SELECT count(*) FROM api_keys WHERE tenant = :tenant
 
 -- name: insert

@@ -3,7 +3,6 @@
 SELECT DISTINCT tenant FROM collections WHERE tenant > :after ORDER BY tenant LIMIT :limit
 
 -- name: count
--- Count the tenants.
 SELECT count(DISTINCT tenant) AS tenants FROM collections
 
 -- name: counts

@@ -16,35 +16,12 @@ _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
 _OF_RATE = ("generate", "index")  # stages of chunks, whose rate is known
 _MOST_DEAD = 1_000  # dead chunks whose documents are read: some milliseconds
 
-# Values of the placeholders `{QUEUE_NAME}` of `backlog.sql`: each queue is one part of an index of open rows.
-_OF_DOCUMENTS = {
-    "table": "documents",
-    "models": "",
-    "is_in_lane": "lane = p.lane",
-    "is_counted": "TRUE",
-    "in_batches": "0",
-}
-_OF_PAGES = _OF_DOCUMENTS | {"table": "pages"}
-_OF_CHUNKS = _OF_DOCUMENTS | {"table": "chunks", "is_counted": "{is_live_lane:p}", "in_batches": "{open_lines}"}
-_OF_MODEL = _OF_DOCUMENTS | {
-    "table": "chunks",
-    "models": "CROSS JOIN models m",
-    "is_in_lane": "lane = p.lane AND embedding_model = m.model",
-}
-_QUEUES = {
-    "parse": _OF_DOCUMENTS | {"is_open": "{TO_PARSE}"},
-    "read": _OF_PAGES | {"is_open": "{TO_READ}"},
-    "generate": _OF_CHUNKS | {"is_open": "{TO_GENERATE}"},
-    "texts": _OF_MODEL | {"is_open": "{TO_INDEX_TEXT}"},
-    "questions": _OF_MODEL | {"is_open": "{TO_INDEX_QUESTIONS}"},
-}
 SQL = statements.load(
     __file__,
     states.FRAGMENTS,
     document_counts=counters.of_tenant("documents"),
     page_counts=counters.of_tenant("pages"),
     chunk_counts=counters.of_tenant("chunks"),
-    **{f"{queue}_{name}": value for queue, values in _QUEUES.items() for name, value in values.items()},
 )
 
 
@@ -105,7 +82,7 @@ class Backlogs:
         """Count the rows of all tenants from counters, and find the longest waiting times."""
         async with self._database.begin() as connection:
             counted = (await connection.execute(SQL.all_rows)).all()
-            oldest = (await connection.execute(claims.SQL.oldest)).all()
+            oldest = (await connection.execute(claims.DUE.oldest)).all()
         return BacklogSurvey(
             {(row.counted, row.state): row.rows for row in counted},
             {(row.stage, row.lane): row.age for row in oldest},

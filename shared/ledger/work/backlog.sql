@@ -1,3 +1,5 @@
+-- A tenant's open work. The lanes of a queue in which it has some are each found by one index lookup.
+
 -- part: counts
 -- A tenant's counters, and the parts of the indexes of open chunks.
 WITH documents_tally AS (
@@ -9,36 +11,45 @@ WITH documents_tally AS (
     FROM {chunk_counts} t GROUP BY part, state
 ), models AS (SELECT DISTINCT model FROM chunks_tally)
 
--- part: lanes
--- The lanes of a queue in which a tenant has open work, each found by one index lookup.
+-- part: lanes_to_parse
 (WITH RECURSIVE l(lane) AS (
-    SELECT min(lane) FROM {{argument}_table} WHERE {{argument}_is_open} AND tenant = :tenant
+    SELECT min(lane) FROM documents WHERE {TO_PARSE} AND tenant = :tenant
     UNION ALL
-    SELECT (SELECT min(lane) FROM {{argument}_table}
-            WHERE {{argument}_is_open} AND tenant = :tenant AND lane > l.lane)
+    SELECT (SELECT min(lane) FROM documents WHERE {TO_PARSE} AND tenant = :tenant AND lane > l.lane)
     FROM l WHERE l.lane IS NOT NULL
-) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL AND {{argument}_is_counted}) p
+) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
--- part: open_work
--- The open work of a queue: its number, and the rows that are not due yet.
-(SELECT coalesce(sum(rows), 0) FROM {{argument}_table}_tally WHERE {{argument}_is_open}) AS open,
-ahead.in_flight + {{argument}_in_batches} AS in_flight, ahead.delayed, first.due_at AS oldest
-FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
-             count(*) FILTER (WHERE leased_by IS NULL) AS delayed
-      FROM {lanes:{argument}} {{argument}_models} CROSS JOIN LATERAL (
-          SELECT leased_by FROM {{argument}_table}
-          WHERE {{argument}_is_open} AND tenant = :tenant AND {{argument}_is_in_lane} AND due_at > now()
-          ORDER BY due_at OFFSET 0) w) ahead,
-     (SELECT min(w.due_at) AS due_at
-      FROM {lanes:{argument}} {{argument}_models} CROSS JOIN LATERAL (
-          SELECT due_at FROM {{argument}_table}
-          WHERE {{argument}_is_open} AND tenant = :tenant AND {{argument}_is_in_lane} AND due_at <= now()
-          ORDER BY due_at LIMIT 1) w
-      WHERE NOT {is_paused:p}) first
+-- part: lanes_to_read
+(WITH RECURSIVE l(lane) AS (
+    SELECT min(lane) FROM pages WHERE {TO_READ} AND tenant = :tenant
+    UNION ALL
+    SELECT (SELECT min(lane) FROM pages WHERE {TO_READ} AND tenant = :tenant AND lane > l.lane)
+    FROM l WHERE l.lane IS NOT NULL
+) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
--- part: open_lines
--- The lines of a tenant's batches that are not settled. They are not counted one by one: there may be 100,000.
-(SELECT coalesce(sum(b.lines - b.settled), 0) FROM batches b WHERE b.tenant = :tenant AND {OPEN_BATCHES:b})
+-- part: lanes_to_generate
+(WITH RECURSIVE l(lane) AS (
+    SELECT min(lane) FROM chunks WHERE {TO_GENERATE} AND tenant = :tenant
+    UNION ALL
+    SELECT (SELECT min(lane) FROM chunks WHERE {TO_GENERATE} AND tenant = :tenant AND lane > l.lane)
+    FROM l WHERE l.lane IS NOT NULL
+) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL AND {is_live_lane:p}) p
+
+-- part: lanes_texts
+(WITH RECURSIVE l(lane) AS (
+    SELECT min(lane) FROM chunks WHERE {TO_INDEX_TEXT} AND tenant = :tenant
+    UNION ALL
+    SELECT (SELECT min(lane) FROM chunks WHERE {TO_INDEX_TEXT} AND tenant = :tenant AND lane > l.lane)
+    FROM l WHERE l.lane IS NOT NULL
+) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
+
+-- part: lanes_questions
+(WITH RECURSIVE l(lane) AS (
+    SELECT min(lane) FROM chunks WHERE {TO_INDEX_QUESTIONS} AND tenant = :tenant
+    UNION ALL
+    SELECT (SELECT min(lane) FROM chunks WHERE {TO_INDEX_QUESTIONS} AND tenant = :tenant AND lane > l.lane)
+    FROM l WHERE l.lane IS NOT NULL
+) SELECT CAST(:tenant AS text) AS tenant, p.lane FROM l p WHERE p.lane IS NOT NULL) p
 
 -- name: stages
 -- Count the open work of every stage. Rows that are due are not read: there may be millions. Rows of paused jobs are
@@ -47,20 +58,97 @@ FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
 SELECT queue, greatest(sum(open) - sum(in_flight) - sum(delayed), 0)::bigint AS due,
        sum(in_flight)::bigint AS in_flight, sum(delayed)::bigint AS delayed, now() - min(oldest) AS oldest
 FROM (
-    SELECT 'parse' AS queue, {open_work:parse}
+    SELECT 'parse' AS queue,
+           (SELECT coalesce(sum(rows), 0) FROM documents_tally WHERE {TO_PARSE}) AS open,
+           ahead.in_flight AS in_flight, ahead.delayed, first.due_at AS oldest
+    FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
+                 count(*) FILTER (WHERE leased_by IS NULL) AS delayed
+          FROM {lanes_to_parse} CROSS JOIN LATERAL (
+              SELECT leased_by FROM documents
+              WHERE {TO_PARSE} AND tenant = :tenant AND lane = p.lane AND due_at > now()
+              ORDER BY due_at OFFSET 0) w) ahead,
+         (SELECT min(w.due_at) AS due_at
+          FROM {lanes_to_parse} CROSS JOIN LATERAL (
+              SELECT due_at FROM documents
+              WHERE {TO_PARSE} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
+              ORDER BY due_at LIMIT 1) w
+          WHERE NOT {is_paused:p}) first
     UNION ALL
-    SELECT 'read' AS queue, {open_work:read}
+    SELECT 'read' AS queue,
+           (SELECT coalesce(sum(rows), 0) FROM pages_tally WHERE {TO_READ}) AS open,
+           ahead.in_flight AS in_flight, ahead.delayed, first.due_at AS oldest
+    FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
+                 count(*) FILTER (WHERE leased_by IS NULL) AS delayed
+          FROM {lanes_to_read} CROSS JOIN LATERAL (
+              SELECT leased_by FROM pages
+              WHERE {TO_READ} AND tenant = :tenant AND lane = p.lane AND due_at > now()
+              ORDER BY due_at OFFSET 0) w) ahead,
+         (SELECT min(w.due_at) AS due_at
+          FROM {lanes_to_read} CROSS JOIN LATERAL (
+              SELECT due_at FROM pages
+              WHERE {TO_READ} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
+              ORDER BY due_at LIMIT 1) w
+          WHERE NOT {is_paused:p}) first
     UNION ALL
-    SELECT 'generate' AS queue, {open_work:generate}
+    SELECT 'generate' AS queue,
+           (SELECT coalesce(sum(rows), 0) FROM chunks_tally WHERE {TO_GENERATE}) AS open,
+           -- Lines of batches that are not settled are not counted one by one: there may be 100,000.
+           ahead.in_flight + (SELECT coalesce(sum(b.lines - b.settled), 0) FROM batches b
+                              WHERE b.tenant = :tenant AND {OPEN_BATCHES:b}) AS in_flight,
+           ahead.delayed, first.due_at AS oldest
+    FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
+                 count(*) FILTER (WHERE leased_by IS NULL) AS delayed
+          FROM {lanes_to_generate} CROSS JOIN LATERAL (
+              SELECT leased_by FROM chunks
+              WHERE {TO_GENERATE} AND tenant = :tenant AND lane = p.lane AND due_at > now()
+              ORDER BY due_at OFFSET 0) w) ahead,
+         (SELECT min(w.due_at) AS due_at
+          FROM {lanes_to_generate} CROSS JOIN LATERAL (
+              SELECT due_at FROM chunks
+              WHERE {TO_GENERATE} AND tenant = :tenant AND lane = p.lane AND due_at <= now()
+              ORDER BY due_at LIMIT 1) w
+          WHERE NOT {is_paused:p}) first
     UNION ALL
-    SELECT 'index' AS queue, {open_work:texts}
+    SELECT 'index' AS queue,
+           (SELECT coalesce(sum(rows), 0) FROM chunks_tally WHERE {TO_INDEX_TEXT}) AS open,
+           ahead.in_flight AS in_flight, ahead.delayed, first.due_at AS oldest
+    FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
+                 count(*) FILTER (WHERE leased_by IS NULL) AS delayed
+          FROM {lanes_texts} CROSS JOIN models m CROSS JOIN LATERAL (
+              SELECT leased_by FROM chunks
+              WHERE {TO_INDEX_TEXT} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
+                AND due_at > now()
+              ORDER BY due_at OFFSET 0) w) ahead,
+         (SELECT min(w.due_at) AS due_at
+          FROM {lanes_texts} CROSS JOIN models m CROSS JOIN LATERAL (
+              SELECT due_at FROM chunks
+              WHERE {TO_INDEX_TEXT} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
+                AND due_at <= now()
+              ORDER BY due_at LIMIT 1) w
+          WHERE NOT {is_paused:p}) first
     UNION ALL
-    SELECT 'index' AS queue, {open_work:questions}
+    SELECT 'index' AS queue,
+           (SELECT coalesce(sum(rows), 0) FROM chunks_tally WHERE {TO_INDEX_QUESTIONS}) AS open,
+           ahead.in_flight AS in_flight, ahead.delayed, first.due_at AS oldest
+    FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
+                 count(*) FILTER (WHERE leased_by IS NULL) AS delayed
+          FROM {lanes_questions} CROSS JOIN models m CROSS JOIN LATERAL (
+              SELECT leased_by FROM chunks
+              WHERE {TO_INDEX_QUESTIONS} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
+                AND due_at > now()
+              ORDER BY due_at OFFSET 0) w) ahead,
+         (SELECT min(w.due_at) AS due_at
+          FROM {lanes_questions} CROSS JOIN models m CROSS JOIN LATERAL (
+              SELECT due_at FROM chunks
+              WHERE {TO_INDEX_QUESTIONS} AND tenant = :tenant AND lane = p.lane AND embedding_model = m.model
+                AND due_at <= now()
+              ORDER BY due_at LIMIT 1) w
+          WHERE NOT {is_paused:p}) first
 ) w GROUP BY queue
 
 -- name: finished
--- Count dead letters and recently finished chunks. A failed document with dead pages is one letter. Dead chunks of a version that an edit is replacing are not letters;
--- this is not checked if there are very many dead chunks.
+-- Count dead letters and recently finished chunks. A failed document with dead pages is one letter. Dead chunks of a
+-- version that an edit is replacing are not letters; this is not checked if there are very many dead chunks.
 {counts}
 SELECT coalesce((SELECT rows FROM documents_tally WHERE state = {DocumentState.FAILED}), 0)
        + CASE WHEN dead.tallied > :most_dead THEN dead.tallied ELSE (

@@ -167,7 +167,12 @@ class Batches:
             async with self._database.begin() as connection:
                 await _require(connection, SQL.lock_planning, batch)
                 claimed = await claim_chunks(
-                    connection, self._terms, claims.SQL.claim_to_batch, parameters, key_of=key_of, reserve_of=reserve_of
+                    connection,
+                    self._terms,
+                    claims.GENERATE.claim_to_batch,
+                    parameters,
+                    key_of=key_of,
+                    reserve_of=reserve_of,
                 )
                 lines = [line_of(chunk) for chunk in claimed.chunks]
                 if lines:

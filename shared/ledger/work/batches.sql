@@ -1,5 +1,5 @@
--- The statements of batches. A batch is claimed like any row of work; each statement that changes a claimed batch compares
--- the fencing token. The lines of a batch hold ordinary leases on their chunks.
+-- The statements of batches. A batch is claimed like any row of work; each statement that changes a claimed batch
+-- compares the fencing token. The lines of a batch hold ordinary leases on their chunks.
 
 -- part: open_lanes
 -- The lanes in which tenants have chunks to generate, each found by one index lookup.
@@ -13,8 +13,8 @@ open_lanes(tenant, lane) AS (
 )
 
 -- part: waiting_tenants
--- The tenants with due chunks in a batch lane that no batch is collecting, unless their job is paused or a budget has no
--- room.
+-- The tenants with due chunks in a batch lane that no batch is collecting, unless their job is paused or a budget has
+-- no room.
 SELECT DISTINCT p.tenant FROM open_lanes p
 WHERE {is_batch_lane:p} AND NOT {is_paused:p} AND {lane_has_room:p}
   AND EXISTS (SELECT 1 FROM chunks w
@@ -30,7 +30,6 @@ SELECT EXISTS (SELECT 1 FROM batches b WHERE {OPEN_BATCHES:b} AND b.due_at <= no
     OR EXISTS ({waiting_tenants}) AS due
 
 -- name: open_among
--- Return the open batches among these.
 SELECT id FROM batches WHERE id = ANY(CAST(:ids AS uuid[])) AND {OPEN_BATCHES}
 
 -- name: start
@@ -60,8 +59,9 @@ WHERE tenant IS NULL AND provider = :provider AND model = :model
 ORDER BY created_at DESC LIMIT 1
 
 -- name: claim
--- Claim the batch that has been due longest. Batches of a provider that is not configured any more are claimed if no call
--- of the provider is needed, if they are cancelled, because an erasure waits for them, and after the leases of their lines.
+-- Claim the batch that has been due longest. Batches of a provider that is not configured any more are claimed if no
+-- call of the provider is needed, if they are cancelled, because an erasure waits for them, and after the leases of
+-- their lines.
 UPDATE batches b
 SET due_at = now() + CAST(:lease AS interval), lease_token = nextval('fencing'), leased_by = :worker
 WHERE b.id = (SELECT b.id FROM batches b
@@ -87,7 +87,6 @@ WHERE id = :id AND lease_token = :token AND leased_by IS NOT NULL
 leased_by = NULL, due_at = now() + CAST(:after AS interval)
 
 -- name: extend
--- Extend the claim of a batch.
 UPDATE batches SET due_at = now() + CAST(:lease AS interval) {held} RETURNING id
 
 -- name: postpone
@@ -95,7 +94,6 @@ UPDATE batches SET due_at = now() + CAST(:lease AS interval) {held} RETURNING id
 UPDATE batches SET {released} {held} RETURNING id
 
 -- name: lock_planning
--- Lock a batch that is being planned.
 SELECT id FROM batches {held} AND {SEAL_BATCH.applies} FOR UPDATE
 
 -- name: insert_lines
@@ -126,7 +124,6 @@ SELECT coalesce((SELECT sum(b.bytes) FROM batches b
         ORDER BY b.ended_at DESC LIMIT 1) AS token_limit
 
 -- name: seal
--- End the planning of a batch.
 UPDATE batches SET {SEAL_BATCH.sets}, {released} {held} AND {SEAL_BATCH.applies} RETURNING id
 
 -- name: contents
@@ -263,7 +260,6 @@ SET output_bytes = :output_bytes, error_bytes = :error_bytes,
 {held} AND {FINISH_BATCH.applies} RETURNING id
 
 -- name: delete_lines
--- Delete settled lines.
 DELETE FROM batch_lines WHERE batch_id = :id AND token = ANY(CAST(:tokens AS bigint[]))
 
 -- name: move_to_live

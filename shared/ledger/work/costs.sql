@@ -79,7 +79,6 @@ sum(s.prompt_tokens)::bigint AS prompt_tokens, sum(s.completion_tokens)::bigint 
 (sum(s.prompt_tokens), sum(s.completion_tokens), sum(s.calls)) <> (0, 0, 0)
 
 -- name: sums
--- Sum up a tenant's costs.
 SELECT l.name AS collection, s.kind, s.model, s.tier, {totals}
 FROM {costs} s LEFT JOIN collections l ON l.id = s.collection_id
 WHERE s.tenant = :tenant

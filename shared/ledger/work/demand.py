@@ -17,37 +17,7 @@ from shared.ledger.postgres.database import Database
 
 _TIMED: tuple[WorkQueue, ...] = ("parse", "read", "index")  # stages whose rates are measured
 _MOST_EXAMINED = 200_000  # oldest chunks of a lane whose budgets are looked up, if one is used up
-_ALL = {"has_due": "TRUE", "has_leased": "TRUE", "has_room": "TRUE", "examined": ":most"}
-_UNDIVIDED = _ALL | {"models": "", "of_model": "TRUE"}
-_OF_MODEL = _ALL | {
-    "table": "chunks",
-    "models": """CROSS JOIN (
-        SELECT DISTINCT embedding_model AS name FROM collections
-        WHERE CAST(:embeddings AS text[]) IS NULL OR embedding_model = ANY(CAST(:embeddings AS text[]))) m""",
-    "of_model": "w.embedding_model = m.name",
-}
-# Values of the placeholders `{INDEX_NAME}` of `demand.sql`, by index of open rows.
-_INDEXES = {
-    "documents": _UNDIVIDED | {"table": "documents", "is_open": "{TO_PARSE:w}"},
-    "pages": _UNDIVIDED | {"table": "pages", "is_open": "{TO_READ:w}"},
-    # More workers would not make a batch faster.
-    "chunks": _UNDIVIDED
-    | {
-        "table": "chunks",
-        "is_open": "{TO_GENERATE:w}",
-        "has_due": "{is_live_lane:p} AND {lane_has_room:p}",
-        "has_leased": "{is_live_lane:w}",
-        "has_room": "{part_has_room:w}",
-        "examined": str(_MOST_EXAMINED),
-    },
-    "texts": _OF_MODEL | {"is_open": "{TO_INDEX_TEXT:w}"},
-    "questions": _OF_MODEL | {"is_open": "{TO_INDEX_QUESTIONS:w}"},
-}
-SQL = statements.load(
-    __file__,
-    {**states.FRAGMENTS, **fragments.FRAGMENTS},
-    **{f"{index}_{name}": value for index, values in _INDEXES.items() for name, value in values.items()},
-)
+SQL = statements.load(__file__, {**states.FRAGMENTS, **fragments.FRAGMENTS}, most_examined=str(_MOST_EXAMINED))
 _ROWS = {"parse": SQL.parse, "read": SQL.read, "generate": SQL.generate, "index": SQL.index}
 
 

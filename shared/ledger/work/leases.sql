@@ -1,34 +1,54 @@
 -- Extensions of leases. The rows of a worker's leases are also settled, edited and deleted, in other orders. An
 -- extension that waited for them could cause a deadlock: PostgreSQL ends one of both transactions after a second, and
--- the leases may expire meanwhile. Therefore it skips locked rows.
+-- the leases may expire meanwhile. Therefore it skips locked rows. Each statement returns the tokens of all valid
+-- leases, and whether they are extended.
 
--- part: extend
--- Extend the valid leases whose rows are not locked; return the tokens of all valid leases.
+-- name: extend_documents
+-- plan: generic
 WITH valid AS MATERIALIZED (
     SELECT t.id, t.version, v.token AS lease_token
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
-    JOIN {argument} t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+    JOIN documents t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 ), free AS MATERIALIZED (
     SELECT t.id, t.version
     FROM valid v
-    JOIN {argument} t
+    JOIN documents t
       ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), extended AS (
-    UPDATE {argument} t SET due_at = now() + :lease FROM free f WHERE t.id = f.id AND t.version = f.version
+    UPDATE documents t SET due_at = now() + :lease FROM free f WHERE t.id = f.id AND t.version = f.version
 )
 SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
 
--- name: extend_documents
--- Extend leases on documents.
--- plan: generic
-{extend:documents}
-
 -- name: extend_chunks
--- Extend leases on chunks.
 -- plan: generic
-{extend:chunks}
+WITH valid AS MATERIALIZED (
+    SELECT t.id, t.version, v.token AS lease_token
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
+    JOIN chunks t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+), free AS MATERIALIZED (
+    SELECT t.id, t.version
+    FROM valid v
+    JOIN chunks t
+      ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+), extended AS (
+    UPDATE chunks t SET due_at = now() + :lease FROM free f WHERE t.id = f.id AND t.version = f.version
+)
+SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)
 
 -- name: extend_pages
--- Extend leases on pages.
-{extend:pages}
+WITH valid AS MATERIALIZED (
+    SELECT t.id, t.version, v.token AS lease_token
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint)
+    JOIN pages t ON t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+), free AS MATERIALIZED (
+    SELECT t.id, t.version
+    FROM valid v
+    JOIN pages t
+      ON t.id = v.id AND t.version = v.version AND t.lease_token = v.lease_token AND t.leased_by IS NOT NULL
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+), extended AS (
+    UPDATE pages t SET due_at = now() + :lease FROM free f WHERE t.id = f.id AND t.version = f.version
+)
+SELECT v.lease_token, f.id IS NOT NULL AS is_extended FROM valid v LEFT JOIN free f USING (id, version)

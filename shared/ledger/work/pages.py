@@ -33,7 +33,8 @@ _UNLIMITED = 2**31 - 1
 _SLICE_DOCUMENTS = 1_000  # documents of one transaction
 _SLICE_PAGES = 2_000
 _EXAMINED_PAGES = 100_000  # some 50 ms
-SQL = statements.load(__file__, states.FRAGMENTS, insert_state=states.INSERT_PAGE.target("{has_text:v}"))
+_HAS_TEXT = "EXISTS (SELECT 1 FROM page_texts t WHERE t.key = v.key OFFSET 0)"  # OFFSET 0: no table is read completely
+SQL = statements.load(__file__, states.FRAGMENTS, insert_state=states.INSERT_PAGE.target(_HAS_TEXT))
 log = structlog.get_logger()
 
 

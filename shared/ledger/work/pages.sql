@@ -1,5 +1,5 @@
--- The statements on pages. A settlement first locks the documents of its pages: the settlements of the last two pages of
--- a document could otherwise miss each other, and its document would wait for ever.
+-- The statements on pages. A settlement first locks the documents of its pages: the settlements of the last two pages
+-- of a document could otherwise miss each other, and its document would wait for ever.
 
 -- name: parse_pages
 -- Record documents whose pages must be read.
@@ -14,12 +14,7 @@ RETURNING d.id
 -- Lock the texts of these keys until the transaction ends, because pages that need them are being inserted.
 SELECT 1 FROM page_texts WHERE key = ANY(CAST(:keys AS bytea[])) ORDER BY key FOR KEY SHARE
 
--- part: has_text
--- The text of a page exists. OFFSET 0 keeps the planner from reading whole tables.
-EXISTS (SELECT 1 FROM page_texts t WHERE t.key = {argument}.key OFFSET 0)
-
 -- name: insert_pages
--- Insert the pages of documents.
 INSERT INTO pages (id, document_id, version, number, tenant, lane, key, languages, state)
 SELECT gen_random_uuid(), d.id, d.version, v.number, d.tenant, d.lane, v.key, v.languages, {insert_state}
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(document_id uuid, number int, key bytea, languages text)
@@ -73,30 +68,27 @@ JOIN unnest(CAST(:keys AS bytea[]), CAST(:pictures AS bytea[])) AS v(key, pictur
 ON CONFLICT DO NOTHING
 
 -- part: read
--- The columns of a page that has been read.
 {SETTLE_READ.sets}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, settled_at = now()
 
 -- name: settle_read
--- Record claimed pages as read.
 UPDATE pages p SET {read} FROM {read_rows}
 WHERE p.id = v.id AND p.lease_token = v.token AND {SETTLE_READ.applies:p}
 
 -- name: settle_same_text
--- Record other pages with the same texts in locked documents as read, claimed or not.
+-- Record other pages with the same texts in locked documents as read, claimed or not. OFFSET 0 keeps the planner from
+-- reading whole tables.
 UPDATE pages p SET {read}
 WHERE p.key = ANY(CAST(:keys AS bytea[])) AND p.document_id = ANY(CAST(:documents AS uuid[]))
-  AND {SETTLE_READ.applies:p} AND {has_text:p}
-
--- part: history
--- The last twenty failed attempts.
-(CASE WHEN jsonb_array_length(p.history) < 20 THEN p.history ELSE p.history - 0 END)
-        || jsonb_build_object('at', now(), 'attempt', p.attempts + 1, 'error', v.error)
+  AND {SETTLE_READ.applies:p} AND EXISTS (SELECT 1 FROM page_texts t WHERE t.key = p.key OFFSET 0)
 
 -- name: fail_reading
 -- Record failed attempts. An attempt that failed for external reasons proves nothing about the page: a suspect stays a
 -- suspect.
 UPDATE pages p
-SET {FAIL_READING.sets:v.dead}, error = v.error, attempts = p.attempts + v.burned, history = {history},
+SET {FAIL_READING.sets:v.dead}, error = v.error, attempts = p.attempts + v.burned,
+    -- The last twenty failed attempts.
+    history = (CASE WHEN jsonb_array_length(p.history) < 20 THEN p.history ELSE p.history - 0 END)
+              || jsonb_build_object('at', now(), 'attempt', p.attempts + 1, 'error', v.error),
     due_at = now() + make_interval(secs => v.after_seconds), leased_by = NULL,
     lost_leases = CASE WHEN v.burned = 0 THEN p.lost_leases ELSE 0 END,
     settled_at = CASE WHEN v.dead THEN now() END
@@ -105,7 +97,6 @@ FROM jsonb_to_recordset(CAST(:rows AS jsonb))
 WHERE p.id = v.id AND p.lease_token = v.token AND p.leased_by IS NOT NULL AND {FAIL_READING.applies:p}
 
 -- part: today
--- The day in UTC.
 (now() AT TIME ZONE 'UTC')::date
 
 -- name: count
@@ -115,19 +106,16 @@ SELECT tenant, {today}, pages FROM unnest(CAST(:tenants AS text[]), CAST(:pages 
 ORDER BY tenant
 ON CONFLICT (tenant, day) DO UPDATE SET pages = b.pages + excluded.pages
 
--- part: is_complete
--- No page of a document's newest version waits.
-NOT EXISTS (SELECT 1 FROM pages p WHERE p.document_id = d.id AND p.version = d.version AND {TO_READ:p})
-
 -- name: advance
 -- Queue locked documents whose pages have all been read, or cannot be.
 UPDATE documents d SET {PAGES_READ.sets}, error = NULL, due_at = now(), updated_at = now()
-WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {PAGES_READ.applies:d} AND {is_complete}
+WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {PAGES_READ.applies:d}
+  AND NOT EXISTS (SELECT 1 FROM pages p WHERE p.document_id = d.id AND p.version = d.version AND {TO_READ:p})
 RETURNING d.id
 
 -- name: touch
--- Mark other locked documents whose pages have changed, for listeners, once per 5 s. Their pages do not wait for the next
--- day any more.
+-- Mark other locked documents whose pages have changed, for listeners, once per 5 s. Their pages do not wait for the
+-- next day any more.
 UPDATE documents d SET error = NULL, updated_at = now()
 WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {PAGES_READ.applies:d}
   AND (d.error IS NOT NULL OR d.updated_at <= now() - interval '5 seconds')

@@ -97,42 +97,43 @@ RETURNING v.token, v.taken,
 (EXISTS (SELECT 1 FROM chunk_contents t WHERE t.content_key = v.content_key OFFSET 0)
  OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token OFFSET 0))
 
--- part: store_replies
--- Store replies for the next chunk that needs their content, the same chunk or one of the next version. Late writers
--- bring fewer or the same replies. Complete questions replace them.
-INSERT INTO paid_replies AS p (content_key, tenant, replies)
-SELECT DISTINCT ON (v.content_key) v.content_key, v.tenant, v.replies
-FROM {{argument}}
-WHERE jsonb_array_length(v.replies) > 0 AND {is_not_erased}
+-- part: is_needed
+-- The next chunk that needs the content, the same chunk or one of the next version, needs the replies. Complete
+-- questions replace them.
+jsonb_array_length(v.replies) > 0 AND {is_not_erased}
   AND NOT EXISTS (SELECT 1 FROM completions c WHERE c.content_key = v.content_key)
+
+-- part: replace_fewer_replies
+-- Late writers bring fewer or the same replies.
 ORDER BY v.content_key, jsonb_array_length(v.replies) DESC
 ON CONFLICT (content_key) DO UPDATE SET replies = excluded.replies, written_at = now()
 WHERE jsonb_array_length(excluded.replies) >= jsonb_array_length(p.replies)
 
--- part: reply_rows
--- The replies of a chunk.
-jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS v(id uuid, version int, token bigint, content_key bytea, tenant text, replies jsonb,
-         prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
-
 -- part: spent
--- The costs of a chunk. `v` has the sum, so that a settlement can be applied twice.
-prompt_tokens = greatest({argument}.prompt_tokens, v.prompt_tokens),
-completion_tokens = greatest({argument}.completion_tokens, v.completion_tokens),
-calls = greatest({argument}.calls, v.calls),
-tier_tokens = CASE WHEN v.calls > {argument}.calls THEN v.tier_tokens ELSE {argument}.tier_tokens END
+-- The costs of a chunk `t`. `v` has the sum, so that a settlement can be applied twice.
+prompt_tokens = greatest(t.prompt_tokens, v.prompt_tokens),
+completion_tokens = greatest(t.completion_tokens, v.completion_tokens),
+calls = greatest(t.calls, v.calls),
+tier_tokens = CASE WHEN v.calls > t.calls THEN v.tier_tokens ELSE t.tier_tokens END
 
 -- name: keep_replies
 -- Store the replies of a chunk that needs more calls, and add their costs.
 -- plan: generic
 WITH kept AS (
-    {store_replies:reply_rows}
+    INSERT INTO paid_replies AS p (content_key, tenant, replies)
+    SELECT DISTINCT ON (v.content_key) v.content_key, v.tenant, v.replies
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+        AS v(id uuid, version int, token bigint, content_key bytea, tenant text, replies jsonb,
+             prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
+    WHERE {is_needed} {replace_fewer_replies}
 )
-UPDATE chunks c SET {spent:c}
-FROM {reply_rows}
-WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.leased_by IS NOT NULL
-  AND {SETTLE_GENERATED.applies:c}
-RETURNING c.id
+UPDATE chunks t SET {spent}
+FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS v(id uuid, version int, token bigint, content_key bytea, tenant text, replies jsonb,
+         prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
+WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+  AND {SETTLE_GENERATED.applies:t}
+RETURNING t.id
 
 -- part: paid_chunks
 -- Chunks of these keys that a completion has paid for.
@@ -168,12 +169,12 @@ ON CONFLICT DO NOTHING
 -- name: settle_paid
 -- Advance chunks whose questions were paid now, and add their costs.
 -- plan: generic
-UPDATE chunks c
+UPDATE chunks t
 SET {generated},
-    {spent:c}
+    {spent}
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
-WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {SETTLE_GENERATED.applies:c}
+WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND {SETTLE_GENERATED.applies:t}
 
 -- name: settle_same_content
 -- Advance a limited number of other chunks with the same content, claimed or not; the others advance when they are
@@ -230,7 +231,6 @@ SELECT id, version FROM settled
         || jsonb_build_object('at', now(), 'attempt', t.attempts + 1, 'error', v.error)
 
 -- part: next_attempt
--- The due time of the next attempt.
 now() + make_interval(secs => v.after_seconds)
 
 -- part: valid_failures
@@ -245,7 +245,6 @@ WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.le
 CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END
 
 -- name: fail_documents
--- Record failed attempts to parse.
 -- plan: generic
 UPDATE documents t
 SET {FAIL_PARSING.sets:v.dead}, reader = CASE WHEN v.dead THEN :reader ELSE t.reader END,
@@ -258,24 +257,23 @@ RETURNING t.id, t.tenant, t.collection_id, t.state
 -- The replies of failed attempts.
 jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(token bigint, content_key bytea, tenant text, dead boolean, replies jsonb)
 
--- part: useful_replies
--- The replies of failed attempts that will be repeated.
-(SELECT * FROM {failed_replies} WHERE NOT v.dead) v
-
 -- name: fail_generating
 -- Record failed attempts to generate. A chunk without questions is still indexed by its text and ends dead there, with
 -- the reason that is recorded here. Its replies are deleted, so that a retry makes new calls. The replies of other
 -- attempts are kept, even if the claim has expired.
 -- plan: generic
 WITH kept AS (
-    {store_replies:useful_replies}
+    INSERT INTO paid_replies AS p (content_key, tenant, replies)
+    SELECT DISTINCT ON (v.content_key) v.content_key, v.tenant, v.replies
+    FROM (SELECT * FROM {failed_replies} WHERE NOT v.dead) v
+    WHERE {is_needed} {replace_fewer_replies}
 ), useless AS (
     DELETE FROM paid_replies p USING {failed_replies} WHERE v.dead AND p.content_key = v.content_key
 )
 UPDATE chunks t
 SET {FAIL_GENERATING.sets:v.dead}, error = v.error,
     attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = {history},
-    due_at = {next_attempt}, leased_by = NULL, lost_leases = {lost_leases}, {spent:t}
+    due_at = {next_attempt}, leased_by = NULL, lost_leases = {lost_leases}, {spent}
 {valid_failures} AND {FAIL_GENERATING.applies:t}
 
 -- name: fail_indexing
@@ -289,38 +287,26 @@ SET {end_indexing},
 {valid_failures} AND {END_INDEXING.applies:t}
 RETURNING t.document_id, t.lease_token
 
--- part: no_open_chunk
--- No chunk of a document's newest version is open.
-NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
-            AND {OPEN_CHUNKS:c})
-
--- part: has_dead_part
--- A chunk or a page of a document's newest version is dead.
-(EXISTS (SELECT 1 FROM chunks c
-         WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
- OR EXISTS (SELECT 1 FROM pages p
-            WHERE p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD}))
-
 -- part: is_incomplete
 -- A chunk or a page of a document's newest version is dead, or its file was not read completely.
-({has_dead_part} OR EXISTS (SELECT 1 FROM document_versions v
-                            WHERE v.document_id = d.id AND v.version = d.version AND v.missing IS NOT NULL))
-
--- part: all_texts_stored
--- Every text of a document's newest version is stored, or cannot be.
-NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
-            AND {TO_INDEX_TEXT:c})
+((EXISTS (SELECT 1 FROM chunks c
+          WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})
+  OR EXISTS (SELECT 1 FROM pages p
+             WHERE p.document_id = d.id AND p.version = d.version AND p.state = {PageState.DEAD}))
+ OR EXISTS (SELECT 1 FROM document_versions v
+            WHERE v.document_id = d.id AND v.version = d.version AND v.missing IS NOT NULL))
 
 -- part: is_complete
--- A document's newest version may become live.
-{SHOW.applies:d} AND {all_texts_stored}
+-- A document's newest version may become live: every text is stored, or cannot be.
+{SHOW.applies:d} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
+                                 AND {TO_INDEX_TEXT:c})
 
 -- part: is_finished
 -- A document's chunks have all ended.
-{FINISH.applies:d} AND {no_open_chunk}
+{FINISH.applies:d} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
+                                   AND {OPEN_CHUNKS:c})
 
 -- part: may_advance
--- A document may advance to its next state.
 ({is_complete} OR {is_finished})
 
 -- name: check_open
@@ -396,7 +382,8 @@ RETURNING d.id, d.tenant, d.collection_id, d.state, {follows}
 -- plan: generic
 INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version, below_version, chunk_id, due_at)
 SELECT v.collection_id, v.tenant, v.index_name, v.document_id, v.version, v.version + (c.id IS NULL)::int, c.id,
-       now() + CASE WHEN v.later THEN :after WHEN c.id IS NULL AND d.id IS NOT NULL THEN :points_stay ELSE interval '0' END
+       now() + CASE WHEN v.later THEN :after
+                    WHEN c.id IS NULL AND d.id IS NOT NULL THEN :points_stay ELSE interval '0' END
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, document_id uuid, collection_id uuid, tenant text, index_name text,
          later boolean)
@@ -480,8 +467,8 @@ DELETE FROM paid_replies WHERE content_key = ANY(ARRAY(
 RETURNING 1
 
 -- name: extend_calls
--- Extend the calls of discarded chunks: other workers wait for their replies. Locked rows are skipped, because the leases
--- that are extended in the same transaction must not wait: a settlement that deletes the row may take seconds.
+-- Extend the calls of discarded chunks: other workers wait for their replies. Locked rows are skipped, because the
+-- leases that are extended in the same transaction must not wait: a settlement that deletes the row may take seconds.
 -- plan: generic
 UPDATE abandoned_calls SET due_at = now() + :lease
 WHERE lease_token = ANY(ARRAY(SELECT a.lease_token FROM abandoned_calls a

@@ -15,7 +15,6 @@ FROM batches b WHERE b.tenant = :tenant
 ORDER BY b.created_at DESC, b.id DESC LIMIT :limit
 
 -- name: get
--- Read a batch.
 {shown} AND b.id = :id
 
 -- name: cancel

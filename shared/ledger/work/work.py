@@ -525,7 +525,7 @@ class Work:
 
     async def due(self) -> list[WorkQueue]:
         """Return the queues of stages with due work."""
-        (row,) = await self._database.rows(claims.SQL.due)
+        (row,) = await self._database.rows(claims.DUE.due)
         return [queue for queue in WORK_QUEUES if row[queue]]
 
     def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
