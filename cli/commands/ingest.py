@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -45,35 +45,66 @@ class WaitFor(StrEnum):
     NO = "no"
 
 
+Paths = Annotated[list[str], typer.Argument(help="Files, folders (recursively), globs, or one corpus.")]
+Lane = Annotated[
+    LaneOption | None,
+    typer.Option(help="`bulk` has lower priority than `interactive`; `batch` costs less and takes up to a day."),
+]
+Wait = Annotated[WaitFor, typer.Option(help="Wait until all questions or all texts are searchable, or do not wait.")]
+Include = Annotated[list[str] | None, typer.Option(help="Only files that match this pattern, e.g. '*.pdf'.")]
+Exclude = Annotated[list[str] | None, typer.Option(help="Skip files that match this pattern.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of a large load.")]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the external ids.", rich_help_panel=_CORPUS)]
+TextColumn = Annotated[str | None, typer.Option(help="Column of the texts.", rich_help_panel=_CORPUS)]
+TitleColumn = Annotated[str | None, typer.Option(help="Column of the titles.", rich_help_panel=_CORPUS)]
+MetadataColumns = Annotated[
+    str | None, typer.Option(help="Columns of the metadata, e.g. lang,year.", rich_help_panel=_CORPUS)
+]
+QuestionsColumn = Annotated[
+    str | None, typer.Option(help="Column of ready-made questions, a list.", rich_help_panel=_CORPUS)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """The options of a load of files or of a corpus.
+
+    Args:
+        key: idempotency key of the load.
+        wait: state of the documents in which the command ends.
+        yes: whether a large load needs no confirmation.
+    """
+
+    collection: str
+    lane: LaneOption | None
+    key: str
+    wait: WaitFor
+    yes: bool
+
+    @property
+    def until(self) -> Until:
+        """The state of documents for which the command waits."""
+        return "searchable" if self.wait is WaitFor.SEARCHABLE else "ready"
+
+
 def register(app: typer.Typer) -> None:
     app.command()(ingest)
 
 
 def ingest(
-    paths: Annotated[list[str], typer.Argument(help="Files, folders (recursively), globs, or one corpus.")],
+    paths: Paths,
     *,
     collection: Collection = "default",
-    lane: Annotated[
-        LaneOption | None,
-        typer.Option(help="`bulk` has lower priority than `interactive`; `batch` costs less and takes up to a day."),
-    ] = None,
-    wait: Annotated[
-        WaitFor, typer.Option(help="Wait until all questions or all texts are searchable, or do not wait.")
-    ] = (WaitFor.READY),
-    include: Annotated[list[str] | None, typer.Option(help="Only files that match this pattern, e.g. '*.pdf'.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Skip files that match this pattern.")] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column of the external ids.", rich_help_panel=_CORPUS)
-    ] = None,
-    text: Annotated[str | None, typer.Option(help="Column of the texts.", rich_help_panel=_CORPUS)] = None,
-    title: Annotated[str | None, typer.Option(help="Column of the titles.", rich_help_panel=_CORPUS)] = None,
-    metadata: Annotated[
-        str | None, typer.Option(help="Columns of the metadata, e.g. lang,year.", rich_help_panel=_CORPUS)
-    ] = None,
-    questions: Annotated[
-        str | None, typer.Option(help="Column of ready-made questions, a list.", rich_help_panel=_CORPUS)
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of a large load.")] = False,
+    lane: Lane = None,
+    wait: Wait = WaitFor.READY,
+    include: Include = None,
+    exclude: Exclude = None,
+    id_column: IdColumn = None,
+    text: TextColumn = None,
+    title: TitleColumn = None,
+    metadata: MetadataColumns = None,
+    questions: QuestionsColumn = None,
+    yes: Yes = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
@@ -99,19 +130,15 @@ def ingest(
     names = tuple(name.strip() for name in (metadata or "").split(",") if name.strip())
     columns = Columns(id_column, text, title, names, questions)
     corpus = corpora.corpus_in(paths, columns)
+    chosen = asdict(columns) if corpus is not None else {"include": include, "exclude": exclude}
+    options = LoadOptions(collection, lane, load_key(collection, paths, chosen), wait, yes)
     console = console_of()
     with client_of(url, key) as client:
         if corpus is not None:
-            key_of_load = load_key(collection, paths, asdict(columns))
-            _ingest_corpus(
-                client, console, corpus, collection=collection, lane=lane, job_key=key_of_load, wait=wait, yes=yes
-            )
+            _ingest_corpus(client, console, corpus, options)
         else:
             selection = files.select(paths, include=include or (), exclude=exclude or ())
-            key_of_load = load_key(collection, paths, {"include": include, "exclude": exclude})
-            _ingest_files(
-                client, console, selection, collection=collection, lane=lane, job_key=key_of_load, wait=wait, yes=yes
-            )
+            _ingest_files(client, console, selection, options)
 
 
 def load_key(collection: str, paths: Sequence[str], options: Mapping[str, object]) -> str:
@@ -120,36 +147,26 @@ def load_key(collection: str, paths: Sequence[str], options: Mapping[str, object
     return f"foreask-ingest-{hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()[:32]}"
 
 
-def _open_job(client: CliClient, console: Console, collection: str, key: str, documents: int) -> str:
+def _open_job(client: CliClient, console: Console, options: LoadOptions, documents: int) -> str:
     """Open the load of a source, or continue it; return its id."""
     from cli import output
 
-    job = client.open_load(collection=collection, idempotency_key=key, documents=documents, reopen=True)
+    job = client.open_load(collection=options.collection, idempotency_key=options.key, documents=documents, reopen=True)
     output.say(console, f"job {job.id}" + (f": {job.message}" if job.state == "paused" else ""))
     return job.id
 
 
-def _ingest_files(
-    client: CliClient,
-    console: Console,
-    selection: Selection,
-    *,
-    collection: str,
-    lane: LaneOption | None,
-    job_key: str,
-    wait: WaitFor,
-    yes: bool,
-) -> None:
+def _ingest_files(client: CliClient, console: Console, selection: Selection, options: LoadOptions) -> None:
     from cli import output
     from cli.ingestion import UploadBatch
 
     _print_selection(console, selection)
     client.health()  # without a server this is one error instead of one for each file
-    _confirm_files(client, console, selection, collection, yes=yes)
+    _confirm_files(client, console, selection, options)
     batch = UploadBatch(len(selection.files) + len(selection.unreadable), dict(selection.unreadable))
-    job = _open_job(client, console, collection, job_key, len(selection.files))
+    job = _open_job(client, console, options, len(selection.files))
     try:
-        followed = _upload(client, console, selection, batch, collection=collection, lane=lane, job=job, wait=wait)
+        followed = _upload(client, console, selection, batch, options, job=job)
     except KeyboardInterrupt:
         output.print_batch(console, batch)
         output.say(console, f"The server continues with the uploaded files: see `foreask jobs watch {job}`.")
@@ -159,7 +176,7 @@ def _ingest_files(
         raise typer.Exit(FAILED)
 
 
-def _confirm_files(client: CliClient, console: Console, selection: Selection, collection: str, *, yes: bool) -> None:
+def _confirm_files(client: CliClient, console: Console, selection: Selection, options: LoadOptions) -> None:
     from cli import estimates, output
 
     files = len(selection.files)
@@ -169,7 +186,7 @@ def _confirm_files(client: CliClient, console: Console, selection: Selection, co
     documents, left_out = estimates.of_files(selection.files, most_bytes=most)
     if left_out:
         output.say(console, f"not estimated: {left_out:,} of {files:,} files, whose text is unknown before parsing")
-    if documents is not None and not _is_confirmed(client, console, collection, documents, yes=yes):
+    if documents is not None and not _is_confirmed(client, console, documents, options):
         raise typer.Exit(DECLINED)
 
 
@@ -178,23 +195,21 @@ def _upload(
     console: Console,
     selection: Selection,
     batch: UploadBatch,
+    options: LoadOptions,
     *,
-    collection: str,
-    lane: LaneOption | None,
     job: str,
-    wait: WaitFor,
 ) -> Job | None:
     """Upload files and follow their documents; return their job, or None if it was not followed."""
     from cli.ingestion import follow, job_of, upload, why_it_waits
     from cli.meter import Meter
 
-    followed = None
-    until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
+    followed, until = None, options.until
+    lane = options.lane
     with Meter(console, why=lambda seconds: why_it_waits(client, batch, stalled_seconds=seconds)) as meter:
-        for _ in upload(client, selection.files, collection, lane.value if lane else None, batch, job=job):
+        for _ in upload(client, selection.files, options.collection, lane.value if lane else None, batch, job=job):
             meter.show(batch.count(until))
         client.close_job(job)
-        if wait is not WaitFor.NO and batch.documents:
+        if options.wait is not WaitFor.NO and batch.documents:
             for count in follow(client, batch, until):
                 followed = job_of(client, job) or followed
                 meter.show(count, followed)
@@ -213,17 +228,7 @@ def _print_selection(console: Console, selection: Selection) -> None:
     output.say(console, f"{len(selection.files) + len(selection.unreadable)} files{note}")
 
 
-def _ingest_corpus(
-    client: CliClient,
-    console: Console,
-    corpus: Corpus,
-    *,
-    collection: str,
-    lane: LaneOption | None,
-    job_key: str,
-    wait: WaitFor,
-    yes: bool,
-) -> None:
+def _ingest_corpus(client: CliClient, console: Console, corpus: Corpus, options: LoadOptions) -> None:
     from cli import estimates, output
     from cli.corpus_ingestion import CorpusLoad
     from shared.sources.tables import Truncated
@@ -231,12 +236,12 @@ def _ingest_corpus(
     client.health()
     survey = corpus.survey()
     output.say(console, f"{corpus.name}: {survey.rows:,} rows")
-    if survey.sample and not _is_confirmed(client, console, collection, estimates.of_corpus(survey), yes=yes):
+    if survey.sample and not _is_confirmed(client, console, estimates.of_corpus(survey), options):
         raise typer.Exit(DECLINED)
     load = CorpusLoad(survey.rows)
-    job = _open_job(client, console, collection, job_key, survey.rows)
+    job = _open_job(client, console, options, survey.rows)
     try:
-        followed = _follow_corpus(client, console, corpus, load, collection=collection, lane=lane, job=job, wait=wait)
+        followed = _follow_corpus(client, console, corpus, load, options, job=job)
     except (KeyboardInterrupt, Truncated) as error:
         output.print_load(console, load)
         if isinstance(error, Truncated):
@@ -247,7 +252,7 @@ def _ingest_corpus(
     if load.rejected:
         raise typer.Exit(FAILED)
     if followed is not None and (failed := followed.documents.get("failed", 0)):
-        output.say(console, f"{failed:,} documents failed: foreask dead-letters list -c {collection}")
+        output.say(console, f"{failed:,} documents failed: foreask dead-letters list -c {options.collection}")
         raise typer.Exit(FAILED)
 
 
@@ -256,11 +261,9 @@ def _follow_corpus(
     console: Console,
     corpus: Corpus,
     load: CorpusLoad,
+    options: LoadOptions,
     *,
-    collection: str,
-    lane: LaneOption | None,
     job: str,
-    wait: WaitFor,
 ) -> Job | None:
     """Upload a corpus and follow its job; return the job, or None if it was not followed."""
     from cli.corpus_ingestion import counts_of, follow, upload_rows
@@ -269,21 +272,19 @@ def _follow_corpus(
 
     followed = None
     with Meter(console, why=lambda seconds: why_it_waits(client, stalled_seconds=seconds)) as meter:
-        chosen: Literal["batch"] | None = "batch" if lane is LaneOption.BATCH else None
-        for _ in upload_rows(client, corpus, collection, load, lane=chosen, job=job):
+        chosen: Literal["batch"] | None = "batch" if options.lane is LaneOption.BATCH else None
+        for _ in upload_rows(client, corpus, options.collection, load, lane=chosen, job=job):
             meter.show(IngestCounts(load.total, uploaded=load.done))
         client.close_job(job)
-        if wait is WaitFor.NO or load.done == load.rejected:
+        if options.wait is WaitFor.NO or load.done == load.rejected:
             return None
-        until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
-        for followed in follow(client, job, until):
-            meter.show(counts_of(followed.documents, until), followed)
+        for followed in follow(client, job, options.until):
+            meter.show(counts_of(followed.documents, options.until), followed)
     return followed
 
 
-def _is_confirmed(client: CliClient, console: Console, collection: str, documents: Json, *, yes: bool) -> bool:
+def _is_confirmed(client: CliClient, console: Console, documents: Json, options: LoadOptions) -> bool:
     from cli import estimates
 
-    return estimates.is_confirmed(
-        client, console, {"collection": collection, "documents": documents}, "Upload them?", yes=yes
-    )
+    load = {"collection": options.collection, "documents": documents}
+    return estimates.is_confirmed(client, console, load, "Upload them?", yes=options.yes)
