@@ -266,14 +266,14 @@ def _usage(work: Json) -> list[Table]:
         name = f"{group['collection'] or '(deleted)'}: {group['kind']}"
         prompt, calls = f"{group['prompt_tokens']:,}", f"{group['calls']:,}"
         rest = (calls, prompt, _cached(group), f"{group['completion_tokens']:,}", _cost(group["cost"]))
-        model = group["model"] + (" (estimated)" if group.get("is_estimated") else "")
-        table.add_row(escape(name), escape(model), group.get("tier", "standard"), *rest)
+        model = group["model"] + (" (estimated)" if group["is_estimated"] else "")
+        table.add_row(escape(name), escape(model), group["tier"], *rest)
     return [table] if work["usage"] else []
 
 
 def _cached(group: Json) -> str:
-    """Return the share of the prompt tokens that came from the provider's cache; a previous release reports none."""
-    cached = group.get("cached_tokens", 0)
+    """Return the share of the prompt tokens that came from the provider's cache."""
+    cached = group["cached_tokens"]
     return f"{cached / group['prompt_tokens']:.0%}" if cached else ""
 
 
@@ -303,9 +303,9 @@ def _hold(limit: Json) -> str:
         return f"[red]breaker {limit['breaker']}: the provider fails[/red]"
     if limit["cooldown_seconds"]:
         return f"[yellow]pauses for {duration(limit['cooldown_seconds'])}[/yellow]"
-    if limit.get("flex_pause_seconds"):
+    if limit["flex_pause_seconds"]:
         return f"[yellow]no capacity in the tier flex, next call in {duration(limit['flex_pause_seconds'])}[/yellow]"
-    if limit.get("reason"):  # a previous release sends none
+    if limit["reason"]:
         return f"[yellow]fails for {duration(limit['failing_seconds'])}[/yellow]"
     return ""
 
@@ -355,7 +355,7 @@ def estimate_line(estimate: Json) -> str:
         parts.append(f"{duration(estimate['seconds'])} at {estimate['bottleneck']}")
     if estimate["paid_chunks"]:
         parts.append(f"{estimate['paid_chunks']:,} chunks are paid for already")
-    if estimate.get("pages"):  # a previous release reports none
+    if estimate["pages"]:
         parts.append(f"{estimate['pages']:,} scanned pages are read")
     if estimate["margin"] is not None:
         parts.append(f"±{estimate['margin']:.0%} (90 % interval of the sample)")

@@ -205,8 +205,8 @@ class Sweep:
     """A document whose points must be updated from the ledger.
 
     Args:
-        obsolete_version: version whose points are deleted; None in a sweep of the previous release.
-        below_version: versions below it are obsolete, except the live one.
+        obsolete_version: version whose points are deleted.
+        below_version: version of the chunk, or the version after the obsolete one.
         live_version: version that queries see; None if there is none yet.
         in_use: whether `obsolete_version` is the live or the newest one, so that only late points are deleted.
         deleted: whether the document is deleted with all its versions.
@@ -220,7 +220,7 @@ class Sweep:
     index_name: str
     tenant: str
     document_id: UUID
-    obsolete_version: int | None
+    obsolete_version: int
     below_version: int
     live_version: int | None
     in_use: bool

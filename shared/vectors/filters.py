@@ -211,15 +211,11 @@ def points_by_id(location: IndexLocation, ids: Sequence[str]) -> Filter:
     return {"must": [*_of(location), {"has_id": list(ids)}]}
 
 
-def document_points(
-    location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
-) -> Filter:
-    """Select a document's points, including hidden ones: of all versions, of one, or of versions below `below`."""
+def document_points(location: IndexLocation, document_id: UUID, *, version: int | None = None) -> Filter:
+    """Select a document's points, including hidden ones: of all versions or of one."""
     must = [*_of(location), _equals("document_id", str(document_id))]
     if version is not None:
         must.append(_equals("version", version))
-    if below is not None:
-        must.append(_below("version", below))
     return {"must": [*must]}
 
 
@@ -229,11 +225,9 @@ def document_texts(location: IndexLocation, document_id: UUID, version: int) -> 
     return {"must": [*must]}
 
 
-def hidden_points(
-    location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
-) -> Filter:
-    """Select a document's hidden points: of one version, or of versions below `below`."""
-    of_document = document_points(location, document_id, version=version, below=below)
+def hidden_points(location: IndexLocation, document_id: UUID, *, version: int) -> Filter:
+    """Select the hidden points of a document's version."""
+    of_document = document_points(location, document_id, version=version)
     return {"must": [*of_document["must"], _equals("hidden", value=True)]}
 
 

@@ -243,10 +243,7 @@ def _operations(sweep: Sweep) -> Iterator[_Operation]:
         return
     if live is not None:  # a late writer may have hidden a text of it
         yield _setting({"hidden": False}, filters.hidden_points(location, document_id, version=live))
-    if sweep.obsolete_version is None:
-        below = sweep.below_version if live is None else min(live, sweep.below_version)
-        yield _deletion(filters.document_points(location, document_id, below=below))
-    elif not sweep.in_use:
+    if not sweep.in_use:
         yield _deletion(filters.document_points(location, document_id, version=sweep.obsolete_version))
 
 

@@ -101,7 +101,7 @@ async def test_missing_image_is_explained(caller, scanned):
     assert "has not been read yet" in waiting.json()["detail"]
     assert unread.json()["detail"].endswith("Page 2 has ink, but no words.")
     assert "was not read by OCR" in unknown.json()["detail"]
-    assert "an earlier release read it" in lost.json()["detail"]
+    assert "it has too many details" in lost.json()["detail"]
 
 
 async def test_image_is_hidden_from_other_tenants_and_erased(settings, scanned):

@@ -222,14 +222,14 @@ async def test_sweeps_rejected_by_qdrant_are_queued_last(services, library, prov
     await run(services, "UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'failing'")
     await run(
         services,
-        """INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)
-           SELECT id, tenant, index_name, gen_random_uuid(), 2, now() - interval '1 second'
+        """INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version, below_version, due_at)
+           SELECT id, tenant, index_name, gen_random_uuid(), 1, 2, now() - interval '1 second'
            FROM collections, generate_series(1, 4) WHERE tenant = 'failing'""",
     )
     await run(
         services,
-        """INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)
-           SELECT d.collection_id, d.tenant, l.index_name, d.id, 1, now()
+        """INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version, below_version, due_at)
+           SELECT d.collection_id, d.tenant, l.index_name, d.id, 0, 1, now()
            FROM documents d JOIN collections l ON l.id = d.collection_id""",
     )
 

@@ -89,8 +89,9 @@ async def test_points_that_cleanup_will_delete_are_not_listed(services, location
     if scope == "document":  # its points were deleted once, and a late writer's will be deleted
         await run(
             services,
-            """INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)
-               SELECT l.id, l.tenant, l.index_name, d.id, 2, now() + interval '1 hour'
+            """INSERT INTO sweeps
+                   (collection_id, tenant, index_name, document_id, obsolete_version, below_version, due_at)
+               SELECT l.id, l.tenant, l.index_name, d.id, 1, 2, now() + interval '1 hour'
                FROM documents d JOIN collections l ON l.id = d.collection_id""",
         )
     else:

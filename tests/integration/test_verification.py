@@ -347,8 +347,9 @@ async def test_points_awaiting_sweep_are_not_findings(indexed, library):
     await indexed.write(newer, str(uuid4()), version=1, chunk_id=str(uuid4()))
     async with indexed.services.database.begin() as connection:
         await connection.exec_driver_sql(
-            "INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)"
-            " SELECT d.collection_id, d.tenant, l.index_name, d.id, 2, now() + interval '1 hour'"
+            "INSERT INTO sweeps (collection_id, tenant, index_name, document_id, obsolete_version,"
+            " below_version, due_at)"
+            " SELECT d.collection_id, d.tenant, l.index_name, d.id, 1, 2, now() + interval '1 hour'"
             " FROM documents d JOIN collections l ON l.id = d.collection_id"
         )
 

@@ -679,6 +679,7 @@ def test_gaps_are_listed_and_changed_by_id(capsys, monkeypatch):
 DAY_SECONDS = 24 * 3600.0
 ESTIMATE = {
     "documents": 2,
+    "pages": 0,
     "chunks": 4,
     "paid_chunks": 0,
     "calls": 4,
@@ -819,7 +820,10 @@ def test_status_shows_reasons_of_engines_and_providers():
 
 def test_status_shows_tier_and_cached_share():
     stage = {"due": 0, "in_flight": 0, "delayed": 0, "oldest_seconds": None}
-    generated = {"collection": "handbook", "kind": "generate", "model": "m", "calls": 252, "cost": 0.5}
+    generated = {"collection": "handbook", "kind": "generate", "model": "m", "calls": 252, "cost": 0.5} | {
+        "completion_tokens": 10,
+        "is_estimated": False,
+    }
     work = {
         "stages": {"parse": stage},
         "unserved": [],
@@ -830,8 +834,8 @@ def test_status_shows_tier_and_cached_share():
         "limits": [],
         "estimates": [],
         "usage": [
-            generated | {"tier": "flex", "prompt_tokens": 2_000, "cached_tokens": 500, "completion_tokens": 10},
-            generated | {"prompt_tokens": 3_000, "completion_tokens": 10},  # from a server that does not report tiers
+            generated | {"tier": "flex", "prompt_tokens": 2_000, "cached_tokens": 500},
+            generated | {"tier": "standard", "prompt_tokens": 3_000, "cached_tokens": 0},
         ],
     }
     console = Console(file=io.StringIO(), width=200)

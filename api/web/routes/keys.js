@@ -30,7 +30,7 @@ const seen = { settings: [], made: null, isRequired: true };
 const keys = polledList(
   async () => {
     const page = await get("/v1/keys");
-    seen.settings = page.from_settings ?? []; // a process of the previous release does not list them
+    seen.settings = page.from_settings;
     return page;
   },
   (cursor) => get(`/v1/keys?cursor=${cursor}`),

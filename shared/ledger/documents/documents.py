@@ -533,7 +533,7 @@ def _no_picture(number: int, page: RowMapping | None) -> str:
     if page["state"] == PageState.WAITING:
         return f"Page {number:,} has not been read yet: its picture is stored with its text."
     if page["state"] == PageState.READ:
-        return f"No picture of page {number:,} is stored: an earlier release read it, or it has too many details."
+        return f"No picture of page {number:,} is stored: it has too many details."
     return f"Page {number:,} could not be read, and has no picture. {page['error'] or ''}".rstrip()
 
 

@@ -1,7 +1,6 @@
 """The mark of costs that are estimated, because the provider may have charged for a call without reporting its tokens.
 
-The mark follows the name of the model in stored costs. Costs are summed by model, so estimated costs stay separate, and
-the previous release shows them as a model without a price.
+The mark follows the name of the model in stored costs. Costs are summed by model, so estimated costs stay separate.
 """
 
 from __future__ import annotations

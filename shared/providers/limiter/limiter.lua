@@ -170,7 +170,6 @@ end
 -- failure replaces its reason only if it pauses the calls for longer.
 local function explain(call, pauses)
   if call.reason == '' or (not pauses and call.at <= (s.reason_at or 0)) then return end
-  if not s.reason_at then redis.call('DEL', reason_key) end -- an older release has forgotten it
   s.reason_at = now
   redis.call('HSET', reason_key, 'reason', call.reason)
   redis.call('HSETNX', reason_key, 'since', now)

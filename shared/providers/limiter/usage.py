@@ -48,9 +48,7 @@ async def read(
     flex_pause = timedelta(seconds=max(0.0, flex_until / 1000 - now))
     flex_dry = timedelta(seconds=max(0.0, now - shared.get("flex_dry", now * 1000) / 1000))
 
-    # An older release that finished the last call has not deleted the reason.
-    is_failing = reason is not None and "reason_at" in shared
-    failing = timedelta(seconds=max(0.0, now - float(since or now * 1000) / 1000)) if is_failing else timedelta()
+    failing = timedelta() if reason is None else timedelta(seconds=max(0.0, now - float(since or now * 1000) / 1000))
 
     def use(kind: LimitUnit, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
         return LimitUse(
@@ -68,7 +66,7 @@ async def read(
             flex_pause=flex_pause,
             flex_dry=flex_dry,
             flex_limit=max(1, int(shared["flex"])) if {"flex", "flex_until"} <= shared.keys() else None,
-            reason=reason.decode(errors="replace") if is_failing else "",
+            reason="" if reason is None else reason.decode(errors="replace"),
             failing=failing,
         )
 

@@ -644,7 +644,7 @@ CREATE TABLE sweeps (
     tenant text NOT NULL,
     index_name text NOT NULL,
     document_id uuid NOT NULL,
-    obsolete_version integer,  -- version whose points are deleted
+    obsolete_version integer NOT NULL,  -- version whose points are deleted
     obsolete_since timestamptz NOT NULL DEFAULT now(),  -- since when queries do not see it
     below_version integer NOT NULL,  -- of a chunk: its version; otherwise the version after the obsolete one
     chunk_id uuid,  -- null for the whole document
