@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
             ErrorReply: the request was refused, or the process ended.
         """
         if self._closed or self._lost.done():
-            raise _gone()
+            raise _closed_error()
         number = next(self._numbers) % _NUMBERS
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
         self._lost.set_result(None)
         for reply in self._waiting.values():
             if not reply.done():
-                reply.set_exception(_gone())
+                reply.set_exception(_closed_error())
         self._waiting.clear()
 
 
@@ -98,5 +98,5 @@ def _settle(reply: asyncio.Future[bytes], code: int, body: bytes) -> None:
         reply.set_result(body)
 
 
-def _gone() -> ErrorReply:
+def _closed_error() -> ErrorReply:
     return ErrorReply(500, "Service internal error: the process of the collection ended")

@@ -39,7 +39,7 @@ _BEYOND_THE_END = 416
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class NotThere(Permanent):
+class BatchMissing(Permanent):
     """The provider has no such file or batch, or no batch API."""
 
 
@@ -141,7 +141,7 @@ class BatchProvider(Provider):
 
         Raises:
             RateLimited, Unavailable, Refused: as `Provider.post_any`.
-            NotThere: the server has no files.
+            BatchMissing: the server has no files.
         """
         if self._expires:
             anchor = {"anchor": "created_at", "seconds": int(_FILE_LASTS.total_seconds())}
@@ -170,7 +170,7 @@ class BatchProvider(Provider):
 
         Raises:
             RateLimited, Unavailable, Refused: as `Provider.post_any`, also for a later page.
-            NotThere: the server lists no files.
+            BatchMissing: the server lists no files.
         """
         files: dict[str, str] = {}
         after: str | None = None
@@ -195,7 +195,7 @@ class BatchProvider(Provider):
         try:
             with self._errors():
                 await self._sdk.delete(f"/files/{file_id}", cast_to=self._raw)
-        except NotThere:
+        except BatchMissing:
             return
 
     async def create(self, input_file_id: str, mark: str) -> ProviderBatch:
@@ -204,7 +204,7 @@ class BatchProvider(Provider):
         Raises:
             RateLimited, Unavailable: as `Provider.post_any`.
             Refused: the provider has rejected the request, so the batch does not exist.
-            NotThere: the server has no batches.
+            BatchMissing: the server has no batches.
         """
         body = {
             "input_file_id": input_file_id,
@@ -221,7 +221,7 @@ class BatchProvider(Provider):
 
         Raises:
             RateLimited, Unavailable, Refused: as `Provider.post_any`.
-            NotThere: the provider has no such batch.
+            BatchMissing: the provider has no such batch.
         """
         with self._errors():
             response = await self._sdk.get(f"/batches/{batch_id}", cast_to=self._raw)
@@ -232,7 +232,7 @@ class BatchProvider(Provider):
 
         Raises:
             RateLimited, Unavailable, Refused: as `Provider.post_any`; 409 if it has ended is Unavailable.
-            NotThere: the provider has no such batch.
+            BatchMissing: the provider has no such batch.
         """
         with self._errors():
             await self._sdk.post(f"/batches/{batch_id}/cancel", cast_to=self._raw)
@@ -242,7 +242,7 @@ class BatchProvider(Provider):
 
         Raises:
             RateLimited, Unavailable, Refused: as `Provider.post_any`, also for a later page.
-            NotThere: the server has no list of batches.
+            BatchMissing: the server has no list of batches.
         """
         found: list[ProviderBatch] = []
         after: str | None = None
@@ -274,7 +274,7 @@ class BatchProvider(Provider):
 
         Raises:
             RateLimited, Unavailable, Refused: as `Provider.post_any`; also if the connection breaks between two lines.
-            NotThere: the provider has no such file any more.
+            BatchMissing: the provider has no such file any more.
         """
         rest, end = bytearray(), offset
         async with aclosing(self._content(file_id, offset)) as blocks:
@@ -315,7 +315,7 @@ class BatchProvider(Provider):
         except ForeaskError as error:
             status = status_of(error)
             if status == HTTPStatus.NOT_FOUND:
-                raise NotThere(f"the {self.component} provider has no such file or batch") from error
+                raise BatchMissing(f"the {self.component} provider has no such file or batch") from error
             if status == _BEYOND_THE_END:
                 raise _BeyondTheEnd(error.message) from error
             raise

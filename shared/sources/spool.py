@@ -25,10 +25,10 @@ _LEVEL = 1  # of zlib: texts shrink to about half at 100 MB/s
 _CACHE_KIB = 32 * 1024
 _PAGE_BYTES = 4_096
 _TABLES = """
-    CREATE TABLE rows (number INTEGER PRIMARY KEY, key TEXT, version TEXT, size INTEGER, refused TEXT, place TEXT);
+    CREATE TABLE rows (number INTEGER PRIMARY KEY, key TEXT, version TEXT, size INTEGER, refused TEXT, location TEXT);
     CREATE TABLE contents (number INTEGER PRIMARY KEY, title TEXT, metadata TEXT, content BLOB);
 """
-_ADD = "INSERT INTO rows (key, version, size, refused, place) VALUES (?, ?, ?, ?, ?)"
+_ADD = "INSERT INTO rows (key, version, size, refused, location) VALUES (?, ?, ?, ?, ?)"
 _FIRST = "SELECT key, version, size, refused, count(*), min(number) FROM rows"
 _PAGE = _FIRST + " WHERE key > ? GROUP BY key ORDER BY key LIMIT ?"
 _FIND = _FIRST + " WHERE key = ? GROUP BY key"
@@ -71,7 +71,7 @@ class Spool:
 
         Args:
             rows: the rows.
-            label: start of a row's place in messages, such as `a.jsonl, line`.
+            label: start of a row's location in messages, such as `a.jsonl, line`.
         """
         with self._converted():
             for row in rows:
@@ -108,9 +108,9 @@ class Spool:
     def close(self) -> None:
         self._database.close()
 
-    def _add(self, row: ReadRow, place: str) -> None:
-        refused = f"{place}: {row.problem}" if row.problem else None
-        number = self._database.execute(_ADD, (row.key, row.version, row.size_bytes, refused, place)).lastrowid
+    def _add(self, row: ReadRow, location: str) -> None:
+        refused = f"{location}: {row.problem}" if row.problem else None
+        number = self._database.execute(_ADD, (row.key, row.version, row.size_bytes, refused, location)).lastrowid
         if refused is None:
             metadata = orjson.dumps(row.metadata or {}).decode()
             values = (number, row.title, metadata, packed := zlib.compress(row.text, _LEVEL))
@@ -121,7 +121,7 @@ class Spool:
         """Return the entry of the first row with a key; `min(number)` makes SQLite return that row's values."""
         key, version, size, refused, count, _ = found
         if count > 1:
-            statement = "SELECT place FROM rows WHERE key = ? ORDER BY number LIMIT 2"
+            statement = "SELECT location FROM rows WHERE key = ? ORDER BY number LIMIT 2"
             (first,), (second,) = self._database.execute(statement, (key,)).fetchall()
             return Entry(key, version, refused=f"{second}: the id is also the id of {first}. Ids must be unique.")
         return Entry(key, version, size, refused)

@@ -23,11 +23,11 @@ from shared.domain.errors import InvalidInput, Unavailable
 from shared.storage.blocks import Blocks
 from shared.storage.signing import secret_of, with_length
 from shared.storage.uploads import (
-    AWAY_PAUSE,
     OFFER_SECONDS,
     PAGE,
     RETRY_AFTER,
     SENT,
+    UNAVAILABLE_PAUSE,
     Offer,
     StoreOwner,
     Upload,
@@ -261,7 +261,7 @@ class UploadBucket(Uploads):
         except (BaseError, OSError) as error:
             self._unavailable = True
             message = f"the {self.label} cannot be read: {reason_of(error)}"
-            raise Unavailable(message, component="uploads", retry_after=AWAY_PAUSE) from error
+            raise Unavailable(message, component="uploads", retry_after=UNAVAILABLE_PAUSE) from error
 
     @contextmanager
     def _refused_on_failure(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ from shared.process.temporary_folders import TemporaryFile
 from shared.storage.references import is_reference
 
 RETRY_AFTER = timedelta(seconds=30)
-AWAY_PAUSE = timedelta(seconds=5)
+UNAVAILABLE_PAUSE = timedelta(seconds=5)
 MARKER = ".foreask-deployment"
 PAGE = 1_000  # names
 _READY_SECONDS = 5.0
@@ -426,7 +426,7 @@ class Uploads(ABC):
         return (marker or b"").decode(errors="replace").strip() or None
 
     def _not_ours(self, sentence: str) -> Unavailable:
-        return Unavailable(sentence, component="uploads", retry_after=AWAY_PAUSE)
+        return Unavailable(sentence, component="uploads", retry_after=UNAVAILABLE_PAUSE)
 
     @abstractmethod
     async def _write(self, name: str, content: bytes) -> None:
@@ -463,4 +463,4 @@ def missing() -> Unreadable:
 
 def unavailable(label: str, reason: str | None) -> Unavailable:
     message = f"the {label} cannot be read here: {reason or 'its disk fails'}"
-    return Unavailable(message, component="uploads", retry_after=AWAY_PAUSE)
+    return Unavailable(message, component="uploads", retry_after=UNAVAILABLE_PAUSE)

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from shared.domain.errors import Misconfigured, RateLimited, Refused, Unavailable
 from shared.domain.usage import Usage
-from shared.providers.batches import BatchError, BatchProvider, NotDone, NotThere, _errors, found, request_line
+from shared.providers.batches import BatchError, BatchMissing, BatchProvider, NotDone, _errors, found, request_line
 from shared.providers.chat import Completion
 from tests.support.batch_provider import BatchScript, application
 from tests.support.deployment import ROOT
@@ -343,7 +343,7 @@ async def test_server_that_pretends_has_no_replies():
 
 @pytest.mark.parametrize(
     ("script", "kind"),
-    [({"absent": True}, NotThere), ({"status": 429}, RateLimited), ({"status": 401}, Misconfigured)],
+    [({"absent": True}, BatchMissing), ({"status": 429}, RateLimited), ({"status": 401}, Misconfigured)],
 )
 async def test_errors_are_converted(script, kind):
     async with serving(**script) as (_, client, _):
@@ -361,9 +361,9 @@ async def test_errors_are_converted(script, kind):
 
 async def test_missing_batch_and_file_are_reported():
     async with serving() as (_, client, _):
-        with pytest.raises(NotThere):
+        with pytest.raises(BatchMissing):
             await client.get("batch_none")
-        with pytest.raises(NotThere):
+        with pytest.raises(BatchMissing):
             await replies(client, "file_none")
 
 

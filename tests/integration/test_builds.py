@@ -14,7 +14,7 @@ from shared.domain.errors import Conflict, NotFound
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync
-from shared.ledger.documents.acceptance import mirror
+from shared.ledger.documents.acceptance import copy_from_live
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
@@ -890,7 +890,7 @@ async def test_question_rejected_by_model_is_not_retried_forever(services, once)
 
     ((document,),) = await run(services, "SELECT id FROM documents WHERE collection_id = :id", id=build.id)
     async with services.database.begin() as connection:
-        await mirror(connection, [document])
+        await copy_from_live(connection, [document])
 
     assert [q[2] for q in await questions_of(services, build)] == ["refused"]
 

@@ -38,7 +38,7 @@ from shared.ledger.work.batches import Batches
 from shared.process import metrics
 from shared.process.clock import elapsed_seconds
 from shared.providers.answers import said
-from shared.providers.batches import BatchError, BatchProvider, NotThere, ProviderBatch, found
+from shared.providers.batches import BatchError, BatchMissing, BatchProvider, ProviderBatch, found
 from shared.providers.limiter.endings import Endings
 
 _FIRST_LINE_BYTES = 8_192  # assumed until lines were planned
@@ -382,7 +382,7 @@ class BatchLane:
         assert batch.provider_id is not None
         try:
             known = await self.api.get(batch.provider_id)
-        except NotThere as error:
+        except BatchMissing as error:
             if batch.since_progress < _GONE_AFTER * self.terms.poll:
                 raise
             await self.batches.ended(batch, unanswered=Unanswered.UNKNOWN, error=error.message)
@@ -505,7 +505,7 @@ class BatchLane:
             try:
                 if file_id is not None:
                     await collection.read(file_id, is_output=is_output)
-            except NotThere:
+            except BatchMissing:
                 if batch.since_progress < _GONE_AFTER * self.terms.poll:
                     raise
                 error = "the provider has lost the results"

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from shared.domain.batches import Batch
 from shared.domain.errors import Transient
-from shared.providers.batches import BatchProvider, NotThere, found, request_line
+from shared.providers.batches import BatchMissing, BatchProvider, found, request_line
 from shared.providers.chat import ChatRequest, Completion, Message
 
 LINES = 2
@@ -39,7 +39,7 @@ async def fault_of(api: BatchProvider, batch: Batch, list_lag: timedelta) -> str
         return "its batch of two requests has no results"
     try:
         lines = [line.content async for line in api.lines(batch.output_file_id, 0)]
-    except NotThere:
+    except BatchMissing:
         return "the results of its batch cannot be downloaded"
     replies = [reply for line in lines if (reply := api.reply(line))]
     answered = sorted(reply.custom_id for reply in replies if isinstance(reply.result, Completion))

@@ -106,7 +106,7 @@ class _Planned:
     models: Sequence[str]
 
 
-_There = Mapping[tuple[str, str], tuple[StoredChunk, bool]]
+_ExistingPoints = Mapping[tuple[str, str], tuple[StoredChunk, bool]]
 """Chunks with existing points by document and text, each with whether the vector of its text exists."""
 
 
@@ -170,18 +170,18 @@ class Estimator:
         counting = _Counting(collection.tenant, self._model, self._defaults.generation_of(options))
         before, after = map(self._defaults.chunking_of, (collection.options, options))
         states = (await self._collections.document_counts(collection.tenant, [collection.id]))[collection.id]
-        there = sum(states.values())
-        share = min(1.0, MOST_DOCUMENTS / max(1, there))
+        documents = sum(states.values())
+        share = min(1.0, MOST_DOCUMENTS / max(1, documents))
         below = None if share == 1 else UUID(int=int(share * 2**128))
         divided = None if before == after else after
         of_collection = (collection.embedding_model, collection.index_name)
         keeps = (embedding, self._collections.index_name(embedding)) == of_collection
         async for page in self._pages(collection.id, below):
-            standing = _there(page, prepended=bool(collection.options.prepend_questions)) if keeps else {}
-            await counting.add(partial(counting.stored, page, divided, standing), self._ledger)
+            existing = _existing_points(page, prepended=bool(collection.options.prepend_questions)) if keeps else {}
+            await counting.add(partial(counting.stored, page, divided, existing), self._ledger)
         unparsed = sum(states.get(state, 0) for state in _UNPARSED)
-        count = counting.count.times(1 / share * there / max(1, there - unparsed))
-        count.documents = there
+        count = counting.count.times(1 / share * documents / max(1, documents - unparsed))
+        count.documents = documents
         ratios = await self._ratios(collection.tenant, collection.id)
         exact = share == 1 and not unparsed and divided is None
         planned = _Planned(collection.tenant, options, embedding, models)
@@ -338,14 +338,16 @@ class _Counting:
                 self._seen.add(need.key[:8])
                 self.count.add(chunk.content, need)
 
-    def stored(self, page: Sequence[StoredChunk], chunking: ChunkingOptions | None, there: _There) -> list[_Chunk]:
+    def stored(
+        self, page: Sequence[StoredChunk], chunking: ChunkingOptions | None, existing: _ExistingPoints
+    ) -> list[_Chunk]:
         """Return the chunks of these documents: the stored ones or, with another chunking, the future ones."""
         if chunking is None:
             whole = [(chunk.document, self._chunk(chunk.content, chunk.ready_questions)) for chunk in page]
         else:
             documents = groupby(page, key=lambda chunk: chunk.document)
             whole = [(name, chunk) for name, chunks in documents for chunk in self._divided(list(chunks), chunking)]
-        return [_kept(chunk, there.get((document, chunk.content.text))) for document, chunk in whole]
+        return [_kept(chunk, existing.get((document, chunk.content.text))) for document, chunk in whole]
 
     def _divided(self, chunks: Sequence[StoredChunk], chunking: ChunkingOptions) -> Iterable[_Chunk]:
         first, contents = chunks[0], [chunk.content for chunk in chunks]
@@ -380,7 +382,7 @@ class _Counting:
         return _Chunk(content, self._need_of(content=content))
 
 
-def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
+def _existing_points(page: Iterable[StoredChunk], *, prepended: bool) -> _ExistingPoints:
     """Return the chunks with existing points; a text with prepended questions has no separate vector."""
     return {
         (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
@@ -389,10 +391,10 @@ def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
     }
 
 
-def _kept(chunk: _Chunk, there: tuple[StoredChunk, bool] | None) -> _Chunk:
-    if there is None:
+def _kept(chunk: _Chunk, existing: tuple[StoredChunk, bool] | None) -> _Chunk:
+    if existing is None:
         return chunk
-    stored, keeps_text = there
+    stored, keeps_text = existing
     same = chunk.need is not None and chunk.need.key == stored.content_key
     # Questions of the document itself that are divided between the chunks as before.
     submitted = chunk.need is None and chunk.ready == len(stored.reasons)

@@ -59,7 +59,7 @@ async def lock_followers(connection: AsyncConnection, document: UUID) -> Sequenc
     return (await connection.execute(SQL.lock_followers, {"document": document})).scalars().all()
 
 
-async def mirror(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+async def copy_from_live(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
     """Copy the live build's accepted questions to locked documents of another build.
 
     A document without chunks gets them when it is finished.
@@ -74,7 +74,7 @@ async def mirror(connection: AsyncConnection, documents: Sequence[UUID]) -> None
             await connection.execute(SQL.retract, {"ids": missing})
 
 
-async def adopt(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+async def copy_from_other_builds(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
     """Copy questions accepted before a switch to locked documents of live builds that had no chunks then.
 
     A retraction applies to every build at once, so questions of any other build are valid.
@@ -85,7 +85,7 @@ async def adopt(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
     await _copy(connection, SQL.following_documents, documents)
 
 
-async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:
+async def reindex_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:
     """Index chunks of locked documents with waiting questions again; return the chunks that are due.
 
     Documents in progress are skipped, because the same happens when they finish. Dead chunks are skipped, because their
@@ -116,13 +116,13 @@ async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexO
         await connection.execute(SQL.settle, parameters)
 
 
-async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
+async def mark_waiting(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
     """Mark the questions of dead chunks as waiting: they are written when the chunks are retried."""
     if chunks:
-        await connection.execute(SQL.wait_again, {"chunks": list(chunks)})
+        await connection.execute(SQL.mark_waiting, {"chunks": list(chunks)})
 
 
-async def retract_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:
+async def delete_late_points(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:
     """Delete the points of questions that were retracted while a worker wrote them under a lost lease."""
     late = [(chunk, question) for chunk in chunks for question in chunk.accepted]
     parameters = {
@@ -132,7 +132,7 @@ async def retract_late(connection: AsyncConnection, chunks: Sequence[ChunkToInde
         "versions": [chunk.lease.version for chunk, _ in late],
     }
     if late:
-        await connection.execute(SQL.retract_late, parameters)
+        await connection.execute(SQL.delete_late_points, parameters)
 
 
 async def _copy(

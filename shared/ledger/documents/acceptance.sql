@@ -91,19 +91,19 @@ WHERE a.id = v.id AND {SETTLE_ACCEPTED.applies:a}
   AND (v.refused
        OR d.live_version = v.version AND (d.version = v.version OR d.state = {DocumentState.FAILED}))
 
--- name: wait_again
+-- name: mark_waiting
 -- Write the questions of dead chunks again when the chunks are retried.
-UPDATE accepted_questions a SET {WAIT_AGAIN.sets}
+UPDATE accepted_questions a SET {MARK_WAITING.sets}
 FROM chunks c
 WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND c.state = {ChunkState.DEAD} AND a.chunk_id = c.id
-  AND {WAIT_AGAIN.applies:a}
+  AND {MARK_WAITING.applies:a}
 
--- name: retract_late
+-- name: delete_late_points
 -- Delete points that a late writer may have written after their questions were retracted and deleted, or during their
 -- deletion; that deletion's claim ends.
 -- plan: generic
 INSERT INTO accepted_questions AS a (id, tenant, collection_id, document_id, chunk_id, question, state)
-SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {RETRACT_LATE.target}
+SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {DELETE_LATE.target}
 FROM unnest(CAST(:ids AS uuid[]), CAST(:questions AS text[]), CAST(:chunks AS uuid[]), CAST(:versions AS int[]))
      AS v(id, question, chunk_id, version)
 JOIN chunks c ON c.id = v.chunk_id AND c.version = v.version

@@ -284,7 +284,7 @@ async def _accept(  # noqa: PLR0917 - the parts of a question's acceptance
         return FeedbackResult("already_accepted", asked.question, parameters["id"])
     await connection.execute(SQL.touch, {"ids": [chunk["document_id"]]})
     followers = await _mirror(connection, chunk["document_id"])
-    due = await acceptance.index_waiting(connection, [chunk["document_id"], *followers])
+    due = await acceptance.reindex_waiting(connection, [chunk["document_id"], *followers])
     embedding = chunk["embedding_model"]
     return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due), embedding=embedding)
 
@@ -376,5 +376,5 @@ async def _mirror(connection: AsyncConnection, document: UUID) -> Sequence[UUID]
     """Copy the accepted questions of a locked live document to the other builds; return its rows there, locked."""
     followers = await acceptance.lock_followers(connection, document)
     await connection.execute(SQL.touch, {"ids": followers})
-    await acceptance.mirror(connection, followers)
+    await acceptance.copy_from_live(connection, followers)
     return followers

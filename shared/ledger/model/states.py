@@ -53,9 +53,9 @@ chunks
 accepted_questions
     ACCEPT               new, removing, refused -> waiting
     SETTLE_ACCEPTED      waiting -> refused | indexed
-    WAIT_AGAIN           indexed -> waiting
+    MARK_WAITING         indexed -> waiting
     RETRACT              waiting, indexed, refused -> removing
-    RETRACT_LATE         new -> removing
+    DELETE_LATE          new -> removing
 
 jobs
     OPEN_JOB             new -> running
@@ -282,9 +282,9 @@ DISCARD_CHUNK = _chunk((ChunkState.DEAD,), ChunkState.DISCARDED)
 
 ACCEPT = _accepted((None, AcceptedState.REMOVING, AcceptedState.REFUSED), AcceptedState.WAITING)
 SETTLE_ACCEPTED = _accepted((AcceptedState.WAITING,), AcceptedState.REFUSED, AcceptedState.INDEXED)
-WAIT_AGAIN = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
+MARK_WAITING = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
 RETRACT = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
-RETRACT_LATE = _accepted((None,), AcceptedState.REMOVING)
+DELETE_LATE = _accepted((None,), AcceptedState.REMOVING)
 
 OPEN_JOB = _job((None,), JobState.RUNNING)
 PAUSE_JOB = _job((JobState.RUNNING,), JobState.PAUSED)

@@ -212,7 +212,7 @@ class Work:
             changed = (await connection.execute(SQL.fail_documents, parameters)).all()
             failed = [row.id for row in changed]
             # Users' questions for the live version waited for the next version, which will not be live.
-            await acceptance.index_waiting(connection, failed)
+            await acceptance.reindex_waiting(connection, failed)
             await build_sync.catch_up(connection, failed, failed=True)
         _log_finished(row for row in changed if row.state == DocumentState.FAILED)
 
@@ -364,9 +364,9 @@ class Work:
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
-            await acceptance.wait_again(connection, [o.chunk.lease.id for o in settled if o.error and not o.accepted])
+            await acceptance.mark_waiting(connection, [o.chunk.lease.id for o in settled if o.error and not o.accepted])
             await acceptance.settle_accepted(connection, settled)
-            await acceptance.retract_late(connection, stale)
+            await acceptance.delete_late_points(connection, stale)
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             await self._sweep_late(connection, stale, taken_over)
             await _touch(connection, [o.chunk.document_id for o in settled])
@@ -381,10 +381,10 @@ class Work:
             held = (await connection.execute(SQL.fail_indexing, rows.failure_rows(failures))).all()
             documents, tokens = {row.document_id for row in held}, {row.lease_token for row in held}
             stale = [f.chunk for f in failures if f.chunk is not None and f.lease.token not in tokens]
-            await acceptance.retract_late(connection, stale)
+            await acceptance.delete_late_points(connection, stale)
             await self._sweep_late(connection, stale)
             await costs.record(connection, [f.cost for f in failures])
-            await acceptance.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
+            await acceptance.mark_waiting(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
             await _touch(connection, list(documents))
         return documents
 
@@ -432,11 +432,11 @@ class Work:
             moved += finished
             leading = sorted({row.id for row in moved if row.leads})
             if leading:
-                await acceptance.adopt(connection, leading)
+                await acceptance.copy_from_other_builds(connection, leading)
             followers = sorted({row.id for row in moved if row.follows})
             if followers:
-                await acceptance.mirror(connection, followers)
-            await acceptance.index_waiting(connection, sorted({row.id for row in moved}))
+                await acceptance.copy_from_live(connection, followers)
+            await acceptance.reindex_waiting(connection, sorted({row.id for row in moved}))
             if followers:
                 await build_sync.catch_up(connection, followers)
         _log_finished(finished)

@@ -81,16 +81,16 @@ class Crawl:
 
     async def _add_seeds(self) -> None:
         """Add the first pages. Hosts take turns, so that their pauses overlap."""
-        places = _Places()
+        ranks = _RanksByHost()
         async for address in self._plan.seeds(self._visitor):
-            self._add_seed(address, places)
+            self._add_seed(address, ranks)
             self._progressed()
         for address in self._state.known_addresses() if self._plan.keeps_known else ():
-            self._add_seed(address, places)
+            self._add_seed(address, ranks)
 
-    def _add_seed(self, address: str, places: _Places) -> None:
-        if placed := self._plan.place(address):
-            self._state.add([placed], rank=places.next(placed))
+    def _add_seed(self, address: str, ranks: _RanksByHost) -> None:
+        if canonical := self._plan.canonical_address(address):
+            self._state.add([canonical], rank=ranks.next(canonical))
 
     async def _visit_all(self, memory: Memory) -> None:
         await self._visit_found(memory)
@@ -150,7 +150,7 @@ class Crawl:
 
     def _follow(self, page: PageToVisit, visit: Visit) -> Visit:
         """Add the target of a redirect; a page whose target is outside the source is refused."""
-        target = self._plan.place(visit.target or "")
+        target = self._plan.canonical_address(visit.target or "")
         if target is None:
             return refusal(f"It redirects to {visit.target}, which does not belong to this source.", page.note)
         if page.hops >= _MOST_HOPS:
@@ -165,17 +165,17 @@ class Crawl:
             raise kind(f"The start {self._plan.start} cannot be read: {reason}", component=COMPONENT)
 
     def _add(self, links: Iterable[str], *, rank: int, parent: str = "") -> None:
-        placed = dict.fromkeys(filter(None, map(self._plan.place, links)))
-        self._state.add(placed, rank=rank, parent=parent)
+        addresses = dict.fromkeys(filter(None, map(self._plan.canonical_address, links)))
+        self._state.add(addresses, rank=rank, parent=parent)
 
 
-class _Places:
+class _RanksByHost:
     """Ranks of the first pages: the first page of each host, then the second one of each."""
 
     def __init__(self) -> None:
-        self._of_host: defaultdict[str, int] = defaultdict(int)
+        self._counts: defaultdict[str, int] = defaultdict(int)
 
     def next(self, address: str) -> int:
         host = origin_of(address)
-        self._of_host[host] += 1
-        return self._of_host[host] - 1
+        self._counts[host] += 1
+        return self._counts[host] - 1

@@ -81,7 +81,7 @@ class Plan(ABC):
         except Transient as error:
             raise Unavailable(error.message, component="parser") from error
 
-    def place(self, address: str) -> str | None:
+    def canonical_address(self, address: str) -> str | None:
         """Return the address under which a page is visited; None if the source does not contain it."""
         return address if self.options.selects(address) else None
 
@@ -111,8 +111,8 @@ class FeedPlan(Plan):
 class SitemapPlan(Plan):
     """Pages of a sitemap, on the sitemap's host. Of a site's address, robots.txt names the sitemaps."""
 
-    def place(self, address: str) -> str | None:
-        return super().place(address) if _host(address) == _host(self.start) else None
+    def canonical_address(self, address: str) -> str | None:
+        return super().canonical_address(address) if _host(address) == _host(self.start) else None
 
     async def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
         self._left = self._most_addresses
@@ -156,13 +156,13 @@ class CrawlPlan(Plan):
             raise _misconfigured(f"robots.txt of the host forbids reading {self.start}.")
         yield self.start
 
-    def place(self, address: str) -> str | None:
+    def canonical_address(self, address: str) -> str | None:
         if _host(address) != _host(self.start):
             return None
         address = origin_of(self.start) + path_of(address)  # http:// and https:// are one site
         if not path_of(address).startswith(self._prefix) or is_trap(address):
             return None
-        return address if address == self.start else super().place(address)
+        return address if address == self.start else super().canonical_address(address)
 
 
 async def read_file(visitor: Visitor, address: str) -> tuple[bytes, str]:

@@ -112,7 +112,7 @@ class PageSource(Source):
 
     async def find(self, key: str) -> Entry | None:
         address = normal(key)
-        if address != key or self._plan.place(key) != key:
+        if address != key or self._plan.canonical_address(key) != key:
             return None
         await self._load()
         note = self._state.known_note(key)
@@ -129,8 +129,8 @@ class PageSource(Source):
     async def _named_pages(self) -> set[str]:
         """Return the pages of the list, sitemap or feed, which is read once: a hint may name any other address."""
         if self._named is None:
-            placed = {self._plan.place(address) async for address in self._plan.seeds(self._visitor)}
-            self._named = {address for address in placed if address is not None}
+            addresses = {self._plan.canonical_address(address) async for address in self._plan.seeds(self._visitor)}
+            self._named = {address for address in addresses if address is not None}
         return self._named
 
     def _has_progressed(self) -> None:

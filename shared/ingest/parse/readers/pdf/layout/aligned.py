@@ -265,9 +265,9 @@ def _is_flush_right(lines: Sequence[PageLine]) -> bool:
     return words and len(lines) >= _LEAST_ROWS and _extent(lines, _end_of) <= _FLUSH < _extent(lines, _start)
 
 
-def _extent(lines: Iterable[PageLine], place: Callable[[PageLine], float]) -> float:
-    places = [place(line) for line in lines]
-    return max(places) - min(places)
+def _extent(lines: Iterable[PageLine], position: Callable[[PageLine], float]) -> float:
+    positions = [position(line) for line in lines]
+    return max(positions) - min(positions)
 
 
 def _middle(line: PageLine) -> float:
