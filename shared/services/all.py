@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
 from shared.confined.reading import Readers
 from shared.ingest.batches.lane import BatchLane
+from shared.ingest.drain import Stage
 from shared.ingest.generate.stage import GenerateStage
-from shared.ingest.index.stage import Indexer
+from shared.ingest.index.stage import Indexer, IndexStage
 from shared.ingest.parse.stage import ParseStage
 from shared.ingest.read.stage import ReadStage
 from shared.ledger.postgres.election import Election
@@ -46,6 +48,21 @@ class AllServices(api.ApiServices):
     def indexer(self) -> Indexer:
         """The indexer of the default embedding."""
         return next(iter(self.indexers.values()))
+
+    async def ingest(self, drain: Callable[[Stage[Any, Any]], Awaitable[int]]) -> None:
+        """Take all due documents from their bytes to visible questions: the path of a document, stage after stage.
+
+        Workers run the same stages concurrently, each in a process of its own, and wake each other.
+
+        Args:
+            drain: claims, processes and settles all due work of a stage; returns the number of processed items.
+        """
+        await drain(self.parser)  # a file becomes chunks, or pages without text
+        if await drain(self.reader):  # a page becomes text by OCR
+            await drain(self.parser)  # texts of pages become chunks
+        await drain(IndexStage(self.indexers.values()))  # texts become points; the version becomes live
+        await drain(self.generator)  # a chunk gets questions
+        await drain(IndexStage(self.indexers.values()))  # questions become points; the document is ready
 
 
 def assemble(parts: Parts) -> AllServices:

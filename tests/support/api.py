@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -145,19 +146,26 @@ async def work(services: AllServices, *stages: str) -> None:
 
     After the index stage the points of replaced versions are deleted, as the scheduler does some seconds later.
     """
-    settings = services.settings
-    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.shutdown_timeout)
+    if not stages:
+        await services.ingest(partial(_drain, services))
     makers: dict[str, Callable[[], Stage[Any, Any]]] = {
         "parse": lambda: services.parser,
         "read": lambda: services.reader,
         "generate": lambda: services.generator,
         "index": lambda: IndexStage(services.indexers.values()),
     }
-    for name in stages or ("parse", "index", "generate", "index"):
-        stage = Changed(makers[name](), linger=timedelta())
-        assert not await _Drain(stage, limits, asyncio.Event()).run()
-        if name == "index":
-            await delete_replaced(services)
+    for name in stages:
+        await _drain(services, makers[name]())
+
+
+async def _drain(services: AllServices, stage: Stage[Any, Any]) -> int:
+    settings = services.settings
+    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.shutdown_timeout)
+    drain = _Drain(Changed(stage, linger=timedelta()), limits, asyncio.Event())  # type: ignore[arg-type]
+    assert not await drain.run()
+    if stage.name == "index":
+        await delete_replaced(services)
+    return drain.settled
 
 
 async def delete_replaced(services: AllServices) -> None:
