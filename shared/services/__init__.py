@@ -44,7 +44,7 @@ def build(
 @overload
 def build(role: WorkQueue, settings: Settings) -> AbstractAsyncContextManager[WorkerServices]: ...
 @asynccontextmanager
-async def build(role: Role, settings: Settings, features: Sequence[Feature] = ()) -> AsyncIterator[Any]:
+async def build(role: Role, settings: Settings, features: Sequence[Feature] | None = None) -> AsyncIterator[Any]:
     """Create the dependencies of a role; no engine is contacted before it is used.
 
     Args:

@@ -47,16 +47,32 @@ class Parts:
         settings: settings of the process.
         stack: closes the parts.
         pool_size: maximum connections to PostgreSQL, unless configured.
-        features: the optional features.
+        features: the optional features; None for roles that need none of them.
     """
 
     def __init__(
-        self, settings: Settings, stack: AsyncExitStack, *, pool_size: int = 10, features: Sequence[Feature] = ()
+        self,
+        settings: Settings,
+        stack: AsyncExitStack,
+        *,
+        pool_size: int = 10,
+        features: Sequence[Feature] | None = None,
     ) -> None:
         self.settings = settings
         self.stack = stack
-        self.features = features
+        self._features = features
         self._pool_size = pool_size
+
+    @property
+    def features(self) -> Sequence[Feature]:
+        """The optional features.
+
+        Raises:
+            ValueError: the process did not pass them: without them, an erasure would leave their rows.
+        """
+        if self._features is None:
+            raise ValueError("This role needs the optional features: pass `FEATURES` to `build`.")
+        return self._features
 
     @cached_property
     def database(self) -> Database:

@@ -215,5 +215,5 @@ async def test_connection_pool_size_depends_on_role(settings, monkeypatch, role,
             sizes.append(self.engine.pool.size())
 
     monkeypatch.setattr(parts, "Database", Counted)
-    async with build(role, settings.model_copy(update={"database_pool_size": set_to})):
+    async with build(role, settings.model_copy(update={"database_pool_size": set_to}), FEATURES):
         assert sizes == [expected]

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
+from features.all import FEATURES
 from shared.domain.errors import InvalidInput
 from shared.services import build
 from shared.services.start import check_start, hint_of, travels_openly
@@ -134,12 +135,18 @@ def test_base_url_without_path_is_hinted_at():
 
 
 @pytest.mark.usefixtures("session_services")  # they make the schema
+async def test_scheduler_without_features_does_not_start(settings):
+    with pytest.raises(ValueError, match="needs the optional features"):
+        async with build("scheduler", settings):
+            pytest.fail("it started")
+
+
 async def test_only_api_warns_about_unencrypted_qdrant_key(settings, recwarn):
     change = {"qdrant_url": "http://qdrant.example.com:6333", "qdrant_api_key": SecretStr("k" * 30)}
     events = {}
     for role in ("api", "index", "scheduler"):
         with capture_logs() as logs:
-            async with build(role, settings.model_copy(update=change)):
+            async with build(role, settings.model_copy(update=change), FEATURES):
                 await check_start(settings.model_copy(update=change), role)
         events[role] = [entry["event"] for entry in logs]
 
