@@ -18,9 +18,9 @@ import structlog
 
 from features.all import FEATURES
 from shared.domain.errors import ForeaskError, JobIsOpen, Rejected
+from shared.domain.jobs import JOBS_OF_PARSERS
 from shared.domain.lanes import Lane
 from shared.domain.queues import WORK_QUEUES, Queue
-from shared.domain.runs import RUNS_OF_PARSERS
 from shared.domain.sources import SourceDefinition
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.builds.builds import Builds
@@ -32,10 +32,10 @@ from shared.ledger.feedback.conversations import Conversations
 from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.feedback.shared_answers import SharedAnswers
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.counters import Counters
 from shared.ledger.postgres.election import LEASE
-from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
@@ -145,7 +145,7 @@ async def wake(services: SchedulerServices) -> None:
         Unavailable: the ledger cannot be reached.
     """
     errors = list[Exception]()
-    for due in (_due_stages, _due_calibrations, _due_runs, _due_batches):
+    for due in (_due_stages, _due_calibrations, _due_jobs, _due_batches):
         try:
             if queues := await due(services):
                 services.wakeups.wake(*queues)
@@ -167,8 +167,8 @@ async def _due_calibrations(services: SchedulerServices) -> list[Queue]:
     return ["calibrate"] if services.settings.calibrate and await services.ledger[Calibrations].due() else []
 
 
-async def _due_runs(services: SchedulerServices) -> list[Queue]:
-    return list({"syncs" if kind in RUNS_OF_PARSERS else "runs" for kind in await services.ledger[RunClaims].due()})
+async def _due_jobs(services: SchedulerServices) -> list[Queue]:
+    return list({"syncs" if kind in JOBS_OF_PARSERS else "runs" for kind in await services.ledger[JobClaims].due()})
 
 
 async def start_due_syncs(services: SchedulerServices) -> bool:

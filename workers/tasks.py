@@ -16,7 +16,7 @@ from workers.loop import WorkerLoop
 
 if TYPE_CHECKING:  # only generate workers have the first, index and parse workers the second, index workers the third
     from shared.ingest.batches.lane import BatchLane
-    from shared.maintenance.runs.runner import Runner
+    from shared.maintenance.jobs.runner import Runner
     from shared.query.calibrate.calibrator import Calibrator
 
 log = structlog.get_logger()
@@ -47,21 +47,21 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
     if services.calibrator is not None:
         serve("calibrate", partial(loop.run_in_background, partial(_calibrate, loop, services.calibrator)))
     if services.runner is not None:
-        serve(services.runs_queue, partial(_take_runs, loop, services.runner))
+        serve(services.jobs_queue, partial(_take_jobs, loop, services.runner))
     if services.batch_lane is not None:
         serve("batches", partial(loop.run_in_background, partial(_work_on_batches, loop, services.batch_lane)))
     return queues
 
 
-def _take_runs(loop: WorkerLoop, runner: Runner) -> None:
-    loop.run(_start_runs(runner))  # the runs themselves are tasks of the loop
+def _take_jobs(loop: WorkerLoop, runner: Runner) -> None:
+    loop.run(_start_jobs(runner))  # the jobs themselves are tasks of the loop
 
 
-async def _start_runs(runner: Runner) -> None:
+async def _start_jobs(runner: Runner) -> None:
     try:
         await runner.take()
     except Transient as error:
-        log.warning("runs.unclaimed", reason=error.message)
+        log.warning("jobs.unclaimed", reason=error.message)
 
 
 async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:

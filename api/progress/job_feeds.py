@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from api.schemas.jobs import JobView
-from shared.domain.jobs import JobState
+from shared.domain import jobs
 from shared.http.event_stream import event
 
 CACHE_SECONDS = 0.5  # each listener polls once a second, at its own time
-_OPEN = {JobState.RUNNING, JobState.PAUSED, JobState.CANCELLING}
 
 ReadJob = Callable[[str, UUID], Awaitable[JobView]]
 
@@ -57,7 +56,7 @@ class JobFeed:
                 if shown != self._shown:
                     self._shown, self._piece = shown, event("job", shown)
         assert self._shown is not None
-        return self._piece, self._shown.state in _OPEN
+        return self._piece, jobs.JobState(self._shown.state) in jobs.OPEN_STATES
 
 
 class JobFeeds:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from shared.domain.errors import ForeaskError, Transient
-from shared.ledger.runs.repairs import Repairs
+from shared.ledger.jobs.repairs import Repairs
 from shared.services.api import ApiServices
 from shared.vectors.notices import READS, WRITES
 

@@ -11,8 +11,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
+from api.progress.changes import follow
 from api.progress.readiness import Shutdown
-from api.progress.runs import follow
 from api.routes.estimates import migrated
 from api.schemas.builds import (
     BuildList,
@@ -26,10 +26,11 @@ from api.schemas.builds import (
 )
 from api.schemas.collections import CollectionOptionsView
 from api.schemas.estimates import MigrationBody
+from api.schemas.jobs import RunPhase
 from api.state import ShutdownDep
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
-from shared.domain.runs import OPEN_PHASES
+from shared.domain.jobs import OPEN_STATES
 from shared.domain.stored import known_fields
 from shared.domain.verification import VerificationCounts
 from shared.http.access.auth import Manager, Reader
@@ -44,8 +45,8 @@ from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.gates import GateJob, GateRequest, Gates
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.gates import GateRequest, GateRun, Gates
 from shared.maintenance.gate import require_comparable, require_known
 from shared.services.api import ApiServices
 
@@ -168,23 +169,30 @@ async def gate(
         names = sorted({name for each in body.questions for name in each.external_ids})
         require_known(names, await services.ledger[Documents].live_chunk_ids(live, names))
     questions = None if body.questions is None else [each.model_dump(mode="json") for each in body.questions]
-    run = await services.ledger[Gates].start(build, live.embedding_model, GateRequest(questions, body.accept_failures))
+    job = await services.ledger[Gates].start(build, live.embedding_model, GateRequest(questions, body.accept_failures))
     services.wakeups.wake("runs")
     if "text/event-stream" in request.headers.get("accept", ""):
-        return event_stream(end_with_error(_events(run, services, shutdown), request.scope))
-    async with aclosing(follow(run, _reader(services), shutdown, request)) as changes:
+        return event_stream(end_with_error(_events(job, services, shutdown), request.scope))
+    async with aclosing(follow(job, _reader(services), shutdown, request)) as changes:
         async for _ in changes:
             pass
-    return JsonReply(_report(await services.ledger[Gates].get(run.id)))
+    return JsonReply(_report(await services.ledger[Gates].get(job.id)))
 
 
 @router.get("/{number}/gate", response_model=GateRunView, responses=problems(401, 404, 422))
 async def get_gate(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Return the newest gate of a build with its state and report."""
-    run = await services.ledger[Gates].newest(await services.ledger[Builds].get(tenant, name, number))
-    own = {field: getattr(run, field) for field in ("state", "error", "created_at", "ended_at")}
-    report = None if run.report is None else _report(run)
-    return JsonReply(GateRunView(**own, points=_points(run.counts), report=report))
+    job = await services.ledger[Gates].newest(await services.ledger[Builds].get(tenant, name, number))
+    return JsonReply(
+        GateRunView(
+            state=RunPhase(job.state),
+            error=job.error,
+            created_at=job.created_at,
+            ended_at=job.ended_at,
+            points=_points(job.progress.counts),
+            report=None if job.result is None else _report(job),
+        )
+    )
 
 
 @router.delete("/{number}/gate", status_code=204, responses=problems(401, 404, 422))
@@ -194,27 +202,28 @@ async def cancel_gate(name: CollectionName, number: BuildNumber, tenant: Manager
     return Response(status_code=204)
 
 
-def _reader(services: ApiServices) -> Callable[[GateRun], Awaitable[GateRun]]:
-    async def read(run: GateRun) -> GateRun:
-        return await services.ledger[Gates].get(run.id)
+def _reader(services: ApiServices) -> Callable[[GateJob], Awaitable[GateJob]]:
+    async def read(job: GateJob) -> GateJob:
+        return await services.ledger[Gates].get(job.id)
 
     return read
 
 
-async def _events(run: GateRun, services: ApiServices, shutdown: Shutdown) -> AsyncGenerator[bytes, None]:
-    async with aclosing(follow(run, _reader(services), shutdown)) as changes:
+async def _events(job: GateJob, services: ApiServices, shutdown: Shutdown) -> AsyncGenerator[bytes, None]:
+    async with aclosing(follow(job, _reader(services), shutdown)) as changes:
         async for change in changes:
             if change is None:
                 yield HEARTBEAT
                 continue
-            run = change
-            if run.state in OPEN_PHASES:
-                yield event("progress", GateProgress(**dataclasses.asdict(run.counts), state=run.state))
-    yield event("done", _report(run))
+            job = change
+            if job.state in OPEN_STATES:
+                counts = dataclasses.asdict(job.progress.counts)
+                yield event("progress", GateProgress(**counts, state=RunPhase(job.state)))
+    yield event("done", _report(job))
 
 
-def _report(run: GateRun) -> GateReply:
-    return GateReply(**known_fields(run.report or {}, GateReply.model_fields))
+def _report(job: GateJob) -> GateReply:
+    return GateReply(**known_fields(job.result or {}, GateReply.model_fields))
 
 
 def _points(counts: VerificationCounts) -> PointDifferencesView:

@@ -25,8 +25,10 @@ from api.schemas.evaluations import (
     LabelledSetView,
     SetName,
 )
+from api.schemas.jobs import RunPhase
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
+from shared.domain.jobs import JobState
 from shared.domain.stored import known_fields
 from shared.http.access.auth import Manager
 from shared.http.access.collection_cache import require_served
@@ -36,7 +38,8 @@ from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
-from shared.ledger.feedback.evaluations import EvaluationRequest, EvaluationRun, Evaluations, StoredLabelledSet
+from shared.ledger.feedback.labelled_sets import LabelledSets, StoredLabelledSet
+from shared.ledger.jobs.evaluations import EvaluationJob, EvaluationRequest, Evaluations
 from shared.ledger.model.collections import Collections
 from shared.query.evaluate import collection as evaluation
 from shared.query.evaluate.comparison import compare
@@ -52,7 +55,7 @@ InPath = Annotated[SetName, Path()]
 async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """List the labelled sets of a collection: questions with their relevant documents or chunks."""
     collection = await services.ledger[Collections].get(tenant, name)
-    sets = await services.ledger[Evaluations].sets(tenant, collection.name)
+    sets = await services.ledger[LabelledSets].sets(tenant, collection.name)
     items = [LabelledSetSizeView(set=each.name, questions=each.questions, changed_at=each.changed_at) for each in sets]
     return JsonReply(LabelledSetList(items=items))
 
@@ -60,7 +63,7 @@ async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep
 @router.get("/labelled-sets/{labelled_set}", response_model=LabelledSetView, responses=problems(401, 404, 422))
 async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
     """Read a labelled set."""
-    return JsonReply(_set_view(await services.ledger[Evaluations].set_of(tenant, name, labelled_set)))
+    return JsonReply(_set_view(await services.ledger[LabelledSets].set_of(tenant, name, labelled_set)))
 
 
 @router.put(
@@ -78,7 +81,7 @@ async def put_set(
     """Write a labelled set, replacing one of the same name. Documents need not exist yet."""
     evaluation.label_field_of([_labelled(question) for question in body.questions])
     collection = await services.ledger[Collections].get(tenant, name)
-    saved = await services.ledger[Evaluations].save_set(tenant, collection.name, labelled_set, _rows(body.questions))
+    saved = await services.ledger[LabelledSets].save_set(tenant, collection.name, labelled_set, _rows(body.questions))
     return JsonReply(_set_view(saved))
 
 
@@ -97,7 +100,7 @@ async def add_questions(
     """Add questions to a labelled set, which is created if missing; existing questions are relabelled."""
     evaluation.label_field_of([_labelled(question) for question in body.questions])
     collection = await services.ledger[Collections].get(tenant, name)
-    saved = await services.ledger[Evaluations].add_questions(
+    saved = await services.ledger[LabelledSets].add_questions(
         tenant, collection.name, labelled_set, _rows(body.questions), most=MOST_QUESTIONS
     )
     return JsonReply(_set_view(saved))
@@ -106,7 +109,7 @@ async def add_questions(
 @router.delete("/labelled-sets/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
 async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a labelled set. Evaluations with it are kept."""
-    await services.ledger[Evaluations].delete_set(tenant, name, labelled_set)
+    await services.ledger[LabelledSets].delete_set(tenant, name, labelled_set)
     return Response(status_code=204)
 
 
@@ -137,28 +140,29 @@ async def evaluate(
     if body.questions is not None:
         questions = body.questions
     else:
-        stored = await services.ledger[Evaluations].set_of(tenant, collection.name, body.labelled_set or "")
+        stored = await services.ledger[LabelledSets].set_of(tenant, collection.name, body.labelled_set or "")
         questions = _set_view(stored).questions
     notes = await _missing_labels(services, collection, [_labelled(question) for question in questions])
     work = EvaluationRequest(_rows(questions), [strategy.name for strategy in strategies], baseline, notes)
-    run = await services.ledger[Evaluations].start(collection, body.labelled_set, work)
+    job = await services.ledger[Evaluations].start(collection, body.labelled_set, work)
     services.wakeups.wake("runs")
-    return JsonReply(_run_view(run), 202)
+    return JsonReply(_view(job), 202)
 
 
 @router.get("/evaluations", response_model=EvaluationList, responses=problems(401, 404, 422))
 async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """List the evaluations of a collection, newest first; the last 100 are retained."""
     collection = await services.ledger[Collections].get(tenant, name)
-    runs = await services.ledger[Evaluations].runs(tenant, collection.name)
+    jobs = await services.ledger[Evaluations].all_of(collection)
     names = [strategy.name for strategy in (*STRATEGIES, *BY_NAME) if strategy.layout == "chunks"]
-    return JsonReply(EvaluationList(items=[_run_view(run) for run in runs], strategies=names))
+    return JsonReply(EvaluationList(items=[_view(job, {"rows": job.progress.rows}) for job in jobs], strategies=names))
 
 
 @router.get("/evaluations/{evaluation_id}", response_model=EvaluationView, responses=problems(401, 404, 422))
 async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Return an evaluation with its progress or its results."""
-    return JsonReply(_run_view(await services.ledger[Evaluations].run_of(tenant, name, evaluation_id)))
+    collection = await services.ledger[Collections].get(tenant, name)
+    return JsonReply(_view(await services.ledger[Evaluations].get(evaluation_id, collection)))
 
 
 @router.get(
@@ -170,18 +174,18 @@ async def compare_runs(
     name: CollectionName, evaluation_id: UUID, other_id: UUID, tenant: Manager, services: ServicesDep
 ) -> Response:
     """Compare an evaluation with an earlier one, strategy by strategy, on their common questions."""
-    runs = [await services.ledger[Evaluations].run_of(tenant, name, each) for each in (evaluation_id, other_id)]
-    now, before = [run.results for run in runs]
+    collection, ids = await services.ledger[Collections].get(tenant, name), (evaluation_id, other_id)
+    now, before = [(await services.ledger[Evaluations].get(each, collection)).result for each in ids]
     if now is None or before is None:
         raise Conflict("Both evaluations must be done before they can be compared.")
-    differences = await asyncio.to_thread(compare, dict(now), dict(before))
+    differences = await asyncio.to_thread(compare, now, before)
     return JsonReply(DifferenceList(items=[DifferenceView(**asdict(each)) for each in differences]))
 
 
 @router.delete("/evaluations/{evaluation_id}", status_code=204, responses=problems(401, 404, 422))
 async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Delete an evaluation. A queued evaluation does not start, and a running one stops."""
-    await services.ledger[Evaluations].delete_run(tenant, name, evaluation_id)
+    await services.ledger[Evaluations].delete(evaluation_id, await services.ledger[Collections].get(tenant, name))
     return Response(status_code=204)
 
 
@@ -196,7 +200,7 @@ async def _missing_labels(
     kind = evaluation.label_field_of(questions)
     noun = "documents" if kind == "external_ids" else "chunks"
     names = {name for question in questions for name in getattr(question, kind)}
-    missing = len(names) - await services.ledger[Evaluations].count_known(collection, kind, sorted(names))
+    missing = len(names) - await services.ledger[LabelledSets].count_known(collection, kind, sorted(names))
     if missing == len(names):
         why = (
             " Chunks of another build have other ids: label documents, or label the chunks again."
@@ -223,5 +227,15 @@ def _set_view(stored: StoredLabelledSet) -> LabelledSetView:
     return LabelledSetView(set=stored.name, questions=questions, changed_at=stored.changed_at)
 
 
-def _run_view(run: EvaluationRun) -> EvaluationView:
-    return EvaluationView(**{name: getattr(run, name) for name in EvaluationView.model_fields})
+def _view(job: EvaluationJob, results: dict[str, Any] | None = None) -> EvaluationView:
+    """Return the view of an evaluation, with these results instead of its own."""
+    progress = {name: value for name, value in asdict(job.progress).items() if name != "rows"}
+    return EvaluationView(
+        **progress,
+        id=job.id,
+        state=RunPhase(job.state),
+        error=job.error,
+        created_at=job.created_at,
+        ended_at=job.ended_at,
+        results=(results or job.result) if job.state is JobState.DONE else None,
+    )

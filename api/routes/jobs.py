@@ -15,6 +15,7 @@ from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
 from api.progress.pauses import pauses_of
 from api.progress.readiness import Shutdown
+from api.schemas import jobs as schemas
 from api.schemas.jobs import JobBody, JobPage, JobView, view
 from api.state import JobFeedsDep, ListenersDep, ShutdownDep
 from shared.domain.errors import Forbidden
@@ -70,13 +71,15 @@ async def page(
     *,
     tenant: Reader,
     services: ServicesDep,
-    kind: Annotated[JobKind | None, Query(description="Only jobs of this kind")] = None,
+    kind: Annotated[schemas.JobKind | None, Query(description="Only jobs of this kind")] = None,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
     """List jobs, newest first: loads, syncs, reindexes, builds, evaluations, gates, verifications, erasures."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
-    rows = await services.ledger[Jobs].page(tenant, kind=kind, after=after, limit=limit + 1)
+    rows = await services.ledger[Jobs].page(
+        tenant, kind=None if kind is None else JobKind(kind), after=after, limit=limit + 1
+    )
     jobs, following = paging.split_page(rows, limit, lambda job: (job.created_at.isoformat(), str(job.id)))
     return JsonReply(JobPage(items=await _views(jobs, tenant, services), next_cursor=following))
 

@@ -9,6 +9,7 @@ import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from api.schemas.jobs import RunPhase
 from api.schemas.sources import (
     ApprovalBody,
     HintBody,
@@ -245,10 +246,10 @@ def source_view(state: SourceState) -> SourceView:
 
 
 def sync_view(state: SyncState) -> SyncView:
-    copied = SyncView.model_fields.keys() & set(state.__dataclass_fields__) - {"refused"}
+    copied = SyncView.model_fields.keys() & set(state.__dataclass_fields__) - {"refused", "state"}
     return SyncView(
         **{name: getattr(state, name) for name in copied},
         **dataclasses.asdict(state.counts),
-        state=state.phase,
+        state=RunPhase(state.state),
         refused_entries=[{"key": entry.key, "reason": entry.reason} for entry in state.refused],
     )

@@ -33,8 +33,8 @@ from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.ledger.builds.estimates import Estimates
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.repairs import Repairs
 from shared.ledger.model.counters import Counters
-from shared.ledger.runs.repairs import Repairs
 from shared.ledger.work.costs import Costs, CostSum
 from shared.services.api import ApiServices
 from shared.services.ingest import price

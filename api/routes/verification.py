@@ -11,7 +11,8 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from api.progress.runs import follow
+from api.progress.changes import follow
+from api.schemas.jobs import RunPhase
 from api.schemas.verification import (
     FindingView,
     VerificationCountsView,
@@ -22,7 +23,7 @@ from api.schemas.verification import (
 )
 from api.state import ShutdownDep
 from shared.domain.collections import Collection
-from shared.domain.runs import OPEN_PHASES
+from shared.domain.jobs import OPEN_STATES
 from shared.domain.verification import Position
 from shared.http import paging
 from shared.http.access.auth import Manager
@@ -33,8 +34,8 @@ from shared.http.schemas.common import CollectionName
 from shared.http.schemas.problems import ProblemDetails
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
+from shared.ledger.jobs.verifications import VerificationJob, Verifications, findings_of
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.verifications import MOST_FINDINGS, VerificationRun, Verifications
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
@@ -78,35 +79,35 @@ class VerificationFollower:
         Raises:
             Conflict: the open verification has the other value of `repair`, or too many are queued.
         """
-        verifications = self._services.ledger[Verifications]
-        run = await verifications.start(collection, repair=repair, position=position)
+        job = await self._services.ledger[Verifications].start(collection, repair=repair, position=position)
         self._services.wakeups.wake("runs")
         if "text/event-stream" in self._request.headers.get("accept", ""):
-            return event_stream(end_with_error(self._events(run, with_cursors=with_cursors), self._request.scope))
-        async with aclosing(follow(run, self._read, self._shutdown, self._request)) as changes:
+            return event_stream(end_with_error(self._events(job, with_cursors=with_cursors), self._request.scope))
+        async with aclosing(follow(job, self._read, self._shutdown, self._request)) as changes:
             async for _ in changes:
                 pass
-        run = await verifications.get(run.id)
-        return JsonReply(VerificationReply(**asdict(run.counts), findings=_views(run)))
+        job = await self._services.ledger[Verifications].get(job.id)
+        return JsonReply(VerificationReply(**asdict(job.progress.counts), findings=_views(job)))
 
-    async def _read(self, run: VerificationRun) -> VerificationRun:
+    async def _read(self, job: VerificationJob) -> VerificationJob:
         """Return a verification without findings: its counts show that there are more."""
-        return await self._services.ledger[Verifications].get(run.id, seen=MOST_FINDINGS)
+        return await self._services.ledger[Verifications].get(job.id, with_request=True, with_result=False)
 
-    async def _events(self, run: VerificationRun, *, with_cursors: bool) -> AsyncGenerator[bytes, None]:
-        verifications, seen = self._services.ledger[Verifications], 0
-        async with aclosing(follow(run, self._read, self._shutdown)) as changes:
+    async def _events(self, job: VerificationJob, *, with_cursors: bool) -> AsyncGenerator[bytes, None]:
+        seen = 0
+        async with aclosing(follow(job, self._read, self._shutdown)) as changes:
             async for change in changes:
                 if change is None:
                     yield HEARTBEAT
                     continue
-                run = await verifications.get(change.id, seen=seen)
-                seen += len(run.findings)
-                for view in _views(run):
+                job = await self._services.ledger[Verifications].get(change.id, with_request=True)
+                views = _views(job)
+                for view in views[seen:]:
                     yield event("finding", view)
-                if run.state in OPEN_PHASES:
-                    yield event("progress", _progress(run, with_cursor=with_cursors))
-        yield event("done", VerificationCountsView(**asdict(run.counts)))
+                seen = len(views)
+                if job.state in OPEN_STATES:
+                    yield event("progress", _progress(job, with_cursor=with_cursors))
+        yield event("done", VerificationCountsView(**asdict(job.progress.counts)))
 
 
 FollowerDep = Annotated[VerificationFollower, Depends()]
@@ -131,25 +132,35 @@ async def verify(
 async def get_verification(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """Return the newest verification of a collection with its state and findings."""
     collection = await services.ledger[Collections].get(tenant, name)
-    run = await services.ledger[Verifications].newest(tenant, collection.name)
-    own = {field: getattr(run, field) for field in ("repair", "state", "error", "created_at", "ended_at")}
-    return JsonReply(VerificationRunView(**own, **asdict(run.counts), findings=_views(run)))
+    job = await services.ledger[Verifications].newest(collection)
+    return JsonReply(
+        VerificationRunView(
+            **asdict(job.progress.counts),
+            repair=job.progress.repair,
+            state=RunPhase(job.state),
+            error=job.error,
+            created_at=job.created_at,
+            ended_at=job.ended_at,
+            findings=_views(job),
+        )
+    )
 
 
 @router.delete("/{name}/verify", status_code=204, responses=problems(401, 404, 422))
 async def cancel_verification(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """Cancel the verification of a collection that is queued or running. Its repairs are kept."""
-    await services.ledger[Verifications].cancel(tenant, name)
+    await services.ledger[Verifications].cancel(await services.ledger[Collections].get(tenant, name))
     return Response(status_code=204)
 
 
-def _progress(run: VerificationRun, *, with_cursor: bool) -> VerificationProgress:
-    cursor = paging.cursor_of(astuple(run.position)) if with_cursor else None
-    return VerificationProgress(**asdict(run.counts), state=run.state, cursor=cursor)
+def _progress(job: VerificationJob, *, with_cursor: bool) -> VerificationProgress:
+    position = Position() if job.request is None else job.request.position
+    cursor = paging.cursor_of(astuple(position)) if with_cursor else None
+    return VerificationProgress(**asdict(job.progress.counts), state=RunPhase(job.state), cursor=cursor)
 
 
-def _views(run: VerificationRun) -> list[FindingView]:
-    return [FindingView(**asdict(finding)) for finding in run.findings]
+def _views(job: VerificationJob) -> list[FindingView]:
+    return [FindingView(**asdict(finding)) for finding in findings_of(job)]
 
 
 def _position(key: list[str | None]) -> Position:

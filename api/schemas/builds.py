@@ -9,8 +9,8 @@ from pydantic import Field
 
 from api.schemas.calibration import NDCG
 from api.schemas.collections import CollectionOptionsView
+from api.schemas.jobs import RunPhase
 from shared.domain.builds import BuildState
-from shared.domain.runs import RunPhase
 from shared.domain.states import DocumentState
 from shared.http.schemas.common import BodyModel, ReplyModel, example
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field, StringConstraints
 
 from api.schemas.calibration import NDCG, LabelledQuestion
-from shared.domain.runs import RunPhase
+from api.schemas.jobs import RunPhase
 from shared.http.schemas.common import BodyModel, ReplyModel, example, example_of
 
 MOST_QUESTIONS = 1_000

@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
 
-from shared.domain.jobs import Job, JobKind, JobState, Pause, PauseReason
+from shared.domain import jobs
+from shared.domain.jobs import Job, Pause, PauseReason
 from shared.domain.states import DocumentState
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
 
 _JOB_ID = "0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51"
 IdempotencyKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\P{Cc}+$")]
+
+
+# Comments instead of docstrings, which would be a part of the API's description.
+class JobKind(StrEnum):  # the kinds of jobs that users see
+    LOAD = jobs.JobKind.LOAD.value
+    SYNC = jobs.JobKind.SYNC.value
+    REINDEX = jobs.JobKind.REINDEX.value
+    BUILD = jobs.JobKind.BUILD.value
+    EVALUATION = jobs.JobKind.EVALUATION.value
+    GATE = jobs.JobKind.GATE.value
+    VERIFICATION = jobs.JobKind.VERIFICATION.value
+    ERASURE = jobs.JobKind.ERASURE.value
+
+
+class JobState(StrEnum):  # the states of a listed job: a queued one is shown as running
+    RUNNING = jobs.JobState.RUNNING.value
+    PAUSED = jobs.JobState.PAUSED.value
+    CANCELLING = jobs.JobState.CANCELLING.value
+    CANCELLED = jobs.JobState.CANCELLED.value
+    DONE = jobs.JobState.DONE.value
+    DONE_WITH_ERRORS = jobs.JobState.DONE_WITH_ERRORS.value
+    FAILED = jobs.JobState.FAILED.value
+
+
+class RunPhase(StrEnum):  # the states of a worker's part of a job, as the routes of its kind show it
+    QUEUED = jobs.JobState.QUEUED.value
+    RUNNING = jobs.JobState.RUNNING.value
+    DONE = jobs.JobState.DONE.value
+    FAILED = jobs.JobState.FAILED.value
+    CANCELLED = jobs.JobState.CANCELLED.value
 
 
 class JobBody(BodyModel):
@@ -101,8 +133,8 @@ def view(job: Job, cost: float | None, pause: Pause | None = None) -> JobView:
     """Return the view of a job; `pause` is the reason why no questions are generated while it runs."""
     return JobView(
         id=job.id,
-        kind=job.kind,
-        state=job.state,
+        kind=JobKind(job.kind),
+        state=JobState(job.state),
         collection=job.collection,
         pause_reason=job.pause_reason if pause is None else pause.reason,
         budget_id=None if pause is None else pause.budget_id,
@@ -133,7 +165,12 @@ def _message(job: Job) -> str | None:
     if job.pause_reason is not None:
         return _PAUSED_BY[job.pause_reason]
     known = sum(job.documents.values())
-    if job.kind == JobKind.LOAD and job.state == JobState.RUNNING and job.closed_at is None and job.done == known:
+    if (
+        job.kind is jobs.JobKind.LOAD
+        and job.state is jobs.JobState.RUNNING
+        and job.closed_at is None
+        and job.done == known
+    ):
         finished = f"All {known:,} uploaded documents are finished" if known else "No document has been uploaded"
         return f"{finished}. The job ends when its client closes it: POST /v1/jobs/{job.id}/close."
     return None

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from shared.domain.runs import RunPhase
+from api.schemas.jobs import RunPhase
 from shared.domain.sources import MAX_DELETE_SHARE, MOST_SHOWN
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
 
@@ -168,9 +168,7 @@ class LookupView(ReplyModel):
 
     model_config = example(state="done", waiting=None, error=None, ended_at="2026-10-01T09:12:31Z")
 
-    state: RunPhase = Field(
-        validation_alias="phase", description="After `failed`, the hints are looked up again some minutes later"
-    )
+    state: RunPhase = Field(description="After `failed`, the hints are looked up again some minutes later")
     waiting: str | None = Field(description="Why it reads no more entries now; it continues by itself")
     error: str | None = Field(description="Reason of its last failure, until the hints have been looked up")
     ended_at: datetime | None = Field(description="null while it is open")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from shared.domain.runs import RunPhase
+from api.schemas.jobs import RunPhase
 from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, POINT_ID, BodyModel, ReplyModel, example
 
 

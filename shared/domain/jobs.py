@@ -1,4 +1,8 @@
-"""Jobs: long work with a state and progress. Loads, reindexes and syncs have rows of their own."""
+"""Jobs: long work with a state and progress.
+
+A job either has documents, which the stages of the ingest process, or one worker that claims it. A sync has both: its
+worker lists the source, and the job ends when its documents are processed.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +24,24 @@ class JobKind(StrEnum):
     GATE = "gate"  # the comparison of a build with the live one
     VERIFICATION = "verification"  # the comparison of a collection with Qdrant
     ERASURE = "erasure"
+    LOOKUP = "lookup"  # entries of a source that hints name are looked up; users do not see these jobs
+
+
+JOBS_OF_PARSERS = frozenset({JobKind.SYNC, JobKind.LOOKUP})  # parse workers claim these, and index workers all others
 
 
 class JobState(StrEnum):
+    QUEUED = "queued"  # no worker works on it: its claim shows that, and its row says `running`
     RUNNING = "running"
     PAUSED = "paused"  # no worker claims its documents and chunks
     CANCELLING = "cancelling"  # its queued documents are being deleted, and others finish
     CANCELLED = "cancelled"
     DONE = "done"
     DONE_WITH_ERRORS = "done_with_errors"  # some of its documents are degraded or failed
-    FAILED = "failed"  # only a sync, an evaluation, a gate or a verification
+    FAILED = "failed"  # only jobs with a worker
+
+
+OPEN_STATES = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED, JobState.CANCELLING)
 
 
 class PauseReason(StrEnum):
@@ -60,7 +72,7 @@ class Job:
     """A job as the API returns it.
 
     Args:
-        id: its id; for other kinds than loads and reindexes the id of its own row.
+        id: its id; for builds and erasures the id of their own row.
         collection: name of its collection; None for the erasure of a tenant or a document.
         pause_reason: why it is paused; None unless it is paused by this reason.
         closed_at: when its client said that no more documents follow; None for an open load, and for other kinds.
@@ -93,3 +105,20 @@ class Job:
     def lacks_questions(self) -> bool:
         """Whether it runs, and the texts of some of its documents are stored but not all of their questions."""
         return self.state is JobState.RUNNING and self.documents.get(DocumentState.SEARCHABLE, 0) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobClaim:
+    """A worker's claim on a job. A result with an outdated token has no effect.
+
+    Args:
+        collection: name of the job's collection.
+        lost_leases: number of earlier claims whose worker died.
+    """
+
+    id: UUID
+    kind: JobKind
+    tenant: str
+    collection: str
+    token: int
+    lost_leases: int

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.errors import InvalidInput
-from shared.domain.runs import RunPhase
+from shared.domain.jobs import JobState
 
 MOST_SHOWN = 100  # keys of withheld deletions, and refused entries
 MAX_DELETE_SHARE = 0.1
@@ -168,7 +168,7 @@ class SyncState:
     Args:
         id: id of its job, which ends later, when its documents are processed.
         source: name of its source.
-        phase: phase of its listing: `queued` until a worker claims it, and while its job is paused.
+        state: state of its listing: `queued` until a worker claims it, and while its job is paused.
         refused: the first refused entries.
         waiting: why it reads no more entries now, as a sentence; it continues by itself.
         approved: approved number of deletions; None for a sync without approval.
@@ -180,7 +180,7 @@ class SyncState:
     id: UUID
     source: str
     collection: str
-    phase: RunPhase
+    state: JobState
     counts: SyncCounts
     refused: Sequence[RefusedEntry]
     waiting: str | None
@@ -196,13 +196,13 @@ class LookupState:
     """The lookup of a source's hints.
 
     Args:
-        phase: `queued` until a worker claims it; after a failure, the hints are looked up again some minutes later.
+        state: `queued` until a worker claims it; after a failure, the hints are looked up again some minutes later.
         waiting: why it reads no more entries now, as a sentence; it continues by itself.
         error: reason of its last failure, until the hints have been looked up.
         ended_at: when it ended; None while it is open.
     """
 
-    phase: RunPhase
+    state: JobState
     waiting: str | None
     error: str | None
     ended_at: datetime | None

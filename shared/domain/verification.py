@@ -57,3 +57,11 @@ class VerificationCounts:
         """Return the sums of these counts and others, by name."""
         sums = {name: getattr(self, name) + more.get(name, 0) for name in self.__dataclass_fields__}
         return VerificationCounts(**sums)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonProgress:
+    """The progress of a verification, or of a gate, which repairs nothing."""
+
+    counts: VerificationCounts = VerificationCounts()
+    repair: bool = False

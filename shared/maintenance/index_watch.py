@@ -15,13 +15,13 @@ import structlog
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, ForeaskError, NotFound
-from shared.domain.runs import RunPhase
+from shared.domain.jobs import JobState
 from shared.ledger.documents.audit import Audit
+from shared.ledger.jobs.repairs import EndedRepair, Repairs
+from shared.ledger.jobs.verifications import Verifications
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.election import Election
 from shared.ledger.postgres.servers import current_server
-from shared.ledger.runs.repairs import EndedRepair, Repairs
-from shared.ledger.runs.verifications import Verifications
 from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 
@@ -40,7 +40,7 @@ class IndexWatch:
 
     Args:
         late: time after which no worker writes points of a claim that a failover lost.
-        wake_runs: wakes workers for verifications.
+        wake_verifiers: wakes workers for verifications.
     """
 
     database: Database
@@ -50,7 +50,7 @@ class IndexWatch:
     audit: Audit
     index: Index
     late: timedelta
-    wake_runs: Callable[[], None]
+    wake_verifiers: Callable[[], None]
     _after: UUID | None = None  # build that was checked last
     _suspected: dict[UUID, Collection] = field(default_factory=dict)  # which lacked points at the last check
     _read_until: dict[UUID, str] = field(default_factory=dict)  # external id up to which a collection was checked
@@ -80,25 +80,26 @@ class IndexWatch:
     async def _start(self, collection: Collection) -> None:
         names = {"tenant": collection.tenant, "collection": collection.name}
         try:
-            run = await self.verifications.start(collection, repair=True)
+            verification = await self.verifications.start(collection, repair=True)
         except (Conflict, NotFound) as error:  # one without repairs is running, or too many are queued
             log.info("repair.postponed", **names, reason=error.message)
             await self.repairs.postpone(collection.id, _AGAIN)
             return
-        await self.repairs.note_start(collection.id, run.id)
-        log.info("repair.started", **names, run=str(run.id), cause=collection.damage and collection.damage.cause.value)
-        self.wake_runs()
+        await self.repairs.note_start(collection.id, verification.id)
+        cause = collection.damage and collection.damage.cause.value
+        log.info("repair.started", **names, job_id=str(verification.id), cause=cause)
+        self.wake_verifiers()
 
     async def _settle(self, ended: EndedRepair) -> None:
         names = {"tenant": ended.tenant, "collection": ended.name, "cause": ended.damage.value}
-        if ended.phase is RunPhase.CANCELLED or (ended.phase is RunPhase.DONE and ended.is_last):
+        if ended.state is JobState.CANCELLED or (ended.state is JobState.DONE and ended.is_last):
             await self.repairs.clear(ended, _CHECKED_AFTER if ended.is_complete else _CHECKED_LATER)
-            log.info("repair.ended", **names, phase=ended.phase.value, **ended.counts)
-        elif ended.phase is RunPhase.DONE:
-            await self.repairs.postpone(ended.collection_id, ended.pause, ended.run)
+            log.info("repair.ended", **names, state=ended.state.value, **ended.counts)
+        elif ended.state is JobState.DONE:
+            await self.repairs.postpone(ended.collection_id, ended.pause, ended.verification_id)
             log.info("repair.repeats", **names, again_in_seconds=ended.pause.total_seconds(), **ended.counts)
         else:
-            await self.repairs.postpone(ended.collection_id, _AGAIN, ended.run)
+            await self.repairs.postpone(ended.collection_id, _AGAIN, ended.verification_id)
             log.warning("repair.failed", **names, again_in_seconds=_AGAIN.total_seconds())
 
     async def check(self) -> None:

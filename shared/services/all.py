@@ -17,8 +17,8 @@ from shared.ingest.read.stage import ReadStage
 from shared.ledger.postgres.election import Election
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.index_watch import IndexWatch
+from shared.maintenance.jobs.runner import Runner
 from shared.maintenance.orphans import Orphans
-from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.work import OpenSource, Syncing
 from shared.maintenance.wanted import WantedWorkers

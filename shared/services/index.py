@@ -1,23 +1,22 @@
-"""An index worker: embeds questions and chunks, and writes them to Qdrant; concurrently it calibrates and does runs."""
+"""An index worker: embeds questions and chunks, and writes them to Qdrant; concurrently it calibrates and does jobs."""
 
 from __future__ import annotations
 
-from shared.domain.runs import RunKind
 from shared.ingest.index.stage import Indexer, IndexStage
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.audit import Audit
-from shared.ledger.feedback.evaluations import Evaluations
+from shared.ledger.jobs.evaluations import Evaluations
+from shared.ledger.jobs.gates import Gates
+from shared.ledger.jobs.job_claims import JobClaims
+from shared.ledger.jobs.verifications import Verifications
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.gates import Gates
-from shared.ledger.runs.run_claims import RunClaims
-from shared.ledger.runs.verifications import Verifications
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.work import Work
 from shared.maintenance.gate import Gate
-from shared.maintenance.runs.evaluating import Evaluating
-from shared.maintenance.runs.gating import Gating
-from shared.maintenance.runs.runner import Runner
-from shared.maintenance.runs.verifying import Verifying
+from shared.maintenance.jobs.evaluating import Evaluating
+from shared.maintenance.jobs.gating import Gating
+from shared.maintenance.jobs.runner import Runner
+from shared.maintenance.jobs.verifying import Verifying
 from shared.providers.limiter.models import LimitedEmbedder
 from shared.query.calibrate.calibrator import Calibrator
 from shared.services.ingest import similarity_floor
@@ -59,15 +58,10 @@ def runner_of(parts: Parts, calibrator: Calibrator) -> Runner:
         ledger[Collections],
         ledger[Audit],
         parts.index,
-        ledger[RunClaims],
+        ledger[JobClaims],
         lambda: parts.wakeups.wake("index"),
     )
-    works = {
-        RunKind.EVALUATION: evaluating.work,
-        RunKind.GATE: Gating(ledger[Gates], ledger[Builds], gate_of).work,
-        RunKind.VERIFICATION: verifying.work,
-    }
-    runner = Runner(ledger[RunClaims], works)
+    runner = Runner(ledger[JobClaims], evaluating, Gating(ledger[Gates], ledger[Builds], gate_of), verifying)
     parts.stack.push_async_callback(runner.aclose)
     return runner
 

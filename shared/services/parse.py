@@ -13,13 +13,12 @@ import structlog
 from shared.confined import confinement
 from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import InvalidInput, Permanent
-from shared.domain.runs import RunKind
 from shared.domain.sources import SourceDefinition
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import ParseStage
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.listings import Listings
 from shared.ledger.sources.notes import Notes
@@ -27,7 +26,7 @@ from shared.ledger.sources.sources import Sources
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.pages import Pages
 from shared.ledger.work.work import Work
-from shared.maintenance.runs.runner import Runner
+from shared.maintenance.jobs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.lookups import Lookups
 from shared.maintenance.syncing.originals import SourceOriginals
@@ -64,7 +63,7 @@ def assemble(parts: Parts) -> WorkerServices:
         stage=parser,
         warm_ups=(parts.database.warm, parser.sandbox.warm, remove_temporary_files),
         runner=sync_runner_of(parts, SourceAccess(parts.settings, readers, web).open),
-        runs_queue="syncs",
+        jobs_queue="syncs",
     )
 
 
@@ -94,9 +93,8 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
     Parse workers do syncs, because they have the store of uploads, and no key of a provider.
     """
     syncing = syncing_of(parts, open_source)
-    works = {RunKind.SYNC: syncing.work, RunKind.LOOKUP: Lookups(parts.ledger[Hints], syncing).work}
     parts.stack.push_async_callback(syncing.parked.aclose)
-    runner = Runner(parts.ledger[RunClaims], works)
+    runner = Runner(parts.ledger[JobClaims], syncing, Lookups(parts.ledger[Hints], syncing))
     parts.stack.push_async_callback(runner.aclose)
     return runner
 
@@ -107,7 +105,7 @@ def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
     return Syncing(
         listings=ledger[Listings],
         collections=ledger[Collections],
-        claims=ledger[RunClaims],
+        claims=ledger[JobClaims],
         uploads=parts.uploads,
         intake=Intake(ledger[Listings], parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk),
         open_source=open_source,

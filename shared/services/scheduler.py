@@ -17,11 +17,11 @@ from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.jobs.repairs import Repairs
+from shared.ledger.jobs.verifications import Verifications
 from shared.ledger.ledger import Ledger
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.election import Election
-from shared.ledger.runs.repairs import Repairs
-from shared.ledger.runs.verifications import Verifications
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.work import Work
 from shared.maintenance.cleanup import Cleaner
@@ -75,7 +75,7 @@ def index_watch_of(parts: Parts, election: Election) -> IndexWatch:
         audit=parts.ledger[Audit],
         index=parts.index,
         late=parts.settings.tuning.lease * 2,
-        wake_runs=partial(parts.wakeups.wake, "runs"),
+        wake_verifiers=partial(parts.wakeups.wake, "runs"),
     )
 
 

@@ -14,7 +14,7 @@ from shared.settings import Settings
 
 if TYPE_CHECKING:  # a parse worker has none of these
     from shared.ingest.batches.lane import BatchLane
-    from shared.maintenance.runs.runner import Runner
+    from shared.maintenance.jobs.runner import Runner
     from shared.providers.limiter.limiter import Limiter
     from shared.query.calibrate.calibrator import Calibrator
 
@@ -32,8 +32,8 @@ class WorkerServices:
         warm_ups: functions that start resources of the stage before the first document.
         calibrator: calibrates collections concurrently; None for roles that do not.
         batch_lane: works on batches concurrently; None for roles that do not.
-        runner: does runs concurrently; None for roles that do not.
-        runs_queue: queue that wakes the runner.
+        runner: does jobs concurrently; None for roles that do not.
+        jobs_queue: queue that wakes the runner.
     """
 
     settings: Settings
@@ -45,7 +45,7 @@ class WorkerServices:
     calibrator: Calibrator | None = None
     batch_lane: BatchLane | None = None
     runner: Runner | None = None
-    runs_queue: Queue = "runs"
+    jobs_queue: Queue = "runs"
 
     async def start(self) -> None:
         """Start the stage's resources, and request a first wake-up, because work may be due already."""
@@ -54,7 +54,7 @@ class WorkerServices:
         self.wakeups.start()
 
     def stop(self) -> None:
-        """Start no more calls of providers, and release the claimed runs."""
+        """Start no more calls of providers, and release the claimed jobs."""
         if self.runner is not None:
             self.runner.stop()
         for limiter in self.limiters:

@@ -9,7 +9,7 @@ from tests.support.waiting import TIMEOUT_SECONDS
 
 LINKS = ("ledger", "broker", "qdrant")
 IDLE_SECONDS = 2
-FAILURES = ("step.failed", "query_log.failed", "heartbeat.failed", "election.failed", "wakeup.failed", "run.failed")
+FAILURES = ("step.failed", "query_log.failed", "heartbeat.failed", "election.failed", "wakeup.failed", "job.failed")
 
 
 def failures(fleet):

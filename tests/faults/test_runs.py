@@ -15,7 +15,7 @@ from tests.support.waiting import TIMEOUT_SECONDS
 LOCATION = """
     SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1 AND build_state = 'live'
 """
-HOLDER = "SELECT leased_by, lost_leases FROM runs WHERE id = $1"
+HOLDER = "SELECT leased_by, lost_leases FROM job_claims WHERE id = $1"
 
 
 def holder_of(fleet: Fleet, run: str) -> str:

@@ -26,7 +26,7 @@ from tests.support.releases import (
 
 RESTARTS = 16
 PARTS_BEFORE = 4  # parts of the documents that are uploaded before the first restart; later one part in each
-NEXT_RUN = "SELECT token, lost_leases FROM runs WHERE kind = 'next'"
+NEXT_RUN = "SELECT token, lost_leases FROM job_claims WHERE kind = 'next'"
 OLD, NEW = (*OLD_CREW, "api"), (*NEW_CREW, "api-new")
 
 

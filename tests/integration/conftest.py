@@ -9,7 +9,7 @@ import pytest
 from shared.confined.reading import Reader, Readers
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.web_pages import SandboxExtractor
-from shared.maintenance.runs.runner import Runner
+from shared.maintenance.jobs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.support.api import calling, running

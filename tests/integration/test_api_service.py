@@ -24,7 +24,7 @@ from embedded.ports import free_port
 from shared.http import openapi
 from shared.http.schemas.common import BodyModel, ReplyModel
 from shared.http.schemas.problems import ProblemDetails
-from shared.ledger.runs.repairs import Repairs
+from shared.ledger.jobs.repairs import Repairs
 from tests.support.api import WITHOUT_CERTIFICATES, application, calling, events_of, left_behind, serving, work
 from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 

@@ -12,13 +12,13 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from api.schemas.sources import HintReply, SourcePage, SourceView, SyncPage, SyncView, WithheldView
+from shared.domain.jobs import JOBS_OF_PARSERS, JobKind
 from shared.domain.keys import Scope
-from shared.domain.runs import RUNS_OF_PARSERS, RunKind
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
-from shared.maintenance.runs.runner import Runner
+from shared.maintenance.jobs.runner import Runner
 from shared.maintenance.syncing.lookups import Lookups
 from shared.outside import addresses
 from shared.services.sources import SourceAccess
@@ -27,6 +27,14 @@ from tests.support.planted import guards
 from tests.support.sources import make_older
 from tests.support.waiting import eventually
 from workers.scheduler import start_due_syncs
+
+QUEUE_SYNCS = """
+    WITH queued AS (
+        INSERT INTO jobs (id, tenant, collection, collection_id, kind, state)
+        SELECT gen_random_uuid(), 'default', 'handbook', gen_random_uuid(), 'sync', 'running'
+        FROM generate_series(1, 100) RETURNING id, kind, tenant, collection)
+    INSERT INTO job_claims (id, kind, tenant, collection, embeddings) SELECT *, '{}' FROM queued
+"""
 
 
 @pytest.fixture
@@ -63,9 +71,7 @@ class ParseWorker:
 
     async def run(self):
         lookups = Lookups(self._services.ledger[Hints], self._syncing)
-        runner = Runner(
-            self._services.ledger[RunClaims], {RunKind.SYNC: self._syncing.work, RunKind.LOOKUP: lookups.work}
-        )
+        runner = Runner(self._services.ledger[JobClaims], self._syncing, lookups)
         await runner.take()
         await eventually(lambda: runner.claimed == 0)
         await runner.aclose()
@@ -352,7 +358,7 @@ async def test_removal_keeps_or_deletes_documents(client, services, folder, work
     assert (await client.get("/v1/sources/wiki")).status_code == 404
     assert len(await names(client)) == left + 1
     async with services.database.begin() as connection:
-        for table in ("source_items", "source_hints", "source_lookups", "syncs"):
+        for table in ("source_items", "source_hints", "syncs", "jobs WHERE kind = 'lookup'"):
             assert (await connection.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() == 0
     if documents == "keep":  # the documents are adopted, and not duplicated
         await add(client, folder)
@@ -376,8 +382,16 @@ async def test_hinted_entries_are_read_without_a_listing(client, services, folde
     assert await names(client) == ["wiki/leave.md", "wiki/new.md", "wiki/travel/expenses.md"]
     documents = (await client.get("/v1/documents")).json()["items"]
     assert {each["external_id"]: each["version"] for each in documents}["wiki/leave.md"] == 2
-    assert await services.ledger[RunClaims].due() & RUNS_OF_PARSERS == set()
+    assert await services.ledger[JobClaims].due() & JOBS_OF_PARSERS == set()
+    (lookup,) = [each for each in await jobs_of(services) if each.kind == "lookup"]
+    assert "lookup" not in {job["kind"] for job in (await client.get("/v1/jobs")).json()["items"]}
+    assert (await client.get(f"/v1/jobs/{lookup.id}")).status_code == 404
     assert (await worker.sync(client)).unchanged == 3
+
+
+async def jobs_of(services):
+    async with services.database.begin() as connection:
+        return (await connection.execute(text("SELECT id, kind FROM jobs"))).all()
 
 
 async def test_hint_of_missing_entry_deletes_nothing(client, services, folder, worker):
@@ -509,7 +523,7 @@ async def test_hint_during_listing_is_looked_up_again(client, services, folder, 
     await add(client, folder)
     await worker.sync(client)
     await client.post("/v1/sources/wiki/sync")
-    listing = await services.ledger[RunClaims].claim({RunKind.SYNC})
+    listing = await services.ledger[JobClaims].claim({JobKind.SYNC})
     write(folder, "leave.md", "Employees get fifty days of leave.")
     await hint(client, {"keys": ["leave.md"]})
     await worker.run()
@@ -518,7 +532,7 @@ async def test_hint_during_listing_is_looked_up_again(client, services, folder, 
         hints = await connection.execute(text("SELECT hinted_key, looked_up_at IS NOT NULL FROM source_hints"))
         assert hints.all() == [("leave.md", True)]
     assert not await services.ledger[Hints].reopen()
-    await services.ledger[RunClaims].release(listing)
+    await services.ledger[JobClaims].release(listing)
     await worker.run()
     assert await services.ledger[Hints].reopen()
     await worker.run()
@@ -540,7 +554,7 @@ async def test_failed_lookup_is_repeated_later(client, services, folder, worker)
     assert not await services.ledger[Hints].reopen()  # it waits after a failure
 
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE source_lookups SET ended_at = ended_at - interval '10 minutes'"))
+        await connection.execute(text("UPDATE jobs SET ended_at = ended_at - interval '10 minutes'"))
     assert await services.ledger[Hints].reopen()
     assert (await shown(client)).newest_lookup.error == failed.error
     await worker.run()
@@ -654,9 +668,7 @@ async def test_refused_scheduled_sync_shows_reason(client, services, folder):
     await add(client, folder, schedule="0 3 * * *")
     await due_since(services, 1)
     async with services.database.begin() as connection:
-        queued = "INSERT INTO runs (id, kind, tenant, collection, embeddings)"
-        rows = "SELECT gen_random_uuid(), 'sync', 'default', 'handbook', '{}' FROM generate_series(1, 100)"
-        await connection.execute(text(f"{queued} {rows}"))
+        await connection.execute(text(QUEUE_SYNCS))
 
     assert await start_due_syncs(services)
 

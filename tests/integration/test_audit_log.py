@@ -399,8 +399,8 @@ async def test_approvals_and_enabled_webhooks_are_recorded(client, services, tmp
         await connection.execute(
             text("UPDATE jobs SET state = 'paused', pause_reason = 'approval' WHERE kind = 'sync'")
         )
-        await connection.execute(text("UPDATE syncs SET phase = 'done', listed_at = now(), ended_at = now()"))
-        await connection.execute(text("DELETE FROM runs"))
+        await connection.execute(text("UPDATE syncs SET state = 'done', listed_at = now(), ended_at = now()"))
+        await connection.execute(text("DELETE FROM job_claims"))
     await sent(client, "POST", f"/v1/webhooks/{hook['id']}/resume")
     await sent(client, "POST", "/v1/sources/docs/approve", {"deletions": 3})
 

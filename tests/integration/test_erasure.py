@@ -18,13 +18,12 @@ from shared.domain.budgets import Reserve
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
 from shared.domain.index_location import index_location_of
-from shared.domain.jobs import PauseReason
+from shared.domain.jobs import JobKind, PauseReason
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
-from shared.domain.runs import RunKind
 from shared.domain.sources import NewSource
 from shared.domain.usage import Usage
-from shared.domain.verification import DifferingPoint, Position, VerificationCounts
+from shared.domain.verification import ComparisonProgress, DifferingPoint, Position
 from shared.domain.work import PaidReply
 from shared.ingest.index.stage import IndexStage
 from shared.ledger.builds.builds import Builds
@@ -34,14 +33,15 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT, Erasures
 from shared.ledger.erasure.leftover_rows import Remains
-from shared.ledger.feedback.evaluations import EvaluationRequest, Evaluations
 from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.feedback.labelled_sets import LabelledSets
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
+from shared.ledger.jobs.evaluations import EvaluationRequest, Evaluations
+from shared.ledger.jobs.gates import GateRequest, Gates
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.jobs.verifications import VerificationRequest, Verifications, findings_of
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.gates import GateRequest, Gates
-from shared.ledger.runs.run_claims import RunClaims
-from shared.ledger.runs.verifications import Verifications
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
 from shared.ledger.work.batches import Batches
@@ -189,7 +189,7 @@ async def filled(services):
             id=collection.id,
         )
         question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
-        await services.ledger[Evaluations].save_set(tenant, "default", "harbours", [question])
+        await services.ledger[LabelledSets].save_set(tenant, "default", "harbours", [question])
         await services.ledger[Evaluations].start(
             collection, "harbours", EvaluationRequest([question], ["text"], "text")
         )
@@ -377,7 +377,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     await log_query(services, "default", collection)
     await log_query(services, "default", other)
     for name in ("default", "other"):
-        await services.ledger[Evaluations].save_set("default", name, "set", [])
+        await services.ledger[LabelledSets].save_set("default", name, "set", [])
         await run(services, SHARE, tenant="default", collection=name, documents=[])
         await run(services, RESOLVE, tenant="default", collection=name, document=uuid4())
         of = await services.ledger[Collections].get("default", name)
@@ -398,7 +398,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     assert await check(tenant="default", collection="default") == {}
     assert len(erasure.collection_ids) == 2
     assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
-    for table in ("labelled_sets", "evaluations", "gates", "verifications", "runs", "shared_answers", "gaps"):
+    for table in ("labelled_sets", "jobs", "job_claims", "shared_answers", "gaps"):
         assert await run(services, f"SELECT DISTINCT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert await services.index.count_points(other.location)
@@ -497,20 +497,19 @@ async def test_document_erasure_removes_its_findings(services, library, check, o
     documents = await once(ready, ("A text.", "a.md"), ("Another text.", "b.md"))
     ledger = services.ledger
     await ledger[Verifications].start(await library.collection(), repair=True)
-    claim = await ledger[RunClaims].claim([RunKind.VERIFICATION])
+    claim = await ledger[JobClaims].claim([JobKind.VERIFICATION])
     findings = [DifferingPoint("missing", "not stored", str(uuid4()), document.id, None) for document in documents]
     unknown = DifferingPoint("orphaned", "its document is not in the ledger", str(uuid4()), None, None)
-    await ledger[Verifications].save(
-        claim, Position(), VerificationCounts(), findings=[*findings, unknown], intended=findings
-    )
-    assert "postgresql verifications" in await check(document_id=documents[0].id)
+    rest = VerificationRequest(Position(), intended=findings)
+    await ledger[Verifications].save(claim, rest, ComparisonProgress(), findings=[*findings, unknown])
+    assert "postgresql jobs" in await check(document_id=documents[0].id)
 
     await finished(services, await ledger[Erasures].start_document(documents[0].id))
 
     assert await check(document_id=documents[0].id) == {}
-    saved = await ledger[Verifications].newest("default", "default")
-    assert saved.findings == [findings[1], unknown]
-    assert (await ledger[Verifications].saved(claim)).intended == findings[1:]
+    saved = await ledger[Verifications].newest(await library.collection())
+    assert findings_of(saved) == [findings[1], unknown]
+    assert (await ledger[Verifications].claimed(claim)).request.intended == findings[1:]
 
 
 async def test_query_logged_while_erasure_waits_names_no_chunk(services, library, once):

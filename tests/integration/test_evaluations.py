@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.collections import CollectionOptions, Weights
-from shared.domain.runs import RunKind
+from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
-from shared.ledger.feedback.evaluations import EvaluationRequest, Evaluations
 from shared.ledger.feedback.query_log import QueryLog
-from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.jobs.evaluations import EvaluationRequest, Evaluations
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.work.work import Work
 from tests.conftest import Library
 from tests.support.api import calling, work
@@ -188,19 +188,19 @@ async def test_old_evaluations_are_deleted_but_open_ones_kept(services, library,
     evaluations, request = services.ledger[Evaluations], EvaluationRequest([LABELLED], ["text"], "text")
 
     async def claimed():
-        run = await evaluations.start(collection, None, request)
-        claim = await services.ledger[RunClaims].claim([RunKind.EVALUATION])
-        assert claim.id == run.id
-        return claim
+        job = await evaluations.start(collection, None, request)
+        claim = await services.ledger[JobClaims].claim([JobKind.EVALUATION])
+        assert claim.id == job.id
+        return claim, job.progress
 
-    first = await claimed()
+    first, _ = await claimed()
     for _ in range(101):
-        await evaluations.finish(await claimed(), {"per_query": {}, "rows": []})
-    assert len(await evaluations.runs("default", "default")) == 101
-    assert (await evaluations.run_of("default", "default", first.id)).state == "running"
-    await services.ledger[RunClaims].fail(first, "It failed.")
+        await evaluations.finish(*await claimed(), {"per_query": {}, "rows": []})
+    assert len(await evaluations.all_of(collection)) == 101
+    assert (await evaluations.get(first.id)).state == "running"
+    await services.ledger[JobClaims].fail(first, "It failed.")
     await evaluations.start(collection, None, request)
-    assert len(await evaluations.runs("default", "default")) == 100
+    assert len(await evaluations.all_of(collection)) == 100
 
 
 LABELLED = {"question": "a", "external_ids": ["herons"]}
@@ -257,14 +257,14 @@ async def test_lease_is_extended_during_long_search(settings, services, labelled
         await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})
         await eventually(lambda: runner.claimed == 1)
         async with services.database.begin() as connection:
-            await connection.execute(text("UPDATE runs SET leased_until = now() + interval '20 seconds'"))
+            await connection.execute(text("UPDATE job_claims SET leased_until = now() + interval '20 seconds'"))
         await eventually(lambda: _is_leased(services))
 
 
 async def _is_leased(services):
     async with services.database.begin() as connection:
         return (
-            await connection.execute(text("SELECT leased_until > now() + interval '25 seconds' FROM runs"))
+            await connection.execute(text("SELECT leased_until > now() + interval '25 seconds' FROM job_claims"))
         ).scalar()
 
 

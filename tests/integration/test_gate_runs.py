@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.collections import CollectionOptions
-from shared.domain.runs import RunKind
+from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
-from shared.ledger.runs.gates import GateRequest, Gates
-from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.jobs.gates import GateRequest, Gates
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.maintenance.gate import Gate
 from tests.conftest import Library
 from tests.support.api import calling, events_of, running, serving, work
@@ -44,7 +44,7 @@ async def start(services, build, request=ALL):
 
 async def lose_leases(services):
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE runs SET leased_until = now() - interval '1 second'"))
+        await connection.execute(text("UPDATE job_claims SET leased_until = now() - interval '1 second'"))
 
 
 async def gate_of(services, build):
@@ -53,7 +53,7 @@ async def gate_of(services, build):
 
 async def test_lost_gate_is_finished_once_by_another_worker(services, settings, build):
     await start(services, build)
-    late = await services.ledger[RunClaims].claim([RunKind.GATE])
+    late = await services.ledger[JobClaims].claim([JobKind.GATE])
     await lose_leases(services)
     async with calling(settings, services) as client, running(services):
         await eventually(lambda: _state_is(client, "done"))
@@ -64,7 +64,7 @@ async def test_lost_gate_is_finished_once_by_another_worker(services, settings, 
 
     await services.ledger[Gates].finish(late, report | {"open": False})
     assert (await gate_of(services, build))["open"] is True
-    assert (await services.ledger[Gates].newest(build)).report["open"] is True
+    assert (await services.ledger[Gates].newest(build)).result["open"] is True
 
 
 async def _state_is(client, state):
@@ -86,7 +86,7 @@ async def test_same_request_joins_running_gate(services, settings, build):
     assert other.json()["detail"].startswith("A gate of build 2 with other questions is running")
     assert reply.json() == await gate_of(services, build)
     async with services.database.begin() as connection:
-        assert (await connection.execute(text("SELECT count(*) FROM gates"))).scalar_one() == 1
+        assert (await connection.execute(text("SELECT count(*) FROM jobs"))).scalar_one() == 1
 
 
 async def test_cancelled_gate_stops_without_report(services, settings, build, monkeypatch):
@@ -95,7 +95,7 @@ async def test_cancelled_gate_stops_without_report(services, settings, build, mo
         yield
 
     monkeypatch.setattr(Gate, "run", never)
-    monkeypatch.setattr("shared.maintenance.runs.runner._EXTEND_SECONDS", 0.02)
+    monkeypatch.setattr("shared.maintenance.jobs.runner._EXTEND_SECONDS", 0.02)
     async with serving(settings, services) as client, running(services) as runner:
         following = asyncio.create_task(client.post(GATE, json={}))
         await eventually(lambda: runner.claimed == 1)
@@ -110,10 +110,10 @@ async def test_cancelled_gate_stops_without_report(services, settings, build, mo
 
 async def test_gate_waits_for_worker_with_both_embeddings(services, build):
     await services.ledger[Gates].start(build, "another", ALL)
-    assert await services.ledger[RunClaims].claim([RunKind.GATE]) is None
-    runs = services.ledger[RunClaims]
-    both = RunClaims(services.database, worker="both", lease=runs._lease, embeddings=["another", build.embedding_model])
-    assert await both.claim([RunKind.GATE]) is not None
+    assert await services.ledger[JobClaims].claim([JobKind.GATE]) is None
+    runs = services.ledger[JobClaims]
+    both = JobClaims(services.database, worker="both", lease=runs._lease, embeddings=["another", build.embedding_model])
+    assert await both.claim([JobKind.GATE]) is not None
 
 
 async def test_gate_of_dropped_build_fails(services, build):

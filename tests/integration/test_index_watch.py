@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 from shared.domain.verification import DifferingPoint
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.repairs import Repairs
 from shared.ledger.postgres import servers
 from shared.ledger.postgres.election import Election
 from shared.ledger.postgres.servers import Server
-from shared.ledger.runs.repairs import Repairs
 from shared.maintenance.verification import Verification
 from tests.conftest import Library
 from tests.support.api import ready, running, searchable, work
@@ -77,7 +77,7 @@ async def lose_document(services, external_id):
 
 
 @guards(
-    "shared/ledger/runs/repairs.py",
+    "shared/ledger/jobs/repairs.py",
     "if changed or lost_commits:",
     "if lost_commits:",
     means="another timeline of PostgreSQL is not noticed",

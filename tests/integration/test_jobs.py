@@ -9,18 +9,18 @@ from sqlalchemy.exc import DBAPIError
 
 from api.schemas.jobs import JobPage, JobView
 from shared.domain.collections import CollectionOptions
+from shared.domain.jobs import JobKind
 from shared.domain.keys import Scope
-from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
-from shared.domain.verification import VerificationCounts
+from shared.domain.verification import ComparisonProgress, VerificationCounts
 from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.open_jobs import hold_load
+from shared.ledger.jobs.gates import GateRequest, Gates
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.runs.gates import GateRequest, Gates
-from shared.ledger.runs.run_claims import RunClaims
-from shared.ledger.runs.verifications import Verifications
+from shared.ledger.jobs.verifications import Verifications
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.work import Work
 from tests.conftest import Library
@@ -491,9 +491,10 @@ async def test_gate_and_verification_are_jobs_with_progress(client, services, li
     build = await once(filled_build)
     gate = await services.ledger[Gates].start(build, services.settings.embedding_model, GateRequest(None, 0))
     verification = await services.ledger[Verifications].start(await library.collection(), repair=False)
-    claim = await services.ledger[RunClaims].claim([RunKind.GATE])
-    await services.ledger[Gates].save_counts(claim, VerificationCounts(documents=1, points=7))
-    await services.ledger[RunClaims].release(claim)
+    claim = await services.ledger[JobClaims].claim([JobKind.GATE])
+    progress = ComparisonProgress(VerificationCounts(documents=1, points=7))
+    await services.ledger[Gates].save_progress(claim, progress)
+    await services.ledger[JobClaims].release(claim)
 
     jobs = [await shown(client, each.id) for each in (gate, verification)]
     assert [(job.kind, job.state, job.collection) for job in jobs] == [
@@ -517,11 +518,12 @@ async def test_gate_and_verification_are_jobs_with_progress(client, services, li
 async def test_failed_and_cancelled_runs_are_ended_jobs(client, services, library, once):
     build = await once(filled_build)
     gate = await services.ledger[Gates].start(build, services.settings.embedding_model, GateRequest(None, 0))
-    await services.ledger[RunClaims].fail(
-        await services.ledger[RunClaims].claim([RunKind.GATE]), "Qdrant was unavailable."
+    await services.ledger[JobClaims].fail(
+        await services.ledger[JobClaims].claim([JobKind.GATE]), "Qdrant was unavailable."
     )
-    verification = await services.ledger[Verifications].start(await library.collection(), repair=False)
-    await services.ledger[Verifications].cancel("default", "default")
+    collection = await library.collection()
+    verification = await services.ledger[Verifications].start(collection, repair=False)
+    await services.ledger[Verifications].cancel(collection)
 
     failed, cancelled = [await shown(client, each.id) for each in (gate, verification)]
     assert (failed.state, failed.error, failed.done) == ("failed", "Qdrant was unavailable.", 0)

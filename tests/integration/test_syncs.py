@@ -9,17 +9,16 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, NotFound, TooLarge, Unreadable
-from shared.domain.jobs import JobState, PauseReason
-from shared.domain.runs import RunKind, RunPhase
+from shared.domain.jobs import JobKind, JobState, PauseReason
 from shared.domain.sources import NewSource, SourceChanges, SyncState
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.notes import Notes
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
-from shared.maintenance.runs.runner import Runner
+from shared.maintenance.jobs.runner import JobWork, Runner
 from shared.maintenance.syncing.lookups import Lookups
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.merge import shown as shown_key
@@ -82,24 +81,27 @@ async def test_long_listing_gives_way_to_another_tenant(services):
 
     for tenant in ("bob", "carol", "dave"):
         await start(tenant)
-        assert (await services.ledger[RunClaims].claim([RunKind.SYNC])).tenant == tenant
+        assert (await services.ledger[JobClaims].claim([JobKind.SYNC])).tenant == tenant
     await start("alice")
     corpora["alice"].at["b"] = lambda: start("eve")
     corpora["eve"].at["e"] = lambda: synced["alice"].require_waiting(syncs["alice"], "Other syncs waited")
     syncing = replace(synced["alice"].syncing(), open_source=lambda source: corpora[source.tenant].open(source))
     turns = list[str]()
 
-    async def work(claim):
-        turns.append(claim.tenant)
-        await syncing.work(claim)
+    class Counted(JobWork):
+        kind = JobKind.SYNC
 
-    runner = Runner(services.ledger[RunClaims], {RunKind.SYNC: work})
+        async def work(self, claim):
+            turns.append(claim.tenant)
+            await syncing.work(claim)
+
+    runner = Runner(services.ledger[JobClaims], Counted())
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
 
     assert len(turns) < 2 * len("abcdefghijkl")  # each turn makes progress
     alice, eve = [await services.ledger[Syncs].get(tenant, syncs[tenant].id) for tenant in ("alice", "eve")]
-    assert (alice.phase, eve.phase, alice.error, eve.error) == (RunPhase.DONE, RunPhase.DONE, None, None)
+    assert (alice.state, eve.state, alice.error, eve.error) == (JobState.DONE, JobState.DONE, None, None)
     assert (alice.waiting, eve.waiting) == (None, None)
     assert corpora["alice"].fetched == corpora["eve"].fetched == list("abcdefghijkl")
 
@@ -111,7 +113,7 @@ async def test_long_listing_gives_way_to_another_tenant(services):
     means="two tenants with slow sites stop the syncs of all tenants",
 )
 async def test_waiting_crawls_give_way_to_third_tenant(services, extractor, reader, monkeypatch):
-    monkeypatch.setattr("shared.maintenance.runs.progress._NEXT_OFFER_SECONDS", 0.05)
+    monkeypatch.setattr("shared.maintenance.jobs.progress._NEXT_OFFER_SECONDS", 0.05)
     corpus = Corpus()
     corpus.put("a", "b")
     carol = SyncedCorpus(services, corpus, tenant="carol")
@@ -126,7 +128,7 @@ async def test_waiting_crawls_give_way_to_third_tenant(services, extractor, read
             return open_pages(f"{site.url}/docs/{source.name}", CrawlOptions(), Web(extractor, reader, manners=PATIENT))
 
         syncing = replace(carol.syncing(), open_source=open_source)
-        runner = Runner(services.ledger[RunClaims], {RunKind.SYNC: syncing.work})
+        runner = Runner(services.ledger[JobClaims], syncing)
         waiting = []
         for tenant, name in (("alice", "a"), ("alice", "b"), ("bob", "c"), ("bob", "d")):
             await SyncedCorpus(services, Corpus(), tenant=tenant, name=name).add()
@@ -138,15 +140,15 @@ async def test_waiting_crawls_give_way_to_third_tenant(services, extractor, read
         third = await services.ledger[Syncs].start("carol", "docs")
         await eventually(lambda: is_done(services, "carol", third))
 
-        phases = Counter([(await services.ledger[Syncs].get(tenant, each.id)).phase for tenant, each in waiting])
-        assert phases == {RunPhase.RUNNING: 3, RunPhase.QUEUED: 1}
+        states = Counter([(await services.ledger[Syncs].get(tenant, each.id)).state for tenant, each in waiting])
+        assert states == {JobState.RUNNING: 3, JobState.QUEUED: 1}
         assert Counter(site.requests) == {"/robots.txt": 4, **{f"/docs/{name}": 1 for name in "abcd"}}
         await runner.aclose()
         await syncing.parked.aclose()
 
 
 async def is_done(services, tenant, sync):
-    return (await services.ledger[Syncs].get(tenant, sync.id)).phase is RunPhase.DONE
+    return (await services.ledger[Syncs].get(tenant, sync.id)).state is JobState.DONE
 
 
 @guards(
@@ -162,10 +164,10 @@ async def test_hung_listing_fails_with_reason(services, synced, corpus):
 
     sync = await synced.sync()
 
-    assert (sync.phase, sync.error) == (RunPhase.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
+    assert (sync.state, sync.error) == (JobState.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
     corpus.restore()
     synced.limits = LIMITS
-    assert (await synced.sync()).phase == RunPhase.DONE
+    assert (await synced.sync()).state == JobState.DONE
 
 
 @guards(
@@ -179,15 +181,13 @@ async def test_hung_look_fails_with_reason(services, synced, corpus):
     corpus.at["a"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=0.3))
     await services.ledger[Hints].add("default", "docs", ["a"])
-    runner = Runner(
-        services.ledger[RunClaims], {RunKind.LOOKUP: Lookups(services.ledger[Hints], synced.syncing()).work}
-    )
+    runner = Runner(services.ledger[JobClaims], Lookups(services.ledger[Hints], synced.syncing()))
 
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
 
     lookup = (await services.ledger[Sources].get("default", "docs")).lookup
-    assert (lookup.phase, lookup.error) == (RunPhase.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
+    assert (lookup.state, lookup.error) == (JobState.FAILED, "It made no progress for 0.3 seconds, so it was stopped.")
 
 
 @guards(
@@ -202,9 +202,7 @@ async def test_slow_hint_delays_no_earlier_one(services, synced, corpus, monkeyp
     corpus.at["b"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
     await services.ledger[Hints].add("default", "docs", ["a", "b"])
-    runner = Runner(
-        services.ledger[RunClaims], {RunKind.LOOKUP: Lookups(services.ledger[Hints], synced.syncing()).work}
-    )
+    runner = Runner(services.ledger[JobClaims], Lookups(services.ledger[Hints], synced.syncing()))
 
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
@@ -220,7 +218,7 @@ async def test_new_entries_become_documents(services, synced, corpus):
 
     sync = await synced.sync()
 
-    assert sync.phase == RunPhase.DONE, sync.error
+    assert sync.state == JobState.DONE, sync.error
     assert (sync.counts.seen, sync.counts.created) == (2, 2)
     assert await synced.documents() == {"a.txt", "b/c.txt"}
     await work(services)
@@ -241,9 +239,9 @@ async def test_unchanged_entries_write_no_row(services, synced, corpus):
 
 
 @guards(
-    "shared/ledger/runs/run_claims.py",
-    '("syncs", "waiting = NULL, after = \'\'")',
-    '("syncs", "waiting = NULL")',
+    "shared/ledger/jobs/job_claims.sql",
+    ", ended_at = now(), after = ''",
+    ", ended_at = now()",
     means="the name of an erased document stays in the last syncs of its source",
 )
 async def test_ended_syncs_name_no_entry(services, synced, corpus):
@@ -253,7 +251,7 @@ async def test_ended_syncs_name_no_entry(services, synced, corpus):
     synced.limits = WITHOUT_RETRIES
     await synced.sync()
 
-    found = (await execute(services, "SELECT phase, after FROM syncs ORDER BY number")).all()
+    found = (await execute(services, "SELECT state, after FROM syncs ORDER BY number")).all()
     assert [after for _, after in found] == ["", ""]
 
 
@@ -308,7 +306,7 @@ async def test_listing_out_of_order_fails_and_deletes_nothing(synced, corpus):
 
     sync = await synced.sync()
 
-    assert sync.phase == RunPhase.FAILED
+    assert sync.state == JobState.FAILED
     assert sync.error == "The listing of the source is not in order: 'b' follows 'c'. Nothing was deleted."
 
 
@@ -370,7 +368,7 @@ async def test_failing_source_is_retried(synced, corpus):
 
     sync = await synced.sync()
 
-    assert sync.phase == RunPhase.DONE
+    assert sync.state == JobState.DONE
     assert sync.counts.created == sync.counts.seen == 10
 
 
@@ -384,7 +382,7 @@ async def test_failed_listing_fails_job_and_next_sync_starts(services, synced, c
 
     failed = await synced.sync()
 
-    assert (failed.phase, failed.error) == (RunPhase.FAILED, "the corpus does not answer")
+    assert (failed.state, failed.error) == (JobState.FAILED, "the corpus does not answer")
     job = await job_of(services, failed)
     assert (job.state, job.error) == (JobState.FAILED, "the corpus does not answer")
     corpus.restore()
@@ -397,10 +395,10 @@ async def test_sync_starts_while_earlier_documents_are_processed(services, synce
     corpus.fails_after = 1
     synced.limits = WITHOUT_RETRIES
     failed = await synced.sync()
-    assert failed.phase == RunPhase.FAILED
+    assert failed.state == JobState.FAILED
     corpus.restore()
 
-    assert (await synced.sync()).phase == RunPhase.DONE
+    assert (await synced.sync()).state == JobState.DONE
 
 
 async def test_second_sync_of_a_source_conflicts(services, synced):
@@ -428,13 +426,13 @@ async def test_worker_without_lease_saves_nothing(services, synced, corpus):
         await released[visit].wait()
 
     async def worker():
-        return asyncio.create_task(synced.syncing().work(await services.ledger[RunClaims].claim([RunKind.SYNC])))
+        return asyncio.create_task(synced.syncing().work(await services.ledger[JobClaims].claim([JobKind.SYNC])))
 
     corpus.at["g"] = wait
     sync = await services.ledger[Syncs].start("default", "docs")
     first = await worker()
     await reached[0].wait()
-    await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
+    await execute(services, "UPDATE job_claims SET leased_until = now() - interval '1 second'")
     second = await worker()
     await reached[1].wait()
     released[0].set()
@@ -444,7 +442,7 @@ async def test_worker_without_lease_saves_nothing(services, synced, corpus):
     await second
 
     done = await services.ledger[Syncs].get("default", sync.id)
-    assert (done.phase, done.counts.seen, done.counts.created) == (RunPhase.DONE, 8, 8)
+    assert (done.state, done.counts.seen, done.counts.created) == (JobState.DONE, 8, 8)
     documents = await services.ledger[Documents].page("default")
     assert (len(documents), {each.version for each in documents}) == (8, {1})
     assert corpus.fetched.count("a") == 1
@@ -477,10 +475,10 @@ async def test_crawl_that_stores_notes_survives_many_deaths(services, synced):
     await services.ledger[Syncs].start("default", "docs")
     source, lost = (await execute(services, "SELECT id FROM sources")).scalar_one(), []
     for number in range(4):
-        claim = await services.ledger[RunClaims].claim([RunKind.SYNC])
+        claim = await services.ledger[JobClaims].claim([JobKind.SYNC])
         lost.append(claim.lost_leases)
         await services.ledger[Notes].write(source, {f"https://example.org/{number}": b"{}"})
-        await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
+        await execute(services, "UPDATE job_claims SET leased_until = now() - interval '1 second'")
 
     assert lost == [0, 1, 1, 1]
 
@@ -497,13 +495,13 @@ async def test_paused_job_stops_between_parts_and_continues(services, synced, co
 
     corpus.at["f"] = pause
     paused = await synced.work(sync)
-    assert (paused.phase, 0 < paused.counts.seen < 12) == (RunPhase.QUEUED, True)
-    assert not await services.ledger[RunClaims].due()
+    assert (paused.state, 0 < paused.counts.seen < 12) == (JobState.QUEUED, True)
+    assert not await services.ledger[JobClaims].due()
 
     corpus.restore()
     await services.ledger[Jobs].resume("default", sync.id)
     done = await synced.work(sync)
-    assert (done.phase, done.counts.seen, done.counts.created) == (RunPhase.DONE, 12, 12)
+    assert (done.state, done.counts.seen, done.counts.created) == (JobState.DONE, 12, 12)
 
 
 async def test_cancelled_job_stops_its_listing(services, synced, corpus):
@@ -516,11 +514,11 @@ async def test_cancelled_job_stops_its_listing(services, synced, corpus):
     corpus.at["f"] = cancel
     cancelled = await synced.work(sync)
 
-    assert cancelled.phase == RunPhase.CANCELLED
+    assert cancelled.state == JobState.CANCELLED
     await work(services)
     assert (await job_of(services, sync)).state == JobState.CANCELLED
     corpus.restore()
-    assert (await synced.sync()).phase == RunPhase.DONE
+    assert (await synced.sync()).state == JobState.DONE
 
 
 async def test_closed_intake_delays_sync(services, synced, corpus):
@@ -667,7 +665,7 @@ async def test_failed_listing_does_not_count_as_complete(services, synced, corpu
     corpus.fails_after = 6
     synced.limits = WITHOUT_RETRIES
     failed = await synced.sync()
-    assert (failed.phase, failed.counts.missing) == (RunPhase.FAILED, 1)
+    assert (failed.state, failed.counts.missing) == (JobState.FAILED, 1)
     await make_older(services)
     corpus.restore()
 
@@ -952,7 +950,7 @@ async def test_removed_source_stops_its_sync(services, synced, corpus):
 
     corpus.at["f"] = remove
     sync = await services.ledger[Syncs].start("default", "docs")
-    assert (await synced.work(sync)).phase == RunPhase.CANCELLED
+    assert (await synced.work(sync)).state == JobState.CANCELLED
     await removed(services)
 
     assert await synced.documents() == set()
@@ -961,12 +959,12 @@ async def test_removed_source_stops_its_sync(services, synced, corpus):
 
 async def test_removed_source_stops_run_of_its_hints(services, synced):
     await services.ledger[Hints].add("default", "docs", ["a"])
-    assert await services.ledger[RunClaims].due() == {RunKind.LOOKUP}
+    assert await services.ledger[JobClaims].due() == {JobKind.LOOKUP}
 
     await services.ledger[Sources].remove("default", "docs", with_documents=False)
     await removed(services)
 
-    assert await services.ledger[RunClaims].due() == set()
+    assert await services.ledger[JobClaims].due() == set()
 
 
 async def test_sources_are_listed_with_their_newest_sync(services, synced, corpus):

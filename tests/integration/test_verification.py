@@ -16,17 +16,17 @@ from qdrant_client import models
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import LeaseLost, Unavailable
 from shared.domain.ids import question_point_id
-from shared.domain.runs import RunKind
+from shared.domain.jobs import JobKind
 from shared.domain.states import DocumentState
-from shared.domain.verification import DifferingPoint, Position, VerificationCounts
+from shared.domain.verification import ComparisonProgress, DifferingPoint, Position, VerificationCounts
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.job_claims import JobClaims
+from shared.ledger.jobs.verifications import VerificationRequest, Verifications, findings_of
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.run_claims import RunClaims
-from shared.ledger.runs.verifications import Verifications
 from shared.ledger.work.work import Work
-from shared.maintenance.runs.progress import GaveWay
-from shared.maintenance.runs.verifying import Verifying
+from shared.maintenance.jobs.progress import GaveWay
+from shared.maintenance.jobs.verifying import Verifying
 from shared.maintenance.verification import Verification
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
@@ -396,7 +396,7 @@ async def test_verification_route_returns_object_or_event_stream(indexed, settin
 @pytest.mark.usefixtures("runner")
 @pytest.mark.parametrize("repair", [False, True])
 async def test_findings_in_reply_are_limited(indexed, settings, monkeypatch, repair):
-    monkeypatch.setattr("shared.maintenance.runs.verifying.MOST_FINDINGS", 2)
+    monkeypatch.setattr("shared.maintenance.jobs.verifying.MOST_FINDINGS", 2)
     before = await indexed.points()
     await indexed.remove(*before)
     async with calling(settings, indexed.services) as client:
@@ -470,6 +470,15 @@ ADDRESS = "/v1/collections/default/verify"
 EVENTS = {"accept": "text/event-stream"}
 
 
+QUEUE_ANOTHER = """
+    WITH job AS (
+        INSERT INTO jobs (id, tenant, collection, collection_id, kind, state)
+        SELECT gen_random_uuid(), tenant, collection, collection_id, kind, state FROM jobs LIMIT 1
+        RETURNING id, kind, tenant, collection)
+    INSERT INTO job_claims (id, kind, tenant, collection, embeddings) SELECT *, '{}' FROM job
+"""
+
+
 class Killed(Exception):
     """The process of a worker ends."""
 
@@ -495,16 +504,23 @@ class DyingVerifications(Verifications):
 def verifying(services, verifications=None):
     ledger = services.ledger
     chosen = verifications or ledger[Verifications]
-    return Verifying(chosen, ledger[Collections], ledger[Audit], services.index, ledger[RunClaims], lambda: None)
+    return Verifying(chosen, ledger[Collections], ledger[Audit], services.index, ledger[JobClaims], lambda: None)
+
+
+WHOLE = VerificationRequest(Position())
+
+
+def progress_of(**counts):
+    return ComparisonProgress(VerificationCounts(**counts))
 
 
 async def claimed(services):
-    return await services.ledger[RunClaims].claim([RunKind.VERIFICATION])
+    return await services.ledger[JobClaims].claim([JobKind.VERIFICATION])
 
 
 async def lose_leases(services):
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE runs SET leased_until = now() - interval '1 second'")
+        await connection.exec_driver_sql("UPDATE job_claims SET leased_until = now() - interval '1 second'")
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -534,12 +550,13 @@ async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, m
             await verifying(services).work(await claimed(services))
         run = await services.ledger[Verifications].get(run.id)
         assert run.state == "done"
-        kinds = Counter(finding.kind for finding in run.findings)
+        findings, counts = findings_of(run), run.progress.counts
+        kinds = Counter(finding.kind for finding in findings)
         assert kinds == {"missing": len(lost), "stale": len(hidden), "orphaned": len(strays)}
-        assert {f.point_id for f in run.findings} == {*lost, *hidden, *strays}
-        assert run.counts.repaired == (len(run.findings) if repair else 0)
-        assert (run.counts.missing, run.counts.stale, run.counts.orphaned) == (len(lost), len(hidden), len(strays))
-        assert all(finding.repaired == repair for finding in run.findings)
+        assert {f.point_id for f in findings} == {*lost, *hidden, *strays}
+        assert counts.repaired == (len(findings) if repair else 0)
+        assert (counts.missing, counts.stale, counts.orphaned) == (len(lost), len(hidden), len(strays))
+        assert all(finding.repaired == repair for finding in findings)
         await work(services)
         await forget_sweeps(services)
         if repair:
@@ -553,7 +570,7 @@ async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, m
 
 
 @guards(
-    "shared/maintenance/runs/verifying.py",
+    "shared/maintenance/jobs/verifying.py",
     "        await self._turn.offer()",
     "        pass",
     means="a long verification delays all others until its end",
@@ -565,26 +582,24 @@ async def test_long_verification_gives_way_to_waiting_one(indexed, monkeypatch):
     run = await services.ledger[Verifications].start(indexed.collection, repair=False)
     long, other = await claimed(services), None
     async with services.database.begin() as connection:
-        row = "gen_random_uuid(), 'verification', 'default', collection, embeddings"
         for _ in range(2):
-            await connection.exec_driver_sql(
-                f"INSERT INTO runs (id, kind, tenant, collection, embeddings) SELECT {row} FROM runs LIMIT 1"
-            )
+            await connection.exec_driver_sql(QUEUE_ANOTHER)
     other = await claimed(services)
 
     with pytest.raises(GaveWay):
         await replace(verifying(services), turn=timedelta(0)).work(long)
 
     part = await services.ledger[Verifications].get(run.id)
-    assert (part.state, part.counts.documents + part.counts.points > 0) == ("queued", True)
+    counts = part.progress.counts
+    assert (part.state, counts.documents + counts.points > 0) == ("queued", True)
     waiting = await claimed(services)
     assert len({long.id, other.id, waiting.id}) == 3
     for claim in (other, waiting):
-        await services.ledger[RunClaims].fail(claim, "It ended.")
+        await services.ledger[JobClaims].fail(claim, "It ended.")
     await verifying(services).work(await claimed(services))
     whole = await services.ledger[Verifications].get(run.id)
     assert whole.state == "done"
-    assert whole.counts.points == len(await indexed.points())
+    assert whole.progress.counts.points == len(await indexed.points())
 
 
 async def test_late_worker_cannot_save_verification(indexed):
@@ -594,16 +609,17 @@ async def test_late_worker_cannot_save_verification(indexed):
     await lose_leases(indexed.services)
     claim = await claimed(indexed.services)
     with pytest.raises(LeaseLost):
-        await ledger[Verifications].save(late, Position(), VerificationCounts(points=9), findings=[])
+        await ledger[Verifications].save(late, WHOLE, progress_of(points=9), findings=[])
     with pytest.raises(LeaseLost):
-        await ledger[Verifications].saved(late)
+        await ledger[Verifications].claimed(late)
     await ledger[Verifications].finish(late)
-    assert await ledger[Verifications].get(run.id) == replace(run, state="running")
+    assert await ledger[Verifications].get(run.id, with_request=True) == replace(run, state="running")
 
-    await ledger[Verifications].save(claim, Position("documents"), VerificationCounts(points=5), findings=[])
+    rest = VerificationRequest(Position("documents"))
+    await ledger[Verifications].save(claim, rest, progress_of(points=5), findings=[])
     await ledger[Verifications].finish(claim)
     found = await ledger[Verifications].get(run.id)
-    assert (found.state, found.counts.points) == ("done", 5)
+    assert (found.state, found.progress.counts.points) == ("done", 5)
 
 
 async def test_progress_clears_lost_leases(indexed):
@@ -615,9 +631,8 @@ async def test_progress_clears_lost_leases(indexed):
         claim = await claimed(services)
         assert claim.lost_leases == lost
         point = DifferingPoint("orphaned", "a test", str(uuid4()), None, None)
-        await services.ledger[Verifications].save(
-            claim, Position(), VerificationCounts(), findings=[], intended=[] if advanced else [point]
-        )
+        rest = WHOLE if advanced else replace(WHOLE, intended=[point])
+        await services.ledger[Verifications].save(claim, rest, progress_of(), findings=[])
 
 
 async def test_same_request_joins_running_verification(indexed, settings, provider):
@@ -643,7 +658,7 @@ async def test_same_request_joins_running_verification(indexed, settings, provid
 
 async def _rows(services):
     async with services.database.begin() as connection:
-        return (await connection.exec_driver_sql("SELECT count(*) FROM verifications")).scalar_one()
+        return (await connection.exec_driver_sql("SELECT count(*) FROM jobs")).scalar_one()
 
 
 async def test_verification_continues_without_client_and_api(indexed, settings, provider, monkeypatch):
@@ -716,7 +731,7 @@ async def test_long_outage_fails_verification(indexed, settings, provider, monke
         raise Unavailable("Qdrant is unavailable.", component="qdrant")
 
     monkeypatch.setattr(indexed.services.index, "scroll_points", scroll)
-    monkeypatch.setattr("shared.maintenance.runs.verifying.TIMEOUT", timedelta(seconds=-1))
+    monkeypatch.setattr("shared.maintenance.jobs.verifying.TIMEOUT", timedelta(seconds=-1))
     async with serving(settings, indexed.services) as client:
         events = [event async for event in events_of(await client.post(ADDRESS, json={}, headers=EVENTS))]
     name, problem = events[-1]

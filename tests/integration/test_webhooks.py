@@ -37,6 +37,8 @@ from shared.domain.errors import InvalidInput
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.jobs import Jobs
+from shared.ledger.jobs.verifications import Verifications
+from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
 from shared.outside import addresses
 from shared.outside.addresses import ForbiddenAddress
@@ -574,6 +576,23 @@ async def test_jobs_send_messages_when_paused_and_ended(open_client, services):
     common = {"job_id": job, "kind": "load", "collection": "default"}
     assert paused == ("job.paused", common | {"state": "paused", "pause_reason": "user", "documents": None})
     assert ended == ("job.ended", common | {"state": "done", "pause_reason": None, "documents": {"ready": 1}})
+
+
+@guards(
+    "shared/ledger/postgres/migrations/schema.sql",
+    " AND n.number IS NOT NULL",
+    "",
+    means="the end of a verification is reported as the end of a load",
+)
+async def test_jobs_without_documents_send_no_message(open_client, services):
+    hook = await make(open_client, "http://127.0.0.1:9/", events=["job.paused", "job.ended"])
+    (await open_client.put("/v1/collections/default", json={})).raise_for_status()
+    collection = await services.ledger[Collections].get("default", "default")
+    await services.ledger[Verifications].start(collection, repair=False)
+
+    await services.ledger[Verifications].cancel(collection)
+
+    assert await delivered_to(open_client, hook) == []
 
 
 async def test_tenants_cannot_use_each_others_webhooks(services, settings):

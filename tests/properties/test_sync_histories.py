@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from embedded.stack import Stack
 from shared.domain.errors import Conflict, ForeaskError, JobIsOpen, Unreadable
-from shared.domain.runs import RunClaim, RunKind
+from shared.domain.jobs import JobClaim, JobKind
 from shared.domain.sources import NewSource, SourceDefinition
 from shared.ledger.documents.documents import Documents
-from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.sources.listings import Listings, SavedPart
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
@@ -44,9 +44,11 @@ SOURCES = {"docs": ("default", 0), "more": ("default", 1), "copy": ("other", 0)}
 MAKE_ITEM = "INSERT INTO source_items (source_id, key, version) VALUES (:source, :key, :version)"
 
 # Release a claim without counting its loss, after the others.
-QUEUE_AGAIN = "UPDATE runs SET created_at = now(), token = NULL, leased_until = NULL WHERE id = :id"
+QUEUE_AGAIN = "UPDATE job_claims SET created_at = now(), token = NULL, leased_until = NULL WHERE id = :id"
 
-EXPIRE_LEASES = "UPDATE runs SET leased_until = now() - interval '1 second', lost_leases = 0 WHERE token IS NOT NULL"
+EXPIRE_LEASES = (
+    "UPDATE job_claims SET leased_until = now() - interval '1 second', lost_leases = 0 WHERE token IS NOT NULL"
+)
 
 
 class Killed(Exception):
@@ -305,19 +307,20 @@ class Histories(RuleBasedStateMachine):
         except Killed:
             pass
         except ForeaskError as error:
-            await self.services.ledger[RunClaims].fail(claim, error.message)
+            await self.services.ledger[JobClaims].fail(claim, error.message)
         return await self._record(synced)
 
-    async def _claim_of(self, synced: Synced) -> RunClaim:
+    async def _claim_of(self, synced: Synced) -> JobClaim:
         """Claim the run of a source; release others, whose workers died."""
         for _ in SOURCES:
-            claim = await self.services.ledger[RunClaims].claim([RunKind.SYNC])
+            claim = await self.services.ledger[JobClaims].claim([JobKind.SYNC])
             assert claim is not None
             (row,) = await self.world.sql("SELECT source_id FROM syncs WHERE id = :id", id=claim.id)
             if row.source_id == synced.definition.id:
                 return claim
             await self.world.sql(
-                "UPDATE runs SET created_at = now(), token = NULL, leased_until = NULL WHERE id = :id", id=claim.id
+                "UPDATE job_claims SET created_at = now(), token = NULL, leased_until = NULL WHERE id = :id",
+                id=claim.id,
             )
         raise AssertionError("no run of this source may be claimed")
 

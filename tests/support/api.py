@@ -26,7 +26,7 @@ from shared.domain.documents import Document
 from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.index.stage import IndexStage
 from shared.ledger.work.work import Work
-from shared.maintenance.runs.runner import Runner
+from shared.maintenance.jobs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
 from tests.conftest import Library

@@ -45,8 +45,11 @@ MIGRATIONS = (
     'op.create_table("additions", sa.Column("name", sa.Text()))',
     # a run of a kind that the old release does not know; no worker of the next release works on it either
     (
-        'op.execute("INSERT INTO runs (id, kind, tenant, collection, embeddings)"\n'
-        "               \" VALUES (gen_random_uuid(), 'next', 'default', 'default', '{}')\")"
+        'op.execute("WITH job AS (INSERT INTO jobs (id, tenant, collection, collection_id, kind, state)"\n'
+        "               \" VALUES (gen_random_uuid(), 'default', 'default', gen_random_uuid(), 'next', 'running')\"\n"
+        '               " RETURNING id, kind, tenant, collection)"\n'
+        '               " INSERT INTO job_claims (id, kind, tenant, collection, embeddings)"\n'
+        "               \" SELECT *, '{}' FROM job\")"
     ),
     (
         "with op.get_context().autocommit_block():\n"
@@ -77,7 +80,8 @@ ADDITIONS = (
         'send_task(broker_name(queue), kwargs={"added": "next"}, retry=False)',
     ),
     # a kind of run
-    ("shared/domain/runs.py", 'SYNC = "sync"', 'SYNC = "sync"\n    NEXT = "next"'),
+    ("shared/domain/jobs.py", 'SYNC = "sync"', 'SYNC = "sync"\n    NEXT = "next"'),
+    ("api/schemas/jobs.py", "ERASURE = jobs.JobKind.ERASURE.value", 'ERASURE = "erasure"\n    NEXT = "next"'),
     # a field of the limiter's state
     (
         "shared/providers/limiter/limiter.lua",

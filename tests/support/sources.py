@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from shared.domain.errors import ForeaskError, NotFound, Unavailable
-from shared.domain.runs import RunKind, RunPhase
+from shared.domain.jobs import JobKind, JobState
 from shared.domain.sources import NewSource, SourceDefinition, SyncState
 from shared.ledger.documents.documents import Documents
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
-from shared.maintenance.runs.runner import Runner
+from shared.maintenance.jobs.runner import Runner
 from shared.maintenance.syncing.merge import PartLimits
 from shared.maintenance.syncing.quota import UploadLimits
 from shared.maintenance.syncing.work import Syncing, SyncLimits
@@ -158,7 +158,7 @@ class SyncedCorpus:
 
     async def due(self) -> bool:
         """Return whether a sync may be claimed."""
-        return RunKind.SYNC in await self.services.ledger[RunClaims].due()
+        return JobKind.SYNC in await self.services.ledger[JobClaims].due()
 
     async def work(self, sync: SyncState) -> SyncState:
         """Do the run of a sync."""
@@ -169,7 +169,7 @@ class SyncedCorpus:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Runner]:
         """Yield a runner that has claimed the queued syncs; it is stopped afterwards, as with its process."""
-        runner = Runner(self.services.ledger[RunClaims], {RunKind.SYNC: self.syncing().work})
+        runner = Runner(self.services.ledger[JobClaims], self.syncing())
         try:
             await runner.take()
             yield runner
@@ -185,7 +185,7 @@ class SyncedCorpus:
     async def require_waiting(self, sync: SyncState, reason: str) -> None:
         """Check that a sync waits in the queue, and says why."""
         found = await self.services.ledger[Syncs].get(self.tenant, sync.id)
-        assert found.phase == RunPhase.QUEUED
+        assert found.state == JobState.QUEUED
         assert found.waiting is not None
         assert found.waiting.startswith(reason)
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.errors import Permanent, Unavailable
-from shared.maintenance.runs.progress import GaveWay, RunTurn, watched
-from shared.maintenance.runs.retries import retried_while
+from shared.maintenance.jobs.progress import GaveWay, JobTurn, watched
+from shared.maintenance.jobs.retries import retried_while
 from tests.support.clock import ManualClock, in_virtual_time
 from tests.support.planted import guards
 
@@ -25,7 +25,7 @@ class Claims:
 
 
 @guards(
-    "shared/maintenance/runs/progress.py",
+    "shared/maintenance/jobs/progress.py",
     "2 * first_part if first_part > _SHORT_SECONDS else 0",
     "0",
     means="a listing whose source takes long to open makes no progress between two turns",
@@ -33,7 +33,7 @@ class Claims:
 @pytest.mark.parametrize(("first_part", "ends"), [(1, 120), (70, 140), (600, 1_200)])
 async def test_turn_is_longer_than_first_part(first_part, ends):
     clock, claims = ManualClock(), Claims()
-    turn = RunTurn(claims, None, timedelta(minutes=2), clock)
+    turn = JobTurn(claims, None, timedelta(minutes=2), clock)
     clock.now = first_part
     while clock.now < ends:
         await turn.offer()
@@ -45,11 +45,11 @@ async def test_turn_is_longer_than_first_part(first_part, ends):
 
 
 def turn_of(claims):
-    return RunTurn(claims, None, timedelta(minutes=1), asyncio.get_running_loop().time)
+    return JobTurn(claims, None, timedelta(minutes=1), asyncio.get_running_loop().time)
 
 
 @guards(
-    "shared/maintenance/runs/progress.py",
+    "shared/maintenance/jobs/progress.py",
     "if pause >= _WAITING_SECONDS:",
     "if False:",
     means="a run that waits for a slow server keeps its place until its turn is over",
@@ -74,7 +74,7 @@ async def test_run_that_only_waits_gives_way_at_once():
 
 
 @guards(
-    "shared/maintenance/runs/progress.py",
+    "shared/maintenance/jobs/progress.py",
     "self._now() + _LONGEST_PART * self._seconds",
     "self._started + self._seconds",
     means="a part that must be repeated never ends while other runs wait",
@@ -112,7 +112,7 @@ async def test_run_without_progress_fails_with_reason():
 
 
 @guards(
-    "shared/maintenance/runs/progress.py",
+    "shared/maintenance/jobs/progress.py",
     "timeout.reschedule(loop.time() + seconds)",
     "timeout.when()",
     means="a long run fails although it makes progress",
@@ -133,7 +133,7 @@ async def test_timeout_of_work_itself_is_raised_unchanged():
 
 
 @guards(
-    "shared/maintenance/runs/retries.py",
+    "shared/maintenance/jobs/retries.py",
     "idle_seconds() + state.upcoming_sleep",
     "idle_seconds()",
     means="a run waits for as long as a server requests",

@@ -17,7 +17,6 @@ MODULES = {path: path.read_text() for folder in FOLDERS for path in folder.rglob
 USED = set(re.findall(r"\b(\w+)\.([A-Z]+)\.(\w+)", "\n".join(MODULES.values())))
 # Files that are not loaded as `SQL` of the module of the same name: the module, and the object that has the statements.
 HOLDERS = {
-    "run_phases": ("run_claims", "phases"),
     "listing": ("listing", r"_ORDERS\[order\]"),
     "walks": ("listing", "_WALKS"),
     "settlements": ("work", "SQL"),

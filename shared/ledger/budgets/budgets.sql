@@ -25,7 +25,8 @@ WHERE b.tenant = :tenant AND b.collection IS NOT DISTINCT FROM CAST(:collection 
   AND b.period = :period AND b.unit = :unit AND b.set_by = :set_by
 
 -- name: has_job
-SELECT EXISTS (SELECT 1 FROM jobs WHERE id = :job_id AND tenant = :tenant)
+-- Return whether a tenant has a job with documents.
+SELECT EXISTS (SELECT 1 FROM jobs WHERE id = :job_id AND tenant = :tenant AND number IS NOT NULL)
 
 -- name: delete
 -- Delete a budget with its reservations.

@@ -13,7 +13,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, JobIsOpen, NotFound
 from shared.domain.jobs import JobKind, JobState
-from shared.domain.runs import RunPhase
 from shared.ledger.model import lanes, states
 from shared.ledger.postgres import statements
 
@@ -22,9 +21,8 @@ SQL = statements.load(
     __file__,
     states.FRAGMENTS,
     most_numbers=str(lanes.MOST_NUMBERS),
-    failed=f"'{RunPhase.FAILED}'",
     finished_state=states.FINISH_JOB.sets(
-        "j.state = {JobState.CANCELLING}", "{has_failed_run}", "f.has_errors OR {has_refused_entries}"
+        "j.state = {JobState.CANCELLING}", "j.error IS NOT NULL", "f.has_errors OR {has_refused_entries}"
     ),
 )
 

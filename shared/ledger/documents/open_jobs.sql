@@ -8,7 +8,8 @@ SELECT id, number, collection, state FROM jobs
 WHERE tenant = :tenant AND kind = :kind AND idempotency_key = :key AND ended_at IS NULL
 
 -- name: count_open
-SELECT count(*) FROM jobs WHERE tenant = :tenant AND ended_at IS NULL
+-- Only jobs with documents.
+SELECT count(*) FROM jobs j WHERE j.tenant = :tenant AND j.ended_at IS NULL AND {has_documents:j}
 
 -- name: insert
 INSERT INTO jobs (id, tenant, number, collection, collection_id, kind, state, idempotency_key, expected)
@@ -17,7 +18,8 @@ VALUES (
     -- The first number after the newest job's that no open job has: numbers are used again as late as possible.
     (SELECT (newest.number + g) % {most_numbers} + 1
      FROM (SELECT coalesce(
-               (SELECT number FROM jobs WHERE tenant = :tenant ORDER BY created_at DESC, id DESC LIMIT 1), 0) AS number) newest,
+               (SELECT j.number FROM jobs j WHERE j.tenant = :tenant AND {has_documents:j}
+                ORDER BY j.created_at DESC, j.id DESC LIMIT 1), 0) AS number) newest,
           generate_series(0, {most_numbers} - 1) g
      WHERE NOT EXISTS (
          SELECT 1 FROM jobs j
@@ -41,12 +43,8 @@ WHERE tenant = :tenant AND id = :id AND kind = {JobKind.LOAD} FOR SHARE
 CASE WHEN j.state = {JobState.CANCELLING} THEN true
      WHEN j.kind = {JobKind.LOAD} THEN j.closed_at IS NOT NULL
      WHEN j.kind = {JobKind.SYNC} THEN j.pause_reason IS DISTINCT FROM {PauseReason.APPROVAL}
-         AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = j.id)
+         AND NOT EXISTS (SELECT 1 FROM job_claims c WHERE c.id = j.id)
      ELSE NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = j.collection_id AND l.reindexed_until IS NOT NULL) END
-
--- part: has_failed_run
--- The listing of a sync failed.
-EXISTS (SELECT 1 FROM syncs s WHERE s.id = j.id AND s.phase = {failed})
 
 -- part: has_refused_entries
 -- A sync could not read some entries.
@@ -58,7 +56,7 @@ EXISTS (SELECT 1 FROM syncs s WHERE s.id = j.id AND s.refused > 0)
 -- plan: generic
 WITH closed AS (
     SELECT j.id, j.tenant FROM jobs j
-    WHERE j.ended_at IS NULL AND {is_closed} AND (CAST(:id AS uuid) IS NULL OR j.id = :id)
+    WHERE j.ended_at IS NULL AND {has_documents:j} AND {is_closed} AND (CAST(:id AS uuid) IS NULL OR j.id = :id)
 ), counters AS (
     SELECT t.part, t.state, sum(t.rows) AS rows FROM (
         SELECT t.part, t.state, t.rows FROM closed c

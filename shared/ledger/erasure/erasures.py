@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.erasures import Erasure
 from shared.domain.errors import NotFound
+from shared.domain.jobs import JobKind
 from shared.ledger.documents.documents import delete_rows, lock_rows
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.erasure.searches import SEARCHES
@@ -47,16 +48,20 @@ def _delete_where(table: str, condition: str) -> TextClause:
 # Rows under a collection's name: until the erasure has ended there is no other collection of that name.
 _OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
 
-# Remove findings about an erased document from some verifications, which are rows of its collection.
+# Remove findings about an erased document from some verifications, which are jobs of its collection.
 _IS_OF_DOCUMENT = """coalesce(f ->> 'document_id' = CAST(CAST(:document_id AS uuid) AS text)
                      OR f ->> 'document_id' = ANY(CAST(CAST(:document_ids AS uuid[]) AS text[])), false)"""
 _OTHERS = "SELECT coalesce(jsonb_agg(f), CAST('[]' AS jsonb)) FROM jsonb_array_elements({}) f WHERE NOT {}"
+_FOUND = "CAST(result AS jsonb)"
+_INTENDED = "coalesce(CAST(request -> 'intended' AS jsonb), CAST('[]' AS jsonb))"
 _REMOVE_FINDINGS = text(f"""
-    UPDATE verifications SET findings = ({_OTHERS.format("findings", _IS_OF_DOCUMENT)}),
-                             intended = ({_OTHERS.format("intended", _IS_OF_DOCUMENT)})
+    UPDATE jobs SET result = CAST(({_OTHERS.format(_FOUND, _IS_OF_DOCUMENT)}) AS json),
+      request = CAST(jsonb_set(CAST(request AS jsonb), '{{intended}}', ({_OTHERS.format(_INTENDED, _IS_OF_DOCUMENT)}))
+                     AS json)
     WHERE id = ANY(ARRAY(
-        SELECT id FROM verifications WHERE tenant = :tenant AND CAST(:document_id AS uuid) IS NOT NULL
-          AND EXISTS (SELECT 1 FROM jsonb_array_elements(findings || intended) f WHERE {_IS_OF_DOCUMENT})
+        SELECT id FROM jobs
+        WHERE tenant = :tenant AND kind = '{JobKind.VERIFICATION}' AND CAST(:document_id AS uuid) IS NOT NULL
+          AND EXISTS (SELECT 1 FROM jsonb_array_elements({_FOUND} || {_INTENDED}) f WHERE {_IS_OF_DOCUMENT})
         LIMIT :limit)) RETURNING 1
 """)
 
@@ -97,10 +102,7 @@ _OF_PARTS = {
     "conversations": _delete_where("conversations", _OF_CONVERSATIONS),
     "budgets": _delete_where("budgets", _OF_BUDGETS),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
-    "runs": _delete_where("runs", _OF_NAME),
-    "evaluations": _delete_where("evaluations", _OF_NAME),
-    "verifications": _delete_where("verifications", _OF_NAME),
-    "gates": _delete_where("gates", _OF_NAME),
+    "job_claims": _delete_where("job_claims", _OF_NAME),
     "source_items": _delete_where("source_items", _ITEMS_OF.format(_OF_NAME)),
     "syncs": _delete_where("syncs", _OF_NAME),
     "sources": _delete_where("sources", _OF_NAME),
@@ -132,10 +134,7 @@ TABLES_OF_TENANT = (
     "outdated_objects",
     "tally_changes",
     "labelled_sets",
-    "runs",
-    "evaluations",
-    "verifications",
-    "gates",
+    "job_claims",
     "syncs",
     "sources",
     "jobs",

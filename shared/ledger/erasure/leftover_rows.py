@@ -47,10 +47,7 @@ SQL = statements.load(
 
 _UNDER_NAME = {
     "labelled_sets": SQL.labelled_sets_under_name,
-    "evaluations": SQL.evaluations_under_name,
-    "runs": SQL.runs_under_name,
-    "verifications": SQL.verifications_under_name,
-    "gates": SQL.gates_under_name,
+    "job_claims": SQL.job_claims_under_name,
     "jobs": SQL.jobs_under_name,
     "sources": SQL.sources_under_name,
     "syncs": SQL.syncs_under_name,

@@ -19,21 +19,9 @@ SELECT id FROM documents WHERE public_id = :id
 -- Count labelled sets under the name of a collection that does not exist.
 {under_name:labelled_sets}
 
--- name: evaluations_under_name
--- Count evaluations under the name of a collection that does not exist.
-{under_name:evaluations}
-
--- name: runs_under_name
--- Count open runs under the name of a collection that does not exist.
-{under_name:runs}
-
--- name: verifications_under_name
--- Count verifications under the name of a collection that does not exist.
-{under_name:verifications}
-
--- name: gates_under_name
--- Count gates under the name of a collection that does not exist.
-{under_name:gates}
+-- name: job_claims_under_name
+-- Count claims on jobs under the name of a collection that does not exist.
+{under_name:job_claims}
 
 -- name: jobs_under_name
 -- Count jobs under the name of a collection that does not exist.

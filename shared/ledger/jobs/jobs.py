@@ -1,7 +1,6 @@
 """Jobs: open, list, pause, resume and cancel them, and record their ends.
 
-Loads, syncs and reindexes have rows of their own. Builds, evaluations, gates, verifications and erasures are listed
-from their own tables, and have operations of their own.
+Builds and erasures are listed from their own tables. They have operations of their own, as kinds that one worker does.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from sqlalchemy import RowMapping, TextClause
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.jobs import Job, JobKind, JobState, PauseReason
-from shared.domain.runs import RunPhase
 from shared.domain.states import DocumentState
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.dead_letters import discard_queued
 from shared.ledger.documents.open_jobs import finish, open_job
+from shared.ledger.jobs import job_claims
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
@@ -34,17 +33,8 @@ _OWN_ROUTES = {
     JobKind.VERIFICATION: "/v1/collections/{name}/verify",
     JobKind.ERASURE: "/v1/erasures",
 }
-_PHASES = {f"RunPhase.{phase.name}": f"'{phase}'" for phase in RunPhase}
-
-
-def _run_state(run: str) -> str:
-    """Return the SQL expression of the state of a run as a job; a queued one counts as running."""
-    return f"""CASE {run}.phase WHEN '{RunPhase.DONE}' THEN '{JobState.DONE}'
-                                WHEN '{RunPhase.CANCELLED}' THEN '{JobState.CANCELLED}'
-                                WHEN '{RunPhase.FAILED}' THEN '{JobState.FAILED}' ELSE '{JobState.RUNNING}' END"""
-
-
-SQL = statements.load(__file__, {**states.FRAGMENTS, **_PHASES}, run_state=_run_state)
+_LISTED = [kind for kind in JobKind if kind is not JobKind.LOOKUP]  # a newer release may have further kinds
+SQL = statements.load(__file__, states.FRAGMENTS, listed=", ".join(f"'{kind}'" for kind in _LISTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +172,10 @@ class Jobs:
                     raise Conflict(f"The job {job_id} is {row.state}.")
                 if state == JobState.CANCELLING and row.kind == JobKind.REINDEX:
                     await connection.execute(SQL.stop_reindex, {"collection": row.collection_id})
-                if state == JobState.CANCELLING and row.kind == JobKind.SYNC:
-                    await connection.execute(SQL.stop_sync, {"id": job_id})
+                if state == JobState.CANCELLING:
+                    await job_claims.cancel(connection, job_id)
+                else:
+                    await connection.execute(SQL.pause_claim, {"id": job_id})
         if row is None:
             raise await self._without_row(tenant, job_id)
         return await self.get(tenant, job_id)

@@ -12,30 +12,6 @@ SELECT b.id, {JobKind.BUILD} AS kind,
 FROM collections b JOIN collections l ON l.tenant = b.tenant AND l.name = b.name AND {is_live:l}
 WHERE b.tenant = :tenant AND b.build > 1
 
--- part: evaluations
--- Evaluations as jobs.
-SELECT e.id, {JobKind.EVALUATION}, {run_state:e}, e.collection, NULL, NULL, e.created_at, e.ended_at, e.error, e.done,
-       e.total, NULL, NULL, NULL, NULL, NULL
-FROM evaluations e WHERE e.tenant = :tenant
-
--- part: gates
--- Gates as jobs. They compare the documents of their build; documents in progress are left out, so the compared ones are
--- all at its end.
-SELECT g.id, {JobKind.GATE}, {run_state:g}, g.collection, NULL, NULL, g.created_at, g.ended_at,
-       g.error, coalesce((g.counts ->> 'documents')::bigint, 0),
-       CASE WHEN g.phase = {RunPhase.DONE} THEN (g.counts ->> 'documents')::bigint END, NULL, 'documents', NULL,
-       CASE WHEN g.phase <> {RunPhase.DONE} THEN g.build_id::text END, coalesce((g.counts ->> 'points')::bigint, 0)
-FROM gates g WHERE g.tenant = :tenant
-
--- part: verifications
--- Verifications as jobs. They compare the documents of the live build, as gates do.
-SELECT v.id, {JobKind.VERIFICATION}, {run_state:v}, v.collection, NULL, NULL, v.created_at, v.ended_at,
-       v.error, coalesce((v.counts ->> 'documents')::bigint, 0),
-       CASE WHEN v.phase = {RunPhase.DONE} THEN (v.counts ->> 'documents')::bigint END, NULL, 'documents', NULL,
-       CASE WHEN v.phase <> {RunPhase.DONE} THEN l.id::text END, coalesce((v.counts ->> 'points')::bigint, 0)
-FROM verifications v LEFT JOIN collections l ON l.tenant = v.tenant AND l.name = v.collection AND {is_live:l}
-WHERE v.tenant = :tenant
-
 -- part: erasures
 -- Erasures as jobs.
 SELECT e.id, {JobKind.ERASURE}, CASE WHEN e.finished_at IS NULL THEN {JobState.RUNNING} ELSE {JobState.DONE} END,
@@ -44,17 +20,34 @@ SELECT e.id, {JobKind.ERASURE}, CASE WHEN e.finished_at IS NULL THEN {JobState.R
        (e.deleted ->> 'documents')::bigint, NULL, NULL, NULL, NULL, NULL
 FROM erasures e WHERE e.tenant = :tenant
 
+-- part: compares
+-- A gate or a verification, which compares the documents of a build and all their points.
+j.kind IN ({JobKind.GATE}, {JobKind.VERIFICATION})
+
+-- part: compared
+-- The number of documents that a gate or a verification has compared.
+(j.progress -> 'counts' ->> 'documents')::bigint
+
 -- part: own_rows
--- Jobs with rows of their own. A closed one has as many documents as have arrived.
-SELECT j.id, j.kind, j.state, j.collection, j.pause_reason, j.closed_at, j.created_at, j.ended_at,
-       (SELECT s.error FROM syncs s WHERE s.id = j.id), NULL,
-       CASE WHEN j.closed_at IS NULL THEN j.expected END, j.documents, 'jobs', j.id::text, NULL, NULL
-FROM jobs j WHERE j.tenant = :tenant
+-- Jobs with rows of their own. A closed one has as many documents as have arrived. A gate or a verification leaves out
+-- documents in progress, so the compared ones are all at its end.
+SELECT j.id, j.kind, j.state, j.collection, j.pause_reason, j.closed_at, j.created_at, j.ended_at, j.error,
+       coalesce((j.progress ->> 'done')::bigint, {compared}),
+       CASE WHEN j.kind = {JobKind.EVALUATION} THEN (j.progress ->> 'total')::bigint
+            WHEN {compares} THEN CASE WHEN j.state = {JobState.DONE} THEN {compared} END
+            WHEN j.closed_at IS NULL THEN j.expected END,
+       j.documents, CASE WHEN {has_documents:j} THEN 'jobs' WHEN {compares} THEN 'documents' END,
+       CASE WHEN {has_documents:j} THEN j.id::text END,
+       CASE WHEN j.state = {JobState.DONE} THEN NULL
+            WHEN j.kind = {JobKind.GATE} THEN j.collection_id::text
+            WHEN j.kind = {JobKind.VERIFICATION} THEN (
+                SELECT l.id::text FROM collections l WHERE l.tenant = j.tenant AND l.name = j.collection AND {is_live:l}) END,
+       CASE WHEN {compares} THEN (j.progress -> 'counts' ->> 'points')::bigint END
+FROM jobs j WHERE j.tenant = :tenant AND j.kind IN ({listed})
 
 -- part: every_kind
 -- The jobs of all kinds.
-{builds} UNION ALL {evaluations} UNION ALL {gates} UNION ALL {verifications} UNION ALL {erasures}
-UNION ALL {own_rows}
+{builds} UNION ALL {erasures} UNION ALL {own_rows}
 
 -- part: shown
 -- Chosen jobs, the newest first, with the counters of their documents, and the number that finished in the last minute.
@@ -98,8 +91,9 @@ WITH chosen AS (SELECT * FROM ({every_kind}) p WHERE p.id = :id)
 {shown}
 
 -- name: lock
--- Lock a job with a row of its own.
-SELECT id, kind, state, collection_id FROM jobs WHERE tenant = :tenant AND id = :id FOR UPDATE
+-- Lock a job with documents.
+SELECT j.id, j.kind, j.state, j.collection_id FROM jobs j
+WHERE j.tenant = :tenant AND j.id = :id AND {has_documents:j} FOR UPDATE
 
 -- name: close
 -- Record that a load gets no more documents.
@@ -113,14 +107,13 @@ UPDATE jobs SET {PAUSE_JOB.sets}, pause_reason = :reason WHERE id = :id AND {PAU
 -- Resume a job.
 UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL WHERE id = :id AND {RESUME_JOB.applies} RETURNING id
 
+-- name: pause_claim
+-- Show whether a job is paused in its claim, if it has one.
+UPDATE job_claims c SET paused = j.state = {JobState.PAUSED} FROM jobs j WHERE c.id = :id AND j.id = c.id
+
 -- name: cancel
 -- Cancel a job.
 UPDATE jobs SET {CANCEL_JOB.sets}, pause_reason = NULL WHERE id = :id AND {CANCEL_JOB.applies} RETURNING id
-
--- name: stop_sync
--- End the listing of a sync, whose worker then stops.
-WITH ended AS (DELETE FROM runs WHERE id = :id RETURNING id)
-UPDATE syncs s SET phase = {RunPhase.CANCELLED}, waiting = NULL, ended_at = now() FROM ended WHERE s.id = ended.id
 
 -- name: stop_reindex
 -- Start no further documents of a build that is being reindexed.
@@ -131,12 +124,13 @@ UPDATE collections SET reindexed_until = NULL WHERE id = :collection
 SELECT id FROM jobs WHERE state = {JobState.CANCELLING} AND ended_at IS NULL ORDER BY random() LIMIT 1
 
 -- name: forget
--- Delete some jobs that ended before an age, with their budgets. Documents and costs keep the id. The newest job of a
+-- Delete some jobs with documents that ended before an age, with their budgets. Documents and costs keep the id. The newest job of a
 -- tenant is kept, because the numbers of jobs continue after it, and so is a job whose documents are processed again.
 WITH old AS (
     SELECT j.id FROM jobs j
-    WHERE j.ended_at <= now() - CAST(:age AS interval)
-      AND EXISTS (SELECT 1 FROM jobs n WHERE n.tenant = j.tenant AND (n.created_at, n.id) > (j.created_at, j.id))
+    WHERE {has_documents:j} AND j.ended_at <= now() - CAST(:age AS interval)
+      AND EXISTS (SELECT 1 FROM jobs n WHERE n.tenant = j.tenant AND {has_documents:n}
+                  AND (n.created_at, n.id) > (j.created_at, j.id))
       AND coalesce((SELECT sum(t.rows) FROM (
               SELECT t.state, t.rows FROM tallies t
               WHERE t.tenant = j.tenant AND t.counted = 'jobs' AND t.part = j.id::text

@@ -76,6 +76,11 @@ def is_paused(alias: str) -> str:
           AND j.state = '{JobState.PAUSED}' AND j.pause_reason IS DISTINCT FROM '{PauseReason.APPROVAL}')"""
 
 
+def has_documents(alias: str) -> str:
+    """Return the SQL condition that a job is of a kind with documents: only these jobs have numbers."""
+    return f"{alias}.number IS NOT NULL"
+
+
 FRAGMENTS: Mapping[str, Callable[..., str]] = {
     "priority": priority,
     "is_live_lane": is_live,
@@ -85,4 +90,5 @@ FRAGMENTS: Mapping[str, Callable[..., str]] = {
     "is_in_job_lane": is_in_job_lane,
     "is_in_live_job_lane": is_in_live_job_lane,
     "is_paused": is_paused,
+    "has_documents": has_documents,
 }

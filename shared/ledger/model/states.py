@@ -1,7 +1,7 @@
-"""The states of builds, documents, pages, chunks, accepted questions, jobs and batches, and all their transitions.
+"""The states of builds, documents, pages, chunks, accepted questions, jobs, listings and batches.
 
-Only this module provides the SQL fragments that set a state. The tests install a trigger that is generated from this
-table and refuses every other transition.
+This table has all their transitions. Only this module provides the SQL fragments that set a state. The tests install a
+trigger that is generated from the table and refuses every other transition.
 
 collections
     MAKE_COLLECTION      new -> live
@@ -63,6 +63,12 @@ jobs
     RESUME_JOB           paused -> running
     CANCEL_JOB           running, paused -> cancelling
     FINISH_JOB           running, paused, cancelling -> cancelled | failed | done_with_errors | done
+    LOOK_UP_AGAIN        done, failed, cancelled -> running
+
+syncs
+    START_LISTING        new -> running
+    LIST_AGAIN           done -> running
+    END_LISTING          running -> cancelled | failed | done
 
 batches
     PLAN_BATCH           new -> planning
@@ -89,7 +95,7 @@ from shared.domain.jobs import JobKind, JobState, PauseReason
 from shared.domain.states import AcceptedState, BatchState, ChunkState, DocumentState, PageState
 from shared.ledger.model import columns, lanes
 
-Table = Literal["collections", "documents", "pages", "chunks", "accepted_questions", "jobs", "batches"]
+Table = Literal["collections", "documents", "pages", "chunks", "accepted_questions", "jobs", "syncs", "batches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +137,9 @@ class Transition:
         """Return the SQL assignment of the new state; see `target`."""
         return f"{self.column} = {self.target(*conditions)}"
 
-    def sets_where(self, condition: str, alias: str) -> str:
-        """Return the SQL assignment of the only target if a condition holds; otherwise the row keeps its state."""
-        (target,) = self.targets
-        return f"{self.column} = CASE WHEN {condition} THEN '{target}' ELSE {alias}.{self.column} END"
+    def sets_where(self, condition: str, alias: str, *conditions: str) -> str:
+        """Return the SQL assignment of the new state if a condition holds; otherwise the row keeps its state."""
+        return f"{self.column} = CASE WHEN {condition} THEN {self.target(*conditions)} ELSE {alias}.{self.column} END"
 
 
 def is_in(states: Collection[StrEnum], alias: str = "", column: str = "state") -> str:
@@ -225,6 +230,10 @@ def _job(sources: tuple[JobState | None, ...], *targets: JobState) -> Transition
     return Transition("jobs", sources, targets)
 
 
+def _listing(sources: tuple[JobState | None, ...], *targets: JobState) -> Transition:
+    return Transition("syncs", sources, targets)
+
+
 def _batch(sources: tuple[BatchState | None, ...], *targets: BatchState) -> Transition:
     return Transition("batches", sources, targets)
 
@@ -297,6 +306,11 @@ FINISH_JOB = _job(
     JobState.DONE_WITH_ERRORS,
     JobState.DONE,
 )
+LOOK_UP_AGAIN = _job((JobState.DONE, JobState.FAILED, JobState.CANCELLED), JobState.RUNNING)
+
+START_LISTING = _listing((None,), JobState.RUNNING)
+LIST_AGAIN = _listing((JobState.DONE,), JobState.RUNNING)
+END_LISTING = _listing((JobState.RUNNING,), JobState.CANCELLED, JobState.FAILED, JobState.DONE)
 
 PLAN_BATCH = _batch((None,), BatchState.PLANNING)
 PROBE = _batch((None,), BatchState.PLANNED)

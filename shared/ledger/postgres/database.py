@@ -105,7 +105,7 @@ class AdvisoryLock(IntEnum):
 
     MIGRATION = 7_065_011
     CALIBRATION = 7_065_012
-    RUNS = 7_065_013
+    JOBS = 7_065_013
     PAGES = 7_065_014
     TOKENS = 7_065_015  # taken by the function `raise_tokens`
     SERVERS = 7_065_016

@@ -40,13 +40,15 @@ _GRANTS = {
     "sweeps": "SELECT, INSERT, DELETE",
     "tallies": "SELECT",  # numbers of open chunks, which delay syncs
     "tally_changes": "SELECT, INSERT",
-    # Which jobs are paused. A sync pauses its own job until its deletions are approved.
-    "jobs": "SELECT (id, tenant, number, state, pause_reason, ended_at), UPDATE (state, pause_reason)",
-    "runs": "SELECT, UPDATE, DELETE",
+    # Which jobs are paused. A sync pauses its own job until its deletions are approved, and a lookup ends its own.
+    # Requests, progress and results of jobs contain questions.
+    "jobs": (
+        "SELECT (id, tenant, number, state, pause_reason, ended_at), UPDATE (state, pause_reason, error, ended_at)"
+    ),
+    "job_claims": "SELECT, UPDATE, DELETE",
     "sources": "SELECT",
     "source_items": "SELECT, INSERT, UPDATE, DELETE",
     "source_hints": "SELECT, INSERT, UPDATE, DELETE",  # entries that changed before they were parsed
-    "source_lookups": "SELECT, UPDATE",
     "source_notes": "SELECT, INSERT, UPDATE, DELETE",
     "syncs": "SELECT, UPDATE",
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; rows contain no documents

@@ -1,7 +1,7 @@
-"""Hints of sources: keys of entries that may have changed, and the run of a source that looks them up.
+"""Hints of sources: keys of entries that may have changed, and the job of a source that looks them up.
 
-A hint is durable, and it is deleted in the transaction that saves its document. The run of a source has the id of the
-source, so that a source has one at most. Hints whose run has failed are looked up again by `reopen`.
+A hint is durable, and it is deleted in the transaction that saves its document. The lookup of a source has the id of
+the source, so that a source has one at most. Hints whose lookup has failed are looked up again by `reopen`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict, LeaseLost
-from shared.domain.runs import RunClaim, RunKind
+from shared.domain.jobs import JobClaim, JobState
 from shared.domain.sources import SourceDefinition
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.submission import Submission, submit_within
+from shared.ledger.jobs import job_claims
+from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
-from shared.ledger.runs import run_claims
 from shared.ledger.sources import listings
 from shared.ledger.sources.listings import StoredItem, SyncedDocument
 from shared.ledger.sources.sources import definition_of
@@ -31,13 +32,7 @@ from shared.ledger.sources.syncs import no_source
 _MOST = 100_000  # hints of a source: a listing is faster than so many single reads
 _PAUSE_AFTER_FAILURE = timedelta(minutes=5)
 
-SQL = statements.load(
-    __file__,
-    run_claims.PHASES,
-    ended=run_claims.ENDED,
-    clear=run_claims.CLEARED[RunKind.LOOKUP],
-    LOOKUP=f"'{RunKind.LOOKUP}'",
-)
+SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +56,7 @@ class Hints:
 
     @again_after_collision
     async def add(self, tenant: str, source: str, keys: Sequence[str]) -> None:
-        """Store hints, and queue the run that looks them up; the caller wakes the queue `syncs`.
+        """Store hints, and queue the lookup; the caller wakes the queue `syncs`.
 
         Raises:
             NotFound: the tenant has no source of that name.
@@ -77,25 +72,24 @@ class Hints:
             await _open(connection, [row["id"]])
 
     async def report(self, source_id: UUID, keys: Sequence[str]) -> None:
-        """Store hints of a worker; `reopen` queues the run that looks them up. Without effect if too many wait."""
+        """Store hints of a worker; `reopen` queues the lookup. Without effect if too many wait."""
         async with self._database.begin() as connection:
             if (await connection.execute(SQL.count, {"id": source_id, "most": _MOST})).scalar_one() < _MOST:
                 await connection.execute(SQL.add, {"id": source_id, "keys": sorted(keys)})
 
     async def reopen(self) -> bool:
-        """Queue runs for hints that no run looks up; return whether there were any."""
+        """Queue lookups for hints that no job looks up; return whether there were any."""
         async with self._database.begin() as connection:
             due = (await connection.execute(SQL.due, {"pause": _PAUSE_AFTER_FAILURE})).scalars().all()
-            await _open(connection, due)
-        return bool(due)
+            return await _open(connection, due)
 
-    async def source_of(self, claim: RunClaim) -> SourceDefinition:
-        """Return the source of a claimed run.
+    async def source_of(self, claim: JobClaim) -> SourceDefinition:
+        """Return the source of a claimed lookup.
 
         Raises:
-            LeaseLost: the source is being removed, or another worker has claimed the run.
+            LeaseLost: the source is being removed, or another worker has claimed the lookup.
         """
-        rows = await self._database.rows(SQL.source_of, run_claims.of(claim))
+        rows = await self._database.rows(SQL.source_of, job_claims.of(claim))
         if not rows:
             raise LeaseLost
         return definition_of(rows[0])
@@ -107,7 +101,7 @@ class Hints:
     @again_after_collision
     async def save(
         self,
-        claim: RunClaim,
+        claim: JobClaim,
         source: SourceDefinition,
         hints: Sequence[StoredHint],
         *,
@@ -120,19 +114,19 @@ class Hints:
         listed, the hints remain, because the listing may have read older content, and saves it later.
 
         Args:
-            claim: claimed run.
-            source: source of the run.
+            claim: claimed lookup.
+            source: its source.
             hints: hints that were looked up.
             documents: content of new and changed entries.
             present: keys of items that a listing lacked, and that exist.
 
         Raises:
-            LeaseLost: the source was removed, or another worker has claimed the run.
+            LeaseLost: the source was removed, or another worker has claimed the lookup.
             Conflict: the collection is being erased.
         """
         looked = {"id": source.id, "keys": [h.key for h in hints], "times": [h.hinted_at for h in hints]}
         async with self._database.begin() as connection:
-            if (await connection.execute(SQL.hold_run, run_claims.of(claim))).one_or_none() is None:
+            if (await connection.execute(job_claims.SQL.hold, job_claims.of(claim))).one_or_none() is None:
                 raise LeaseLost
             submissions = await _submit(connection, source, documents)
             await _write_items(connection, source, documents, present)
@@ -140,15 +134,10 @@ class Hints:
             await connection.execute(SQL.delete, looked)
         return submissions
 
-    async def wait(self, claim: RunClaim, reason: str) -> None:
-        """Store why a claimed run reads no more entries now."""
+    async def finish(self, claim: JobClaim) -> None:
+        """End a claimed lookup; nothing changes if another worker has claimed it."""
         async with self._database.begin() as connection:
-            await connection.execute(SQL.wait, run_claims.of(claim) | {"waiting": reason})
-
-    async def finish(self, claim: RunClaim) -> None:
-        """End a claimed run; nothing changes if another worker has claimed it."""
-        async with self._database.begin() as connection:
-            await connection.execute(SQL.finish, run_claims.of(claim))
+            await job_claims.end(connection, claim, JobState.DONE)
 
 
 async def _require_room(connection: AsyncConnection, source_id: UUID, name: str) -> None:
@@ -156,11 +145,12 @@ async def _require_room(connection: AsyncConnection, source_id: UUID, name: str)
         raise Conflict(f"{_MOST:,} hints of the source '{name}' wait already: start a sync instead.")
 
 
-async def _open(connection: AsyncConnection, ids: Sequence[UUID]) -> None:
-    """Queue the runs of sources that have none."""
+async def _open(connection: AsyncConnection, ids: Sequence[UUID]) -> bool:
+    """Queue lookups of sources that have no open one; return whether there were any."""
     opened = (await connection.execute(SQL.open, {"ids": list(ids)})).scalars().all() if ids else []
     if opened:
-        await connection.execute(SQL.show_queued, {"ids": list(opened)})
+        await connection.execute(SQL.queue, {"ids": list(opened)})
+    return bool(opened)
 
 
 async def _submit(

@@ -16,18 +16,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.documents import NewDocument
 from shared.domain.errors import LeaseLost
-from shared.domain.jobs import JobState
-from shared.domain.runs import RunClaim, RunKind
+from shared.domain.jobs import JobClaim, JobState
 from shared.domain.sources import MOST_SHOWN, RefusedEntry, SourceDefinition
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.documents import delete_named
 from shared.ledger.documents.submission import Submission, replace_references, submit_within
+from shared.ledger.jobs import job_claims
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
-from shared.ledger.runs import run_claims
 from shared.ledger.sources.sources import definition_of
 from shared.ledger.sources.syncs import DELETABLE
 
@@ -35,10 +34,8 @@ _DELETED_AT_ONCE = 100  # documents of one transaction: a few statements each
 
 SQL = statements.load(
     __file__,
-    {**states.FRAGMENTS, **run_claims.PHASES},
+    states.FRAGMENTS,
     deletable=DELETABLE,
-    ended=run_claims.ENDED,
-    clear=run_claims.CLEARED[RunKind.SYNC],
     chunk_counts=counters.of_tenant("chunks"),
 )
 
@@ -137,13 +134,13 @@ class Listings:
     def of_process(cls, database: Database, terms: StoreTerms) -> Self:
         return cls(database, terms.sync_deletion_after)
 
-    async def start(self, claim: RunClaim) -> ClaimedSync:
+    async def start(self, claim: JobClaim) -> ClaimedSync:
         """Start or continue a claimed sync.
 
         Raises:
             LeaseLost: it was cancelled, or another worker has claimed it.
         """
-        rows = await self._database.rows(SQL.start, run_claims.of(claim))
+        rows = await self._database.rows(SQL.start, job_claims.of(claim))
         if not rows:
             raise LeaseLost
         (row,) = rows
@@ -156,7 +153,7 @@ class Listings:
         return [StoredItem(**row) for row in rows]
 
     @again_after_collision
-    async def save(self, claim: RunClaim, source: SourceDefinition, part: SyncedPart) -> SavedPart:
+    async def save(self, claim: JobClaim, source: SourceDefinition, part: SyncedPart) -> SavedPart:
         """Save a part of a listing with its documents and items, in one transaction.
 
         Raises:
@@ -173,11 +170,11 @@ class Listings:
             counts["unchanged"] = part.unchanged + len(submissions) - len(accepted)
             shown = json.dumps([asdict(entry) for entry in part.refused[:MOST_SHOWN]])
             row = {"after": part.after, "refused_entries": shown, "most": MOST_SHOWN}
-            if not (await connection.execute(SQL.advance, run_claims.of(claim) | row | counts)).all():
+            if not (await connection.execute(SQL.advance, job_claims.of(claim) | row | counts)).all():
                 raise LeaseLost
         return SavedPart(submissions, is_paused=job.is_paused)
 
-    async def end_listing(self, claim: RunClaim, source: SourceDefinition) -> None:
+    async def end_listing(self, claim: JobClaim, source: SourceDefinition) -> None:
         """Record that a listing is complete, and decide whether its deletions need approval.
 
         Raises:
@@ -185,7 +182,7 @@ class Listings:
         """
         async with self._database.begin() as connection:
             await _hold_job(connection, claim)
-            listed = (await connection.execute(SQL.end_listing, run_claims.of(claim))).one_or_none()
+            listed = (await connection.execute(SQL.end_listing, job_claims.of(claim))).one_or_none()
             if listed is None:
                 raise LeaseLost
             scope = {"id": claim.id, "source_id": source.id, "apart": self._apart}
@@ -199,7 +196,7 @@ class Listings:
             await connection.execute(SQL.decide, row)
 
     @again_after_collision
-    async def delete_some(self, claim: RunClaim, source: SourceDefinition) -> bool:
+    async def delete_some(self, claim: JobClaim, source: SourceDefinition) -> bool:
         """Delete the documents of some items that may be deleted; return whether more may be left.
 
         Raises:
@@ -214,25 +211,18 @@ class Listings:
             names = [source.external_id(key) for key in keys]
             deleted = await delete_named(connection, source.tenant, source.collection, names)
             await connection.execute(SQL.delete_items, {"source_id": source.id, "keys": keys})
-            counted = await connection.execute(SQL.count_deleted, run_claims.of(claim) | {"deleted": deleted})
+            counted = await connection.execute(SQL.count_deleted, job_claims.of(claim) | {"deleted": deleted})
             if not counted.all():
                 raise LeaseLost
         return len(keys) == _DELETED_AT_ONCE
 
-    async def wait(self, claim: RunClaim, reason: str) -> None:
-        """Show why a claimed sync reads no more entries now."""
-        async with self._database.begin() as connection:
-            await connection.execute(SQL.wait, run_claims.of(claim) | {"waiting": reason})
-
-    async def finish(self, claim: RunClaim) -> None:
+    async def finish(self, claim: JobClaim) -> None:
         """End a claimed sync; its job waits for approval if deletions are withheld.
 
         Nothing changes if it was cancelled, or another worker has claimed it.
         """
         async with self._database.begin() as connection:
-            await _hold_job(connection, claim)
-            withheld = (await connection.execute(SQL.finish, run_claims.of(claim))).scalar_one_or_none()
-            if withheld:
+            if await job_claims.end(connection, claim, JobState.DONE):
                 await connection.execute(SQL.wait_for_approval, {"id": claim.id})
 
     async def open_chunks(self, tenant: str) -> int:
@@ -252,7 +242,7 @@ class _Job:
     is_paused: bool
 
 
-async def _hold_job(connection: AsyncConnection, claim: RunClaim) -> _Job:
+async def _hold_job(connection: AsyncConnection, claim: JobClaim) -> _Job:
     """Keep the state of a sync's job until the transaction ends.
 
     Raises:
@@ -265,7 +255,7 @@ async def _hold_job(connection: AsyncConnection, claim: RunClaim) -> _Job:
 
 
 async def _submit(
-    connection: AsyncConnection, claim: RunClaim, part: SyncedPart, job_number: int
+    connection: AsyncConnection, claim: JobClaim, part: SyncedPart, job_number: int
 ) -> Sequence[Submission]:
     if not part.documents:
         return []
@@ -282,7 +272,7 @@ async def _submit(
 
 
 async def _write_items(
-    connection: AsyncConnection, claim: RunClaim, source: SourceDefinition, part: SyncedPart
+    connection: AsyncConnection, claim: JobClaim, source: SourceDefinition, part: SyncedPart
 ) -> None:
     """Write the changes of items; nothing for unchanged ones."""
     scope: Mapping[str, Any] = {"id": claim.id, "source_id": source.id}

@@ -1,7 +1,7 @@
 -- name: start
 -- Start or continue a claimed listing: read its source and its saved work.
-UPDATE syncs y SET started_at = coalesce(y.started_at, now()), waiting = NULL
-FROM runs r, sources s
+UPDATE syncs y SET started_at = coalesce(y.started_at, now())
+FROM job_claims r, sources s
 WHERE y.id = :id AND r.id = y.id AND r.token = :token AND s.id = y.source_id
 RETURNING s.id, s.tenant, s.collection, s.name, s.kind, s.uri, s.options, s.secret_name, s.schedule, s.time_zone,
           s.max_delete_share, s.created_at, y.number, y.after, y.listed_at, y.deletes
@@ -39,8 +39,8 @@ WHERE y.id = :id AND i.source_id = :source_id AND i.key = ANY(CAST(:keys AS text
 RETURNING i.key
 
 -- part: advanced
--- The claimed run. Progress proves that it does not kill its workers.
-held AS (UPDATE runs SET lost_leases = 0 WHERE id = :id AND token = :token RETURNING id)
+-- The claim, whose job is held. Progress proves that it does not kill its workers.
+held AS (UPDATE job_claims SET lost_leases = 0 WHERE id = :id AND token = :token RETURNING id)
 
 -- name: advance
 -- Save the position and the counts of a claimed listing.
@@ -80,19 +80,10 @@ UPDATE syncs y SET deleted = y.deleted + :deleted FROM held WHERE y.id = held.id
 -- name: delete_items
 DELETE FROM source_items WHERE source_id = :source_id AND key = ANY(CAST(:keys AS text[]))
 
--- name: wait
--- Show why a claimed listing reads no more entries now.
-UPDATE syncs y SET waiting = :waiting FROM runs r WHERE y.id = :id AND r.id = y.id AND r.token = :token
-
--- name: finish
--- End a claimed sync.
-WITH {ended}
-UPDATE syncs y SET phase = {DONE}, ended_at = now(), {clear} FROM ended WHERE y.id = ended.id
-RETURNING y.withheld
-
 -- name: wait_for_approval
--- Pause the job of a sync until its deletions are approved.
-UPDATE jobs SET {PAUSE_JOB.sets}, pause_reason = {PauseReason.APPROVAL} WHERE id = :id AND {PAUSE_JOB.applies}
+-- Pause the job of a sync that withholds deletions until they are approved.
+UPDATE jobs SET {PAUSE_JOB.sets}, pause_reason = {PauseReason.APPROVAL}
+WHERE id = :id AND {PAUSE_JOB.applies} AND EXISTS (SELECT 1 FROM syncs y WHERE y.id = :id AND y.withheld > 0)
 
 -- name: open_chunks
 -- Count the chunks of a tenant that wait for a worker.

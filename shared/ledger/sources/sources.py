@@ -18,15 +18,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
-from shared.domain.runs import RunPhase
+from shared.domain.jobs import JobState
 from shared.domain.sources import LookupState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.documents import delete_named
+from shared.ledger.jobs import job_claims
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 from shared.ledger.postgres.records import record
-from shared.ledger.runs import run_claims
 from shared.ledger.sources import syncs
 from shared.ledger.sources.schedules import next_time
 
@@ -36,7 +36,7 @@ _MOST_DUE = 100
 _WITHOUT_TIME = timedelta(hours=1)  # until the next attempt to find a time of a schedule
 _AFTER_FAILURE = timedelta(minutes=1)  # until the next attempt to start a sync
 
-SQL = statements.load(__file__, {**states.FRAGMENTS, **run_claims.PHASES})
+SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 class Sources:
@@ -124,7 +124,8 @@ class Sources:
             source = await _lock(connection, tenant, name)
             await connection.execute(SQL.mark_removed, {"id": source["id"], "with_documents": with_documents})
             await connection.execute(SQL.end_waiting, {"tenant": tenant, "key": str(source["id"])})
-            await connection.execute(SQL.stop_runs, {"id": source["id"]})
+            for job_id in (await connection.execute(SQL.open_jobs, {"id": source["id"]})).scalars().all():
+                await job_claims.cancel(connection, job_id)
 
     async def by_id(self, source_id: UUID) -> SourceDefinition | None:
         """Return a source; None if it was removed."""
@@ -181,9 +182,9 @@ def definition_of(row: RowMapping) -> SourceDefinition:
 
 def _state(row: RowMapping, newest: Mapping[UUID, SyncState]) -> SourceState:
     lookup = None
-    if row["lookup_phase"] is not None:
+    if row["lookup_state"] is not None:
         lookup = LookupState(
-            RunPhase(row["lookup_phase"]), row["lookup_waiting"], row["lookup_error"], ended_at=row["lookup_ended_at"]
+            JobState(row["lookup_state"]), row["lookup_waiting"], row["lookup_error"], ended_at=row["lookup_ended_at"]
         )
     return record(SourceState, row, definition=definition_of(row), newest=newest.get(row["id"]), lookup=lookup)
 

@@ -28,10 +28,11 @@ VALUES (:id, :tenant, :collection, :name, :kind, :uri, CAST(:options AS jsonb), 
 RETURNING {columns}
 
 -- part: shown
--- Sources with the newest lookup of their hints.
-SELECT {columns}, s.next_at, s.schedule_error, s.removed_at IS NOT NULL AS removing, l.phase AS lookup_phase,
-       l.waiting AS lookup_waiting, l.error AS lookup_error, l.ended_at AS lookup_ended_at
-FROM sources s LEFT JOIN source_lookups l ON l.id = s.id
+-- Sources with the newest lookup of their hints. Without a worker it is queued.
+SELECT {columns}, s.next_at, s.schedule_error, s.removed_at IS NOT NULL AS removing,
+       CASE WHEN c.id IS NOT NULL AND c.token IS NULL THEN {JobState.QUEUED} ELSE l.state END AS lookup_state,
+       c.waiting AS lookup_waiting, l.error AS lookup_error, l.ended_at AS lookup_ended_at
+FROM sources s LEFT JOIN jobs l ON l.id = s.id LEFT JOIN job_claims c ON c.id = l.id
 
 -- name: page
 -- List the sources of a tenant after a name.
@@ -74,11 +75,9 @@ WHERE s.id = :id AND s.schedule IS NOT DISTINCT FROM :schedule AND s.next_at <= 
 -- Hide a locked source.
 UPDATE sources SET removed_at = now(), removed_with_documents = :with_documents, next_at = NULL WHERE id = :id
 
--- name: stop_runs
--- End the listings of a source and the run of its hints, whose workers then stop.
-WITH ended AS (
-    DELETE FROM runs WHERE id = :id OR id IN (SELECT y.id FROM syncs y WHERE y.source_id = :id) RETURNING id)
-UPDATE syncs y SET phase = {CANCELLED}, waiting = NULL, ended_at = now() FROM ended WHERE y.id = ended.id
+-- name: open_jobs
+-- List the jobs of a source that have a worker, or wait for one.
+SELECT c.id FROM job_claims c WHERE c.id = :id OR c.id IN (SELECT y.id FROM syncs y WHERE y.source_id = :id)
 
 -- name: end_waiting
 -- End the wait of a source's job for approval: it ends when its documents are processed.
@@ -97,6 +96,6 @@ SELECT key FROM source_items WHERE source_id = :id ORDER BY key LIMIT :limit
 DELETE FROM source_items WHERE source_id = :id AND key = ANY(CAST(:keys AS text[]))
 
 -- name: delete
--- Delete a source without items, and its syncs.
-WITH syncs_of AS (DELETE FROM syncs WHERE source_id = :id)
+-- Delete a source without items, its syncs and its lookup.
+WITH syncs_of AS (DELETE FROM syncs WHERE source_id = :id), lookup AS (DELETE FROM jobs WHERE id = :id)
 DELETE FROM sources WHERE id = :id

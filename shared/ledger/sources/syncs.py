@@ -1,7 +1,7 @@
-"""Syncs of sources for their owners. A sync is a job, and its listing is a run that a parse worker claims.
+"""Syncs of sources for their owners. A sync is a job whose worker lists a source.
 
-The job has the id of the run. It ends when the run has ended and its documents are processed. If deletions are
-withheld, it is paused until they are approved: then the same job lists again.
+The job ends when the listing has ended and its documents are processed. If deletions are withheld, it is paused until
+they are approved: then the same job lists again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict, InvalidInput, NotFound
-from shared.domain.jobs import JobKind, PauseReason
-from shared.domain.runs import RunKind, RunPhase
+from shared.domain.jobs import JobKind, JobState, PauseReason
 from shared.domain.sources import MOST_SHOWN, RefusedEntry, SyncCounts, SyncState, WaitingSync, Withheld
 from shared.domain.stored import known_fields
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.open_jobs import open_job
+from shared.ledger.jobs import job_claims
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
-from shared.ledger.runs import run_claims
 
 _RETAINED = 50  # syncs of a source
 _MOST_QUEUED = 100  # of a tenant: it may have as many open jobs
@@ -38,7 +37,7 @@ DELETABLE = (
 )
 SQL = statements.load(
     __file__,
-    {**states.FRAGMENTS, **run_claims.PHASES},
+    states.FRAGMENTS,
     deletable=DELETABLE,
     resumed=states.RESUME_JOB.sets_where(f"j.pause_reason = '{PauseReason.APPROVAL}'", "j"),
 )
@@ -178,7 +177,7 @@ async def _hold_source(connection: AsyncConnection, tenant: str, source: str) ->
 
 
 async def _open(connection: AsyncConnection, tenant: str, source: RowMapping) -> UUID:
-    """Open the job of a sync, and queue its run; raises as `Syncs.start`."""
+    """Open and queue the job of a sync; raises as `Syncs.start`."""
     name, key = source["collection"], str(source["id"])
     await build_sync.hold(connection, tenant, name)
     live = await build_sync.live_of(connection, tenant, name)
@@ -191,8 +190,7 @@ async def _open(connection: AsyncConnection, tenant: str, source: RowMapping) ->
 
 
 async def _enqueue(connection: AsyncConnection, job_id: UUID, tenant: str, collection: str) -> None:
-    run = run_claims.NewRun(job_id, RunKind.SYNC, tenant, collection, embeddings=[])
-    await run_claims.enqueue(connection, run, most=_MOST_QUEUED)
+    await job_claims.enqueue(connection, job_id, JobKind.SYNC, tenant=tenant, collection=collection, most=_MOST_QUEUED)
 
 
 async def _get(connection: AsyncConnection, tenant: str, job_id: UUID) -> SyncState:
@@ -208,7 +206,7 @@ def _state(row: RowMapping) -> SyncState:
         id=row["id"],
         source=row["source"],
         collection=row["collection"],
-        phase=RunPhase(row["phase"]),
+        state=JobState(row["state"]),
         counts=SyncCounts(**counts),
         refused=[RefusedEntry(**known_fields(e, RefusedEntry.__dataclass_fields__)) for e in row["refused_entries"]],
         waiting=row["waiting"],

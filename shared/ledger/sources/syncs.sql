@@ -1,27 +1,28 @@
 -- part: columns
--- The columns of a sync `y` of a source `s`.
-y.id, s.name AS source, y.collection, y.phase, y.seen, y.created, y.changed, y.unchanged, y.missing, y.deleted,
-y.withheld, y.refused, y.refused_entries, y.waiting, y.approved, y.error, y.created_at, y.listed_at, y.ended_at
+-- The columns of a sync `y` of a source `s` with its claim `c`. Without a worker it is queued.
+y.id, s.name AS source, y.collection,
+CASE WHEN c.id IS NOT NULL AND c.token IS NULL THEN {JobState.QUEUED} ELSE y.state END AS state, y.seen, y.created, y.changed, y.unchanged, y.missing, y.deleted,
+y.withheld, y.refused, y.refused_entries, c.waiting, y.approved, y.error, y.created_at, y.listed_at, y.ended_at
 
 -- part: syncs
--- Syncs with their sources.
-syncs y JOIN sources s ON s.id = y.source_id
+-- Syncs with their sources, and their claims while they list.
+syncs y JOIN sources s ON s.id = y.source_id LEFT JOIN job_claims c ON c.id = y.id
 
 -- name: hold_source
 -- Read a source that is not being removed, and keep it until the transaction ends.
 SELECT s.id, s.collection FROM sources s WHERE s.tenant = :tenant AND s.name = :source AND s.removed_at IS NULL FOR SHARE
 
 -- name: release_key
--- Release the key of a job whose run has ended, so that the next sync of its source can start. The job ends when its
+-- Release the key of a job whose listing has ended, so that the next sync of its source can start. The job ends when its
 -- documents are processed, and waits for no approval, because the next sync finds the withheld deletions again.
 UPDATE jobs j SET idempotency_key = NULL, {resumed}, pause_reason = nullif(pause_reason, {PauseReason.APPROVAL})
 WHERE j.tenant = :tenant AND j.kind = {JobKind.SYNC} AND j.idempotency_key = :key AND j.ended_at IS NULL
-  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = j.id)
+  AND NOT EXISTS (SELECT 1 FROM job_claims c WHERE c.id = j.id)
 
 -- name: insert
 -- Insert a queued sync.
-INSERT INTO syncs (id, source_id, tenant, collection, number, phase)
-VALUES (:id, :source_id, :tenant, :collection, {next_number}, {QUEUED})
+INSERT INTO syncs (id, source_id, tenant, collection, number, state)
+VALUES (:id, :source_id, :tenant, :collection, {next_number}, {START_LISTING.target})
 
 -- part: next_number
 -- The next number of a listing of a source.
@@ -31,7 +32,7 @@ VALUES (:id, :source_id, :tenant, :collection, {next_number}, {QUEUED})
 -- Delete the oldest ended syncs of a source.
 DELETE FROM syncs WHERE id IN (
     SELECT id FROM syncs WHERE source_id = :source_id ORDER BY number DESC OFFSET :retained
-) AND phase NOT IN ({QUEUED}, {RUNNING})
+) AND ended_at IS NOT NULL
 
 -- name: lock_waiting
 -- Lock the job of a source that waits for approval.
@@ -45,7 +46,7 @@ UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL WHERE id = :id AND {RESUM
 
 -- name: list_again
 -- Start another listing of a sync, with an approved number of deletions. Its documents stay counted.
-UPDATE syncs SET number = {next_number}, phase = {QUEUED}, approved = :approved, after = '', started_at = NULL,
+UPDATE syncs SET number = {next_number}, {LIST_AGAIN.sets}, approved = :approved, after = '', started_at = NULL,
   listed_at = NULL, ended_at = NULL, deletes = false, seen = 0, unchanged = 0, missing = 0, withheld = 0, refused = 0,
   refused_entries = '[]'
 WHERE id = :id

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from shared.domain.runs import RunClaim
+from shared.domain.jobs import JobClaim, JobKind
 from shared.domain.sources import SourceDefinition
 from shared.ledger.sources.hints import Hints, StoredHint
-from shared.maintenance.runs.progress import RunTurn, watched
-from shared.maintenance.runs.retries import retried, retried_for
+from shared.maintenance.jobs.progress import JobTurn, watched
+from shared.maintenance.jobs.retries import retried, retried_for
+from shared.maintenance.jobs.runner import JobWork
 from shared.maintenance.syncing.fetching import Fetched
 from shared.maintenance.syncing.merge import refusal
 from shared.maintenance.syncing.watched_source import WatchedSource
@@ -19,7 +20,6 @@ from shared.sources.source import Entry
 
 Find = Callable[[str], Awaitable[Entry | None]]
 
-_RUN = "lookup"
 _PART_SECONDS = 10.0  # the hints of a slow source are saved this often
 
 
@@ -46,23 +46,24 @@ class _Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookups:
-    """Looks up the hints of claimed runs.
+class Lookups(JobWork):
+    """Looks up the hints of claimed jobs.
 
     Args:
         hints: hints of all sources.
         syncing: work on syncs, with the same services and limits.
     """
 
+    kind = JobKind.LOOKUP
     hints: Hints
     syncing: Syncing
 
-    async def work(self, claim: RunClaim) -> None:
+    async def work(self, claim: JobClaim) -> None:
         """Look up the hints of a source until none is left. The claim is released while the intake is closed.
 
         Raises:
             NotFound: the collection was deleted.
-            LeaseLost: the source is being removed, the run gave way, or another worker has claimed it.
+            LeaseLost: the source is being removed, the job gave way, or another worker has claimed it.
             Permanent: it made no progress for too long.
             Transient: the source, the ledger or the store failed for too long.
             Rejected, Misconfigured: the source cannot be opened any more.
@@ -70,11 +71,11 @@ class Lookups:
         services = self.syncing
         definition = await retried(self.hints.source_of)(claim)
         collection = await retried(services.collections.get)(claim.tenant, claim.collection)
-        async with services.opened(_RUN, definition) as source, watched(services.limits.stalled) as progressed:
+        async with services.opened(self.kind, definition) as source, watched(services.limits.stalled) as progressed:
             watched_source = WatchedSource(source, progressed)
             fetcher = services.fetcher_of(definition, collection, watched_source)
             find = retried_for(services.limits.timeout)(watched_source.find)
-            turn = RunTurn(services.claims, claim, services.limits.turn)
+            turn = JobTurn(services.claims, claim, services.limits.turn)
 
             async def look(hints: Sequence[StoredHint]) -> tuple[_Looked, Fetched]:
                 looked = await _look(hints, find)
@@ -82,8 +83,7 @@ class Lookups:
 
             while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
                 if reason := await retried(services.intake.closed)(claim.tenant):
-                    await retried(self.hints.wait)(claim, reason)
-                    await retried(services.claims.release)(claim, pause=services.limits.pause)
+                    await retried(services.claims.release)(claim, reason, pause=services.limits.pause)
                     return
                 looked, fetched = await turn.during(
                     look(hints), waiting_seconds=lambda: watched_source.waiting_seconds, is_resumable=False
@@ -93,7 +93,7 @@ class Lookups:
                 await turn.offer()
         await retried(self.hints.finish)(claim)
 
-    async def _save(self, claim: RunClaim, definition: SourceDefinition, looked: _Looked, fetched: Fetched) -> None:
+    async def _save(self, claim: JobClaim, definition: SourceDefinition, looked: _Looked, fetched: Fetched) -> None:
         submissions = await retried(self.hints.save)(
             claim, definition, looked.hints, documents=fetched.documents, present=looked.present
         )

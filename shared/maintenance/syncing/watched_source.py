@@ -1,6 +1,6 @@
 """A source that reports progress whenever it answers, and whose versions can be stored.
 
-Progress is reported so that a hanging source does not keep its run.
+Progress is reported so that a hanging source does not keep its job.
 """
 
 from __future__ import annotations

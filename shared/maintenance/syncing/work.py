@@ -10,13 +10,14 @@ from datetime import timedelta
 
 from shared.domain.collections import Collection
 from shared.domain.document_fields import is_text
-from shared.domain.runs import RunClaim
+from shared.domain.jobs import JobClaim, JobKind
 from shared.domain.sources import SourceDefinition
+from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.listings import ClaimedSync, JobPaused, Listings, StoredItem, SyncedPart
-from shared.maintenance.runs.progress import STALLED, TURN, GaveWay, RunTurn, watched
-from shared.maintenance.runs.retries import retried, retried_for, retried_while
+from shared.maintenance.jobs.progress import STALLED, TURN, GaveWay, JobTurn, watched
+from shared.maintenance.jobs.retries import retried, retried_for, retried_while
+from shared.maintenance.jobs.runner import JobWork
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import ListedPage, Part, PartLimits, merged, require_ascending
@@ -56,18 +57,19 @@ class SyncLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Syncing:
-    """Syncs the sources of claimed runs.
+class Syncing(JobWork):
+    """Syncs the sources of claimed jobs.
 
     Args:
         open_source: opens a source; the sync closes it.
         wake_parsers: wakes the workers that parse submitted documents.
-        parked: sources of runs that gave way.
+        parked: sources of jobs that gave way.
     """
 
+    kind = JobKind.SYNC
     listings: Listings
     collections: Collections
-    claims: RunClaims
+    claims: JobClaims
     uploads: Uploads
     intake: Intake
     open_source: OpenSource
@@ -75,7 +77,7 @@ class Syncing:
     limits: SyncLimits
     parked: ParkedSources = field(default_factory=ParkedSources)
 
-    async def work(self, claim: RunClaim) -> None:
+    async def work(self, claim: JobClaim) -> None:
         """List the source from the saved position on, then delete the documents that may be deleted.
 
         Nothing is deleted unless the listing is complete. The claim is released while the job is paused, while the
@@ -98,24 +100,23 @@ class Syncing:
         except JobPaused:
             await retried(self.claims.release)(claim)
         except _IntakeClosed as closed:
-            await retried(self.listings.wait)(claim, closed.reason)
-            await retried(self.claims.release)(claim, pause=self.limits.pause)
+            await retried(self.claims.release)(claim, closed.reason, pause=self.limits.pause)
 
-    async def _list(self, claim: RunClaim, sync: ClaimedSync) -> None:
+    async def _list(self, claim: JobClaim, sync: ClaimedSync) -> None:
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
         async with self.opened(sync.listing, sync.source) as source:
             source.name_listing(sync.listing)
             async with watched(self.limits.stalled) as progressed:
                 watched_source = WatchedSource(source, progressed)
                 fetcher = self.fetcher_of(sync.source, collection, watched_source)
-                turn = RunTurn(self.claims, claim, self.limits.turn)
+                turn = JobTurn(self.claims, claim, self.limits.turn)
                 listing = _Listing(self, claim, sync, watched_source, fetcher=fetcher, turn=turn)
                 await retried_while(lambda: listing.idle_seconds, self.limits.timeout, turn.sleep)(listing.read)
 
     @asynccontextmanager
-    async def opened(self, run: str, definition: SourceDefinition) -> AsyncIterator[Source]:
-        """Yield an opened source. It stays open for a while if its run gives way, and is the same in the next turn."""
-        name = run, definition.id, definition.uri, str(definition.options)
+    async def opened(self, job: str, definition: SourceDefinition) -> AsyncIterator[Source]:
+        """Yield an opened source. It stays open for a while if its job gives way, and is the same in the next turn."""
+        name = job, definition.id, definition.uri, str(definition.options)
         with room():
             source = self.parked.resume(name) or self.open_source(definition)
         try:
@@ -156,12 +157,12 @@ class _Listing:
     def __init__(
         self,
         services: Syncing,
-        claim: RunClaim,
+        claim: JobClaim,
         sync: ClaimedSync,
         source: WatchedSource,
         *,
         fetcher: Fetcher,
-        turn: RunTurn,
+        turn: JobTurn,
     ) -> None:
         self._services = services
         self._turn = turn
@@ -208,7 +209,7 @@ class _Listing:
     async def _save(self, part: Part) -> None:
         """Fetch and save a part; give way before it, if a part was saved in this turn.
 
-        After the last part the listing ends without an offer: otherwise two runs could give way to each other for ever.
+        After the last part the listing ends without an offer: otherwise two jobs could give way to each other for ever.
 
         Raises:
             JobPaused: the part is saved, and the job is paused.

@@ -10,8 +10,8 @@
 --   paid questions  completions, paid_replies, abandoned_calls, batches, batch_lines
 --   costs           spent, spent_changes, spent_by_day, estimates, budgets, budget_holds
 --   removal         sweeps, outdated_objects, erasures
---   long work       jobs, runs, verifications, gates, labelled_sets, evaluations
---   sources         sources, source_items, source_hints, source_lookups, source_notes, syncs
+--   long work       jobs, job_claims, labelled_sets
+--   sources         sources, source_items, source_hints, source_notes, syncs
 --   users           queries, gaps, accepted_questions, shared_answers, conversations
 --   numbers         tallies, tally_changes, ended_by_minute
 --   webhooks        webhooks, webhook_deliveries
@@ -693,16 +693,18 @@ CREATE TABLE erasures (
 
 CREATE INDEX ix_erasures_open ON erasures (tenant) WHERE finished_at IS NULL;
 
--- ---- Jobs and runs ----
+-- ---- Jobs ----
 
--- Jobs: loads, syncs and reindexes, whose documents are processed, paused and counted together.
+-- Long work of every kind, except builds and erasures. Loads, syncs and reindexes have documents, which are processed,
+-- paused and counted together. Syncs, and all other kinds, have a worker: `job_claims` has its claim.
 CREATE TABLE jobs (
-    id uuid NOT NULL,
+    id uuid NOT NULL,  -- of a lookup: the id of its source, so that a source has one at most
     tenant text NOT NULL,
-    -- Number within the tenant that no other open job has: part of the lane of its documents and chunks.
-    number smallint NOT NULL,
+    -- Number within the tenant that no other open job has: part of the lane of its documents and chunks. Null for kinds
+    -- without documents.
+    number smallint,
     collection text NOT NULL,  -- its name
-    collection_id uuid NOT NULL,  -- build that was live when the job started
+    collection_id uuid NOT NULL,  -- build of a gate; for other kinds the build that was live when the job started
     kind text NOT NULL,
     state text NOT NULL,
     pause_reason text,  -- null unless paused
@@ -710,6 +712,12 @@ CREATE TABLE jobs (
     expected integer,  -- number of documents that its start announced; null if unknown
     closed_at timestamptz,  -- since when it gets no more documents
     documents jsonb,  -- numbers by state at its end; null while it is open
+    -- Values of the worker: see the kinds in `shared/ledger/jobs`. PostgreSQL stores long values outside of
+    -- the row, so that an update of the progress does not copy them. `json` keeps the order of strategies and questions.
+    request json,  -- work that is left; null when the job has ended
+    progress json,
+    result json,
+    error text,  -- reason of its failure
     created_at timestamptz NOT NULL DEFAULT now(),
     ended_at timestamptz,  -- null while it is open
     CONSTRAINT pk_jobs PRIMARY KEY (id)
@@ -717,12 +725,14 @@ CREATE TABLE jobs (
 
 CREATE INDEX ix_jobs_list ON jobs (tenant, created_at, id);
 
+CREATE INDEX ix_jobs_kind ON jobs (tenant, kind, collection, created_at);
+
 CREATE UNIQUE INDEX uq_jobs_number ON jobs (tenant, number) WHERE ended_at IS NULL;
 
 CREATE UNIQUE INDEX uq_jobs_key ON jobs (tenant, kind, idempotency_key) WHERE ended_at IS NULL;
 
--- Open runs: long work of one worker, such as an evaluation. The table of its kind has the rest of a run.
-CREATE TABLE runs (
+-- Claims on open jobs with a worker: narrow rows. Claims and leases read and change no other rows.
+CREATE TABLE job_claims (
     id uuid NOT NULL,
     kind text NOT NULL,
     tenant text NOT NULL,
@@ -732,51 +742,12 @@ CREATE TABLE runs (
     leased_by text,
     leased_until timestamptz,
     lost_leases integer NOT NULL DEFAULT 0,
+    paused boolean NOT NULL DEFAULT false,  -- whether its job is paused
+    waiting text,  -- why a queued sync or lookup waits, as a sentence
     created_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT pk_runs PRIMARY KEY (id)
+    CONSTRAINT pk_job_claims PRIMARY KEY (id),
+    CONSTRAINT fk_job_claims_id FOREIGN KEY (id) REFERENCES jobs (id) ON DELETE CASCADE
 );
-
--- Runs that compare a collection with its points in Qdrant, and repair differences.
-CREATE TABLE verifications (
-    id uuid NOT NULL,
-    tenant text NOT NULL,
-    collection text NOT NULL,  -- its name
-    phase text NOT NULL,
-    error text,
-    repair boolean NOT NULL,
-    part text NOT NULL,  -- with `after`: the position that it has reached
-    after text,
-    counts jsonb NOT NULL DEFAULT '{}',
-    findings jsonb NOT NULL DEFAULT '[]',  -- the first ones
-    -- Differences that its worker may have repaired after `findings` was written, and documents of the current page
-    -- that it may have returned to processing.
-    intended jsonb NOT NULL DEFAULT '[]',
-    reopened jsonb NOT NULL DEFAULT '[]',
-    created_at timestamptz NOT NULL DEFAULT now(),
-    ended_at timestamptz,
-    CONSTRAINT pk_verifications PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_verifications_collection ON verifications (tenant, collection, created_at);
-
--- Runs that compare a build with the live one before a switch.
-CREATE TABLE gates (
-    id uuid NOT NULL,
-    tenant text NOT NULL,
-    collection text NOT NULL,  -- its name
-    build_id uuid NOT NULL,
-    build integer NOT NULL,
-    phase text NOT NULL,
-    error text,
-    request json NOT NULL,  -- labelled questions; empty when it has ended
-    counts jsonb NOT NULL DEFAULT '{}',
-    report jsonb,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    ended_at timestamptz,
-    CONSTRAINT pk_gates PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_gates_build ON gates (build_id, created_at);
 
 -- Questions with their relevant chunks, for evaluations. They belong to the collection's name, so all its builds are
 -- measured with the same questions.
@@ -788,29 +759,6 @@ CREATE TABLE labelled_sets (
     changed_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_labelled_sets PRIMARY KEY (tenant, collection, name)
 );
-
--- Runs that measure the search of a collection with labelled questions.
-CREATE TABLE evaluations (
-    id uuid NOT NULL,
-    tenant text NOT NULL,
-    collection text NOT NULL,
-    labelled_set text,  -- null if the questions were part of the request
-    questions integer NOT NULL,
-    -- Questions, strategies, baseline and notes; null when the run has ended. `json` keeps the order.
-    request json,
-    phase text NOT NULL DEFAULT 'running',
-    strategy text,  -- currently measured strategy
-    done integer NOT NULL DEFAULT 0,
-    total integer NOT NULL DEFAULT 0,
-    error text,
-    results json,  -- json, not jsonb: keeps the order of strategies and questions
-    rows json,  -- summary rows of the results, for lists
-    created_at timestamptz NOT NULL DEFAULT now(),
-    ended_at timestamptz,
-    CONSTRAINT pk_evaluations PRIMARY KEY (id)
-);
-
-CREATE INDEX ix_evaluations_collection ON evaluations (tenant, collection, created_at);
 
 -- ---- Sources ----
 
@@ -860,18 +808,6 @@ CREATE TABLE source_hints (
     CONSTRAINT fk_source_hints_source_id FOREIGN KEY (source_id) REFERENCES sources (id) ON DELETE CASCADE
 );
 
--- The runs that look up hints: one row for each source that has had hints. The run has the id of the source, so that a
--- source has one at most.
-CREATE TABLE source_lookups (
-    id uuid NOT NULL,
-    phase text NOT NULL,
-    error text,
-    waiting text,  -- why it reads no more entries now
-    ended_at timestamptz,
-    CONSTRAINT pk_source_lookups PRIMARY KEY (id),
-    CONSTRAINT fk_source_lookups_id FOREIGN KEY (id) REFERENCES sources (id) ON DELETE CASCADE
-);
-
 -- Validators and hashes from the last visit of each address of a site.
 CREATE TABLE source_notes (
     source_id uuid NOT NULL,
@@ -881,16 +817,16 @@ CREATE TABLE source_notes (
     CONSTRAINT fk_source_notes_source_id FOREIGN KEY (source_id) REFERENCES sources (id) ON DELETE CASCADE
 );
 
--- The runs that list a source and bring its documents up to date. A sync is a job, too.
+-- The listings of sources. A sync is a job whose worker lists a source. The listing has a state and an end of its own: the
+-- job ends later, when its documents are processed, and it is deleted earlier than the last listings of a source.
 CREATE TABLE syncs (
-    id uuid NOT NULL,  -- id of its job and of its run
+    id uuid NOT NULL,  -- id of its job
     source_id uuid NOT NULL,
     tenant text NOT NULL,
     collection text NOT NULL,
     number integer NOT NULL,  -- number of its listing within its source
-    phase text NOT NULL,
+    state text NOT NULL,
     error text,
-    waiting text,  -- why it reads no more entries now
     approved integer,  -- upper bound of its deletions; null without approval
     deletes boolean NOT NULL DEFAULT false,  -- whether its deletions may be carried out
     after text NOT NULL DEFAULT '',  -- key up to which it is saved
@@ -1325,7 +1261,7 @@ BEGIN
                                       'state', n.state, 'pause_reason', n.pause_reason,
                                       'documents', n.documents) AS data
             FROM new_rows n JOIN old_rows o ON o.id = n.id
-            WHERE n.state <> o.state AND (n.state = 'paused' OR n.ended_at IS NOT NULL)
+            WHERE n.state <> o.state AND (n.state = 'paused' OR n.ended_at IS NOT NULL) AND n.number IS NOT NULL
             UNION ALL
             SELECT n.tenant, 'sync.deletions_withheld', n.collection_id,
                    jsonb_build_object('job_id', n.id, 'source', s.name, 'collection', n.collection,

@@ -9,29 +9,32 @@ from dataclasses import asdict, dataclass
 
 from shared.domain.builds import Build
 from shared.domain.errors import NotFound, Transient
-from shared.domain.runs import RunClaim
+from shared.domain.jobs import JobClaim, JobKind
+from shared.domain.verification import ComparisonProgress
 from shared.ledger.builds.builds import Builds
-from shared.ledger.runs.gates import GateRequest, Gates
+from shared.ledger.jobs.gates import GateRequest, Gates
 from shared.maintenance.gate import Gate, GateReport, require_comparable
-from shared.maintenance.runs.progress import watched
-from shared.maintenance.runs.retries import retried
+from shared.maintenance.jobs.progress import watched
+from shared.maintenance.jobs.retries import retried
+from shared.maintenance.jobs.runner import JobWork
 
 _PROGRESS_SECONDS = 1.0  # interval at which the progress is saved
 
 
 @dataclass(frozen=True, slots=True)
-class Gating:
-    """Compares the builds of claimed runs.
+class Gating(JobWork):
+    """Compares the builds of claimed jobs.
 
     Args:
         gate_of: returns a gate that accepts a number of failures.
     """
 
+    kind = JobKind.GATE
     gates: Gates
     builds: Builds
     gate_of: Callable[[int], Gate]
 
-    async def work(self, claim: RunClaim) -> None:
+    async def work(self, claim: JobClaim) -> None:
         """Compare a build with the live one, and save the report.
 
         Raises:
@@ -41,17 +44,18 @@ class Gating:
             Permanent: it made no progress for too long.
             Transient: an engine or the embedding provider was unavailable for too long.
         """
-        build_id, number, request = await retried(self.gates.request_of)(claim)
-        build = await retried(self.builds.get)(claim.tenant, claim.collection, number)
-        if build.id != build_id:
-            raise NotFound(f"The build {number} was dropped.")
+        job = await retried(self.gates.claimed)(claim)
+        assert job.request is not None
+        build = await retried(self.builds.get)(claim.tenant, claim.collection, job.request.build)
+        if build.id != job.collection_id:
+            raise NotFound(f"The build {build.number} was dropped.")
         require_comparable(build)
         async with watched() as progressed:
-            report = await retried(self._compare)(claim, build, request, progressed)
+            report = await retried(self._compare)(claim, build, job.request, progressed)
         await retried(self.gates.finish)(claim, asdict(report) | {"open": report.is_open})
 
     async def _compare(
-        self, claim: RunClaim, build: Build, request: GateRequest, progressed: Callable[[], None]
+        self, claim: JobClaim, build: Build, request: GateRequest, progressed: Callable[[], None]
     ) -> GateReport:
         """Return the report; save the progress until then."""
         labelled = None
@@ -65,5 +69,5 @@ class Gating:
             if time.monotonic() >= due:
                 due = time.monotonic() + _PROGRESS_SECONDS
                 with suppress(Transient):  # the next time tries again
-                    await self.gates.save_counts(claim, item)
+                    await self.gates.save_progress(claim, ComparisonProgress(item))
         raise AssertionError("a gate ends with its report")

@@ -1,4 +1,4 @@
-"""The progress of runs: a run without progress fails, and a long or waiting one gives way to other runs."""
+"""The progress of jobs: a job without progress fails, and a long or waiting one gives way to other jobs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import structlog
 
 from shared.domain.errors import LeaseLost, Permanent, Transient
-from shared.domain.runs import RunClaim
-from shared.ledger.runs.run_claims import RunClaims
+from shared.domain.jobs import JobClaim
+from shared.ledger.jobs.job_claims import JobClaims
 
 STALLED = timedelta(hours=1)
 TURN = timedelta(minutes=2)
 _NEXT_OFFER_SECONDS = 5.0
 _SHORT_SECONDS = 5.0  # a first part that took less can be repeated
-_WAITING_SECONDS = 5.0  # a run that waits longer for a server gives way at once
+_WAITING_SECONDS = 5.0  # a job that waits longer for a server gives way at once
 _LONGEST_PART = 5  # turns, after which a part is abandoned although it must be repeated
 
 R = TypeVar("R")
@@ -28,14 +28,14 @@ log = structlog.get_logger()
 
 
 class GaveWay(LeaseLost):
-    """The run waits in the queue again; it continues from its saved position."""
+    """The job waits in the queue again; it continues from its saved position."""
 
 
 @asynccontextmanager
 async def watched(stalled: timedelta = STALLED) -> AsyncIterator[Callable[[], None]]:
     """Yield a function that reports progress, and cancel the block if it reports none for a time.
 
-    Each request of a run has its own timeout. The watch ends waits without a timeout, such as for a file system that
+    Each request of a job has its own timeout. The watch ends waits without a timeout, such as for a file system that
     never answers.
 
     Raises:
@@ -52,21 +52,21 @@ async def watched(stalled: timedelta = STALLED) -> AsyncIterator[Callable[[], No
         raise Permanent(f"It made no progress for {_spoken(stalled)}, so it was stopped.") from None
 
 
-class RunTurn:
-    """The turn of a claimed run. When it is over, the run gives way to a waiting run, usually between two parts.
+class JobTurn:
+    """The turn of a claimed job. When it is over, the job gives way to a waiting one, usually between two parts.
 
-    The turn lasts at least as long as the first part took, because the run may have to open its source again: fetching
+    The turn lasts at least as long as the first part took, because the job may have to open its source again: fetching
     the names of a large repository takes many minutes.
 
     Args:
         claims: claims of this process.
-        claim: the claimed run.
-        length: time for which other runs wait.
+        claim: the claimed job.
+        length: time for which other jobs wait.
         now: clock in monotonic seconds.
     """
 
     def __init__(
-        self, claims: RunClaims, claim: RunClaim, length: timedelta, now: Callable[[], float] = time.monotonic
+        self, claims: JobClaims, claim: JobClaim, length: timedelta, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._claims = claims
         self._claim = claim
@@ -76,7 +76,7 @@ class RunTurn:
         self._next_offer: float | None = None
 
     async def offer(self) -> None:
-        """Release the claim if the turn is over and another run needs it; everything must be saved.
+        """Release the claim if the turn is over and another job needs it; everything must be saved.
 
         Raises:
             GaveWay: the claim is released.
@@ -93,7 +93,7 @@ class RunTurn:
     async def during(
         self, part: Coroutine[Any, Any, R], *, waiting_seconds: Callable[[], float], is_resumable: bool
     ) -> R:
-        """Return the result of a part, and release the claim meanwhile if another run needs it.
+        """Return the result of a part, and release the claim meanwhile if another job needs it.
 
         The claim is released when the part does nothing but wait for a server, when the turn is over, or after five
         turns if the part must be repeated.
@@ -121,7 +121,7 @@ class RunTurn:
             await asyncio.gather(task, return_exceptions=True)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep before another attempt, and release the claim meanwhile if another run needs it.
+        """Sleep before another attempt, and release the claim meanwhile if another job needs it.
 
         Raises:
             GaveWay: the claim is released.
@@ -136,10 +136,10 @@ class RunTurn:
         try:
             gave_way = await self._claims.give_way(self._claim, pause=timedelta(seconds=pause_seconds))
         except Transient as error:  # if it was released anyway, the next part cannot be saved
-            log.warning("run.not_yielded", reason=error.message)
+            log.warning("job.not_yielded", reason=error.message)
             return
         if gave_way:
-            log.info("run.yielded")
+            log.info("job.yielded")
             raise GaveWay
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Collection as Some
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -12,21 +12,22 @@ from datetime import timedelta
 from uuid import UUID
 
 from shared.domain.collections import Collection
-from shared.domain.runs import RunClaim
-from shared.domain.verification import DifferingPoint, Position, VerificationCounts
+from shared.domain.jobs import JobClaim, JobKind
+from shared.domain.verification import ComparisonProgress, DifferingPoint, Position
 from shared.ledger.documents.audit import Audit
+from shared.ledger.jobs.job_claims import JobClaims
+from shared.ledger.jobs.verifications import MOST_FINDINGS, VerificationRequest, Verifications
 from shared.ledger.model.collections import Collections
-from shared.ledger.runs.run_claims import RunClaims
-from shared.ledger.runs.verifications import MOST_FINDINGS, Verifications
-from shared.maintenance.runs.progress import TURN, RunTurn, watched
-from shared.maintenance.runs.retries import TIMEOUT, retried, retried_while
+from shared.maintenance.jobs.progress import TURN, JobTurn, watched
+from shared.maintenance.jobs.retries import TIMEOUT, retried, retried_while
+from shared.maintenance.jobs.runner import JobWork
 from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 
 
 @dataclass(frozen=True, slots=True)
-class Verifying:
-    """Verifies the collections of claimed runs.
+class Verifying(JobWork):
+    """Verifies the collections of claimed jobs.
 
     Args:
         claims: claims of this process.
@@ -34,15 +35,16 @@ class Verifying:
         turn: time after which a verification gives way to a waiting one.
     """
 
+    kind = JobKind.VERIFICATION
     verifications: Verifications
     collections: Collections
     audit: Audit
     index: Index
-    claims: RunClaims
+    claims: JobClaims
     wake_indexers: Callable[[], None]
     turn: timedelta = TURN
 
-    async def work(self, claim: RunClaim) -> None:
+    async def work(self, claim: JobClaim) -> None:
         """Verify the live build from the saved position to the end.
 
         Raises:
@@ -80,16 +82,16 @@ class _Pages:
     """
 
     def __init__(
-        self, services: Verifying, claim: RunClaim, collection: Collection, progressed: Callable[[], None]
+        self, services: Verifying, claim: JobClaim, collection: Collection, progressed: Callable[[], None]
     ) -> None:
         self._services = services
         self._progressed = progressed
-        self._turn = RunTurn(services.claims, claim, services.turn)
+        self._turn = JobTurn(services.claims, claim, services.turn)
         self._claim = claim
         self._collection = collection
         self._finished_at = time.monotonic()
         self._position = Position()
-        self._counts = VerificationCounts()
+        self._progress = ComparisonProgress()
         self._saved_findings = 0
         self._intended: dict[str, DifferingPoint] = {}  # of a worker that died, unless found again
         self._repaired, self._others = _Found(), _Found()
@@ -102,17 +104,18 @@ class _Pages:
     async def verify(self) -> None:
         """Verify all pages from the saved position."""
         services = self._services
-        saved = await services.verifications.saved(self._claim)
-        self._position, self._counts, self._saved_findings = saved.position, saved.counts, saved.findings
-        self._intended = {finding.point_id: finding for finding in saved.intended}
+        job = await services.verifications.claimed(self._claim)
+        assert job.request is not None
+        self._position, self._progress, self._saved_findings = job.request.position, job.progress, len(job.result)
+        self._intended = {finding.point_id: finding for finding in job.request.intended}
         self._repaired, self._others = _Found(), _Found()
         verification = Verification(
             services.audit,
             services.index,
             self._collection,
-            repair=saved.repair,
-            position=saved.position,
-            reopened=saved.reopened,
+            repair=job.progress.repair,
+            position=self._position,
+            reopened=job.request.reopened,
             intend=self._intend,
         )
         before = verification.so_far
@@ -137,7 +140,8 @@ class _Pages:
             self._repaired.add(replace(finding, repaired=True))
         found = [self._repaired, self._others]
         self._repaired, self._others, self._intended = _Found(), _Found(), {}
-        self._position, self._counts = position, self._counts.plus(read)
+        self._position = position
+        self._count(read)
         await self._save(found)
         self._finished_at = time.monotonic()
         self._progressed()
@@ -147,11 +151,13 @@ class _Pages:
         self, found: Sequence[_Found], intended: Sequence[DifferingPoint] = (), reopened: Some[UUID] = ()
     ) -> None:
         for each in found:
-            self._counts = self._counts.plus(each.counts)
+            self._count(each.counts)
         shown = [finding for each in found for finding in each.first][: MOST_FINDINGS - self._saved_findings]
-        await self._services.verifications.save(
-            self._claim, self._position, self._counts, findings=shown, intended=intended, reopened=reopened
-        )
+        rest = VerificationRequest(self._position, intended, sorted(reopened))
+        await self._services.verifications.save(self._claim, rest, self._progress, findings=shown)
         self._saved_findings += len(shown)
         if any(each.counts["repaired"] for each in found):
             self._services.wake_indexers()
+
+    def _count(self, more: Mapping[str, int]) -> None:
+        self._progress = replace(self._progress, counts=self._progress.counts.plus(more))

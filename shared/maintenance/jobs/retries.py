@@ -1,4 +1,4 @@
-"""Retries of a run's requests while an engine or a provider is unavailable, because a failed run wastes its work."""
+"""Retries of a job's requests while an engine or a provider is unavailable, because a failed job wastes its work."""
 
 from __future__ import annotations
 

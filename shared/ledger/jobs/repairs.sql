@@ -31,18 +31,18 @@ ORDER BY repair_due_at LIMIT :limit
 
 -- name: note_start
 -- Record the verification that repairs a collection.
-UPDATE collections SET repair_id = :run WHERE id = :id AND damage IS NOT NULL AND repair_id IS NULL RETURNING id
+UPDATE collections SET repair_id = :verification WHERE id = :id AND damage IS NOT NULL AND repair_id IS NULL RETURNING id
 
 -- name: postpone
 -- Start the repair of a collection later.
-UPDATE collections SET repair_id = NULL, repair_due_at = now() + CAST(:pause AS interval) WHERE id = :id AND repair_id IS NOT DISTINCT FROM CAST(:run AS uuid) RETURNING id
+UPDATE collections SET repair_id = NULL, repair_due_at = now() + CAST(:pause AS interval) WHERE id = :id AND repair_id IS NOT DISTINCT FROM CAST(:verification AS uuid) RETURNING id
 
 -- name: ended
 -- List collections whose repair has ended, with its counts, when the points that were missing are written again.
-SELECT c.id, c.repair_id, c.tenant, c.name, c.damage, v.phase, v.created_at >= c.repair_after AS is_last,
-       greatest(c.repair_after - now(), CAST('0' AS interval)) AS pause, v.counts
-FROM collections c LEFT JOIN verifications v ON v.id = c.repair_id
-WHERE c.damage IS NOT NULL AND c.repair_id IS NOT NULL AND (v.id IS NULL OR v.phase NOT IN ({QUEUED}, {RUNNING}))
+SELECT c.id, c.repair_id, c.tenant, c.name, c.damage, v.state, v.created_at >= c.repair_after AS is_last,
+       greatest(c.repair_after - now(), CAST('0' AS interval)) AS pause, v.progress -> 'counts' AS counts
+FROM collections c LEFT JOIN jobs v ON v.id = c.repair_id
+WHERE c.damage IS NOT NULL AND c.repair_id IS NOT NULL AND (v.id IS NULL OR v.ended_at IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM documents d JOIN chunks k ON k.document_id = d.id AND k.version = d.live_version
                   WHERE d.collection_id = c.id AND d.state = {DocumentState.SEARCHABLE} AND d.updated_at <= v.ended_at
                     AND k.state = {ChunkState.GENERATED})
@@ -52,7 +52,7 @@ LIMIT :limit
 -- Forget the damage of a repaired collection. Its points are not checked before a pause is over.
 UPDATE collections SET damage = NULL, damaged_at = NULL, repair_due_at = now() + CAST(:pause AS interval),
        repair_after = NULL, repair_id = NULL
-WHERE id = :id AND repair_id = :run RETURNING id
+WHERE id = :id AND repair_id = :verification RETURNING id
 
 -- name: count
 -- Count damaged collections of all tenants.

@@ -1,54 +1,67 @@
-"""The runner of a worker: it claims runs, works on them concurrently with the drains, and keeps their leases."""
+"""The runner of a worker: it claims jobs, works on them concurrently with the drains, and keeps their leases."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import structlog
 
 from shared.domain.errors import ForeaskError, LeaseLost, Permanent, Transient
-from shared.domain.runs import RunClaim, RunKind
-from shared.ledger.runs.run_claims import RunClaims
-from shared.maintenance.runs.retries import retried
+from shared.domain.jobs import JobClaim, JobKind
+from shared.ledger.jobs.job_claims import JobClaims
+from shared.maintenance.jobs.retries import retried
 
-_EXTEND_SECONDS = 1.0  # a deleted run stops within this time
+_EXTEND_SECONDS = 1.0  # a cancelled job stops within this time
 _MOST_OF_KIND = 4  # of one process: other workers take the rest
 _MOST_LOST = 3  # leases: further workers would probably die, too
 
 log = structlog.get_logger()
 
-Work = Callable[[RunClaim], Awaitable[None]]
-"""Works on a claimed run and saves its results."""
+
+class JobWork(ABC):
+    """The work on the jobs of one kind."""
+
+    kind: ClassVar[JobKind]
+
+    @abstractmethod
+    async def work(self, claim: JobClaim) -> None:
+        """Work on a claimed job, and save its result.
+
+        Raises:
+            LeaseLost: the job was cancelled, it gave way to another one, or another worker has claimed it.
+            ForeaskError: the reason of its failure.
+        """
 
 
 class Runner:
-    """Works on claimed runs until it is stopped.
+    """Works on claimed jobs until it is stopped.
 
     Args:
         claims: claims of this process.
-        works: the work of each kind.
+        works: the work of each kind that this process does.
     """
 
-    def __init__(self, claims: RunClaims, works: Mapping[RunKind, Work]) -> None:
+    def __init__(self, claims: JobClaims, *works: JobWork) -> None:
         self._claims = claims
-        self._works = works
+        self._works = {work.kind: work for work in works}
         self._tasks = set[asyncio.Task[None]]()
         self._works_in_progress = set[asyncio.Task[None]]()
-        self._claimed = Counter[RunKind]()
+        self._claimed = Counter[JobKind]()
         self._claiming = asyncio.Lock()
         self._stopping = False
 
     @property
     def claimed(self) -> int:
-        """The number of runs that this runner works on."""
+        """The number of jobs that this runner works on."""
         return len(self._tasks)
 
     async def take(self) -> None:
-        """Claim and start every run that may be claimed now. When one ends, the next one follows.
+        """Claim and start every job that may be claimed now. When one ends, the next one follows.
 
         Raises:
             Transient: the ledger is unavailable.
@@ -61,12 +74,12 @@ class Runner:
                 self._claimed[claim.kind] += 1
                 _start(self._serve(claim), self._tasks)
 
-    def _wanted(self) -> list[RunKind]:
-        """Return the kinds of which this process may claim another run."""
+    def _wanted(self) -> list[JobKind]:
+        """Return the kinds of which this process may claim another job."""
         return [] if self._stopping else [kind for kind in self._works if self._claimed[kind] < _MOST_OF_KIND]
 
     def stop(self) -> None:
-        """Claim no more, and release the claimed runs, so that other workers continue."""
+        """Claim no more, and release the claimed jobs, so that other workers continue."""
         self._stopping = True
         for work in self._works_in_progress:
             work.cancel()
@@ -78,19 +91,19 @@ class Runner:
             pass
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _serve(self, claim: RunClaim) -> None:
-        """Work on a run while it is claimed, then take the next one.
+    async def _serve(self, claim: JobClaim) -> None:
+        """Work on a job while it is claimed, then take the next one.
 
         This task is never cancelled, only its work: a cancelled claim or release may be committed or not.
         """
-        structlog.contextvars.bind_contextvars(run=str(claim.id), kind=str(claim.kind), tenant=claim.tenant)
-        log.info("run.claimed", lost_leases=claim.lost_leases)
+        structlog.contextvars.bind_contextvars(job_id=str(claim.id), kind=str(claim.kind), tenant=claim.tenant)
+        log.info("job.claimed", lost_leases=claim.lost_leases)
         work = _start(self._work(claim), self._works_in_progress)
         if self._stopping:
             work.cancel()
         while not (await asyncio.wait({work}, timeout=_EXTEND_SECONDS))[0]:
             if not await self._extend(claim):
-                log.info("run.withdrawn")
+                log.info("job.withdrawn")
                 break
         await _cancelled(work)
         with suppress(Transient):  # otherwise the lease expires, and the scheduler wakes a worker
@@ -100,31 +113,31 @@ class Runner:
         with suppress(Transient):
             await self.take()
 
-    async def _extend(self, claim: RunClaim) -> bool:
+    async def _extend(self, claim: JobClaim) -> bool:
         try:
             return await self._claims.extend(claim)
         except Transient:  # the next extension tries again; without a lease, no result can be saved
             return True
 
-    async def _work(self, claim: RunClaim) -> None:
+    async def _work(self, claim: JobClaim) -> None:
         try:
             if claim.lost_leases >= _MOST_LOST:
                 raise Permanent(f"Its worker ended {claim.lost_leases} times during the run.")
-            await self._works[claim.kind](claim)
+            await self._works[claim.kind].work(claim)
         except LeaseLost:
-            log.info("run.withdrawn")
+            log.info("job.withdrawn")
         except ForeaskError as error:
             await self._fail(claim, error.message)
-        except Exception:  # the boundary of a run
-            log.exception("run.raised")
+        except Exception:  # the boundary of a job
+            log.exception("job.raised")
             await self._fail(claim, "The run failed; the worker's log has the reason.")
 
-    async def _fail(self, claim: RunClaim, reason: str) -> None:
-        log.warning("run.failed", reason=reason)
+    async def _fail(self, claim: JobClaim, reason: str) -> None:
+        log.warning("job.failed", reason=reason)
         try:
             await retried(self._claims.fail)(claim, reason)
-        except Transient as error:  # the lease expires, and the run starts again
-            log.warning("run.unsettled", reason=error.message)
+        except Transient as error:  # the lease expires, and the job starts again
+            log.warning("job.unsettled", reason=error.message)
 
 
 def _start(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> asyncio.Task[None]:

@@ -12,7 +12,7 @@ from fastapi import Request
 
 from api.progress.readiness import Shutdown
 from shared.domain.errors import Conflict, Unavailable
-from shared.domain.runs import OPEN_PHASES, RunPhase
+from shared.domain.jobs import OPEN_STATES, JobState
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
 _SILENT_SECONDS = 15.0  # after which a stream sends a comment, because proxies close silent ones
@@ -20,7 +20,7 @@ _SILENT_SECONDS = 15.0  # after which a stream sends a comment, because proxies 
 
 class Run(Protocol):
     @property
-    def state(self) -> RunPhase: ...
+    def state(self) -> JobState: ...
 
     @property
     def error(self) -> str | None: ...
@@ -49,7 +49,7 @@ async def follow(
     """
     pause, shown_at = _FIRST_PAUSE_SECONDS, time.monotonic()
     yield run
-    while run.state in OPEN_PHASES:
+    while run.state in OPEN_STATES:
         if shutdown.stopping:
             raise Unavailable("This server stops. The run continues: repeat the request to follow it.", component="api")
         if request is not None and await request.is_disconnected():
@@ -66,7 +66,7 @@ async def follow(
             if time.monotonic() - shown_at > _SILENT_SECONDS:
                 shown_at = time.monotonic()
                 yield None
-    if run.state is RunPhase.FAILED:
+    if run.state is JobState.FAILED:
         raise Unavailable(run.error or "The run failed.", component="worker")
-    if run.state is RunPhase.CANCELLED:
+    if run.state is JobState.CANCELLED:
         raise Conflict("The run was cancelled.")

@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Transient
-from shared.domain.runs import RunClaim
+from shared.domain.jobs import JobClaim, JobKind
 from shared.domain.stored import known_fields
-from shared.ledger.feedback.evaluations import EvaluationRequest, Evaluations
+from shared.ledger.jobs.evaluations import EvaluationJob, Evaluations
 from shared.ledger.model.collections import Collections
-from shared.maintenance.runs.progress import watched
-from shared.maintenance.runs.retries import retried
+from shared.maintenance.jobs.progress import watched
+from shared.maintenance.jobs.retries import retried
+from shared.maintenance.jobs.runner import JobWork
 from shared.query.evaluate.collection import EvaluationProgress, EvaluationQuestion, evaluate_collection
 from shared.query.evaluate.results import Json
 from shared.query.evaluate.strategies import select_strategies
@@ -26,20 +27,21 @@ _PROGRESS_SECONDS = 1.0  # interval at which the progress is saved
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluating:
-    """Evaluates the collections of claimed runs.
+class Evaluating(JobWork):
+    """Evaluates the collections of claimed jobs.
 
     Args:
-        evaluations: runs in the ledger.
+        evaluations: evaluations in the ledger.
         collections: collections in the ledger.
         retriever: searches as for users, but without logging queries.
     """
 
+    kind = JobKind.EVALUATION
     evaluations: Evaluations
     collections: Collections
     retriever: Retriever
 
-    async def work(self, claim: RunClaim) -> None:
+    async def work(self, claim: JobClaim) -> None:
         """Evaluate the live build, and save the results.
 
         Raises:
@@ -48,23 +50,25 @@ class Evaluating:
             Permanent: it made no progress for too long.
             Transient: an engine or a provider was unavailable for too long.
         """
-        request = await retried(self.evaluations.request_of)(claim)
+        job = await retried(self.evaluations.claimed)(claim)
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
         retriever = LiveRetriever(self.retriever, self.collections.find)
         async with watched() as progressed:
-            results = await self._evaluate(claim, collection, request, retriever, progressed)
+            results = await self._evaluate(claim, collection, job, retriever, progressed)
         await retried(retriever.require_live)(collection)
-        await retried(self.evaluations.finish)(claim, results)
+        await retried(self.evaluations.finish)(claim, job.progress, results)
 
     async def _evaluate(
         self,
-        claim: RunClaim,
+        claim: JobClaim,
         collection: Collection,
-        request: EvaluationRequest,
+        job: EvaluationJob,
         retriever: LiveRetriever,
         progressed: Callable[[], None],
     ) -> Json:
         """Return the results; save the progress while they are computed."""
+        request = job.request
+        assert request is not None
         items = evaluate_collection(
             partial(retried(retriever.retrieve_from), collection),
             collection,
@@ -84,7 +88,8 @@ class Evaluating:
                     due = time.monotonic() + _PROGRESS_SECONDS
                     with suppress(Transient):  # the next time tries again
                         await retriever.require_live(collection)
-                        await self.evaluations.save_progress(claim, item.strategy, item.done, item.total)
+                        progress = replace(job.progress, strategy=item.strategy, done=item.done, total=item.total)
+                        await self.evaluations.save_progress(claim, progress)
         return results
 
 

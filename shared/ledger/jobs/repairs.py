@@ -8,20 +8,17 @@ from datetime import timedelta
 from uuid import UUID
 
 from shared.domain.collections import Collection, DamageCause
-from shared.domain.runs import RunPhase
+from shared.domain.jobs import JobState
 from shared.ledger.documents.audit import DocumentSnapshot
 from shared.ledger.model import states
 from shared.ledger.model.collections import collection_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Database, lock
 from shared.ledger.postgres.servers import Server
-from shared.ledger.runs import run_claims
 
 _CHANGES = 1_000  # documents of a tenant among which the newest of a collection are found
 
-SQL = statements.load(
-    __file__, {**states.FRAGMENTS, **run_claims.PHASES}, **{cause.name: cause.value for cause in DamageCause}
-)
+SQL = statements.load(__file__, states.FRAGMENTS, **{cause.name: cause.value for cause in DamageCause})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +26,18 @@ class EndedRepair:
     """A verification with repair that has ended.
 
     Args:
-        phase: its end; None if it was deleted.
+        state: its end; None if it was deleted.
         is_last: whether it started after the last late writer.
         pause: time until the next repair may be the last one.
         counts: its counts.
     """
 
     collection_id: UUID
-    run: UUID
+    verification_id: UUID
     tenant: str
     name: str
     damage: DamageCause
-    phase: RunPhase | None
+    state: JobState | None
     is_last: bool
     pause: timedelta
     counts: Mapping[str, int]
@@ -49,7 +46,7 @@ class EndedRepair:
     def is_complete(self) -> bool:
         """Whether every difference was repaired."""
         found = sum(self.counts.get(kind, 0) for kind in ("missing", "stale", "orphaned"))
-        return self.phase is RunPhase.DONE and found <= self.counts.get("repaired", 0)
+        return self.state is JobState.DONE and found <= self.counts.get("repaired", 0)
 
 
 class Repairs:
@@ -84,13 +81,13 @@ class Repairs:
         """Return collections whose repair is due."""
         return [collection_of(row) for row in await self._database.rows(SQL.due, {"limit": limit})]
 
-    async def note_start(self, collection: UUID, run: UUID) -> None:
+    async def note_start(self, collection: UUID, verification_id: UUID) -> None:
         """Record the verification that repairs a collection."""
-        await self._database.rows(SQL.note_start, {"id": collection, "run": run})
+        await self._database.rows(SQL.note_start, {"id": collection, "verification": verification_id})
 
-    async def postpone(self, collection: UUID, pause: timedelta, run: UUID | None = None) -> None:
+    async def postpone(self, collection: UUID, pause: timedelta, verification_id: UUID | None = None) -> None:
         """Start the repair of a collection after a pause, unless a later failover has changed it."""
-        await self._database.rows(SQL.postpone, {"id": collection, "pause": pause, "run": run})
+        await self._database.rows(SQL.postpone, {"id": collection, "pause": pause, "verification": verification_id})
 
     async def ended(self, limit: int) -> list[EndedRepair]:
         """Return ended repairs whose points are written."""
@@ -101,7 +98,7 @@ class Repairs:
                 row["tenant"],
                 row["name"],
                 DamageCause(row["damage"]),
-                RunPhase(row["phase"]) if row["phase"] else None,
+                JobState(row["state"]) if row["state"] else None,
                 bool(row["is_last"]),
                 row["pause"],
                 row["counts"] or {},
@@ -114,7 +111,9 @@ class Repairs:
 
         The damage of a later failover stays.
         """
-        await self._database.rows(SQL.clear, {"id": ended.collection_id, "run": ended.run, "pause": pause})
+        await self._database.rows(
+            SQL.clear, {"id": ended.collection_id, "verification": ended.verification_id, "pause": pause}
+        )
 
     async def count(self) -> int:
         """Return the number of damaged collections of all tenants."""
