@@ -1,11 +1,12 @@
-"""Following a run: its row is read until it ends. The run does not depend on its followers."""
+"""Following a row until it changes: it is read again and again, at first soon, then once a second."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Protocol, TypeVar
 
 from fastapi import Request
@@ -18,7 +19,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
 _SILENT_SECONDS = 15.0  # after which a stream sends a comment, because proxies close silent ones
 
 
-class Run(Protocol):
+class Followed(Protocol):
     @property
     def state(self) -> JobState: ...
 
@@ -26,47 +27,61 @@ class Run(Protocol):
     def error(self) -> str | None: ...
 
 
-RunT = TypeVar("RunT", bound=Run)
+T = TypeVar("T")
+JobT = TypeVar("JobT", bound=Followed)
+
+
+async def reads_of(row: T, read: Callable[[T], Awaitable[T]], deadline: float = math.inf) -> AsyncGenerator[T, None]:
+    """Yield a row, and the result of each further read until a deadline in monotonic seconds.
+
+    An unavailable ledger is not an error: the next read tries again.
+    """
+    pause = _FIRST_PAUSE_SECONDS
+    yield row
+    while (left := deadline - time.monotonic()) > 0:
+        await asyncio.sleep(min(pause, left))
+        before = row
+        with suppress(Unavailable):
+            row = await read(before)
+        pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS) if row == before else _FIRST_PAUSE_SECONDS
+        yield row
 
 
 async def follow(
-    run: RunT, read: Callable[[RunT], Awaitable[RunT]], shutdown: Shutdown, request: Request | None = None
-) -> AsyncGenerator[RunT | None, None]:
-    """Yield a run at once, whenever it has changed, and when it is done; in between None, to show that it is followed.
+    started: JobT, read: Callable[[JobT], Awaitable[JobT]], shutdown: Shutdown, request: Request | None = None
+) -> AsyncGenerator[JobT | None, None]:
+    """Yield a job at once, whenever it has changed, and when it is done; in between None, to show that it is followed.
 
-    An unavailable ledger does not end the run, so the next read tries again.
+    The job does not depend on its followers.
 
     Args:
-        run: the run.
-        read: returns the run after it was last read.
+        started: the job as it was started or found.
+        read: returns the job after it was last read.
         shutdown: ends the iteration.
         request: a request whose client may disconnect, which ends the iteration; None for a stream, which is closed.
 
     Raises:
-        NotFound: the run was deleted.
-        Conflict: the run was cancelled.
-        Unavailable: the run failed, or this process stops.
+        NotFound: the job was deleted.
+        Conflict: the job was cancelled.
+        Unavailable: the job failed, or this process stops.
     """
-    pause, shown_at = _FIRST_PAUSE_SECONDS, time.monotonic()
-    yield run
-    while run.state in OPEN_STATES:
-        if shutdown.stopping:
-            raise Unavailable("This server stops. The run continues: repeat the request to follow it.", component="api")
-        if request is not None and await request.is_disconnected():
-            return
-        await asyncio.sleep(pause)
-        before = run
-        with suppress(Unavailable):
-            run = await read(before)
-        if run != before:
-            pause, shown_at = _FIRST_PAUSE_SECONDS, time.monotonic()
-            yield run
-        else:
-            pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
-            if time.monotonic() - shown_at > _SILENT_SECONDS:
+    shown, shown_at = None, time.monotonic()
+    async with aclosing(reads_of(started, read)) as reads:
+        async for job in reads:
+            if job != shown:
+                shown, shown_at = job, time.monotonic()
+                yield job
+            elif time.monotonic() - shown_at > _SILENT_SECONDS:
                 shown_at = time.monotonic()
                 yield None
-    if run.state is JobState.FAILED:
-        raise Unavailable(run.error or "The run failed.", component="worker")
-    if run.state is JobState.CANCELLED:
+            if job.state not in OPEN_STATES:
+                break
+            if shutdown.stopping:
+                reason = "This server stops. The run continues: repeat the request to follow it."
+                raise Unavailable(reason, component="api")
+            if request is not None and await request.is_disconnected():
+                return
+    if job.state is JobState.FAILED:
+        raise Unavailable(job.error or "The run failed.", component="worker")
+    if job.state is JobState.CANCELLED:
         raise Conflict("The run was cancelled.")
