@@ -128,6 +128,7 @@ class EstimatingServer:
         rest = {
             "exact": False,
             "paid_chunks": 0,
+            "pages": 0,
             "margin": None,
             "llm_cost": 12.5,
             "embedding_cost": None,

@@ -21,7 +21,6 @@ from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
-from shared.ledger.postgres.records import record
 
 SQL = statements.load(__file__, states.FRAGMENTS, document_counts=counters.of_tenant("documents"))
 
@@ -146,8 +145,19 @@ class Collections:
 
 
 def collection_of(row: RowMapping) -> Collection:
-    damage = Damage(DamageCause(row["damage"]), row["damaged_at"]) if row["damage"] else None
-    return record(Collection, row, options=options_of(row["options"]), damage=damage)
+    """Return a row as a collection. Its calibration is not checked: a damaged one must not hide the collection."""
+    return Collection(
+        id=row["id"],
+        tenant=row["tenant"],
+        name=row["name"],
+        options=options_of(row["options"]),
+        embedding_model=row["embedding_model"],
+        index_name=row["index_name"],
+        created_at=row["created_at"],
+        calibration=row["calibration"],
+        languages=tuple(row["languages"]),
+        damage=Damage(DamageCause(row["damage"]), row["damaged_at"]) if row["damage"] else None,
+    )
 
 
 async def _found(connection: AsyncConnection, tenant: str, name: str) -> RowMapping | None:
