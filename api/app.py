@@ -47,7 +47,6 @@ from api.routes import (
     me,
     operators,
     queries,
-    shared_answers,
     similarity,
     sources,
     status,
@@ -58,6 +57,7 @@ from api.routes import (
     verification,
 )
 from api.state import ApiState
+from features.all import FEATURES
 from shared.http import openapi, problems
 from shared.http.access import auth
 from shared.http.access.collection_cache import CollectionCache
@@ -142,7 +142,6 @@ _PARTS = (
     asked,
     gaps,
     suggestions,
-    shared_answers,
     conversations,
     status,
     usage,
@@ -230,7 +229,7 @@ async def _lifespan(
     app: FastAPI, settings: Settings, given: ApiServices | None, shutdown: Shutdown, mcp: McpEndpoint, *, checks: bool
 ) -> AsyncIterator[None]:
     async with (
-        build("api", settings) if given is None else nullcontext(given) as services,
+        build("api", settings, FEATURES) if given is None else nullcontext(given) as services,
         metrics.serving("api", settings.metrics_host, settings.metrics_port),
         traces.exporting("api", settings.shutdown_timeout),
     ):

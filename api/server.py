@@ -16,6 +16,7 @@ import uvloop
 from api.app import create
 from api.http.protocol import BoundedProtocol
 from api.progress.readiness import Shutdown
+from features.all import FEATURES
 from shared.domain.errors import ForeaskError
 from shared.http.access import auth
 from shared.process import gc, hardening, logging
@@ -83,7 +84,7 @@ def main() -> None:
 
 async def _require_complete(settings: Settings) -> None:
     # Uvicorn prints an error of the lifespan as a traceback, but a missing setting should print one sentence.
-    async with build("api", settings):
+    async with build("api", settings, FEATURES):
         await check_start(settings, "api")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from features.shared_answers.feature import SHARED_ANSWERS
 from features.webhooks.feature import WEBHOOKS
 from shared.services.features import Feature
 
-FEATURES: tuple[Feature, ...] = (WEBHOOKS,)
+FEATURES: tuple[Feature, ...] = (SHARED_ANSWERS, WEBHOOKS)

@@ -31,7 +31,6 @@ from shared.ledger.documents.page_texts import PageTexts
 from shared.ledger.feedback.conversations import Conversations
 from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.feedback.query_log import QueryLog
-from shared.ledger.feedback.shared_answers import SharedAnswers
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.counters import Counters
@@ -118,7 +117,6 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("follow_settings", _NUDGE_EVERY, ledger[Budgets].follow_settings),
         Step("forget_calls", _TIDY_EVERY, ledger[Budgets].forget),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
-        Step("forget_answers", _NUDGE_EVERY, partial(forget_answers, services)),
         Step("forget_conversations", _NUDGE_EVERY, partial(forget_conversations, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger[Work].forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
@@ -229,15 +227,6 @@ async def forget_queries(services: SchedulerServices) -> bool:
     if await services.ledger[QueryLog].purge(timedelta(days=days)):
         return True
     return await services.ledger[Gaps].forget()
-
-
-async def forget_answers(services: SchedulerServices) -> bool:
-    """Delete some shared answers that have expired or cite a deleted passage; return whether more may be due."""
-    settings = services.settings
-    days = (
-        settings.shared_answer_retention_days if settings.query_retention_days else 0
-    )  # without the log, none can be opened
-    return await services.ledger[SharedAnswers].forget(timedelta(days=days))
 
 
 async def forget_conversations(services: SchedulerServices) -> bool:

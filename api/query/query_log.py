@@ -18,8 +18,7 @@ import structlog
 
 from shared.domain.collections import Collection
 from shared.domain.errors import ForeaskError
-from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
-from shared.ledger.feedback.shared_answers import digest_of
+from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry, digest_of
 from shared.query.retrieve import RetrievedChunk
 
 _PAUSE_SECONDS = 1.0  # after a failure, before the ledger is tried again

@@ -9,18 +9,18 @@ from importlib.metadata import version
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from api.features import FEATURE_ROUTES
 from api.routes import conversations
-from api.routes.shared_answers import days_of
 from api.schemas.keys import KeyLimitsView
 from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
-from api.schemas.queries import QUESTION_CHARS
 from api.submission.batch import MOST_LINES
 from shared.domain.document_fields import MOST_METADATA_BYTES
 from shared.domain.keys import Scope
 from shared.domain.usage import Usage
-from shared.http.access.auth import AnyCaller
+from shared.http.access.auth import AnyCaller, Caller
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
+from shared.http.schemas.common import QUESTION_CHARS
 from shared.http.state import ServicesDep
 from shared.services.api import ApiServices
 from shared.services.ingest import price
@@ -49,9 +49,9 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         limits=_limits(caller.tenant, settings),
         key_limits=KeyLimitsView.of(caller.limits),
         query_retention_days=settings.query_retention_days,
-        shared_answer_retention_days=days_of(caller, settings),
         conversation_retention_days=conversations.days_of(caller, settings),
         estimates=Scope.WRITE in caller.scopes,
+        **_facts_of_features(caller, settings),
     )
     return JsonReply(reply)
 
@@ -59,6 +59,11 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
 @cache
 def _version() -> str:
     return version("foreask")
+
+
+def _facts_of_features(caller: Caller, settings: Settings) -> dict[str, int]:
+    facts = [feature.facts(caller, settings) for feature in FEATURE_ROUTES if feature.facts is not None]
+    return {name: value for of_one in facts for name, value in of_one.items()}
 
 
 def _answer(tenant: str, services: ApiServices) -> AnswerView:

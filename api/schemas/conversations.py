@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.queries import QUESTION_CHARS
 from shared.http.schemas.common import (
     CHUNK_ID,
     DOCUMENT_ID,
     QUERY_ID,
+    QUESTION_CHARS,
     BodyModel,
     CollectionName,
     Moment,

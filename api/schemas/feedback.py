@@ -8,9 +8,17 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.queries import QUESTION_CHARS
 from shared.domain.states import AcceptedState
-from shared.http.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, ReplyModel, example
+from shared.http.schemas.common import (
+    ACCEPTED_ID,
+    CHUNK_ID,
+    DOCUMENT_ID,
+    QUERY_ID,
+    QUESTION_CHARS,
+    BodyModel,
+    ReplyModel,
+    example,
+)
 from shared.ledger.feedback.feedback import FeedbackOutcome
 
 

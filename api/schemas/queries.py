@@ -9,13 +9,20 @@ from uuid import UUID
 from pydantic import AliasPath, BeforeValidator, Field, field_validator, model_validator
 
 from shared.domain.errors import InvalidInput
-from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
+from shared.http.schemas.common import (
+    CHUNK_ID,
+    DOCUMENT_ID,
+    MESSAGE_CHARS,
+    QUERY_ID,
+    QUESTION_CHARS,
+    BodyModel,
+    CollectionName,
+    ReplyModel,
+    example,
+)
 from shared.query.answer import Form, IncompleteReason
 from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
 from shared.query.rewrite import MAX_QUERIES
-
-QUESTION_CHARS = 10_000
-MESSAGE_CHARS = 100_000
 
 
 class ChannelWeights(BodyModel):

@@ -118,8 +118,9 @@ async def _started(tenant: str, collection: str | None, document: UUID | None) -
 async def _checked(scope: ErasureScope) -> Sequence[Leftover]:
     from contextlib import AsyncExitStack
 
+    from features.all import FEATURES
     from shared.services.parts import Parts
     from shared.settings import load
 
     async with AsyncExitStack() as stack:
-        return await Parts(load(), stack).erasure_check.run(scope)
+        return await Parts(load(), stack, features=FEATURES).erasure_check.run(scope)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fastapi import APIRouter
+
+from shared.http.access.auth import Caller
+from shared.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,9 @@ class FeatureRoutes:
     Args:
         routers: its routers.
         tag: name and description of its section in the OpenAPI description; None if its routes are in another one.
+        facts: returns its fields of the reply of GET /v1/me to a caller; None if it has none.
     """
 
     routers: tuple[APIRouter, ...]
     tag: Mapping[str, str] | None = None
+    facts: Callable[[Caller, Settings], Mapping[str, int]] | None = None

@@ -32,7 +32,9 @@ _POOL_SIZE = 10
 
 
 @overload
-def build(role: Literal["api"], settings: Settings) -> AbstractAsyncContextManager[ApiServices]: ...
+def build(
+    role: Literal["api"], settings: Settings, features: Sequence[Feature]
+) -> AbstractAsyncContextManager[ApiServices]: ...
 @overload
 def build(
     role: Literal["scheduler"], settings: Settings, features: Sequence[Feature]
@@ -50,7 +52,7 @@ async def build(role: Role, settings: Settings, features: Sequence[Feature] | No
     Args:
         role: role of the process; `all` is every role in one process, for tests and benchmarks.
         settings: settings of the process.
-        features: the optional features, which the scheduler needs.
+        features: the optional features, which the API and the scheduler need.
 
     Raises:
         InvalidInput: a setting required by the role is missing.

@@ -68,7 +68,8 @@ class Parts:
         """The optional features.
 
         Raises:
-            ValueError: the process did not pass them: without them, an erasure would leave their rows.
+            ValueError: the process did not pass them: without them, an erasure would leave their rows, and its
+                check would not find them.
         """
         if self._features is None:
             raise ValueError("This role needs the optional features: pass `FEATURES` to `build`.")
@@ -168,10 +169,11 @@ class Parts:
         from shared.ledger.erasure.leftover_rows import Remains
         from shared.ledger.work.batches import Batches
         from shared.maintenance.erasure_check import ErasureCheck
+        from shared.services.features import erased_tables
 
         return ErasureCheck(
             erasures=self.ledger[Erasures],
-            remains=Remains(self.database),
+            remains=Remains(self.database, erased_tables(self.features)),
             documents=self.ledger[Documents],
             index=self.index,
             tenant_keys=self.tenant_keys,

@@ -10,6 +10,7 @@ import pytest
 from redis.asyncio import Redis
 from sqlalchemy import text
 
+from features.all import FEATURES
 from shared.domain.budgets import Reserve
 from shared.domain.errors import LeaseLost
 from shared.domain.jobs import PauseReason
@@ -87,7 +88,7 @@ async def loaded(unprobed, once):
 async def check(services, settings):
     """A function that returns all findings of the check of an erasure."""
     async with AsyncExitStack() as stack:
-        erasure_check = Parts(settings, stack).erasure_check
+        erasure_check = Parts(settings, stack, features=FEATURES).erasure_check
 
         async def findings(**scope):
             return await erasure_check.run(ErasureScope(**scope))

@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import event, text
 
+from features.all import FEATURES
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import JobIsOpen, Unavailable
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
@@ -20,6 +21,7 @@ from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.work import Work
 from shared.maintenance.verification import Verification
+from shared.services.features import erased_tables
 from tests.support.api import work
 
 
@@ -228,7 +230,7 @@ async def test_erasure_leftovers_are_searched_in_slices(services, monkeypatch):
         " SELECT gen_random_uuid(), 'erased', gen_random_uuid(), repeat('x', 200), '{}' FROM generate_series(1, 100)"
         " RETURNING 1",
     )
-    remains, statements = Remains(services.database), {}
+    remains, statements = Remains(services.database, erased_tables(FEATURES)), {}
     for pages in (1, 4_000):
         monkeypatch.setattr("shared.ledger.erasure.leftover_rows._SLICE_PAGES", pages)
         with changes(services, "FROM queries t") as statements[pages]:

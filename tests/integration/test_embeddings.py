@@ -124,7 +124,7 @@ async def test_each_collection_uses_its_own_embedding(serving, other, provider):
 async def test_quoted_answer_uses_embedding_of_its_collection(serving, other, provider):
     async with serving() as built:
         quoting = replace(built, settings=built.settings.model_copy(update={"answering": "extractive"}))
-        async with build("api", quoting.settings) as api, client_of(built) as client:
+        async with build("api", quoting.settings, FEATURES) as api, client_of(built) as client:
             await client.put("/v1/collections/new", json={"embedding": "e5"})
             await upload(client, "new")
             await work(built)

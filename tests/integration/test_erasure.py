@@ -144,7 +144,7 @@ async def check(services, settings, keys, provider):
     batch_api = batch_api_of(settings, stack)
     erasure_check = ErasureCheck(
         erasures=services.ledger[Erasures],
-        remains=Remains(services.database),
+        remains=Remains(services.database, erased_tables(FEATURES)),
         documents=services.ledger[Documents],
         index=services.index,
         tenant_keys=keys,
@@ -448,9 +448,9 @@ async def test_feedback_on_erased_collection_is_not_found(services, library, onc
     means="an erasure keeps conversations that cite the document",
 )
 @guards(
-    "shared/ledger/erasure/erasures.py",
-    ' OR tenant = :tenant AND CAST(:document_id AS uuid) = ANY(document_ids)"',
-    '"',
+    "features/shared_answers/ledger.sql",
+    "(CAST(:document_id AS uuid) = ANY(document_ids)\n",
+    "(false\n",
     means="an erasure keeps answers that quote the document",
 )
 @guards(

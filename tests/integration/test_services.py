@@ -135,9 +135,10 @@ def test_base_url_without_path_is_hinted_at():
 
 
 @pytest.mark.usefixtures("session_services")  # they make the schema
-async def test_scheduler_without_features_does_not_start(settings):
+@pytest.mark.parametrize("role", ["api", "scheduler"])
+async def test_erasing_role_without_features_does_not_start(settings, role):
     with pytest.raises(ValueError, match="needs the optional features"):
-        async with build("scheduler", settings):
+        async with build(role, settings):
             pytest.fail("it started")
 
 
@@ -172,7 +173,7 @@ def test_roles_need_only_their_libraries_and_settings(role, tmp_path):
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
     variables |= {f"FOREASK_{name}": VALUES[name] for name in NEEDS[role]} | {"PYTHONPATH": str(ROOT)}
     entry = {"api": "api.server", "scheduler": "workers.process, workers.scheduler"}.get(role, "workers.process")
-    features = "workers.scheduler.FEATURES" if role == "scheduler" else "()"
+    features = {"api": "api.server.FEATURES", "scheduler": "workers.scheduler.FEATURES"}.get(role, "()")
     program = PROGRAM.format(role=role, entry=entry, features=features, needs=NEEDS[role])
 
     done = subprocess.run(

@@ -7,14 +7,14 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
+from features.shared_answers.feature import forget
+from features.shared_answers.ledger import SharedAnswers
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.query_log import QueryLog
-from shared.ledger.feedback.shared_answers import SharedAnswers
 from tests.conftest import Library
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.planted import guards
-from workers.scheduler import forget_answers
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 QUESTION = {"question": "How many days of leave does everybody have?"}
@@ -79,7 +79,7 @@ async def make_due(services, age):
 
 
 @guards(
-    "api/routes/shared_answers.py",
+    "features/shared_answers/routes.py",
     "support = supporting(answer.answer, passages)",
     "support = supporting('', passages)",
     means="a shared answer does not name the sentences that support it",
@@ -115,7 +115,7 @@ async def test_colleague_opens_answer_with_its_passages(services, settings, leav
 
 
 @guards(
-    "shared/ledger/feedback/shared_answers.sql",
+    "features/shared_answers/ledger.sql",
     "WHERE id = :id AND tenant = :tenant AND expires_at",
     "WHERE id = :id AND :tenant <> '' AND expires_at",
     "(CAST(:chunks AS uuid[])) AND d.tenant = :tenant AND l.name",
@@ -140,7 +140,7 @@ async def test_answer_is_not_found_without_access(services, settings, leave):
 
 
 @guards(
-    "shared/ledger/feedback/shared_answers.py",
+    "features/shared_answers/ledger.py",
     "if query.answer_sha256 != digest_of(new.text, query.chunk_ids):",
     "if False:",
     means="a forged text is shared as an answer",
@@ -193,7 +193,7 @@ async def test_sharing_is_off_by_default(services, settings, leave):
         assert (await client.get("/v1/me", headers=as_tenant("alice"))).json()["shared_answer_retention_days"] == 0
 
     assert services.settings.shared_answer_retention_days == 0
-    assert await forget_answers(services) is False
+    assert await forget(services.ledger[SharedAnswers], services.settings) is False
     assert await rows(services) == 0
 
 
@@ -216,7 +216,7 @@ async def test_expired_answer_is_hidden_and_deleted(services, settings, leave):
 
 
 @guards(
-    "shared/ledger/feedback/shared_answers.sql",
+    "features/shared_answers/ledger.sql",
     "    AND {exists:d}",
     "    ",
     means="a shared answer is shown without its deleted passage",
@@ -269,7 +269,7 @@ async def test_sharer_and_managers_delete_answer(services, settings, leave):
 
 
 @guards(
-    "shared/ledger/feedback/shared_answers.py",
+    "shared/ledger/feedback/query_log.py",
     "(*map(str, chunk_ids), answer)",
     "(answer,)",
     means="the digest of an answer does not contain its passages",
@@ -330,7 +330,7 @@ async def test_answer_of_larger_passages_is_not_shared(services, settings, provi
 
 
 @guards(
-    "shared/ledger/feedback/shared_answers.sql",
+    "features/shared_answers/ledger.sql",
     "AND e.finished_at IS NULL",
     "AND e.finished_at IS NOT NULL",
     means="an answer about a document is shared while the document is erased",

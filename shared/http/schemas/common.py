@@ -15,6 +15,9 @@ POINT_ID = "5d4c9f0a-6f0e-5d7a-9a53-000001000003"
 ACCEPTED_ID = "5d4c9f0a-6f0e-5d7a-9a53-00000094c1b7"
 QUERY_ID = "3f0f3c5e-7d2b-4c1f-8a69-5b0e2d9c4f77"
 
+QUESTION_CHARS = 10_000
+MESSAGE_CHARS = 100_000
+
 CollectionName = Annotated[
     str,
     Field(

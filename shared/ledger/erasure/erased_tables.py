@@ -15,9 +15,12 @@ class ErasedTable:
         name: name of the table.
         of_tenant: deletes some rows of `:tenant`.
         of_part: deletes some rows of an erased collection or document, by the ids of its builds (`:ids`), or by
-            `:document_id`. None: every row belongs to a tenant only.
+            `:document_id`, or by `:collection` of `:tenant`. None: every row belongs to a tenant only.
+        under_name: counts, as `rows`, the rows of `:tenant` with the name `:collection` if it has no such collection.
+            None: no row has the name of a collection.
     """
 
     name: str
     of_tenant: TextClause
     of_part: TextClause | None = None
+    under_name: TextClause | None = None

@@ -74,9 +74,6 @@ _OF_COUNTED = f"""
 # Budgets of the collection, and of jobs under its name, with their reservations.
 _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_NAME}))"
 
-# Shared answers that quote the document, or documents under the collection's name.
-_OF_ANSWERS = f"{_OF_NAME} OR tenant = :tenant AND CAST(:document_id AS uuid) = ANY(document_ids)"
-
 # Conversations that cite the document, or whose questions were asked of the collection.
 _OF_CONVERSATIONS = """
     tenant = :tenant AND (CAST(:document_id AS uuid) = ANY(document_ids)
@@ -98,7 +95,6 @@ _ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
 _OF_PARTS = {
     "gaps": _delete_where("gaps", _OF_NAME),
     "resolutions": _REOPEN_GAPS,
-    "shared_answers": _delete_where("shared_answers", _OF_ANSWERS),
     "conversations": _delete_where("conversations", _OF_CONVERSATIONS),
     "budgets": _delete_where("budgets", _OF_BUDGETS),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
@@ -128,7 +124,6 @@ TABLES_OF_TENANT = (
     "api_keys",
     "queries",
     "gaps",
-    "shared_answers",
     "conversations",
     "accepted_questions",
     "outdated_objects",

@@ -7,13 +7,14 @@ slices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import TextClause, text
 
 from shared.ledger.documents.versions import IS_REFERENCE, STORED_IN
 from shared.ledger.erasure import searches
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -51,7 +52,6 @@ _UNDER_NAME = {
     "jobs": SQL.jobs_under_name,
     "sources": SQL.sources_under_name,
     "syncs": SQL.syncs_under_name,
-    "shared_answers": SQL.shared_answers_under_name,
     "gaps": SQL.gaps_under_name,
     "conversations": SQL.conversations_under_name,
 }
@@ -59,8 +59,17 @@ _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions
 
 
 class Remains:
-    def __init__(self, database: Database) -> None:
+    """Finds leftover rows.
+
+    Args:
+        database: the database.
+        features: tables of features.
+    """
+
+    def __init__(self, database: Database, features: Iterable[ErasedTable]) -> None:
         self._database = database
+        of_features = {table.name: table.under_name for table in features if table.under_name is not None}
+        self._under_name = _UNDER_NAME | of_features
 
     async def collection_ids(self, tenant: str, collection: str | None) -> list[UUID]:
         """Return the ids of builds that a tenant still has, or a collection of it."""
@@ -97,7 +106,7 @@ class Remains:
     async def under_name(self, tenant: str, collection: str) -> dict[str, int]:
         """Count rows under the name of a collection that does not exist any more, by table."""
         parameters = {"tenant": tenant, "collection": collection}
-        found = {name: await self._database.rows(statement, parameters) for name, statement in _UNDER_NAME.items()}
+        found = {name: await self._database.rows(statement, parameters) for name, statement in self._under_name.items()}
         return {name: rows[0]["rows"] for name, rows in found.items()}
 
     async def _count(self, statement: TextClause, parameters: Mapping[str, object], pages: int) -> int:

@@ -35,10 +35,6 @@ SELECT id FROM documents WHERE public_id = :id
 -- Count syncs under the name of a collection that does not exist.
 {under_name:syncs}
 
--- name: shared_answers_under_name
--- Count shared answers under the name of a collection that does not exist.
-{under_name:shared_answers}
-
 -- name: gaps_under_name
 -- Count gaps under the name of a collection that does not exist.
 {under_name:gaps}

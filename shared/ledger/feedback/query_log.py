@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -88,6 +89,14 @@ class LoggedQuestion:
         if self.answered:
             return None
         return self.helpful_at if self.found else self.last_at
+
+
+def digest_of(answer: str, chunk_ids: Iterable[UUID | str]) -> bytes:
+    """Return the digest of an answer and the chunks that its numbers refer to.
+
+    An erasure removes ids of chunks from the log. The digest of an answer that is written meanwhile does not fit then.
+    """
+    return hashlib.sha256("\0".join((*map(str, chunk_ids), answer)).encode()).digest()
 
 
 class QueryLog:

@@ -7,8 +7,7 @@ opened, and the answer cannot be opened if one of them has changed or was delete
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,9 +16,11 @@ from uuid import UUID, uuid4
 from sqlalchemy import Row, RowMapping, TextClause
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from features.shared_answers.domain import SharedAnswer, SharedSource
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, InvalidInput, NotFound
-from shared.domain.shared_answers import SharedAnswer, SharedSource
+from shared.ledger.erasure.erased_tables import ErasedTable
+from shared.ledger.feedback.query_log import digest_of
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
@@ -29,6 +30,15 @@ _CHECK_EVERY = timedelta(minutes=10)
 _SLICE = 100
 
 SQL = statements.load(__file__, states.FRAGMENTS)
+
+ERASED_TABLES = (
+    ErasedTable(
+        name="shared_answers",
+        of_tenant=SQL.erase_of_tenant,
+        of_part=SQL.erase_of_part,
+        under_name=SQL.count_under_name,
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +62,6 @@ class AnswerToShare:
     lasts: timedelta
     key_id: UUID | None
     key_name: str | None
-
-
-def digest_of(answer: str, chunk_ids: Iterable[UUID | str]) -> bytes:
-    """Return the digest of an answer and the chunks that its numbers refer to.
-
-    An erasure removes ids of chunks from the log. The digest of an answer that is written meanwhile does not fit then.
-    """
-    return hashlib.sha256("\0".join((*map(str, chunk_ids), answer)).encode()).digest()
 
 
 class SharedAnswers:

@@ -11,17 +11,19 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.schemas.shared_answers import ShareBody, SharedAnswerView, SharedSourceView
+from features.shared_answers.domain import SharedAnswer, SharedSource
+from features.shared_answers.feature import retention_days
+from features.shared_answers.ledger import AnswerToShare, SharedAnswers, not_shared
+from features.shared_answers.schemas import ShareBody, SharedAnswerView, SharedSourceView
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import Scope
-from shared.domain.shared_answers import SharedAnswer, SharedSource
 from shared.http.access.auth import Asker, Caller
 from shared.http.bodies import CHAT_BODY
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
-from shared.ledger.feedback.shared_answers import AnswerToShare, SharedAnswers, not_shared
 from shared.query.answer.answer import Passage, Support
 from shared.query.answer.citations import CitationOrder
 from shared.query.answer.support import supporting
@@ -86,8 +88,14 @@ def days_of(caller: Caller, settings: Settings) -> int:
 
     A key with a filter can do neither, because an answer may quote documents that its filter excludes.
     """
-    may = Scope.ASK in caller.scopes and caller.filter is None and settings.query_retention_days > 0
-    return settings.shared_answer_retention_days if may else 0
+    return retention_days(settings) if Scope.ASK in caller.scopes and caller.filter is None else 0
+
+
+def _facts(caller: Caller, settings: Settings) -> dict[str, int]:
+    return {"shared_answer_retention_days": days_of(caller, settings)}
+
+
+SHARED_ANSWER_ROUTES = FeatureRoutes((router,), facts=_facts)
 
 
 def _required_days(caller: Caller, settings: Settings) -> int:

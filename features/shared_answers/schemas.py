@@ -8,8 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.queries import MESSAGE_CHARS
-from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, ReplyModel, example
+from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, MESSAGE_CHARS, QUERY_ID, BodyModel, ReplyModel, example
 from shared.query.answer import Form
 
 _ANSWER = "You have 30 days of leave a year [1]."

@@ -83,3 +83,25 @@ WHERE s.id = ANY(CAST(:ids AS uuid[]))
 -- name: record_check
 -- Record that these shared answers were checked.
 UPDATE shared_answers SET checked_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))
+
+-- name: erase_of_tenant
+-- Delete some shared answers of an erased tenant.
+DELETE FROM shared_answers
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM shared_answers WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
+
+-- name: erase_of_part
+-- Delete some shared answers that quote an erased document, or documents of an erased collection. Until the erasure has
+-- ended there is no other collection of its name.
+DELETE FROM shared_answers WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM shared_answers
+    WHERE tenant = :tenant
+      AND (CAST(:document_id AS uuid) = ANY(document_ids)
+           OR CAST(:document_id AS uuid) IS NULL AND collection = CAST(:collection AS text))
+    LIMIT :limit
+)) RETURNING 1
+
+-- name: count_under_name
+-- Count shared answers under the name of a collection that does not exist.
+SELECT count(*) AS rows FROM shared_answers s
+WHERE s.tenant = :tenant AND s.collection = :collection
+  AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = s.tenant AND c.name = s.collection)
