@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from features.conversations.routes import CONVERSATION_ROUTES
 from features.shared_answers.routes import SHARED_ANSWER_ROUTES
 from features.webhooks.routes import WEBHOOK_ROUTES
 from shared.http.feature_routes import FeatureRoutes
 
-FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (SHARED_ANSWER_ROUTES, WEBHOOK_ROUTES)
+FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (CONVERSATION_ROUTES, SHARED_ANSWER_ROUTES, WEBHOOK_ROUTES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from features.conversations.feature import CONVERSATIONS
 from features.shared_answers.feature import SHARED_ANSWERS
 from features.webhooks.feature import WEBHOOKS
 from shared.services.features import Feature
 
-FEATURES: tuple[Feature, ...] = (SHARED_ANSWERS, WEBHOOKS)
+FEATURES: tuple[Feature, ...] = (CONVERSATIONS, SHARED_ANSWERS, WEBHOOKS)

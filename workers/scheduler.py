@@ -28,7 +28,6 @@ from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.completions import Completions
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.page_texts import PageTexts
-from shared.ledger.feedback.conversations import Conversations
 from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.jobs.job_claims import JobClaims
@@ -117,7 +116,6 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("follow_settings", _NUDGE_EVERY, ledger[Budgets].follow_settings),
         Step("forget_calls", _TIDY_EVERY, ledger[Budgets].forget),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
-        Step("forget_conversations", _NUDGE_EVERY, partial(forget_conversations, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger[Work].forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
@@ -227,11 +225,6 @@ async def forget_queries(services: SchedulerServices) -> bool:
     if await services.ledger[QueryLog].purge(timedelta(days=days)):
         return True
     return await services.ledger[Gaps].forget()
-
-
-async def forget_conversations(services: SchedulerServices) -> bool:
-    """Delete some conversations whose retention, key or cited data has ended; return whether more may be due."""
-    return await services.ledger[Conversations].forget(timedelta(days=services.settings.conversation_retention_days))
 
 
 async def forget_completions(services: SchedulerServices) -> bool:

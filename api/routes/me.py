@@ -10,7 +10,6 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.features import FEATURE_ROUTES
-from api.routes import conversations
 from api.schemas.keys import KeyLimitsView
 from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
 from api.submission.batch import MOST_LINES
@@ -49,7 +48,6 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         limits=_limits(caller.tenant, settings),
         key_limits=KeyLimitsView.of(caller.limits),
         query_retention_days=settings.query_retention_days,
-        conversation_retention_days=conversations.days_of(caller, settings),
         estimates=Scope.WRITE in caller.scopes,
         **_facts_of_features(caller, settings),
     )

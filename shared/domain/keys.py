@@ -35,6 +35,21 @@ FILTERED_SCOPES = frozenset({Scope.ASK, Scope.FEEDBACK})  # scopes of a key with
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """A key as the owner of data and of open streams; no other key sees the data.
+
+    Args:
+        tenant: tenant of the key.
+        name: name that the key has as long as it is valid, from which it cannot be computed.
+        key_id: id of the key in the ledger; None for a key of the settings, or without keys.
+    """
+
+    tenant: str
+    name: str
+    key_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KeyLimits:
     """Limits of a key, in addition to the limits of its tenant; None means unlimited. A day starts at midnight UTC.
 

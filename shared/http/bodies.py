@@ -47,7 +47,6 @@ class MaxBytes:
 SMALL_BODY = MaxBytes(64 * 1024)  # the default: a query for 1,000 documents has 40 kB
 PROMPT_BODY = MaxBytes(256 * 1024)  # for bodies with a prompt: 20,000 escaped characters are 240 kB
 LABELLED_BODY = MaxBytes(1024 * 1024)  # 1,000 labelled questions of 1,000 bytes
-CONVERSATION_BODY = MaxBytes(256 * 1024)  # a hundred questions with answers and sources of 2.6 kB
 CHAT_BODY = MaxBytes(1024 * 1024)  # each request contains the whole conversation
 DOCUMENT_BODY = MaxBytes("max_json_bytes")  # for bodies with texts of documents
 

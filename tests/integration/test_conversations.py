@@ -7,14 +7,15 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.domain.conversations import Citations, Conversation, Owner
+from features.conversations import feature
+from features.conversations.domain import Citations, Conversation
+from features.conversations.ledger import Conversations
+from shared.domain.keys import Owner
 from shared.ledger.erasure.erasures import Erasures
-from shared.ledger.feedback.conversations import Conversations
 from shared.settings import ApiKey
 from tests.integration.test_erasure import finished
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.planted import guards
-from workers.scheduler import forget_conversations
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md", "title": "Leave"}
 NOW = datetime.now(UTC)
@@ -129,7 +130,7 @@ async def test_stored_conversation_is_returned_unchanged(storing):
 
 
 @guards(
-    "shared/ledger/feedback/conversations.sql",
+    "features/conversations/ledger.sql",
     "tenant = :tenant AND owner = :owner\n\n",
     "tenant = :tenant AND :owner <> ''\n\n",
     means="keys of a tenant share their conversations",
@@ -197,7 +198,7 @@ async def test_without_keys_there_is_one_owner(services, settings, library, prov
 
 
 @guards(
-    "api/routes/conversations.py",
+    "features/conversations/routes.py",
     "if not (days := days_of(caller, settings)):",
     "if (days := days_of(caller, settings)) < 0:",
     means="the server stores conversations although the operator does not allow it",
@@ -219,12 +220,12 @@ async def test_conversations_are_not_stored_by_default(services, settings, stori
 
     assert services.settings.conversation_retention_days == 0
     assert await rows(services) == ["first"]
-    assert await forget_conversations(services) is False
+    assert await feature.forget(services.ledger[Conversations], services.settings) is False
     assert await rows(services) == []
 
 
 @guards(
-    "shared/ledger/feedback/conversations.sql",
+    "features/conversations/ledger.sql",
     "WHERE conversations.changed_at <= excluded.changed_at",
     "WHERE true",
     means="an outdated conversation replaces a later one",
@@ -244,7 +245,7 @@ async def test_later_change_wins_in_any_order(storing):
 
 
 @guards(
-    "shared/ledger/feedback/conversations.sql",
+    "features/conversations/ledger.sql",
     "least(CAST(:changed_at AS timestamptz), now()))",
     "CAST(:changed_at AS timestamptz))",
     means="a browser with a clock ahead changes its conversation for ever",
@@ -259,7 +260,7 @@ async def test_clock_ahead_does_not_win_for_ever(storing):
 
 
 @guards(
-    "shared/ledger/feedback/conversations.py",
+    "features/conversations/ledger.py",
     "await connection.execute(SQL.delete_oldest, ",
     "bool(",
     means="a key stores any number of conversations",
@@ -304,7 +305,7 @@ async def test_invalid_conversation_is_rejected(services, storing):
 
 
 @guards(
-    "shared/ledger/feedback/conversations.sql",
+    "features/conversations/ledger.sql",
     " AND stored_at > now() - CAST(:age AS interval) AND NOT",
     " AND CAST(:age AS interval) IS NOT NULL AND NOT",
     means="an expired conversation is listed until it is deleted",
@@ -321,7 +322,7 @@ async def test_conversation_expires_after_its_last_change(services, storing):
 
 
 @guards(
-    "shared/ledger/feedback/conversations.sql",
+    "features/conversations/ledger.sql",
     " AND k.revoked_at IS NULL",
     "",
     means="conversations of a revoked key stay",
@@ -349,14 +350,14 @@ async def test_ended_key_loses_its_conversations(services, settings, end, storin
 
 
 @guards(
-    "shared/ledger/feedback/conversations.py",
+    "features/conversations/ledger.py",
     "if (await connection.execute(SQL.cites_erased, where)).scalar_one():",
     "if False:",
     means="a conversation that cites an erased document is stored again",
     case="source",
 )
 @guards(
-    "api/routes/conversations.py",
+    "features/conversations/routes.py",
     "documents.update(document_id for turn",
     "set(document_id for turn",
     means="an uncited passage does not connect a conversation to its document",
@@ -386,7 +387,7 @@ async def test_erased_document_deletes_citing_conversations(services, cited, sto
 
 
 @guards(
-    "shared/ledger/feedback/conversations.sql",
+    "features/conversations/ledger.sql",
     "(e.collection IS NULL OR e.collection = ANY(c.collections))",
     "false",
     means="a new collection revives the conversations of an erased one",

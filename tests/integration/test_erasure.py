@@ -442,7 +442,7 @@ async def test_feedback_on_erased_collection_is_not_found(services, library, onc
 
 
 @guards(
-    "shared/ledger/erasure/erasures.py",
+    "features/conversations/ledger.sql",
     "(CAST(:document_id AS uuid) = ANY(document_ids)\n",
     "(false\n",
     means="an erasure keeps conversations that cite the document",

@@ -10,7 +10,7 @@ import pytest
 from api.progress.job_feeds import CACHE_SECONDS, JobFeeds
 from api.progress.listeners import Listeners
 from api.schemas.jobs import JobView
-from shared.domain.conversations import Owner
+from shared.domain.keys import Owner
 from shared.http.problems import TooManyRequests
 from shared.http.schemas.common import example_of
 from shared.settings import Settings, TenantLimits

@@ -18,9 +18,8 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from shared.domain.audit import Actor, ActorKind
-from shared.domain.conversations import Owner
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
-from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Scope, hash_of
+from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Owner, Scope, hash_of
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
@@ -161,7 +160,7 @@ class Caller:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the key's conversations; without keys there is one."""
+        """The key as an owner; without keys there is one."""
         if self.key_id is not None:
             return Owner(self.tenant, f"key:{self.key_id}", self.key_id)
         return Owner(self.tenant, "local" if self.digest is None else f"settings:{self.digest}")

@@ -74,12 +74,6 @@ _OF_COUNTED = f"""
 # Budgets of the collection, and of jobs under its name, with their reservations.
 _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_NAME}))"
 
-# Conversations that cite the document, or whose questions were asked of the collection.
-_OF_CONVERSATIONS = """
-    tenant = :tenant AND (CAST(:document_id AS uuid) = ANY(document_ids)
-                          OR CAST(:document_id AS uuid) IS NULL AND CAST(:collection AS text) = ANY(collections))
-"""
-
 # Reopen gaps that the erased document resolved.
 _REOPEN_GAPS = text("""
     UPDATE gaps SET resolved_by = NULL, resolved_at = NULL
@@ -95,7 +89,6 @@ _ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
 _OF_PARTS = {
     "gaps": _delete_where("gaps", _OF_NAME),
     "resolutions": _REOPEN_GAPS,
-    "conversations": _delete_where("conversations", _OF_CONVERSATIONS),
     "budgets": _delete_where("budgets", _OF_BUDGETS),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
     "job_claims": _delete_where("job_claims", _OF_NAME),
@@ -124,7 +117,6 @@ TABLES_OF_TENANT = (
     "api_keys",
     "queries",
     "gaps",
-    "conversations",
     "accepted_questions",
     "outdated_objects",
     "tally_changes",

@@ -53,7 +53,6 @@ _UNDER_NAME = {
     "sources": SQL.sources_under_name,
     "syncs": SQL.syncs_under_name,
     "gaps": SQL.gaps_under_name,
-    "conversations": SQL.conversations_under_name,
 }
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 

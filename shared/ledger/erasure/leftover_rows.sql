@@ -39,11 +39,6 @@ SELECT id FROM documents WHERE public_id = :id
 -- Count gaps under the name of a collection that does not exist.
 {under_name:gaps}
 
--- name: conversations_under_name
--- Count conversations with questions to a collection that does not exist.
-SELECT count(*) AS rows FROM conversations t WHERE t.tenant = :tenant AND CAST(:collection AS text) = ANY(t.collections)
-AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name = :collection)
-
 -- name: contents_without_chunk
 -- Count contents of deleted chunks in some pages.
 SELECT count(*) AS rows FROM chunk_contents t

@@ -82,3 +82,23 @@ WHERE {is_due}
 -- name: record_check
 -- Record that these conversations were checked.
 UPDATE conversations c SET checked_at = now() WHERE {is_due}
+
+-- name: erase_of_tenant
+-- Delete some conversations of an erased tenant.
+DELETE FROM conversations
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM conversations WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
+
+-- name: erase_of_part
+-- Delete some conversations that cite an erased document, or whose questions were asked of an erased collection.
+DELETE FROM conversations WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM conversations
+    WHERE tenant = :tenant
+      AND (CAST(:document_id AS uuid) = ANY(document_ids)
+           OR CAST(:document_id AS uuid) IS NULL AND CAST(:collection AS text) = ANY(collections))
+    LIMIT :limit
+)) RETURNING 1
+
+-- name: count_under_name
+-- Count conversations with questions to a collection that does not exist.
+SELECT count(*) AS rows FROM conversations t WHERE t.tenant = :tenant AND CAST(:collection AS text) = ANY(t.collections)
+AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name = :collection)

@@ -9,27 +9,24 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.schemas.conversations import (
-    ConversationBody,
-    ConversationId,
-    ConversationPage,
-    StoredConversationView,
-)
-from shared.domain.conversations import Citations, Conversation, Owner
+from features.conversations.domain import Citations, Conversation
+from features.conversations.ledger import Conversations
+from features.conversations.schemas import ConversationBody, ConversationId, ConversationPage, StoredConversationView
 from shared.domain.errors import NotFound
-from shared.domain.keys import Scope
+from shared.domain.keys import Owner, Scope
 from shared.http import paging
 from shared.http.access.auth import Asker, Caller
-from shared.http.bodies import CONVERSATION_BODY
+from shared.http.bodies import MaxBytes
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
-from shared.ledger.feedback.conversations import Conversations
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/conversations", tags=["conversations"], route_class=StrictRoute)
 
+_MAX_BODY = MaxBytes(256 * 1024)  # a hundred questions with answers and sources of 2.6 kB
 # A page of the largest conversations has 5 MB.
 _Limit = Annotated[int, Query(ge=1, le=20, description="Maximum number of items on the page")]
 
@@ -54,7 +51,7 @@ async def page(
 async def put(
     request: Request,
     conversation_id: ConversationId,
-    body: Annotated[ConversationBody, CONVERSATION_BODY],
+    body: Annotated[ConversationBody, _MAX_BODY],
     _: Asker,
     services: ServicesDep,
 ) -> Response:
@@ -88,6 +85,15 @@ async def delete_all(request: Request, _: Asker, services: ServicesDep) -> Respo
 def days_of(caller: Caller, settings: Settings) -> int:
     """Return the number of days for which conversations of the caller are stored; 0 if they are not."""
     return settings.conversation_retention_days if Scope.ASK in caller.scopes else 0
+
+
+def _facts(caller: Caller, settings: Settings) -> dict[str, int]:
+    return {"conversation_retention_days": days_of(caller, settings)}
+
+
+CONVERSATION_ROUTES = FeatureRoutes(
+    (router,), {"name": "conversations", "description": "Conversations of the page, if the server stores them."}, _facts
+)
 
 
 def _required(request: Request, settings: Settings) -> tuple[Owner, int]:

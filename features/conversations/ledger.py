@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from shared.domain.conversations import Citations, Conversation, Owner
+from features.conversations.domain import Citations, Conversation
 from shared.domain.errors import Conflict, NotFound
+from shared.domain.keys import Owner
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
@@ -21,6 +23,15 @@ _CHECK_EVERY = timedelta(minutes=10)
 _SLICE = 100
 
 SQL = statements.load(__file__, states.FRAGMENTS)
+
+ERASED_TABLES = (
+    ErasedTable(
+        name="conversations",
+        of_tenant=SQL.erase_of_tenant,
+        of_part=SQL.erase_of_part,
+        under_name=SQL.count_under_name,
+    ),
+)
 
 
 class Conversations:

@@ -9,21 +9,6 @@ from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """The key whose conversations are stored; no other key sees them.
-
-    Args:
-        tenant: tenant of the key.
-        name: name that the key has as long as it is valid, from which it cannot be computed.
-        key_id: id of the key in the ledger; None for a key of the settings, or without keys.
-    """
-
-    tenant: str
-    name: str
-    key_id: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Conversation:
     """A stored conversation.
 
