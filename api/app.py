@@ -23,7 +23,6 @@ from api.progress.status import status_event
 from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
-    audit,
     batches,
     budgets,
     builds,
@@ -113,7 +112,6 @@ _TAGS = [
     {"name": "jobs", "description": "Long work with progress, such as loads, syncs, reindexes and builds."},
     {"name": "sources", "description": "Corpora that collections are kept in sync with."},
     {"name": "keys", "description": "API keys and their permissions."},
-    {"name": "audit", "description": "Recorded changes of settings, with their authors."},
     {"name": "operator", "description": "State and erasure of all tenants; requires an operator's key."},
     {"name": "health", "description": "Probes for the operator; no key is required."},
 ]
@@ -148,7 +146,6 @@ _PARTS = (
     jobs,
     sources,
     keys,
-    audit,
     me,
     operators,
     health,
@@ -169,7 +166,6 @@ def _routes() -> tuple[BaseRoute, ...]:
             router.include_router(feature_router)
     router.include_router(budgets.operator_router)
     router.include_router(erasures.operator_router)
-    router.include_router(audit.operator_router)
     return (*refusals(router.routes), *router.routes)
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from features.audit_log.routes import AUDIT_LOG_ROUTES
 from features.conversations.routes import CONVERSATION_ROUTES
 from features.shared_answers.routes import SHARED_ANSWER_ROUTES
 from features.webhooks.routes import WEBHOOK_ROUTES
 from shared.http.feature_routes import FeatureRoutes
 
-FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (CONVERSATION_ROUTES, SHARED_ANSWER_ROUTES, WEBHOOK_ROUTES)
+FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
+    AUDIT_LOG_ROUTES,
+    CONVERSATION_ROUTES,
+    SHARED_ANSWER_ROUTES,
+    WEBHOOK_ROUTES,
+)

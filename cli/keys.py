@@ -61,7 +61,7 @@ def in_ledger(work: Callable[[Keys], Awaitable[T]]) -> T:
 
 
 async def _in_ledger(work: Callable[[Keys], Awaitable[T]]) -> T:
-    from shared.domain.audit import COMMAND_LINE
+    from shared.domain.actors import COMMAND_LINE
     from shared.ledger.postgres import actors
     from shared.services.parts import Parts
 

@@ -37,7 +37,6 @@ from shared.ledger.postgres.election import LEASE
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
-from shared.ledger.tenants.audit_log import AuditLog
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
@@ -103,7 +102,6 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("retry_lookups", every, ledger[Hints].reopen),
         Step("remove_sources", every, ledger[Sources].continue_removal),
         Step("forget_jobs", _TIDY_EVERY, partial(forget_jobs, services)),
-        Step("forget_changes", _TIDY_EVERY, partial(forget_changes, services)),
         Step("fill", every, ledger[Builds].fill),
         Step("yield_batches", every, ledger[Batches].yield_to_uploads),
         Step("forget_batches", _TIDY_EVERY, partial(ledger[Batches].forget, _FORGET_BATCHES_AFTER)),
@@ -253,11 +251,6 @@ async def explain_waiting_pages(services: SchedulerServices) -> bool:
 async def forget_jobs(services: SchedulerServices) -> bool:
     """Delete some jobs whose retention is over; return whether more may be left."""
     return await services.ledger[Jobs].forget(timedelta(days=services.settings.job_retention_days))
-
-
-async def forget_changes(services: SchedulerServices) -> bool:
-    """Delete some recorded changes whose retention is over; return whether more may be left."""
-    return await services.ledger[AuditLog].forget(timedelta(days=services.settings.audit_retention_days))
 
 
 async def tidy_uploads(services: SchedulerServices) -> None:

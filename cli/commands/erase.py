@@ -103,7 +103,7 @@ def _start(*, tenant: str = "", collection: str | None = None, document: UUID | 
 async def _started(tenant: str, collection: str | None, document: UUID | None) -> Erasure:
     from contextlib import AsyncExitStack
 
-    from shared.domain.audit import COMMAND_LINE
+    from shared.domain.actors import COMMAND_LINE
     from shared.ledger.erasure.erasures import Erasures
     from shared.ledger.postgres import actors
     from shared.services.parts import Parts

@@ -10,12 +10,12 @@ from sqlalchemy import exc, text
 from structlog.testing import capture_logs
 
 from cli.commands import keys as commands
-from shared.domain.audit import Actor, ActorKind
+from features.audit_log.ledger import AuditLog
+from shared.domain.actors import Actor, ActorKind
 from shared.domain.keys import KeySpecification, Scope, hash_of
 from shared.ledger.builds.builds import Builds
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.postgres import actors
-from shared.ledger.tenants.audit_log import AuditLog
 from shared.ledger.tenants.keys import Keys
 from shared.settings import ApiKey
 from tests.integration.test_erasure import finished
@@ -211,7 +211,7 @@ async def test_change_without_entry_is_not_made(client, services):
 
 
 @guards(
-    "shared/ledger/tenants/audit_log.sql",
+    "features/audit_log/ledger.sql",
     "WHERE (tenant = :tenant OR",
     "WHERE (:tenant <> '' OR",
     means="a tenant reads the changes of others",
@@ -358,9 +358,9 @@ async def test_keys_of_settings_are_listed_but_fixed(client):
 
 
 @guards(
-    "shared/ledger/erasure/erasures.py",
-    '    "audit_log",',
-    "",
+    "features/audit_log/ledger.sql",
+    "WHERE tenant = :tenant LIMIT",
+    "WHERE :tenant = '' LIMIT",
     means="an erasure of a tenant keeps the recorded changes",
 )
 async def test_tenant_erasure_deletes_entries_and_stays_recorded(client, services):

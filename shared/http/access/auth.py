@@ -17,7 +17,7 @@ from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from shared.domain.audit import Actor, ActorKind
+from shared.domain.actors import Actor, ActorKind
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Owner, Scope, hash_of
 from shared.http.access.key_cache import KeyCache

@@ -113,7 +113,6 @@ TABLES_OF_TENANT = (
     "abandoned_calls",
     "batches",
     "budgets",
-    "audit_log",
     "api_keys",
     "queries",
     "gaps",

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.audit import Actor
+from shared.domain.actors import Actor
 
 _author: ContextVar[Actor | None] = ContextVar("author", default=None)
 _is_recorded: ContextVar[bool] = ContextVar("is_recorded", default=False)

@@ -9,18 +9,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.schemas.audit import AuditEntryView, AuditPage, ObjectKind, TenantAuditEntryView, TenantAuditPage
-from shared.domain.audit import AuditEntry
+from features.audit_log.domain import AuditEntry
+from features.audit_log.ledger import AuditFilter, AuditLog
+from features.audit_log.schemas import AuditEntryView, AuditPage, ObjectKind, TenantAuditEntryView, TenantAuditPage
 from shared.http import paging
 from shared.http.access.auth import Manager, Operator
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
-from shared.ledger.tenants.audit_log import AuditFilter, AuditLog
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 operator_router = APIRouter(prefix="/v1/operator/audit", tags=["operator"], dependencies=[Operator])
+AUDIT_LOG_ROUTES = FeatureRoutes(
+    (router, operator_router), {"name": "audit", "description": "Recorded changes of settings, with their authors."}
+)
 
 _TEXT = r"^\P{Cc}+$"
 _OfObject = Annotated[ObjectKind | None, Query(description="Only changes of this kind of object")]

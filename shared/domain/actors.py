@@ -1,12 +1,9 @@
-"""The audit log: recorded changes of settings, with their authors."""
+"""The authors of changes of settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 
@@ -35,24 +32,3 @@ class Actor:
 
 
 COMMAND_LINE = Actor(ActorKind.COMMAND_LINE)
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """A recorded change.
-
-    Args:
-        tenant: tenant of the changed object; empty for operators' keys and erasures of tenants.
-        object: kind of the changed object, such as `key`.
-        object_name: its name; an erasure's id for an erased document or tenant.
-        changes: the changed fields, each with its values before and after. Secrets and prompts are not contained.
-    """
-
-    id: UUID
-    tenant: str
-    created_at: datetime
-    actor: Actor
-    action: str
-    object: str
-    object_name: str
-    changes: Mapping[str, tuple[Any, Any]]

@@ -12,7 +12,9 @@ from uuid import UUID
 
 from sqlalchemy import RowMapping
 
-from shared.domain.audit import Actor, ActorKind, AuditEntry
+from features.audit_log.domain import AuditEntry
+from shared.domain.actors import Actor, ActorKind
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -20,6 +22,8 @@ _SLICE = 1_000  # rows of one transaction
 _STAFF = (ActorKind.OPERATOR, ActorKind.COMMAND_LINE)
 
 SQL = statements.load(__file__)
+
+ERASED_TABLES = (ErasedTable(name="audit_log", of_tenant=SQL.erase_of_tenant),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,3 +17,8 @@ DELETE FROM audit_log WHERE id = ANY(ARRAY(
                     AND e.document_id IS NULL AND e.finished_at >= a.created_at)
     LIMIT :limit
 )) RETURNING id
+
+-- name: erase_of_tenant
+-- Delete some changes of an erased tenant.
+DELETE FROM audit_log
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM audit_log WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
