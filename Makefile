@@ -39,7 +39,7 @@ PYTEST = --numprocesses 3 --dist loadscope --no-loadscope-reorder --budget --tim
 
 CHANGED =
 
-test: $(VENV)/.dev ## run the fast tests (4 minutes on two idle processors); CHANGED=1 only the tests of your change, CHANGED=main of your branch
+test: $(VENV)/.dev ## run the fast tests (5 minutes on two idle processors); CHANGED=1 only the tests of your change, CHANGED=main of your branch
 	$(IN) -m $(if $(CHANGED),tests.support.changed $(CHANGED),tests.support.twice $(PYTEST) -m 'not slow' --histories 10)
 
 test-all: $(VENV)/.dev ## run all tests, as before a merge; failed tests run again, alone

@@ -269,7 +269,7 @@ async def test_key_lists_its_tenant_and_rights(client, keyed):
     "api/routes/me.py",
     "settings.limits_of(tenant),",
     'settings.limits_of("bob"),',
-    means="a key is told the limits of another tenant",
+    means="a key reads the limits of another tenant",
 )
 async def test_key_lists_limits_of_its_tenant(services, keyed):
     limits = TenantLimits(documents=11, collections=12, upload_bytes_per_day=13, tokens_per_day=14)

@@ -18,7 +18,7 @@ from shared.ledger.model.collections import Collections
 from shared.maintenance.jobs.progress import watched
 from shared.maintenance.jobs.retries import retried
 from shared.maintenance.jobs.runner import JobWork
-from shared.query.evaluate.collection import EvaluationProgress, EvaluationQuestion, evaluate_collection
+from shared.query.evaluate.collection import EvaluationQuestion, FinishedQueries, evaluate_collection
 from shared.query.evaluate.results import Json
 from shared.query.evaluate.strategies import select_strategies
 from shared.query.retrieve import LiveRetriever, Retriever
@@ -82,7 +82,7 @@ class Evaluating(JobWork):
         async with aclosing(items):
             async for item in items:
                 progressed()
-                if not isinstance(item, EvaluationProgress):
+                if not isinstance(item, FinishedQueries):
                     results = item
                 elif time.monotonic() >= due:
                     due = time.monotonic() + _PROGRESS_SECONDS

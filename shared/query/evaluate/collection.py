@@ -32,7 +32,7 @@ class EvaluationQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationProgress:
+class FinishedQueries:
     """The numbers of finished and of all queries, and the strategy of the last one."""
 
     strategy: str
@@ -60,7 +60,7 @@ async def evaluate_collection(
     baseline: str,
     *,
     notes: Sequence[str] = (),
-) -> AsyncGenerator[EvaluationProgress | Json, None]:
+) -> AsyncGenerator[FinishedQueries | Json, None]:
     """Search a collection for every question with each strategy.
 
     Args:
@@ -92,7 +92,7 @@ async def evaluate_collection(
         searches = _Searches(strategy, label_field)
         for question in judgements:
             searches.add(question, await find(_query(strategy, question, collection.weights)))
-            yield EvaluationProgress(strategy.name, len(measured) * len(judgements) + len(searches.rankings), total)
+            yield FinishedQueries(strategy.name, len(measured) * len(judgements) + len(searches.rankings), total)
         measured.append(searches.result(judgements))
     yield await asyncio.to_thread(  # intervals take a second
         build_results,
