@@ -18,9 +18,8 @@ from api.mcp import McpEndpoint
 from api.progress.feeds import ProgressFeeds
 from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
-from api.progress.readiness import Readiness, Shutdown
+from api.progress.readiness import Readiness
 from api.progress.status import status_event
-from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
     batches,
@@ -63,7 +62,9 @@ from shared.http.access.key_cache import KeyCache
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
 from shared.http.methods import refusals
+from shared.http.queries.query_log import QueryLogWriter
 from shared.http.request_body import BodyMiddleware
+from shared.http.shutdown import Shutdown
 from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections

@@ -15,10 +15,10 @@ import uvloop
 
 from api.app import create
 from api.http.protocol import BoundedProtocol
-from api.progress.readiness import Shutdown
 from features.all import FEATURES
 from shared.domain.errors import ForeaskError
 from shared.http.access import auth
+from shared.http.shutdown import Shutdown
 from shared.process import gc, hardening, logging
 from shared.services import build
 from shared.services.start import check_start

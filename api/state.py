@@ -8,24 +8,19 @@ from typing import Annotated
 from api.progress.feeds import ProgressFeeds
 from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
-from api.progress.readiness import Readiness, Shutdown
-from api.query.query_log import QueryLogWriter
+from api.progress.readiness import Readiness
 from shared.http.state import HttpState, part
 
 
 @dataclass(frozen=True, slots=True)
 class ApiState(HttpState):
-    query_log: QueryLogWriter
     readiness: Readiness
     listeners: Listeners
     progress_feeds: ProgressFeeds
     job_feeds: JobFeeds
-    shutdown: Shutdown
 
 
-QueryLogDep = Annotated[QueryLogWriter, part(lambda state: state.query_log)]
 ReadinessDep = Annotated[Readiness, part(lambda state: state.readiness)]
 ListenersDep = Annotated[Listeners, part(lambda state: state.listeners)]
 ProgressFeedsDep = Annotated[ProgressFeeds, part(lambda state: state.progress_feeds)]
 JobFeedsDep = Annotated[JobFeeds, part(lambda state: state.job_feeds)]
-ShutdownDep = Annotated[Shutdown, part(lambda state: state.shutdown)]

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from api.schemas.jobs import JobView
 from shared.domain import jobs
 from shared.http.event_stream import event
+from shared.http.schemas.jobs import JobView
 
 CACHE_SECONDS = 0.5  # each listener polls once a second, at its own time
 

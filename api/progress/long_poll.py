@@ -8,11 +8,11 @@ from datetime import timedelta
 
 from fastapi import Request
 
-from api.progress.changes import reads_of
-from api.progress.readiness import Shutdown
 from shared.domain.documents import Document
 from shared.domain.errors import NotFound
 from shared.domain.states import DocumentState
+from shared.http.changes import reads_of
+from shared.http.shutdown import Shutdown
 from shared.ledger.documents.documents import Documents
 
 _PENDING = frozenset({DocumentState.QUEUED, DocumentState.PARSING, DocumentState.READING, DocumentState.INDEXING})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
 
@@ -19,23 +18,6 @@ log = structlog.get_logger()
 NAMES = {"ledger": "PostgreSQL", "broker": "the broker", "qdrant": "Qdrant", "uploads": "the store of uploads"}
 _SECONDS = 2.0  # timeout of a probe
 _CACHE_SECONDS = 1.0  # less than the interval between two probes of a load balancer
-
-
-@dataclass(slots=True)
-class Shutdown:
-    """The progress of the shutdown, which the server sets and long requests read.
-
-    Args:
-        draining: health reports that the process is not ready; requests are still accepted.
-        stopping: no connection is accepted; streams of events end.
-    """
-
-    draining: bool = False
-    stopping: bool = False
-
-    @property
-    def is_started(self) -> bool:
-        return self.draining or self.stopping
 
 
 class Readiness:

@@ -11,8 +11,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.progress.changes import follow
-from api.progress.readiness import Shutdown
 from api.routes.estimates import migrated
 from api.schemas.builds import (
     BuildList,
@@ -24,10 +22,7 @@ from api.schemas.builds import (
     PointDifferencesView,
     SwitchBody,
 )
-from api.schemas.collections import CollectionOptionsView
 from api.schemas.estimates import MigrationBody
-from api.schemas.jobs import RunPhase
-from api.state import ShutdownDep
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
 from shared.domain.jobs import OPEN_STATES
@@ -36,12 +31,16 @@ from shared.domain.verification import VerificationCounts
 from shared.http.access.auth import Manager, Reader
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import LABELLED_BODY, PROMPT_BODY
+from shared.http.changes import follow
 from shared.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
 from shared.http.openapi import event_content, problems, replies
 from shared.http.replies import JsonReply
+from shared.http.schemas.collections import CollectionOptionsView
 from shared.http.schemas.common import CollectionName
+from shared.http.schemas.jobs import RunPhase
 from shared.http.schemas.problems import ProblemDetails
-from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.shutdown import Shutdown
+from shared.http.state import CollectionCacheDep, ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents

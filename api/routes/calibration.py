@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.http.access.auth import Manager, SpendingManager
@@ -16,6 +15,7 @@ from shared.http.access.collection_cache import require_served
 from shared.http.bodies import LABELLED_BODY
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
+from shared.http.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
 from shared.http.schemas.common import CollectionName
 from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.http.strict_route import StrictRoute

@@ -14,9 +14,6 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
-from api.query.conversation import last_question
-from api.query.query_log import QueryLogWriter
-from api.routes.queries import citation_of, find_chunks, passages_of, within_limits
 from api.schemas.chat import (
     Annotation,
     AskedQuestion,
@@ -33,8 +30,6 @@ from api.schemas.chat import (
     ModelView,
     UrlCitation,
 )
-from api.schemas.queries import QueryBody
-from api.state import QueryLogDep
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput, NotFound
 from shared.domain.usage import Usage
@@ -43,9 +38,14 @@ from shared.http.bodies import CHAT_BODY, validate_as
 from shared.http.event_stream import end_with_error, event_stream, message
 from shared.http.openapi import event_content, json_body
 from shared.http.problems import InvalidFields
+from shared.http.queries.conversation import last_question
+from shared.http.queries.passages import citation_of, passages_of
+from shared.http.queries.query_log import QueryLogWriter
+from shared.http.queries.searching import find_chunks, within_limits
 from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName
-from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.schemas.queries import QueryBody
+from shared.http.state import CollectionCacheDep, QueryLogDep, ServicesDep
 from shared.ledger.model.collections import Collections
 from shared.query.answer import Answer, Answerer
 from shared.query.answer.citations import CitationOrder

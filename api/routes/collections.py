@@ -10,21 +10,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.schemas.collections import (
-    CollectionChange,
-    CollectionPage,
-    CollectionView,
-    ReindexReply,
-)
 from shared.domain.collections import Collection, CollectionOptions
-from shared.domain.errors import ForeaskError, InvalidInput
+from shared.domain.errors import ForeaskError
 from shared.domain.states import DocumentState
 from shared.http import paging
 from shared.http.access.auth import Manager, Reader
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import PROMPT_BODY
+from shared.http.collection_options import require_embedding, require_sizes_fit
 from shared.http.openapi import problems, replies
 from shared.http.replies import JsonReply
+from shared.http.schemas.collections import CollectionChange, CollectionPage, CollectionView, ReindexReply
 from shared.http.schemas.common import CollectionName
 from shared.http.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.http.strict_route import StrictRoute
@@ -32,7 +28,7 @@ from shared.ingest.generate import cache_warning
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import MOST_CONFIRMED, Collections
 from shared.services.api import ApiServices
-from shared.settings import Embedding, Settings
+from shared.settings import Embedding
 from shared.vectors.sizes import CachedCount, Sizes
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
@@ -139,32 +135,6 @@ def _embedding(change: CollectionChange, services: ApiServices) -> str | None:
     if change.embedding is not None:
         require_embedding(change.embedding, services)
     return change.embedding
-
-
-def require_embedding(name: str, services: ApiServices) -> None:
-    """Raise `InvalidInput` if no embedding of this name is configured."""
-    if name not in services.embeddings:
-        names = ", ".join(services.embeddings)
-        raise InvalidInput(
-            f"There is no embedding '{name}'. The configured embeddings are: {names}.", field="embedding"
-        )
-
-
-def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Settings) -> None:
-    """Raise `InvalidInput` if chunks, overlap and sections cannot have these sizes."""
-    most = change.chunk_max_chars or settings.chunk_max_chars
-    overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars
-    if overlap * 2 > most:
-        raise InvalidInput(
-            f"Chunks of at most {most} characters can overlap by {most // 2} characters at most, not {overlap}.",
-            field="chunk_overlap_chars",
-        )
-    if change.section_max_chars is not None and change.section_max_chars < most:
-        raise InvalidInput(
-            f"A section of {change.section_max_chars} characters cannot hold a chunk of {most}:"
-            " set chunk_max_chars to a part of section_max_chars, such as a quarter.",
-            field="section_max_chars",
-        )
 
 
 async def _views(

@@ -24,7 +24,6 @@ from api.schemas.documents import (
     DocumentView,
     ExternalId,
 )
-from api.state import ShutdownDep
 from api.submission import batch, submission
 from api.submission.lanes import lane_of
 from shared.domain.documents import Document
@@ -37,7 +36,7 @@ from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply
 from shared.http.request_body import body_of
 from shared.http.schemas.common import CollectionName
-from shared.http.state import CollectionCacheDep, QuotasDep, ServicesDep
+from shared.http.state import CollectionCacheDep, QuotasDep, ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.documents import Documents

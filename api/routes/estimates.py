@@ -9,7 +9,6 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.routes.collections import require_embedding, require_sizes_fit
 from api.schemas.estimates import (
     EstimateBody,
     EstimateView,
@@ -24,6 +23,7 @@ from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
 from shared.http.access.auth import Writer
 from shared.http.bodies import DOCUMENT_BODY, media_type, validate_as
+from shared.http.collection_options import require_embedding, require_sizes_fit
 from shared.http.openapi import problems
 from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply

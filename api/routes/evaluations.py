@@ -11,7 +11,6 @@ from uuid import UUID
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from api.schemas.calibration import LabelledQuestion
 from api.schemas.evaluations import (
     MOST_QUESTIONS,
     DifferenceList,
@@ -25,7 +24,6 @@ from api.schemas.evaluations import (
     LabelledSetView,
     SetName,
 )
-from api.schemas.jobs import RunPhase
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.jobs import JobState
@@ -35,7 +33,9 @@ from shared.http.access.collection_cache import require_served
 from shared.http.bodies import LABELLED_BODY
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
+from shared.http.schemas.calibration import LabelledQuestion
 from shared.http.schemas.common import CollectionName
+from shared.http.schemas.jobs import RunPhase
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.feedback.labelled_sets import LabelledSets, StoredLabelledSet

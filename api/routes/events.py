@@ -12,15 +12,16 @@ from starlette.responses import Response
 
 from api.progress.feeds import ProgressFeeds
 from api.progress.listeners import Listeners
-from api.progress.readiness import Shutdown
 from api.schemas.documents import DocumentView
 from api.schemas.status import ProgressEvent, StatusEvent
-from api.state import ListenersDep, ProgressFeedsDep, ShutdownDep
+from api.state import ListenersDep, ProgressFeedsDep
 from shared.http.access.auth import Caller, Reader, require_still_valid
 from shared.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
 from shared.http.openapi import event_content, replies
 from shared.http.schemas.common import CollectionName
 from shared.http.schemas.problems import ProblemDetails
+from shared.http.shutdown import Shutdown
+from shared.http.state import ShutdownDep
 
 router = APIRouter(prefix="/v1", tags=["events"])
 

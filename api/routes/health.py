@@ -6,8 +6,9 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.schemas.health import LiveReply, ReadyReply
-from api.state import ReadinessDep, ShutdownDep
+from api.state import ReadinessDep
 from shared.http.replies import JsonReply
+from shared.http.state import ShutdownDep
 
 router = APIRouter(prefix="/health", tags=["health"])
 

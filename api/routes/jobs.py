@@ -14,10 +14,7 @@ from starlette.responses import Response
 from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
 from api.progress.pauses import pauses_of
-from api.progress.readiness import Shutdown
-from api.schemas import jobs as schemas
-from api.schemas.jobs import JobBody, JobPage, JobView, view
-from api.state import JobFeedsDep, ListenersDep, ShutdownDep
+from api.state import JobFeedsDep, ListenersDep
 from shared.domain.errors import Forbidden
 from shared.domain.jobs import Job, JobKind, PauseReason
 from shared.domain.keys import Scope
@@ -27,8 +24,11 @@ from shared.http.access.auth import Caller, Reader, Writer, require_still_valid
 from shared.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
 from shared.http.openapi import event_content, problems, replies
 from shared.http.replies import JsonReply
+from shared.http.schemas import jobs as schemas
+from shared.http.schemas.jobs import JobBody, JobPage, JobView, view
 from shared.http.schemas.problems import ProblemDetails
-from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.shutdown import Shutdown
+from shared.http.state import CollectionCacheDep, ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.work.costs import Costs, JobCost

@@ -12,7 +12,6 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.routes.queries import require_int64
 from api.schemas.keys import KeyBody, KeyChange, KeyPage, KeyView, NewKeyView, SettingsKeyView
 from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
@@ -20,6 +19,7 @@ from shared.domain.keys import TENANT_SCOPES, UNLIMITED, Key, KeyLimits, KeySpec
 from shared.http import paging
 from shared.http.access.auth import Caller, Manager, settings_name
 from shared.http.openapi import problems
+from shared.http.queries.searching import require_int64
 from shared.http.replies import JsonReply
 from shared.http.state import KeyCacheDep, ServicesDep
 from shared.http.strict_route import StrictRoute

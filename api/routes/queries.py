@@ -5,21 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import fields
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.http.disconnects import while_connected
-from api.query.conversation import last_question
-from api.query.explanation import sentence
-from api.query.query_log import QueryLogWriter
-from api.schemas.queries import (
+from shared.domain.chunks import CONTENT_FIELDS
+from shared.domain.usage import Usage
+from shared.http.access.auth import AskingCaller
+from shared.http.bodies import CHAT_BODY
+from shared.http.event_stream import end_with_error, event, event_stream
+from shared.http.openapi import event_content, problems, replies
+from shared.http.queries.conversation import last_question
+from shared.http.queries.explanation import sentence
+from shared.http.queries.passages import citation_of, passages_of
+from shared.http.queries.query_log import QueryLogWriter
+from shared.http.queries.searching import find_chunks, within_limits
+from shared.http.replies import JsonReply
+from shared.http.schemas.problems import ProblemDetails
+from shared.http.schemas.queries import (
     CandidatesView,
     CandidateView,
     ChannelRankView,
-    Citation,
     EvidenceView,
     ExpectedChunkView,
     Explanation,
@@ -34,34 +41,15 @@ from api.schemas.queries import (
     StageExplanation,
     TokenEvent,
 )
-from api.state import QueryLogDep
-from shared.domain.chunks import CONTENT_FIELDS
-from shared.domain.collections import Collection
-from shared.domain.errors import InvalidInput
-from shared.domain.usage import Usage
-from shared.http.access.auth import AskingCaller, Caller
-from shared.http.access.collection_cache import CollectionCache
-from shared.http.bodies import CHAT_BODY
-from shared.http.event_stream import end_with_error, event, event_stream
-from shared.http.openapi import event_content, problems, replies
-from shared.http.replies import JsonReply
-from shared.http.schemas.problems import ProblemDetails
-from shared.http.state import CollectionCacheDep, ServicesDep
+from shared.http.state import CollectionCacheDep, QueryLogDep, ServicesDep
 from shared.http.strict_route import StrictRoute
-from shared.ledger.documents.documents import Documents
-from shared.query.answer import Answer, Answerer, Passage
+from shared.query.answer import Answer, Answerer
 from shared.query.condense import Turn
-from shared.query.retrieve import LiveRetriever, Query, Retrieval, RetrievedChunk, Weights
+from shared.query.retrieve import Retrieval, RetrievedChunk
 from shared.query.retrieve.fusion import Ranks
-from shared.query.rewrite import RewriteOptions
-from shared.services.api import ApiServices
-from shared.vectors.filters import metadata_conditions
-
-B = TypeVar("B", bound=RetrieveBody)
 
 router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 
-_INT64 = 2**63
 _CONTENT_VIEW_FIELDS = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
 _VIEW_FIELDS = RetrievedChunkView.model_fields.keys() - _CONTENT_VIEW_FIELDS - {"channels", "evidence"}
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
@@ -128,61 +116,6 @@ async def query(
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
-async def find_chunks(  # noqa: PLR0917
-    request: Request,
-    body: RetrieveBody,
-    caller: Caller,
-    services: ApiServices,
-    collection_cache: CollectionCache,
-    query_log: QueryLogWriter,
-) -> Retrieval:
-    """Find the chunks for a question, and record it. The search is cancelled if the client disconnects."""
-    body = within_limits(body, caller, services)
-    parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
-    parameters["required"] = caller.filter
-    parameters["candidates"] = body.explain == "candidates"
-    parameters["expected"] = [str(chunk) for chunk in body.expected]
-    parameters["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
-    if body.rewrite is not None:
-        parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
-        parameters["rewrite_budget"] = body.rewrite.budget
-
-    async def query_of(collection: Collection | None) -> Query:
-        if collection is None or body.document_ids is None:
-            return Query(**parameters)
-        rows = await services.ledger[Documents].row_ids(collection, body.document_ids)
-        ids = [rows.get(document_id, document_id) for document_id in body.document_ids]
-        return Query(**{**parameters, "document_ids": ids})
-
-    live = LiveRetriever(services.retriever, collection_cache.find)
-    retrieval = await while_connected(request, live.retrieve(caller.tenant, body.collection, query_of))
-    if not caller.reads_users_questions:
-        retrieval.hide_users_questions()
-    with retrieval.trace.timed("record"):
-        if body.record:
-            retrieval.query_id = await query_log.record(
-                retrieval.collection, body.question, retrieval.chunks, caller.key_id
-            )
-    return retrieval
-
-
-def within_limits(body: B, caller: Caller, services: ApiServices) -> B:
-    """Check the options of a query before a model is called.
-
-    Raises:
-        InvalidInput: an option exceeds a limit of the settings or of the key, or the filter is malformed.
-    """
-    body = _within_key(body, caller.limits.max_tokens)
-    for field in ("top_k", "max_tokens"):
-        most = getattr(services.settings.tuning, f"{field}_max")
-        if getattr(body, field) > most:
-            raise InvalidInput(f"{field} is at most {most:,} (FOREASK_TUNING__{field.upper()}_MAX).", field=field)
-    require_int64(body.filter)
-    if body.filter is not None:
-        metadata_conditions(body.filter)
-    return body
-
-
 async def _note(query_log: QueryLogWriter, retrieval: Retrieval, answer: Answer) -> None:
     """Record whether the documents answered the query, and the answer, unless a passage is larger than its chunk.
 
@@ -191,19 +124,6 @@ async def _note(query_log: QueryLogWriter, retrieval: Retrieval, answer: Answer)
     within = all(c.chunk_span[0] <= c.span[0] and c.span[1] <= c.chunk_span[1] for c in retrieval.chunks)
     text = answer.text if within else None
     await query_log.note(retrieval.query_id, found=answer.found, answer=text, chunks=retrieval.chunks)
-
-
-def _within_key(body: B, most: int | None) -> B:
-    """Lower the default of `max_tokens` to the limit of the key.
-
-    Raises:
-        InvalidInput: the request asks for more.
-    """
-    if most is None or body.max_tokens <= most:
-        return body
-    if "max_tokens" in body.model_fields_set:
-        raise InvalidInput(f"max_tokens is at most {most:,} for this key.", field="max_tokens")
-    return body.model_copy(update={"max_tokens": most})
 
 
 async def _answer_events(
@@ -232,13 +152,6 @@ class _Stopwatch:
         return round((time.perf_counter() - self._started) * 1000, 2)
 
 
-def passages_of(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
-    return [
-        Passage(n, c.text, c.content.title, c.content.heading_path, c.score, c.content.language)
-        for n, c in enumerate(chunks, 1)
-    ]
-
-
 def _retrieve_reply(body: RetrieveBody, retrieval: Retrieval, stopwatch: _Stopwatch) -> RetrieveReply:
     return RetrieveReply(
         chunks=_chunks(body, retrieval.chunks), metadata=_metadata(body, retrieval, Usage(), stopwatch)
@@ -257,10 +170,6 @@ def _query_reply(body: QueryBody, answer: Answer, retrieval: Retrieval, stopwatc
         chunks=_chunks(body, retrieval.chunks),
         metadata=_metadata(body, retrieval, answer.usage, stopwatch),
     )
-
-
-def citation_of(number: int, chunk: RetrievedChunk, sentences: list[tuple[int, int]]) -> Citation:
-    return Citation.of(chunk, number=number, sentences=sentences)
 
 
 def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[RetrievedChunkView]:
@@ -319,20 +228,3 @@ def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
         expected=[ExpectedChunkView.of(each) for each in retrieval.expected] if body.expected else None,
         rewritten=None if retrieval.rewritten is None else RewrittenQuestionView.of(retrieval.rewritten),
     )
-
-
-def require_int64(value: object) -> None:
-    """Reject integers that do not fit into Qdrant's 64 bits.
-
-    Raises:
-        InvalidInput: the filter has such a number.
-    """
-    unchecked = [value]
-    while unchecked:
-        item = unchecked.pop()
-        if isinstance(item, dict):
-            unchecked += item.values()
-        elif isinstance(item, list):
-            unchecked += item
-        elif isinstance(item, int) and not -_INT64 <= item < _INT64:
-            raise InvalidInput("A number in the filter is too large.", field="filter")

@@ -9,7 +9,6 @@ import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.schemas.jobs import RunPhase
 from api.schemas.sources import (
     ApprovalBody,
     HintBody,
@@ -32,6 +31,7 @@ from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply
 from shared.http.request_body import body_of
 from shared.http.schemas.common import CollectionName
+from shared.http.schemas.jobs import RunPhase
 from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.sources.hints import Hints

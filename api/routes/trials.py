@@ -11,8 +11,6 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.routes.collections import require_sizes_fit
-from api.schemas.queries import QueryUsage
 from api.schemas.trials import (
     TrialBody,
     TrialChunkEvent,
@@ -26,10 +24,12 @@ from shared.http.access.auth import Caller, TryingCaller
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
 from shared.http.bodies import DOCUMENT_BODY
+from shared.http.collection_options import require_sizes_fit
 from shared.http.event_stream import EventStream, end_with_error, event, event_stream
 from shared.http.openapi import event_content, replies
 from shared.http.problems import TooManyRequests
 from shared.http.schemas.problems import ProblemDetails
+from shared.http.schemas.queries import QueryUsage
 from shared.http.state import QueryBudgetsDep, QuotasDep, ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ingest.trial import MOST_CHARS, Admit, TriedChunk, TriedText, WrittenQuestion

@@ -11,8 +11,6 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from api.progress.changes import follow
-from api.schemas.jobs import RunPhase
 from api.schemas.verification import (
     FindingView,
     VerificationCountsView,
@@ -21,18 +19,19 @@ from api.schemas.verification import (
     VerificationRunView,
     VerifyBody,
 )
-from api.state import ShutdownDep
 from shared.domain.collections import Collection
 from shared.domain.jobs import OPEN_STATES
 from shared.domain.verification import Position
 from shared.http import paging
 from shared.http.access.auth import Manager
+from shared.http.changes import follow
 from shared.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
 from shared.http.openapi import event_content, problems, replies
 from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName
+from shared.http.schemas.jobs import RunPhase
 from shared.http.schemas.problems import ProblemDetails
-from shared.http.state import ServicesDep
+from shared.http.state import ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.jobs.verifications import VerificationJob, Verifications, findings_of
 from shared.ledger.model.collections import Collections

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api.schemas.calibration import NDCG
-from api.schemas.collections import CollectionOptionsView
-from api.schemas.jobs import RunPhase
 from shared.domain.builds import BuildState
 from shared.domain.states import DocumentState
+from shared.http.schemas.calibration import NDCG
+from shared.http.schemas.collections import CollectionOptionsView
 from shared.http.schemas.common import BodyModel, ReplyModel, example
+from shared.http.schemas.jobs import RunPhase
 
 _BUILD: dict[str, Any] = {
     "build": 2,

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from api.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
 from shared.http.schemas.common import QUERY_ID, BodyModel, ReplyModel, example
+from shared.http.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
 from shared.query.answer import Form, IncompleteReason
 
 FinishReason = Literal["stop", "length", "content_filter"]

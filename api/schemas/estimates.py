@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.schemas.collections import CollectionChange
 from shared.domain.tiers import Tier
+from shared.http.schemas.collections import CollectionChange
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example
 
 MOST_SAMPLES = 1_000

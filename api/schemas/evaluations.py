@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import Field, StringConstraints
 
-from api.schemas.calibration import NDCG, LabelledQuestion
-from api.schemas.jobs import RunPhase
+from shared.http.schemas.calibration import NDCG, LabelledQuestion
 from shared.http.schemas.common import BodyModel, ReplyModel, example, example_of
+from shared.http.schemas.jobs import RunPhase
 
 MOST_QUESTIONS = 1_000
 SetName = Annotated[

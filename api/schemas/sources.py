@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from api.schemas.jobs import RunPhase
 from shared.domain.sources import MAX_DELETE_SHARE, MOST_SHOWN
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
+from shared.http.schemas.jobs import RunPhase
 
 _JOB_ID = "0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51"
 _MOST_KEYS = 1_000

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.collections import QuestionCount, checked_template
-from api.schemas.queries import QueryUsage
 from shared.domain.document_fields import MOST_TITLE_CHARS
+from shared.http.schemas.collections import QuestionCount, checked_template
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example
+from shared.http.schemas.queries import QueryUsage
 
 
 class TrialBody(BodyModel):

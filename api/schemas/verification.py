@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.jobs import RunPhase
 from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, POINT_ID, BodyModel, ReplyModel, example
+from shared.http.schemas.jobs import RunPhase
 
 
 class VerifyBody(BodyModel):

@@ -12,6 +12,8 @@ from shared.http.access.collection_cache import CollectionCache
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
+from shared.http.queries.query_log import QueryLogWriter
+from shared.http.shutdown import Shutdown
 from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.vectors.sizes import Sizes
@@ -28,6 +30,8 @@ class HttpState:
     quotas: Quotas
     query_budgets: QueryBudgets
     sizes: Sizes
+    query_log: QueryLogWriter
+    shutdown: Shutdown
 
 
 def part(select: Callable[[Any], object]) -> Any:
@@ -45,3 +49,5 @@ KeyCacheDep = Annotated[KeyCache, part(lambda state: state.key_cache)]
 QuotasDep = Annotated[Quotas, part(lambda state: state.quotas)]
 QueryBudgetsDep = Annotated[QueryBudgets, part(lambda state: state.query_budgets)]
 SizesDep = Annotated[Sizes, part(lambda state: state.sizes)]
+QueryLogDep = Annotated[QueryLogWriter, part(lambda state: state.query_log)]
+ShutdownDep = Annotated[Shutdown, part(lambda state: state.shutdown)]

@@ -3,7 +3,7 @@
 import pytest
 
 from api.schemas.feedback import AcceptedPage
-from api.schemas.queries import RetrieveReply
+from shared.http.schemas.queries import RetrieveReply
 from shared.ledger.builds.builds import Builds
 from shared.settings import Tuning
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -221,7 +221,7 @@ async def everything(client, headers, question, chunk_id):
 
 
 @guards(
-    "api/routes/queries.py",
+    "shared/http/queries/searching.py",
     "if not caller.reads_users_questions:",
     "if False:",
     means="replies to a public key contain the questions of other users",

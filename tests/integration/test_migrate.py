@@ -310,7 +310,7 @@ ANSWER = [("2.md", "The keeper wrote of alpha2.")]
     means="a query uses a different embedding than its build",
 )
 @guards(
-    "api/routes/queries.py",
+    "shared/http/queries/searching.py",
     "                retrieval.collection, body.question,",
     "                await collection_cache.find(caller.tenant, body.collection), body.question,",
     means="a query is logged in the build that is live at its end",

@@ -8,7 +8,7 @@ from foreask_client.models import Batch, Chunk, FoundChunk, Me
 from api.schemas.batches import BatchView
 from api.schemas.chunks import ChunkView
 from api.schemas.me import MeView
-from api.schemas.queries import RetrievedChunkView
+from shared.http.schemas.queries import RetrievedChunkView
 from tests.support.deployment import ROOT
 
 SECTIONS = (ROOT / "docs/reference/http-api.md").read_text().split("\n## ")

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.http.middleware import Starts
-from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
-from api.schemas.queries import QueryBody, RetrieveBody
 from api.submission.submission import content_of
 from shared.domain.document_fields import content_hash, filename_of, media_type_of
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.http import paging
 from shared.http.bodies import parse_json, validate_as
 from shared.http.problems import InvalidFields, MalformedRequest
+from shared.http.schemas.collections import CollectionChange
+from shared.http.schemas.queries import QueryBody, RetrieveBody
 from tests.support.planted import guards
 
 QUESTION = {"question": "Why?"}

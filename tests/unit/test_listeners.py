@@ -9,10 +9,10 @@ import pytest
 
 from api.progress.job_feeds import CACHE_SECONDS, JobFeeds
 from api.progress.listeners import Listeners
-from api.schemas.jobs import JobView
 from shared.domain.keys import Owner
 from shared.http.problems import TooManyRequests
 from shared.http.schemas.common import example_of
+from shared.http.schemas.jobs import JobView
 from shared.settings import Settings, TenantLimits
 from tests.support.clock import ManualClock
 from tests.support.planted import guards

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from api.query.explanation import sentence
+from shared.http.queries.explanation import sentence
 from shared.query.retrieve.trace import AssemblyFacts, FetchFacts, RewriteFacts, SearchFacts, StageFacts, Trace
 
 

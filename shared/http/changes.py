@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 
 from fastapi import Request
 
-from api.progress.readiness import Shutdown
 from shared.domain.errors import Conflict, Unavailable
 from shared.domain.jobs import OPEN_STATES, JobState
+from shared.http.shutdown import Shutdown
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
 _SILENT_SECONDS = 15.0  # after which a stream sends a comment, because proxies close silent ones

@@ -1,0 +1,35 @@
+"""Checks of the options of a collection against the settings."""
+
+from __future__ import annotations
+
+from shared.domain.collections import CollectionOptions
+from shared.domain.errors import InvalidInput
+from shared.http.schemas.collections import CollectionChange
+from shared.services.api import ApiServices
+from shared.settings import Settings
+
+
+def require_embedding(name: str, services: ApiServices) -> None:
+    """Raise `InvalidInput` if no embedding of this name is configured."""
+    if name not in services.embeddings:
+        names = ", ".join(services.embeddings)
+        raise InvalidInput(
+            f"There is no embedding '{name}'. The configured embeddings are: {names}.", field="embedding"
+        )
+
+
+def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Settings) -> None:
+    """Raise `InvalidInput` if chunks, overlap and sections cannot have these sizes."""
+    most = change.chunk_max_chars or settings.chunk_max_chars
+    overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars
+    if overlap * 2 > most:
+        raise InvalidInput(
+            f"Chunks of at most {most} characters can overlap by {most // 2} characters at most, not {overlap}.",
+            field="chunk_overlap_chars",
+        )
+    if change.section_max_chars is not None and change.section_max_chars < most:
+        raise InvalidInput(
+            f"A section of {change.section_max_chars} characters cannot hold a chunk of {most}:"
+            " set chunk_max_chars to a part of section_max_chars, such as a quarter.",
+            field="section_max_chars",
+        )
