@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
@@ -17,6 +17,9 @@ from shared.services import build
 from shared.services.worker import WorkerServices
 from shared.settings import Settings
 from workers.watchdog import Watchdog
+
+if TYPE_CHECKING:  # most workers load no feature
+    from shared.services.features import Feature
 
 T = TypeVar("T")
 _CLOSE_SECONDS = 4.0  # a supervisor waits five seconds longer than the grace
@@ -42,7 +45,9 @@ class WorkerLoop:
         self.stopping = self.run(_event())
         self.drain: Drain[Any, Any] | None = None
         try:
-            self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
+            self.services: WorkerServices = self.run(
+                self._stack.enter_async_context(build(role, settings, _features_of(role)))
+            )
         except BaseException:
             self._end()  # a process that exits while the thread runs may crash
             raise
@@ -98,3 +103,12 @@ class WorkerLoop:
 
 async def _event() -> asyncio.Event:
     return asyncio.Event()
+
+
+def _features_of(role: WorkQueue) -> Sequence[Feature] | None:
+    """Return the features for the roles that do their jobs; the others do not load them."""
+    if role not in ("parse", "index"):
+        return None
+    from features.all import FEATURES  # noqa: PLC0415
+
+    return FEATURES

@@ -44,8 +44,8 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
         queues.append(queue)
 
     # Calibrations and batches take long, and this thread is needed for drains.
-    if services.calibrator is not None:
-        serve("calibrate", partial(loop.run_in_background, partial(_calibrate, loop, services.calibrator)))
+    if services.make_calibrator is not None:
+        serve("calibrate", partial(loop.run_in_background, partial(_calibrate, loop, services.make_calibrator)))
     if services.runner is not None:
         serve(services.jobs_queue, partial(_take_jobs, loop, services.runner))
     if services.batch_lane is not None:
@@ -64,7 +64,8 @@ async def _start_jobs(runner: Runner) -> None:
         log.warning("jobs.unclaimed", reason=error.message)
 
 
-async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:
+async def _calibrate(loop: WorkerLoop, make_calibrator: Callable[[], Calibrator]) -> None:
+    calibrator = make_calibrator()  # imported for the first calibration
     try:
         while not loop.stopping.is_set() and await calibrator.calibrate_grown():
             pass

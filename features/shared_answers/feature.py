@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
-from features.shared_answers.ledger import ERASED_TABLES, SharedAnswers
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.services.features import Feature, Step
 from shared.services.parts import Parts
 from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from features.shared_answers.ledger import SharedAnswers
 
 _FORGET_EVERY = timedelta(minutes=1)
 
@@ -25,7 +29,15 @@ async def forget(answers: SharedAnswers, settings: Settings) -> bool:
 
 
 def _steps(parts: Parts) -> Sequence[Step]:
+    from features.shared_answers.ledger import SharedAnswers
+
     return [Step("forget_answers", _FORGET_EVERY, partial(forget, parts.ledger[SharedAnswers], parts.settings))]
 
 
-SHARED_ANSWERS = Feature(steps=_steps, erased_tables=ERASED_TABLES)
+def _erased_tables() -> Sequence[ErasedTable]:
+    from features.shared_answers.ledger import ERASED_TABLES
+
+    return ERASED_TABLES
+
+
+SHARED_ANSWERS = Feature(steps=_steps, erased_tables=_erased_tables)

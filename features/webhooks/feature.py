@@ -7,8 +7,7 @@ from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from features.webhooks.delivery import Deliverer
-from features.webhooks.ledger import ERASED_TABLES, Webhooks
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.services.features import Feature, Step
 from shared.services.parts import Parts
 
@@ -20,6 +19,9 @@ _RETENTION = timedelta(days=30)  # of deliveries: an owner may read them, and se
 
 
 def _steps(parts: Parts) -> Sequence[Step]:
+    from features.webhooks.delivery import Deliverer
+    from features.webhooks.ledger import Webhooks
+
     webhooks = parts.ledger[Webhooks]
     return [
         Step("deliver", parts.settings.tuning.reconcile_interval, Deliverer(webhooks, _sender_of(parts)).deliver),
@@ -39,4 +41,10 @@ def _sender_of(parts: Parts) -> Callable[[], Sender]:
     return sender
 
 
-WEBHOOKS = Feature(steps=_steps, erased_tables=ERASED_TABLES)
+def _erased_tables() -> Sequence[ErasedTable]:
+    from features.webhooks.ledger import ERASED_TABLES
+
+    return ERASED_TABLES
+
+
+WEBHOOKS = Feature(steps=_steps, erased_tables=_erased_tables)

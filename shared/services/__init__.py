@@ -44,7 +44,9 @@ def build(
     role: Literal["all"], settings: Settings, features: Sequence[Feature]
 ) -> AbstractAsyncContextManager[AllServices]: ...
 @overload
-def build(role: WorkQueue, settings: Settings) -> AbstractAsyncContextManager[WorkerServices]: ...
+def build(
+    role: WorkQueue, settings: Settings, features: Sequence[Feature] | None = None
+) -> AbstractAsyncContextManager[WorkerServices]: ...
 @asynccontextmanager
 async def build(role: Role, settings: Settings, features: Sequence[Feature] | None = None) -> AsyncIterator[Any]:
     """Create the dependencies of a role; no engine is contacted before it is used.
@@ -52,7 +54,7 @@ async def build(role: Role, settings: Settings, features: Sequence[Feature] | No
     Args:
         role: role of the process; `all` is every role in one process, for tests and benchmarks.
         settings: settings of the process.
-        features: the optional features, which the API and the scheduler need.
+        features: the features, which the API, the scheduler and workers that do jobs need.
 
     Raises:
         InvalidInput: a setting required by the role is missing.

@@ -76,7 +76,7 @@ def assemble(parts: Parts) -> AllServices:
         generator=generate.generator_of(parts),
         batch_lane=generate.batch_lane_of(parts),
         indexers=index.indexers_of(parts),
-        make_runner=partial(index.runner_of, parts, served.calibrator),
+        make_runner=partial(index.runner_of, parts),
         syncing_of=partial(parse.syncing_of, parts),
         originals_of=partial(parse.originals_of, parts),
         cleaner=scheduler.cleaner_of(parts),

@@ -31,7 +31,6 @@ from shared.services.ingest import list_price, price, similarity_floor
 from shared.services.parts import Parts
 from shared.services.query import (
     answerer_of,
-    calibrator_of,
     chat_of_a_trial,
     condenser_of,
     query_embedders,
@@ -147,7 +146,7 @@ def assemble(parts: Parts) -> ApiServices:
         embedders=embedders,
         retriever=retriever,
         gap_finder=GapFinder(retriever, ledger[Gaps]),
-        calibrator=calibrator_of(parts),
+        calibrator=parts.calibrator,
         erasure_check=parts.erasure_check,
         answerer_for=answerer_of(parts),
         condenser_for=condenser_of(parts),

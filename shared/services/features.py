@@ -6,12 +6,17 @@ feature.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
+from shared.domain.jobs import JobKind
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.services.parts import Parts
+
+if TYPE_CHECKING:
+    from shared.maintenance.jobs.runner import JobWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +38,19 @@ class Step:
 class Feature:
     """An optional feature.
 
+    Its functions import the modules that they need, because a process loads only the features that it uses.
+
     Args:
         steps: returns its steps of the scheduler.
-        erased_tables: its tables from which an erasure deletes rows.
+        erased_tables: returns its tables from which an erasure deletes rows.
+        jobs: make the work on its kinds of jobs, when a worker claims the first one.
     """
 
-    steps: Callable[[Parts], Sequence[Step]]
-    erased_tables: Sequence[ErasedTable]
+    steps: Callable[[Parts], Sequence[Step]] = lambda _: ()
+    erased_tables: Callable[[], Sequence[ErasedTable]] = tuple
+    jobs: Mapping[JobKind, Callable[[Parts], JobWork]] = field(default_factory=dict)
 
 
 def erased_tables(features: Iterable[Feature]) -> list[ErasedTable]:
     """Return the tables of several features."""
-    return [table for feature in features for table in feature.erased_tables]
+    return [table for feature in features for table in feature.erased_tables()]

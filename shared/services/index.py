@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+from shared.domain.jobs import JOBS_OF_PARSERS, JobKind
 from shared.ingest.index.stage import Indexer, IndexStage
-from shared.ledger.builds.builds import Builds
-from shared.ledger.documents.audit import Audit
-from shared.ledger.jobs.evaluations import Evaluations
-from shared.ledger.jobs.gates import Gates
 from shared.ledger.jobs.job_claims import JobClaims
-from shared.ledger.jobs.verifications import Verifications
-from shared.ledger.model.collections import Collections
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.work import Work
-from shared.maintenance.gate import Gate
-from shared.maintenance.jobs.evaluating import Evaluating
-from shared.maintenance.jobs.gating import Gating
-from shared.maintenance.jobs.runner import Runner
-from shared.maintenance.jobs.verifying import Verifying
+from shared.maintenance.jobs.runner import JobWork, Runner
 from shared.providers.limiter.models import LimitedEmbedder
-from shared.query.calibrate.calibrator import Calibrator
 from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
-from shared.services.query import calibrator_of, evaluated_retriever_of
 from shared.services.worker import WorkerServices
 
 
 def assemble(parts: Parts) -> WorkerServices:
-    calibrator = calibrator_of(parts)
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
@@ -34,36 +25,69 @@ def assemble(parts: Parts) -> WorkerServices:
         stage=IndexStage(indexers_of(parts).values()),
         limiters=tuple(parts.embedding_limiters.values()),
         warm_ups=(parts.database.warm,),
-        calibrator=calibrator,
-        runner=runner_of(parts, calibrator),
+        make_calibrator=lambda: parts.calibrator,
+        runner=runner_of(parts),
     )
 
 
-def runner_of(parts: Parts, calibrator: Calibrator) -> Runner:
-    """Return a runner; the stack stops it and releases its claims."""
-    ledger, retriever = parts.ledger, evaluated_retriever_of(parts)
+def runner_of(parts: Parts) -> Runner:
+    """Return a runner of the jobs that are not of parsers; the stack stops it and releases its claims."""
+    works: dict[JobKind, Callable[[Parts], JobWork]] = {
+        JobKind.EVALUATION: _evaluating,
+        JobKind.GATE: _gating,
+        JobKind.VERIFICATION: _verifying,
+    }
+    works |= {kind: make for feature in parts.features for kind, make in feature.jobs.items()}
+    made = {kind: partial(make, parts) for kind, make in works.items() if kind not in JOBS_OF_PARSERS}
+    runner = Runner(parts.ledger[JobClaims], made)
+    parts.stack.push_async_callback(runner.aclose)
+    return runner
+
+
+def _evaluating(parts: Parts) -> JobWork:
+    from shared.ledger.jobs.evaluations import Evaluations
+    from shared.ledger.model.collections import Collections
+    from shared.maintenance.jobs.evaluating import Evaluating
+    from shared.services.query import evaluated_retriever_of
+
+    return Evaluating(parts.ledger[Evaluations], parts.ledger[Collections], evaluated_retriever_of(parts))
+
+
+def _gating(parts: Parts) -> JobWork:
+    from shared.ledger.builds.builds import Builds
+    from shared.ledger.jobs.gates import Gates
+    from shared.maintenance.gate import Gate
+    from shared.maintenance.jobs.gating import Gating
+    from shared.services.query import evaluated_retriever_of
+
+    retriever = evaluated_retriever_of(parts)
 
     def gate_of(accepted_failures: int) -> Gate:
         return Gate(
-            ledger=ledger,
+            ledger=parts.ledger,
             index=parts.index,
             retriever=retriever,
-            calibrator=calibrator,
+            calibrator=parts.calibrator,
             accepted_failures=accepted_failures,
         )
 
-    evaluating = Evaluating(ledger[Evaluations], ledger[Collections], retriever)
-    verifying = Verifying(
-        ledger[Verifications],
-        ledger[Collections],
-        ledger[Audit],
+    return Gating(parts.ledger[Gates], parts.ledger[Builds], gate_of)
+
+
+def _verifying(parts: Parts) -> JobWork:
+    from shared.ledger.documents.audit import Audit
+    from shared.ledger.jobs.verifications import Verifications
+    from shared.ledger.model.collections import Collections
+    from shared.maintenance.jobs.verifying import Verifying
+
+    return Verifying(
+        parts.ledger[Verifications],
+        parts.ledger[Collections],
+        parts.ledger[Audit],
         parts.index,
-        ledger[JobClaims],
+        parts.ledger[JobClaims],
         lambda: parts.wakeups.wake("index"),
     )
-    runner = Runner(ledger[JobClaims], evaluating, Gating(ledger[Gates], ledger[Builds], gate_of), verifying)
-    parts.stack.push_async_callback(runner.aclose)
-    return runner
 
 
 def indexers_of(parts: Parts) -> dict[str, Indexer]:

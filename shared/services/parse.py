@@ -13,6 +13,7 @@ import structlog
 from shared.confined import confinement
 from shared.confined.reading import Readers, ReadLimits
 from shared.domain.errors import InvalidInput, Permanent
+from shared.domain.jobs import JobKind
 from shared.domain.sources import SourceDefinition
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import ParseStage
@@ -94,7 +95,10 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
     """
     syncing = syncing_of(parts, open_source)
     parts.stack.push_async_callback(syncing.parked.aclose)
-    runner = Runner(parts.ledger[JobClaims], syncing, Lookups(parts.ledger[Hints], syncing))
+    runner = Runner(
+        parts.ledger[JobClaims],
+        {JobKind.SYNC: lambda: syncing, JobKind.LOOKUP: lambda: Lookups(parts.ledger[Hints], syncing)},
+    )
     parts.stack.push_async_callback(runner.aclose)
     return runner
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
     from shared.providers.limiter.limiter import Limiter
+    from shared.query.calibrate.calibrator import Calibrator
     from shared.services.features import Feature
     from shared.vectors.index import Index
 
@@ -72,7 +73,7 @@ class Parts:
                 check would not find them.
         """
         if self._features is None:
-            raise ValueError("This role needs the optional features: pass `FEATURES` to `build`.")
+            raise ValueError("This role needs the features: pass `FEATURES` to `build`.")
         return self._features
 
     @cached_property
@@ -220,6 +221,12 @@ class Parts:
         from shared.ledger.work.work import Work
 
         return Finisher(self.ledger[Work], self.index)
+
+    @cached_property
+    def calibrator(self) -> Calibrator:
+        from shared.services.query import calibrator_of
+
+        return calibrator_of(self)
 
     @cached_property
     def chat(self) -> OpenAIChat:

@@ -30,7 +30,7 @@ class WorkerServices:
         stage: work that a wake-up starts.
         limiters: limiters of the providers that the stage calls.
         warm_ups: functions that start resources of the stage before the first document.
-        calibrator: calibrates collections concurrently; None for roles that do not.
+        make_calibrator: returns the calibrator, which calibrates collections concurrently; None for roles that do not.
         batch_lane: works on batches concurrently; None for roles that do not.
         runner: does jobs concurrently; None for roles that do not.
         jobs_queue: queue that wakes the runner.
@@ -42,7 +42,7 @@ class WorkerServices:
     stage: Stage[Any, Any]
     limiters: Sequence[Limiter] = ()
     warm_ups: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
-    calibrator: Calibrator | None = None
+    make_calibrator: Callable[[], Calibrator] | None = None
     batch_lane: BatchLane | None = None
     runner: Runner | None = None
     jobs_queue: Queue = "runs"

@@ -6,10 +6,10 @@ import sys
 import orjson
 import pytest
 
-from api.schemas.calibration import CalibrationView
-from api.schemas.queries import RetrieveReply
 from cli.main import run
+from shared.http.schemas.calibration import CalibrationView
 from shared.http.schemas.problems import ProblemDetails
+from shared.http.schemas.queries import RetrieveReply
 from tests.conftest import Library
 from tests.support.api import serving, work
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from api.schemas.collections import CollectionView
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
+from shared.http.schemas.collections import CollectionView
 from shared.ledger.model.collections import Collections
 from tests.support.api import calling, ready, work
 

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from api.schemas.queries import QueryReply, RetrieveReply
 from shared.domain.collections import Weights
 from shared.domain.errors import BadReply, Unavailable
 from shared.http.schemas.problems import ProblemDetails
+from shared.http.schemas.queries import QueryReply, RetrieveReply
 from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.fusion import fuse
@@ -319,7 +319,7 @@ async def test_disconnected_client_stops_answer_generation(services, settings, p
 
 
 @guards(
-    "api/http/disconnects.py",
+    "shared/http/disconnects.py",
     "return_when=asyncio.FIRST_COMPLETED",
     "return_when=asyncio.ALL_COMPLETED",
     means="a search continues after its client has disconnected",

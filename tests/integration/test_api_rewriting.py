@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from api.schemas.queries import QueryReply, RetrieveReply
 from features.all import FEATURES
+from shared.http.schemas.queries import QueryReply, RetrieveReply
 from shared.services import build
 from tests.conftest import Library
 from tests.support.api import calling, ready, work

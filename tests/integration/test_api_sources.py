@@ -71,7 +71,10 @@ class ParseWorker:
 
     async def run(self):
         lookups = Lookups(self._services.ledger[Hints], self._syncing)
-        runner = Runner(self._services.ledger[JobClaims], self._syncing, lookups)
+        runner = Runner(
+            self._services.ledger[JobClaims],
+            {JobKind.SYNC: lambda: self._syncing, JobKind.LOOKUP: lambda: lookups},
+        )
         await runner.take()
         await eventually(lambda: runner.claimed == 0)
         await runner.aclose()

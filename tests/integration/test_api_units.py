@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from api.schemas.queries import RetrieveReply
+from shared.http.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import index_batch
 from shared.ledger.work.work import Work
 from tests.support.api import calling, ready, work

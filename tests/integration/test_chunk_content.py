@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from api.schemas.chunks import ChunkView
-from api.schemas.queries import RetrievedChunkView
 from shared.domain.chunks import ChunkContent
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.usage import Usage
+from shared.http.schemas.queries import RetrievedChunkView
 from shared.ingest.generate import GenerationOptions
 from shared.ingest.index.stage import index_batch
 from shared.ingest.parse.document import ParsedDocument

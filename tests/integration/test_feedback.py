@@ -6,9 +6,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from api.schemas.feedback import AcceptedPage, FeedbackReply
-from api.schemas.queries import RetrieveReply
 from shared.domain.ids import accepted_id, accepted_point_id
 from shared.domain.verification import DifferingPoint
+from shared.http.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.audit import Audit
 from shared.ledger.feedback.feedback import Feedback

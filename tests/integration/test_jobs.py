@@ -7,12 +7,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from api.schemas.jobs import JobPage, JobView
 from shared.domain.collections import CollectionOptions
 from shared.domain.jobs import JobKind
 from shared.domain.keys import Scope
 from shared.domain.states import DocumentState
 from shared.domain.verification import ComparisonProgress, VerificationCounts
+from shared.http.schemas.jobs import JobPage, JobView
 from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents

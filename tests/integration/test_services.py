@@ -137,7 +137,7 @@ def test_base_url_without_path_is_hinted_at():
 @pytest.mark.usefixtures("session_services")  # they make the schema
 @pytest.mark.parametrize("role", ["api", "scheduler"])
 async def test_erasing_role_without_features_does_not_start(settings, role):
-    with pytest.raises(ValueError, match="needs the optional features"):
+    with pytest.raises(ValueError, match="needs the features"):
         async with build(role, settings):
             pytest.fail("it started")
 

@@ -89,13 +89,11 @@ async def test_long_listing_gives_way_to_another_tenant(services):
     turns = list[str]()
 
     class Counted(JobWork):
-        kind = JobKind.SYNC
-
         async def work(self, claim):
             turns.append(claim.tenant)
             await syncing.work(claim)
 
-    runner = Runner(services.ledger[JobClaims], Counted())
+    runner = Runner(services.ledger[JobClaims], {JobKind.SYNC: Counted})
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
 
@@ -128,7 +126,7 @@ async def test_waiting_crawls_give_way_to_third_tenant(services, extractor, read
             return open_pages(f"{site.url}/docs/{source.name}", CrawlOptions(), Web(extractor, reader, manners=PATIENT))
 
         syncing = replace(carol.syncing(), open_source=open_source)
-        runner = Runner(services.ledger[JobClaims], syncing)
+        runner = Runner(services.ledger[JobClaims], {JobKind.SYNC: lambda: syncing})
         waiting = []
         for tenant, name in (("alice", "a"), ("alice", "b"), ("bob", "c"), ("bob", "d")):
             await SyncedCorpus(services, Corpus(), tenant=tenant, name=name).add()
@@ -172,8 +170,8 @@ async def test_hung_listing_fails_with_reason(services, synced, corpus):
 
 @guards(
     "shared/maintenance/syncing/lookups.py",
-    "as source, watched(services.limits.stalled) as progressed",
-    "as source, watched(services.limits.stalled * 1_000_000) as progressed",
+    "watched(services.limits.stalled) as progressed",
+    "watched(services.limits.stalled * 1_000_000) as progressed",
     means="a hint whose entry is never found keeps its slot for ever",
 )
 async def test_hung_look_fails_with_reason(services, synced, corpus):
@@ -181,7 +179,9 @@ async def test_hung_look_fails_with_reason(services, synced, corpus):
     corpus.at["a"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=0.3))
     await services.ledger[Hints].add("default", "docs", ["a"])
-    runner = Runner(services.ledger[JobClaims], Lookups(services.ledger[Hints], synced.syncing()))
+    runner = Runner(
+        services.ledger[JobClaims], {JobKind.LOOKUP: lambda: Lookups(services.ledger[Hints], synced.syncing())}
+    )
 
     await runner.take()
     await eventually(lambda: runner.claimed == 0)
@@ -202,7 +202,9 @@ async def test_slow_hint_delays_no_earlier_one(services, synced, corpus, monkeyp
     corpus.at["b"] = lambda: asyncio.sleep(3_600)
     synced.limits = replace(LIMITS, stalled=timedelta(seconds=1))
     await services.ledger[Hints].add("default", "docs", ["a", "b"])
-    runner = Runner(services.ledger[JobClaims], Lookups(services.ledger[Hints], synced.syncing()))
+    runner = Runner(
+        services.ledger[JobClaims], {JobKind.LOOKUP: lambda: Lookups(services.ledger[Hints], synced.syncing())}
+    )
 
     await runner.take()
     await eventually(lambda: runner.claimed == 0)

@@ -81,7 +81,7 @@ ADDITIONS = (
     ),
     # a kind of run
     ("shared/domain/jobs.py", 'SYNC = "sync"', 'SYNC = "sync"\n    NEXT = "next"'),
-    ("api/schemas/jobs.py", "ERASURE = jobs.JobKind.ERASURE.value", 'ERASURE = "erasure"\n    NEXT = "next"'),
+    ("shared/http/schemas/jobs.py", "ERASURE = jobs.JobKind.ERASURE.value", 'ERASURE = "erasure"\n    NEXT = "next"'),
     # a field of the limiter's state
     (
         "shared/providers/limiter/limiter.lua",

@@ -4,15 +4,15 @@ from typing import Any
 
 from api.schemas.batches import BatchView
 from api.schemas.builds import BuildView
-from api.schemas.collections import CollectionView
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
 from api.schemas.feedback import AcceptedQuestionView
 from api.schemas.gaps import GapView
-from api.schemas.jobs import JobView
 from api.schemas.me import MeView
-from api.schemas.queries import QueryReply
+from shared.http.schemas.collections import CollectionView
 from shared.http.schemas.common import example_of
+from shared.http.schemas.jobs import JobView
+from shared.http.schemas.queries import QueryReply
 
 
 def document(**changes: Any) -> dict[str, Any]:

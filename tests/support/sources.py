@@ -169,7 +169,7 @@ class SyncedCorpus:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Runner]:
         """Yield a runner that has claimed the queued syncs; it is stopped afterwards, as with its process."""
-        runner = Runner(self.services.ledger[JobClaims], self.syncing())
+        runner = Runner(self.services.ledger[JobClaims], {JobKind.SYNC: self.syncing})
         try:
             await runner.take()
             yield runner

@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Transient
-from shared.domain.jobs import JobClaim, JobKind
+from shared.domain.jobs import JobClaim
 from shared.domain.stored import known_fields
 from shared.ledger.jobs.evaluations import EvaluationJob, Evaluations
 from shared.ledger.model.collections import Collections
@@ -36,7 +36,6 @@ class Evaluating(JobWork):
         retriever: searches as for users, but without logging queries.
     """
 
-    kind = JobKind.EVALUATION
     evaluations: Evaluations
     collections: Collections
     retriever: Retriever

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from shared.domain.builds import Build
 from shared.domain.errors import NotFound, Transient
-from shared.domain.jobs import JobClaim, JobKind
+from shared.domain.jobs import JobClaim
 from shared.domain.verification import ComparisonProgress
 from shared.ledger.builds.builds import Builds
 from shared.ledger.jobs.gates import GateRequest, Gates
@@ -29,7 +29,6 @@ class Gating(JobWork):
         gate_of: returns a gate that accepts a number of failures.
     """
 
-    kind = JobKind.GATE
     gates: Gates
     builds: Builds
     gate_of: Callable[[int], Gate]

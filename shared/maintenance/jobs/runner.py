@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 
 import structlog
 
@@ -26,8 +27,6 @@ log = structlog.get_logger()
 class JobWork(ABC):
     """The work on the jobs of one kind."""
 
-    kind: ClassVar[JobKind]
-
     @abstractmethod
     async def work(self, claim: JobClaim) -> None:
         """Work on a claimed job, and save its result.
@@ -43,12 +42,12 @@ class Runner:
 
     Args:
         claims: claims of this process.
-        works: the work of each kind that this process does.
+        works: make the work of each kind that this process does, when its first job is claimed.
     """
 
-    def __init__(self, claims: JobClaims, *works: JobWork) -> None:
+    def __init__(self, claims: JobClaims, works: Mapping[JobKind, Callable[[], JobWork]]) -> None:
         self._claims = claims
-        self._works = {work.kind: work for work in works}
+        self._works = {kind: cache(make) for kind, make in works.items()}
         self._tasks = set[asyncio.Task[None]]()
         self._works_in_progress = set[asyncio.Task[None]]()
         self._claimed = Counter[JobKind]()
@@ -123,7 +122,7 @@ class Runner:
         try:
             if claim.lost_leases >= _MOST_LOST:
                 raise Permanent(f"Its worker ended {claim.lost_leases} times during the run.")
-            await self._works[claim.kind].work(claim)
+            await self._works[claim.kind]().work(claim)
         except LeaseLost:
             log.info("job.withdrawn")
         except ForeaskError as error:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from shared.domain.collections import Collection
-from shared.domain.jobs import JobClaim, JobKind
+from shared.domain.jobs import JobClaim
 from shared.domain.verification import ComparisonProgress, DifferingPoint, Position
 from shared.ledger.documents.audit import Audit
 from shared.ledger.jobs.job_claims import JobClaims
@@ -35,7 +35,6 @@ class Verifying(JobWork):
         turn: time after which a verification gives way to a waiting one.
     """
 
-    kind = JobKind.VERIFICATION
     verifications: Verifications
     collections: Collections
     audit: Audit

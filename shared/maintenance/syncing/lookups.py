@@ -54,7 +54,6 @@ class Lookups(JobWork):
         syncing: work on syncs, with the same services and limits.
     """
 
-    kind = JobKind.LOOKUP
     hints: Hints
     syncing: Syncing
 
@@ -71,7 +70,10 @@ class Lookups(JobWork):
         services = self.syncing
         definition = await retried(self.hints.source_of)(claim)
         collection = await retried(services.collections.get)(claim.tenant, claim.collection)
-        async with services.opened(self.kind, definition) as source, watched(services.limits.stalled) as progressed:
+        async with (
+            services.opened(JobKind.LOOKUP, definition) as source,
+            watched(services.limits.stalled) as progressed,
+        ):
             watched_source = WatchedSource(source, progressed)
             fetcher = services.fetcher_of(definition, collection, watched_source)
             find = retried_for(services.limits.timeout)(watched_source.find)

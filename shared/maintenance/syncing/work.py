@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from shared.domain.collections import Collection
 from shared.domain.document_fields import is_text
-from shared.domain.jobs import JobClaim, JobKind
+from shared.domain.jobs import JobClaim
 from shared.domain.sources import SourceDefinition
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.model.collections import Collections
@@ -66,7 +66,6 @@ class Syncing(JobWork):
         parked: sources of jobs that gave way.
     """
 
-    kind = JobKind.SYNC
     listings: Listings
     collections: Collections
     claims: JobClaims
