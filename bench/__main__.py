@@ -44,6 +44,7 @@ BENCHMARKS = {
     "size": [],
     "stalls": [],
     "startup": [],
+    "structure": [],
     "sync": ["--objects", "100000", "--changes", "1000"],
     "tasks": [],
     "tenants": [],
