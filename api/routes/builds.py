@@ -11,7 +11,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.routes.estimates import migrated
 from api.schemas.builds import (
     BuildList,
     BuildView,
@@ -22,7 +21,6 @@ from api.schemas.builds import (
     PointDifferencesView,
     SwitchBody,
 )
-from api.schemas.estimates import MigrationBody
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
 from shared.domain.jobs import OPEN_STATES
@@ -32,10 +30,11 @@ from shared.http.access.auth import Manager, Reader
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import LABELLED_BODY, PROMPT_BODY
 from shared.http.changes import follow
+from shared.http.collection_options import migrated
 from shared.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
 from shared.http.openapi import event_content, problems, replies
 from shared.http.replies import JsonReply
-from shared.http.schemas.collections import CollectionOptionsView
+from shared.http.schemas.collections import CollectionOptionsView, MigrationBody
 from shared.http.schemas.common import CollectionName
 from shared.http.schemas.jobs import RunPhase
 from shared.http.schemas.problems import ProblemDetails

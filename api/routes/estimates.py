@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.schemas.estimates import (
-    EstimateBody,
-    EstimateView,
-    FormEstimateFields,
-    FormEstimateView,
-    LoadBody,
-    MigrationBody,
-)
+from api.schemas.estimates import EstimateBody, EstimateView, FormEstimateFields, FormEstimateView, LoadBody
 from api.submission.multipart import read_sample
-from shared.domain.collections import Collection, CollectionOptions
+from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
 from shared.http.access.auth import Writer
 from shared.http.bodies import DOCUMENT_BODY, media_type, validate_as
-from shared.http.collection_options import require_embedding, require_sizes_fit
+from shared.http.collection_options import migrated
 from shared.http.openapi import problems
 from shared.http.problems import UnsupportedMedia
 from shared.http.replies import JsonReply
+from shared.http.schemas.collections import MigrationBody
 from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ingest.costs.estimator import PlannedLoad, SampleText
@@ -117,24 +110,6 @@ async def _of_rebuild(
 ) -> Estimate:
     options, embedding = migrated(collection, migration, services)
     return await services.estimator.estimate_rebuild(collection, options, embedding, models)
-
-
-def migrated(collection: Collection, migration: MigrationBody, services: ApiServices) -> tuple[CollectionOptions, str]:
-    """Return the options and the embedding of a planned build of a collection.
-
-    Raises:
-        InvalidInput: the embedding is not configured, the sizes are inconsistent, or a field is declared.
-    """
-    changes = migration.model_dump(include=migration.model_fields_set - {"embedding"})
-    if "filterable" in changes:
-        raise InvalidInput(
-            "Filterable fields can be declared only in a collection without documents.", field="filterable"
-        )
-    require_sizes_fit(migration, services.settings)
-    options: CollectionOptions = dataclasses.replace(collection.options, **changes)
-    embedding = migration.embedding or collection.embedding_model
-    require_embedding(embedding, services)
-    return options, embedding
 
 
 async def _of_load(tenant: str, name: str, load: LoadBody, services: ApiServices, models: Sequence[str]) -> Estimate:

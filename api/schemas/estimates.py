@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shared.domain.tiers import Tier
-from shared.http.schemas.collections import CollectionChange
+from shared.http.schemas.collections import MigrationBody
 from shared.http.schemas.common import BodyModel, CollectionName, ReplyModel, example
 
 MOST_SAMPLES = 1_000
@@ -43,16 +43,6 @@ class LoadBody(BodyModel):
         if self.bytes is None and not self.sample:
             raise ValueError("Send `bytes`, or some of the documents as `sample`.")
         return self
-
-
-class MigrationBody(CollectionChange):
-    """Options to change. Absent options are unchanged."""
-
-    model_config = example(chunk_max_chars=1200, embedding="bge-m3")
-
-    embedding: str | None = Field(
-        None, description="Name of the new embedding; null to keep the collection's embedding"
-    )
 
 
 class EstimateBody(BodyModel):

@@ -1,10 +1,12 @@
-"""Checks of the options of a collection against the settings."""
+"""Checks of the options of a collection, or of a planned build, against the settings."""
 
 from __future__ import annotations
 
-from shared.domain.collections import CollectionOptions
+import dataclasses
+
+from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput
-from shared.http.schemas.collections import CollectionChange
+from shared.http.schemas.collections import CollectionChange, MigrationBody
 from shared.services.api import ApiServices
 from shared.settings import Settings
 
@@ -33,3 +35,21 @@ def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Se
             " set chunk_max_chars to a part of section_max_chars, such as a quarter.",
             field="section_max_chars",
         )
+
+
+def migrated(collection: Collection, migration: MigrationBody, services: ApiServices) -> tuple[CollectionOptions, str]:
+    """Return the options and the embedding of a planned build of a collection.
+
+    Raises:
+        InvalidInput: the embedding is not configured, the sizes are inconsistent, or a field is declared.
+    """
+    changes = migration.model_dump(include=migration.model_fields_set - {"embedding"})
+    if "filterable" in changes:
+        raise InvalidInput(
+            "Filterable fields can be declared only in a collection without documents.", field="filterable"
+        )
+    require_sizes_fit(migration, services.settings)
+    options: CollectionOptions = dataclasses.replace(collection.options, **changes)
+    embedding = migration.embedding or collection.embedding_model
+    require_embedding(embedding, services)
+    return options, embedding

@@ -91,6 +91,16 @@ class CollectionChange(BodyModel):
     )
 
 
+class MigrationBody(CollectionChange):
+    """Options to change. Absent options are unchanged."""
+
+    model_config = example(chunk_max_chars=1200, embedding="bge-m3")
+
+    embedding: str | None = Field(
+        None, description="Name of the new embedding; null to keep the collection's embedding"
+    )
+
+
 class CollectionOptionsView(ReplyModel):
     questions_per_chunk: int | Literal["auto"] | None
     prompt: str | None
