@@ -12,7 +12,7 @@ from api.progress.readiness import Readiness
 from shared.http.state import HttpState, part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiState(HttpState):
     readiness: Readiness
     listeners: Listeners

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from features.audit_log.feature import AUDIT_LOG
 from features.conversations.feature import CONVERSATIONS
+from features.gaps.feature import GAPS
 from features.shared_answers.feature import SHARED_ANSWERS
 from features.webhooks.feature import WEBHOOKS
 from shared.services.features import Feature
 
-FEATURES: tuple[Feature, ...] = (AUDIT_LOG, CONVERSATIONS, SHARED_ANSWERS, WEBHOOKS)
+FEATURES: tuple[Feature, ...] = (AUDIT_LOG, CONVERSATIONS, GAPS, SHARED_ANSWERS, WEBHOOKS)

@@ -28,7 +28,6 @@ from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.completions import Completions
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.page_texts import PageTexts
-from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
@@ -218,11 +217,8 @@ async def count_wanted(services: SchedulerServices) -> None:
 
 
 async def forget_queries(services: SchedulerServices) -> bool:
-    """Delete some users' questions whose retention is over, then gaps without questions; return whether more wait."""
-    days = services.settings.query_retention_days
-    if await services.ledger[QueryLog].purge(timedelta(days=days)):
-        return True
-    return await services.ledger[Gaps].forget()
+    """Delete some users' questions whose retention is over; return whether more may be left."""
+    return await services.ledger[QueryLog].purge(timedelta(days=services.settings.query_retention_days))
 
 
 async def forget_completions(services: SchedulerServices) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -19,9 +19,13 @@ from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpState:
-    """The objects that the application creates at its start; `app.state.api` contains them."""
+    """The objects that the application creates at its start; `app.state.api` contains them.
+
+    Args:
+        made: objects of features, by the function that makes them, from the first request that uses them.
+    """
 
     settings: Settings
     services: ApiServices
@@ -32,6 +36,7 @@ class HttpState:
     sizes: Sizes
     query_log: QueryLogWriter
     shutdown: Shutdown
+    made: dict[Callable[[ApiServices], object], object] = field(default_factory=dict)
 
 
 def part(select: Callable[[Any], object]) -> Any:
@@ -41,6 +46,18 @@ def part(select: Callable[[Any], object]) -> Any:
         return select(request.app.state.api)
 
     return Depends(selected)
+
+
+def made_by(make: Callable[[ApiServices], object]) -> Any:
+    """Return the dependency on an object that an application makes once, at the first request that uses it."""
+
+    async def made(request: Request) -> Any:
+        state: HttpState = request.app.state.api
+        if make not in state.made:
+            state.made[make] = make(state.services)
+        return state.made[make]
+
+    return Depends(made)
 
 
 ServicesDep = Annotated[ApiServices, part(lambda state: state.services)]

@@ -14,7 +14,6 @@ from shared.domain.limit_use import LimitUse
 from shared.ingest.costs.estimator import Estimator
 from shared.ingest.trial import Trial
 from shared.ledger.builds.estimates import Estimates
-from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.ledger import Ledger
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import Database
@@ -24,7 +23,6 @@ from shared.providers.embedding import Embedders
 from shared.providers.limiter.limiter import Limiter
 from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
-from shared.query.gaps.finder import GapFinder
 from shared.query.retrieve import Retriever
 from shared.services.check import Finding, findings
 from shared.services.ingest import list_price, price, similarity_floor
@@ -96,7 +94,6 @@ class ApiServices:
     trial: Trial
     embedders: Embedders
     retriever: Retriever
-    gap_finder: GapFinder
     calibrator: Calibrator
     erasure_check: ErasureCheck
     answerer_for: Callable[[str, Collection | None, bool], Answerer]
@@ -130,7 +127,7 @@ def assemble(parts: Parts) -> ApiServices:
         queue_tokens=parts.settings.llm_batch_queue_tokens,
     )
     floors = {name: similarity_floor(parts.settings, embedding) for name, embedding in parts.embeddings.items()}
-    embedders, retriever = query_embedders(parts), retriever_of(parts)
+    embedders = query_embedders(parts)
     return ApiServices(
         settings=parts.settings,
         database=parts.database,
@@ -144,8 +141,7 @@ def assemble(parts: Parts) -> ApiServices:
         estimator=estimator,
         trial=Trial(parts.ingest_defaults, floors, partial(chat_of_a_trial, parts), embedders),
         embedders=embedders,
-        retriever=retriever,
-        gap_finder=GapFinder(retriever, ledger[Gaps]),
+        retriever=retriever_of(parts),
         calibrator=parts.calibrator,
         erasure_check=parts.erasure_check,
         answerer_for=answerer_of(parts),

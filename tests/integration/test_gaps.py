@@ -9,12 +9,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from api.schemas.gaps import GapPage, GapView
+from features.gaps.feature import GAPS
+from features.gaps.finder import GapFinder
+from features.gaps.ledger import Gaps
+from features.gaps.schemas import GapPage, GapView
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
-from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
-from shared.query.gaps.finder import GapFinder
 from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.integration.test_erasure import finished
@@ -67,6 +68,13 @@ def restart(services):
     services.retriever._vectors._remembered.clear()
 
 
+async def forget(services):
+    """Delete the expired questions, and the gaps without questions."""
+    await forget_queries(services)
+    for step in GAPS.steps(services):
+        await step.work()
+
+
 async def test_unanswered_questions_are_grouped_by_meaning(client, services, collection):
     await ask(services, collection, *DOGS, DOGS[0].upper() + "?", *LUNCH, NOWHERE)
     await ask(services, collection, "how many days of leave are there", chunks=[uuid4()], score=0.9)
@@ -100,7 +108,7 @@ async def test_trend_counts_queries_per_day(client, services, collection):
 
 
 @guards(
-    "shared/query/gaps/finder.py",
+    "features/gaps/finder.py",
     "    return [question for question in unanswered if question.gap_id is None]",
     "    return unanswered",
     means="a question of a gap is embedded again after a restart",
@@ -127,7 +135,7 @@ async def test_recently_asked_question_is_not_embedded_again(client, services, c
 
 
 @guards(
-    "shared/query/gaps/finder.py",
+    "features/gaps/finder.py",
     "if collection.id in self._busy:",
     "if False:",
     means="concurrent requests embed a question twice",
@@ -143,7 +151,7 @@ async def test_concurrent_requests_pay_and_group_once(client, services, collecti
 
 
 @guards(
-    "shared/ledger/feedback/gaps.sql",
+    "features/gaps/ledger.sql",
     "SELECT pg_advisory_xact_lock(",
     "SELECT (",
     means="two processes make a gap twice",
@@ -173,7 +181,7 @@ async def test_new_question_joins_assigned_gap(client, services, collection):
 
 
 @guards(
-    "shared/query/gaps/gap.py",
+    "features/gaps/gap.py",
     "resolved_at is not None and at <= resolved_at",
     "resolved_at is not None",
     means="a gap stays resolved when users ask again",
@@ -219,7 +227,7 @@ async def test_gap_without_unanswered_question_is_resolved(client, services, col
 
 
 @guards(
-    "shared/ledger/feedback/gaps.sql",
+    "features/gaps/ledger.sql",
     " AND {exists:d}",
     "",
     means="a gap stays resolved by a deleted document",
@@ -301,7 +309,7 @@ async def test_erased_document_leaves_no_score_of_its_chunk(services, library, c
 
 
 @guards(
-    "shared/ledger/feedback/gaps.sql",
+    "features/gaps/ledger.sql",
     "q.tenant = :tenant AND q.collection_id IN",
     "q.tenant <> '' AND q.collection_id IN",
     "collections WHERE tenant = :tenant AND name",
@@ -352,9 +360,9 @@ async def test_gap_of_another_collection_is_not_found(client, services, library,
 
 
 @guards(
-    "workers/scheduler.py",
-    "return await services.ledger[Gaps].forget()",
-    "return False",
+    "features/gaps/feature.py",
+    'return [Step("forget_gaps", _FORGET_EVERY, parts.ledger[Gaps].forget)]',
+    "return []",
     means="assignments outlive their questions",
 )
 async def test_gap_ends_with_its_last_question(client, services, collection):
@@ -364,19 +372,19 @@ async def test_gap_ends_with_its_last_question(client, services, collection):
     expire = "UPDATE queries SET created_at = now() - interval '31 days' WHERE question = ANY(:questions)"
 
     await run(services, expire, questions=list(DOGS[:2]))
-    await forget_queries(services)
+    await forget(services)
     (kept,) = (await list_gaps(client)).items
     assert (kept.id, kept.assigned_to, kept.question) == (gap.id, "Ann", DOGS[2])
 
     await run(services, expire, questions=list(DOGS))
-    await forget_queries(services)
+    await forget(services)
     assert (await list_gaps(client)).items == []
     assert await run(services, "SELECT * FROM gaps") == []
     assert await run(services, "SELECT * FROM queries") == []
 
 
 @guards(
-    "shared/query/gaps/finder.py",
+    "features/gaps/finder.py",
     "await self._gaps.carry(collection, due)",
     "pass",
     means="a repeated question loses its gap with its first query",
@@ -390,7 +398,7 @@ async def test_repeated_question_keeps_its_gap(client, services, collection, pro
     await list_gaps(client)
 
     await run(services, "UPDATE queries SET created_at = created_at - interval '2 days'")
-    await forget_queries(services)
+    await forget(services)
     restart(services)
 
     assert [(each.id, each.assigned_to, each.times) for each in (await list_gaps(client)).items] == [(gap.id, "Ann", 1)]
@@ -398,7 +406,7 @@ async def test_repeated_question_keeps_its_gap(client, services, collection, pro
 
 
 @guards(
-    "shared/query/gaps/finder.py",
+    "features/gaps/finder.py",
     " or stored_at - since <= _DAY",
     "",
     means="a gap ends a day before its last question",
@@ -427,7 +435,7 @@ async def test_no_questions_are_grouped_without_query_log(services, settings, co
 
 
 @guards(
-    "api/routes/gaps.py",
+    "features/gaps/routes.py",
     "except ForeaskError as error:",
     "except KeyError as error:",
     means="the existing gaps are hidden while the embedding is unavailable",
@@ -443,7 +451,7 @@ async def test_unavailable_embedding_delays_new_gaps_only(client, services, coll
     assert page.delayed_by
 
 
-@guards("api/routes/gaps.py", "if ungrouped(asked):", "if False:", means="grouping questions is not charged")
+@guards("features/gaps/routes.py", "if ungrouped(asked):", "if False:", means="grouping questions is not charged")
 async def test_used_up_budget_delays_new_gaps_only(services, settings, collection, provider):
     await ask(services, collection, *DOGS)
     limited = settings.model_copy(update={"tenant_limits": {"default": TenantLimits(query_tokens_per_day=1)}})
@@ -478,7 +486,7 @@ async def test_refused_question_is_a_gap_of_its_own(client, services, collection
 
 
 @guards(
-    "shared/query/gaps/finder.py",
+    "features/gaps/finder.py",
     "if not self._accepted and len",
     "if len(texts) < 0 and len",
     "        if not self._accepted:\n",
@@ -536,7 +544,7 @@ async def test_table_contains_all_gaps(client, services, library, collection):
 
 
 @guards(
-    "api/routes/gaps.py",
+    "features/gaps/table.py",
     "_FORMULA.sub(_disarmed, value)",
     "value",
     means="a question is a formula in the table of gaps",

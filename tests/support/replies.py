@@ -7,8 +7,8 @@ from api.schemas.builds import BuildView
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
 from api.schemas.feedback import AcceptedQuestionView
-from api.schemas.gaps import GapView
 from api.schemas.me import MeView
+from features.gaps.schemas import GapView
 from shared.http.schemas.collections import CollectionView
 from shared.http.schemas.common import example_of
 from shared.http.schemas.jobs import JobView

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from features.gaps.grouping import MAX_QUESTIONS, group, min_cosine_of
 from shared.domain.collections import Baseline
-from shared.query.gaps.grouping import MAX_QUESTIONS, group, min_cosine_of
 
 MIN_COSINE = 0.8
 

@@ -5,9 +5,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from shared.domain.gaps import GapState
+from features.gaps.domain import GapState
+from features.gaps.gap import WEEK, Gap, gaps_of
 from shared.ledger.feedback.query_log import LoggedQuestion
-from shared.query.gaps.gap import WEEK, Gap, gaps_of
 
 NOW = datetime(2026, 10, 20, 12, tzinfo=UTC)
 DOCUMENT = UUID(int=7)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from api.routes.gaps import cell
+from features.gaps.table import cell
 from tests.support.planted import guards
 
 
-@guards("api/routes/gaps.py", "[;{_SKIPPED}]*(?=", "[;]*(?=", means="a space hides a formula in the table of gaps")
+@guards("features/gaps/table.py", "[;{_SKIPPED}]*(?=", "[;]*(?=", means="a space hides a formula in the table of gaps")
 @pytest.mark.parametrize("skipped", ["", " ", "\u00a0", "\u2003\u200b", "\u200f", "\ufeff", "\x0b\x1c", " " * 1000])
 @pytest.mark.parametrize("sign", ["=1+1", "+1", "-2", "@SUM(A1)", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20A1"])
 def test_formula_gets_apostrophe_after_skipped_characters(skipped, sign):

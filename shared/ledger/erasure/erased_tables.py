@@ -12,8 +12,8 @@ class ErasedTable:
     """A table from which an erasure deletes rows, `:limit` of them with each statement, which returns the deleted rows.
 
     Args:
-        name: name of the table.
-        of_tenant: deletes some rows of `:tenant`.
+        name: name of the table, or of its values, under which the erasure counts them.
+        of_tenant: deletes some rows of `:tenant`. None: the same rows are deleted under another name.
         of_part: deletes some rows of an erased collection or document, by the ids of its builds (`:ids`), or by
             `:document_id`, or by `:collection` of `:tenant`. None: every row belongs to a tenant only.
         under_name: counts, as `rows`, the rows of `:tenant` with the name `:collection` if it has no such collection.
@@ -21,6 +21,6 @@ class ErasedTable:
     """
 
     name: str
-    of_tenant: TextClause
+    of_tenant: TextClause | None = None
     of_part: TextClause | None = None
     under_name: TextClause | None = None

@@ -74,21 +74,11 @@ _OF_COUNTED = f"""
 # Budgets of the collection, and of jobs under its name, with their reservations.
 _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_NAME}))"
 
-# Reopen gaps that the erased document resolved.
-_REOPEN_GAPS = text("""
-    UPDATE gaps SET resolved_by = NULL, resolved_at = NULL
-    WHERE ctid = ANY(ARRAY(SELECT ctid FROM gaps
-                           WHERE tenant = :tenant AND resolved_by = CAST(:document_id AS uuid) LIMIT :limit))
-    RETURNING 1
-""")
-
 # Items of sources, whose rows name no tenant.
 _ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
 
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
-    "gaps": _delete_where("gaps", _OF_NAME),
-    "resolutions": _REOPEN_GAPS,
     "budgets": _delete_where("budgets", _OF_BUDGETS),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
     "job_claims": _delete_where("job_claims", _OF_NAME),
@@ -115,7 +105,6 @@ TABLES_OF_TENANT = (
     "budgets",
     "api_keys",
     "queries",
-    "gaps",
     "accepted_questions",
     "outdated_objects",
     "tally_changes",
@@ -296,7 +285,7 @@ async def _delete_slice(
     tenant, limit = erasure["tenant"], {"limit": _SLICE}
     is_tenant = _erasure(erasure).is_tenant
     if is_tenant:
-        statements = {table.name: table.of_tenant for table in features} | _OF_TENANT
+        statements = {table.name: table.of_tenant for table in features if table.of_tenant is not None} | _OF_TENANT
     else:
         statements = {table.name: table.of_part for table in features if table.of_part is not None} | _OF_PARTS
     named = {name: erasure[name] for name in ("collection", "document_id", "document_ids")}

@@ -52,7 +52,6 @@ _UNDER_NAME = {
     "jobs": SQL.jobs_under_name,
     "sources": SQL.sources_under_name,
     "syncs": SQL.syncs_under_name,
-    "gaps": SQL.gaps_under_name,
 }
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 

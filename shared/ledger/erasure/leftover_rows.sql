@@ -35,10 +35,6 @@ SELECT id FROM documents WHERE public_id = :id
 -- Count syncs under the name of a collection that does not exist.
 {under_name:syncs}
 
--- name: gaps_under_name
--- Count gaps under the name of a collection that does not exist.
-{under_name:gaps}
-
 -- name: contents_without_chunk
 -- Count contents of deleted chunks in some pages.
 SELECT count(*) AS rows FROM chunk_contents t

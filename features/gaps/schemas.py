@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import Field
 
+from features.gaps.gap import StateName
 from shared.http.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, ReplyModel, example, example_of
-from shared.query.gaps.gap import StateName
 
 GAP_ID = "1f6c2f0e-6d0c-4b53-9a55-2f3a8f0c4d21"
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
+from features.gaps.domain import GapState
 from shared.domain.collections import Collection
 from shared.domain.errors import NotFound
-from shared.domain.gaps import GapState
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.feedback.query_log import LoggedQuestion
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
@@ -22,6 +23,11 @@ from shared.ledger.postgres.database import Database, again_after_collision
 _BATCH_SIZE = 1_000  # rows of one transaction
 
 SQL = statements.load(__file__, states.FRAGMENTS)
+
+ERASED_TABLES = (
+    ErasedTable(name="gaps", of_tenant=SQL.erase_of_tenant, of_part=SQL.erase_of_part, under_name=SQL.count_under_name),
+    ErasedTable(name="resolutions", of_part=SQL.erase_resolutions),
+)
 
 
 @dataclass(frozen=True, slots=True)

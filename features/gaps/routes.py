@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +13,10 @@ import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.schemas.gaps import (
+from features.gaps.finder import GapFinder, ungrouped
+from features.gaps.gap import WEEK, Gap, StateName, gaps_of, order_of
+from features.gaps.ledger import Gaps
+from features.gaps.schemas import (
     GapChange,
     GapCounts,
     GapPage,
@@ -25,21 +25,20 @@ from api.schemas.gaps import (
     NearestPassageView,
     ResolutionView,
 )
+from features.gaps.table import table_of
 from shared.domain.collections import Collection
 from shared.domain.errors import ForeaskError, NotFound
 from shared.http import paging
 from shared.http.access.auth import Caller, Manager
 from shared.http.access.query_budgets import QueryBudgets
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems, replies
 from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName
-from shared.http.state import QueryBudgetsDep, ServicesDep
+from shared.http.state import QueryBudgetsDep, ServicesDep, made_by
 from shared.http.strict_route import StrictRoute
-from shared.ledger.feedback.gaps import Gaps
 from shared.ledger.feedback.query_log import LoggedQuestion, QueryLog
 from shared.ledger.model.collections import Collections
-from shared.query.gaps.finder import ungrouped
-from shared.query.gaps.gap import WEEK, Gap, StateName, gaps_of, order_of
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections/{name}/gaps", tags=["feedback"], route_class=StrictRoute)
@@ -47,19 +46,15 @@ router = APIRouter(prefix="/v1/collections/{name}/gaps", tags=["feedback"], rout
 _SHOWN = 20  # questions of a gap
 _MOST_DAYS = 30  # of the trend
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
-_COLUMNS = (
-    *("question", "state", "times", "last_7_days", "7_days_before", "distinct_questions", "first_asked", "last_asked"),
-    *("nearest_document", "nearest_score", "assigned_to", "resolved_by", "id"),
-)
-# A spreadsheet evaluates a cell that starts with one of these signs, which some read in other widths as well.
-_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212"
-# A cell starts with its text, or after a semicolon, a tab or a line break if one of these separates cells.
-_SEPARATORS = ";\t\r\n"
-# Spaces and invisible characters, which some spreadsheets skip at the start of a cell.
-_SKIPPED = "\\s\\x00-\\x1f\\x7f-\\x9f\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-_FORMULA = re.compile(f"(?<![;{_SKIPPED}])[;{_SKIPPED}]*(?=[{_SIGNS}])")
 
 log = structlog.get_logger()
+
+
+def _finder(services: ApiServices) -> GapFinder:
+    return GapFinder(services.retriever, services.ledger[Gaps])
+
+
+_FinderDep = Annotated[GapFinder, made_by(_finder)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +84,7 @@ async def page(  # noqa: PLR0917  the filters of a list
     name: CollectionName,
     tenant: Manager,
     services: ServicesDep,
+    finder: _FinderDep,
     query_budgets: QueryBudgetsDep,
     state: Annotated[StateName | None, Query(description="Only gaps in this state")] = None,
     format: Annotated[Literal["json", "csv"], Query(description="`csv`: a table in UTF-8")] = "json",  # noqa: A002
@@ -102,7 +98,7 @@ async def page(  # noqa: PLR0917  the filters of a list
     """
     collection = await services.ledger[Collections].get(tenant, name)
     after = paging.read_cursor(cursor, _read_position)
-    found = await _read(collection, services, (request.state.caller, query_budgets))
+    found = await _read(collection, services, finder, (request.state.caller, query_budgets))
     chosen = [gap for gap in found.gaps if state is None or gap.state == state]
     if format == "csv":
         return await _table(chosen, collection, services)
@@ -122,8 +118,8 @@ async def page(  # noqa: PLR0917  the filters of a list
 
 
 @router.patch("/{gap_id}", response_model=GapView, responses=problems(400, 401, 404, 413, 415, 422, 503))
-async def change(
-    body: GapChange, name: CollectionName, gap_id: UUID, tenant: Manager, services: ServicesDep
+async def change(  # noqa: PLR0917  the parts of a request
+    body: GapChange, name: CollectionName, gap_id: UUID, tenant: Manager, services: ServicesDep, finder: _FinderDep
 ) -> Response:
     """Assign a gap, or resolve it by a document.
 
@@ -131,7 +127,7 @@ async def change(
     """
     collection = await services.ledger[Collections].get(tenant, name)
     changes = {field: getattr(body, field) for field in body.model_fields_set}
-    found = await _read(collection, services)
+    found = await _read(collection, services, finder)
     gap = next((gap for gap in found.gaps if gap.id == gap_id), None)
     if gap is None:
         raise NotFound(f"The collection '{name}' has no gap {gap_id}. Its questions may have expired.")
@@ -141,14 +137,21 @@ async def change(
     return JsonReply(view)
 
 
+GAP_ROUTES = FeatureRoutes((router,))
+
+
 async def _read(
-    collection: Collection, services: ApiServices, caller: tuple[Caller, QueryBudgets] | None = None
+    collection: Collection,
+    services: ApiServices,
+    finder: GapFinder,
+    caller: tuple[Caller, QueryBudgets] | None = None,
 ) -> _Found:
     """Read the gaps of a collection.
 
     Args:
         collection: the collection.
         services: the services.
+        finder: adds questions to gaps.
         caller: the caller, whose budgets are charged for adding new questions to gaps; None adds no questions.
     """
     days = services.settings.query_retention_days
@@ -157,9 +160,9 @@ async def _read(
     oldest = datetime.now(UTC) - timedelta(days=days)
     asked = await services.ledger[QueryLog].asked(collection.tenant, collection.name, oldest)
     delayed_by: str | None = None
-    await services.gap_finder.carry(collection, asked, oldest)
+    await finder.carry(collection, asked, oldest)
     if caller is not None:
-        changed, delayed_by = await _add(collection, asked, services, *caller)
+        changed, delayed_by = await _add(collection, asked, finder, *caller)
         if changed:
             asked = await services.ledger[QueryLog].asked(collection.tenant, collection.name, oldest)
     stored = await services.ledger[Gaps].states(collection)
@@ -169,7 +172,7 @@ async def _read(
 async def _add(
     collection: Collection,
     asked: Sequence[LoggedQuestion],
-    services: ApiServices,
+    finder: GapFinder,
     caller: Caller,
     query_budgets: QueryBudgets,
 ) -> tuple[bool, str | None]:
@@ -182,7 +185,7 @@ async def _add(
         if ungrouped(asked):
             await query_budgets.admit(caller.tenant, caller.key_id, caller.limits)
         may_have_changed = True
-        return await services.gap_finder.add(collection, asked), None
+        return await finder.add(collection, asked), None
     except ForeaskError as error:
         log.warning("gaps.delayed", tenant=collection.tenant, collection=collection.name, reason=error.message)
         return may_have_changed, error.message
@@ -249,36 +252,9 @@ async def _passages(
 
 
 async def _table(gaps: Sequence[Gap], collection: Collection, services: ApiServices) -> Response:
-    file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(_COLUMNS)
-    for view in await _views(gaps, collection, services):
-        nearest, resolution = view.nearest, view.resolved_by
-        row = (
-            *(view.question, view.state, view.times, view.last_week, view.week_before, view.distinct_questions),
-            *(view.first_at.isoformat(), view.last_at.isoformat()),
-            *((nearest.external_id, nearest.score) if nearest else ("", "")),
-            *(view.assigned_to or "", resolution.external_id if resolution else "", view.id),
-        )
-        writer.writerow([cell(value) for value in row])
     headers = {"content-disposition": f'attachment; filename="gaps-{collection.name}.csv"', "cache-control": "no-store"}
-    # Spreadsheets recognise UTF-8 by the byte order mark.
-    return Response(file.getvalue().encode("utf-8-sig"), headers=headers, media_type="text/csv; charset=utf-8")
-
-
-def cell(value: object) -> str:
-    """Return the text of a cell, with an apostrophe before each formula that a spreadsheet would evaluate."""
-    if not isinstance(value, str):
-        return str(value)
-    written = _FORMULA.sub(_disarmed, value)
-    return f"'{written}" if written.startswith(tuple(_SEPARATORS[1:])) else written
-
-
-def _disarmed(found: re.Match[str]) -> str:
-    """Return the characters before a sign, with an apostrophe if a cell starts with them."""
-    before = found[0]
-    start = max(map(before.rfind, _SEPARATORS)) + 1
-    return f"{before[:start]}'{before[start:]}" if start or not found.start() else before
+    content = table_of(await _views(gaps, collection, services))
+    return Response(content, headers=headers, media_type="text/csv; charset=utf-8")
 
 
 def _read_position(key: list[object]) -> tuple[int, str]:

@@ -72,3 +72,26 @@ DELETE FROM gaps WHERE id = ANY(ARRAY(
     SELECT g.id FROM gaps g
     WHERE NOT EXISTS (SELECT 1 FROM queries q WHERE q.tenant = g.tenant AND q.gap_id = g.id) LIMIT :limit))
 RETURNING id
+
+-- name: erase_of_tenant
+-- Delete some gaps of an erased tenant.
+DELETE FROM gaps WHERE ctid = ANY(ARRAY(SELECT ctid FROM gaps WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
+
+-- name: erase_of_part
+-- Delete some gaps of an erased collection. Until the erasure has ended there is no other collection of its name.
+DELETE FROM gaps WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM gaps
+    WHERE tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL
+    LIMIT :limit
+)) RETURNING 1
+
+-- name: erase_resolutions
+-- Reopen some gaps that an erased document resolved.
+UPDATE gaps SET resolved_by = NULL, resolved_at = NULL WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM gaps WHERE tenant = :tenant AND resolved_by = CAST(:document_id AS uuid) LIMIT :limit
+)) RETURNING 1
+
+-- name: count_under_name
+-- Count gaps under the name of a collection that does not exist.
+SELECT count(*) AS rows FROM gaps g WHERE g.tenant = :tenant AND g.collection = :collection
+AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = g.tenant AND c.name = g.collection)

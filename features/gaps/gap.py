@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from shared.domain.gaps import GapState
+from features.gaps.domain import GapState
 from shared.ledger.feedback.query_log import LoggedQuestion
 
 StateName = Literal["open", "assigned", "resolved"]

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import numpy as np
 
+from features.gaps.grouping import MAX_QUESTIONS, group, min_cosine_of
+from features.gaps.ledger import Gaps, Leader, QuestionVector
 from shared.domain.collections import Collection
 from shared.domain.errors import Refused
 from shared.domain.vectors import Vectors
-from shared.ledger.feedback.gaps import Gaps, Leader, QuestionVector
 from shared.ledger.feedback.query_log import LoggedQuestion
 from shared.providers.embedding import pack
-from shared.query.gaps.grouping import MAX_QUESTIONS, group, min_cosine_of
 from shared.query.retrieve.retriever import Retriever
 
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # of one request for embeddings
@@ -144,7 +144,7 @@ class _Embedder:
 
 
 class _Grouping:
-    """Decides the gaps of vectors of a collection, as `shared.ledger.feedback.gaps.Grouper`."""
+    """Decides the gaps of vectors of a collection, as `features.gaps.ledger.Grouper`."""
 
     def __init__(self, collection: Collection) -> None:
         self._min_cosine = min_cosine_of(collection.baseline)
