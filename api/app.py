@@ -72,7 +72,7 @@ from shared.process import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.services.check import log_findings
-from shared.services.ingest import price
+from shared.services.prices import price
 from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 

@@ -16,7 +16,8 @@ import uvloop
 from pydantic import SecretStr
 
 from shared.domain.chunks import ChunkContent
-from shared.ingest.generate import GenerationOptions, generate_questions
+from shared.ingest.generate.generator import generate_questions
+from shared.ingest.generate.types import GenerationOptions
 from shared.providers.chat import OpenAIChat
 from shared.providers.embedding import Input, OpenAIEmbedder, pack
 from shared.providers.provider import Provider

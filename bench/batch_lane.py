@@ -39,7 +39,7 @@ from shared.domain.work import DocumentToParse, NewChunk
 from shared.ingest.batches.lane import BatchLane
 from shared.ingest.batches.lines import Lines
 from shared.ingest.drain import Drain, DrainLimits
-from shared.ingest.generate import content_key
+from shared.ingest.generate.generator import content_key
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
@@ -47,9 +47,10 @@ from shared.ledger.postgres.schema import migrate
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.work import Work
 from shared.process import logging
-from shared.services.generate import batch_lane_of, generator_of
-from shared.services.ingest import price
+from shared.services.batches import batch_lane_of
+from shared.services.generate import generator_of
 from shared.services.parts import Parts
+from shared.services.prices import price
 from shared.settings import Settings
 from shared.settings.tuning import Tuning
 from tests.support.deployment import ScriptedProvider

@@ -39,8 +39,10 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.errors import ForeaskError
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
-from shared.ingest.generate import GenerationOptions, filter_by_text, question_list
+from shared.ingest.generate import question_list
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, WORD_SYSTEM, delimited, render
+from shared.ingest.generate.quality import filter_by_text
+from shared.ingest.generate.types import GenerationOptions
 from shared.providers.chat import ChatRequest, Completion, Message
 from shared.providers.json_replies import MalformedReply, json_in
 

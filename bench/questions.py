@@ -38,18 +38,9 @@ from embedded.secret import stored_password
 from shared.domain.chunks import ChunkContent
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
-from shared.ingest.generate import (
-    BadQuestions,
-    FilteredQuestion,
-    GeneratedQuestions,
-    GenerationOptions,
-    Strategy,
-    filter_by_similarity,
-    filter_by_text,
-    floor_for,
-    generate_questions,
-    normalise,
-)
+from shared.ingest.generate.generator import generate_questions
+from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for, normalise
+from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions, Strategy
 from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider
 from shared.query.answer import Passage

@@ -48,8 +48,8 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
         serve("calibrate", partial(loop.run_in_background, partial(_calibrate, loop, services.make_calibrator)))
     if services.runner is not None:
         serve(services.jobs_queue, partial(_take_jobs, loop, services.runner))
-    if services.batch_lane is not None:
-        serve("batches", partial(loop.run_in_background, partial(_work_on_batches, loop, services.batch_lane)))
+    if services.make_batch_lane is not None:
+        serve("batches", partial(loop.run_in_background, partial(_work_on_batches, loop, services.make_batch_lane)))
     return queues
 
 
@@ -73,7 +73,8 @@ async def _calibrate(loop: WorkerLoop, make_calibrator: Callable[[], Calibrator]
         log.warning("calibration.interrupted", reason=error.message)
 
 
-async def _work_on_batches(loop: WorkerLoop, lane: BatchLane) -> None:
+async def _work_on_batches(loop: WorkerLoop, make_lane: Callable[[], BatchLane]) -> None:
+    lane = make_lane()  # imported for the first batch
     try:
         await lane.work(loop.stopping)
     except Transient as error:

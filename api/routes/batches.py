@@ -21,7 +21,7 @@ from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.work.shown_batches import ShownBatches
-from shared.services.ingest import price
+from shared.services.prices import price
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"], route_class=StrictRoute)

@@ -18,7 +18,7 @@ from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.budgets.budgets import Budgets
 from shared.services.api import ApiServices
-from shared.services.ingest import require_prices
+from shared.services.prices import require_prices
 
 router = APIRouter(prefix="/v1/budgets", tags=["budgets"], route_class=StrictRoute)
 operator_router = APIRouter(

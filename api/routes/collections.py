@@ -24,7 +24,7 @@ from shared.http.schemas.collections import CollectionChange, CollectionPage, Co
 from shared.http.schemas.common import CollectionName
 from shared.http.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.http.strict_route import StrictRoute
-from shared.ingest.generate import cache_warning
+from shared.ingest.generate.prompts import cache_warning
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import MOST_CONFIRMED, Collections
 from shared.services.api import ApiServices

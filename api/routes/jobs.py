@@ -33,7 +33,7 @@ from shared.http.strict_route import StrictRoute
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.work.costs import Costs, JobCost
 from shared.services.api import ApiServices
-from shared.services.ingest import price
+from shared.services.prices import price
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute)

@@ -22,7 +22,7 @@ from shared.http.replies import JsonReply
 from shared.http.schemas.common import QUESTION_CHARS
 from shared.http.state import ServicesDep
 from shared.services.api import ApiServices
-from shared.services.ingest import price
+from shared.services.prices import price
 from shared.settings import Settings
 
 _MILLION = 1_000_000

@@ -37,7 +37,7 @@ from shared.ledger.jobs.repairs import Repairs
 from shared.ledger.model.counters import Counters
 from shared.ledger.work.costs import Costs, CostSum
 from shared.services.api import ApiServices
-from shared.services.ingest import price
+from shared.services.prices import price
 
 router = APIRouter(prefix="/v1", tags=["status"])
 

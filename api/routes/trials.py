@@ -36,7 +36,7 @@ from shared.ingest.trial import MOST_CHARS, Admit, TriedChunk, TriedText, Writte
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
-from shared.services.ingest import price
+from shared.services.prices import price
 
 router = APIRouter(prefix="/v1", tags=["estimates"], route_class=StrictRoute)
 

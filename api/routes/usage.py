@@ -17,7 +17,7 @@ from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.ledger.work.costs import CostOfDay, Costs
-from shared.services.ingest import price
+from shared.services.prices import price
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["status"])

@@ -22,7 +22,7 @@ from shared.domain.errors import InvalidInput
 from shared.domain.states import DocumentState
 from shared.http.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.http.schemas.problems import ProblemDetails
-from shared.services.ingest import price_by_tier
+from shared.services.prices import price_by_tier
 from shared.settings import Settings
 
 

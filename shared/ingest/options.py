@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from shared.domain.collections import CollectionOptions
-from shared.ingest.generate import GenerationOptions
+from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.parse.document import ChunkingOptions
 
 

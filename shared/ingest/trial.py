@@ -13,13 +13,9 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.usage import Usage
-from shared.ingest.generate import (
-    BadQuestions,
-    FilteredQuestion,
-    filter_by_similarity,
-    filter_by_text,
-    generate_questions,
-)
+from shared.ingest.generate.generator import generate_questions
+from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text
+from shared.ingest.generate.types import BadQuestions
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ExtractedText

@@ -23,6 +23,7 @@ from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.work import OpenSource, Syncing
 from shared.maintenance.wanted import WantedWorkers
 from shared.services import api, generate, index, parse, read, scheduler
+from shared.services.batches import batch_lane_of
 from shared.services.parts import Parts
 
 
@@ -74,7 +75,7 @@ def assemble(parts: Parts) -> AllServices:
         reader=read.reader_of(parts),
         readers=readers,
         generator=generate.generator_of(parts),
-        batch_lane=generate.batch_lane_of(parts),
+        batch_lane=batch_lane_of(parts),
         indexers=index.indexers_of(parts),
         make_runner=partial(index.runner_of, parts),
         syncing_of=partial(parse.syncing_of, parts),

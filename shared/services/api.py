@@ -25,8 +25,9 @@ from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
 from shared.services.check import Finding, findings
-from shared.services.ingest import list_price, price, similarity_floor
+from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
+from shared.services.prices import list_price, price
 from shared.services.query import (
     answerer_of,
     chat_of_a_trial,

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from shared.domain.chunks import ChunkContent
 from shared.domain.durations import duration
 from shared.domain.errors import ForeaskError, Transient, Unavailable
-from shared.ingest.generate import requests
+from shared.ingest.generate.generator import requests
 from shared.ledger.postgres.revision import require_schema
 from shared.process.network import hosts_of
 from shared.providers.limiter.models import NEUTRAL, PING, neutral_request

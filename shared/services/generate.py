@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from shared.domain.tiers import Tier
-from shared.ingest.batches.lane import BatchLane, BatchTerms
-from shared.ingest.batches.lines import Lines
 from shared.ingest.generate.stage import GenerateStage
-from shared.ledger.work.batches import Batches
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.work import Work
-from shared.services.ingest import batch_provider_name
 from shared.services.parts import Parts
 from shared.services.worker import WorkerServices
+
+if TYPE_CHECKING:
+    from shared.ingest.batches.lane import BatchLane
 
 
 def assemble(parts: Parts) -> WorkerServices:
@@ -22,31 +24,14 @@ def assemble(parts: Parts) -> WorkerServices:
         stage=generator_of(parts),
         limiters=(parts.llm_limiter,),
         warm_ups=(parts.database.warm,),
-        batch_lane=batch_lane_of(parts),
+        make_batch_lane=partial(_make_batch_lane, parts),
     )
 
 
-def batch_lane_of(parts: Parts) -> BatchLane:
-    settings, tuning = parts.settings, parts.settings.tuning
-    return BatchLane(
-        provider=batch_provider_name(settings),
-        api=parts.batch_api,
-        batches=parts.ledger[Batches],
-        lines=Lines(parts.chat.name, parts.ingest_defaults, parts.chat.habits),
-        endings=parts.llm_limiter.endings,
-        terms=BatchTerms(
-            enabled=settings.llm_batches,
-            min_lines=tuning.batch_min_chunks,
-            max_lines=tuning.batch_max_chunks,
-            max_bytes=tuning.batch_max_bytes,
-            wait=tuning.batch_wait,
-            poll=tuning.batch_poll,
-            list_lag=tuning.batch_list_lag,
-            stalled=tuning.batch_stalled,
-            queue_tokens=settings.llm_batch_queue_tokens,
-        ),
-        wakeups=parts.wakeups,
-    )
+def _make_batch_lane(parts: Parts) -> BatchLane:
+    from shared.services.batches import batch_lane_of  # imported when the first batch is due
+
+    return batch_lane_of(parts)
 
 
 def generator_of(parts: Parts) -> GenerateStage:

@@ -10,25 +10,22 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from shared.broker.notices import Notices
-from shared.broker.tenant_keys import TenantKeys
-from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
-from shared.ingest.options import IngestDefaults
 from shared.ledger.ledger import Ledger, StoreTerms
 from shared.ledger.postgres.database import Database
-from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.process import metrics
-from shared.services.ingest import budget_terms, ingest_defaults, page_limits
-from shared.services.limits import limits_of_a_tenant, limits_of_tenants
+from shared.services.limits import limits_of_a_tenant, limits_of_tenants, page_limits
+from shared.services.prices import budget_terms
 from shared.settings import Embedding, Settings, require
-from shared.storage.opening import open_uploads
-from shared.storage.uploads import Uploads
 
 if TYPE_CHECKING:  # the parts below import these when they are made: not every role has them
+    from shared.broker.notices import Notices
+    from shared.broker.tenant_keys import TenantKeys
+    from shared.broker.tenant_use import TenantUse
     from shared.ingest.index.finish import Finisher
+    from shared.ingest.options import IngestDefaults
     from shared.maintenance.erasure_check import ErasureCheck
     from shared.maintenance.orphans import Orphans
     from shared.maintenance.unowned_points import PointCheck
@@ -38,6 +35,7 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.providers.limiter.limiter import Limiter
     from shared.query.calibrate.calibrator import Calibrator
     from shared.services.features import Feature
+    from shared.storage.uploads import Uploads
     from shared.vectors.index import Index
 
 
@@ -125,6 +123,8 @@ class Parts:
 
     @cached_property
     def notices(self) -> Notices:
+        from shared.broker.notices import Notices
+
         url = require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
         notices = Notices(url, timeout=self.settings.tuning.broker_timeout)
         self.stack.push_async_callback(notices.aclose)
@@ -132,12 +132,16 @@ class Parts:
 
     @cached_property
     def tenant_use(self) -> TenantUse:
+        from shared.broker.tenant_use import TenantUse
+
         use = TenantUse(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
         self.stack.push_async_callback(use.aclose)
         return use
 
     @cached_property
     def tenant_keys(self) -> TenantKeys:
+        from shared.broker.tenant_keys import TenantKeys
+
         url = require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
         keys = TenantKeys(url, timeout=self.settings.tuning.broker_timeout)
         self.stack.push_async_callback(keys.aclose)
@@ -145,6 +149,9 @@ class Parts:
 
     @cached_property
     def uploads(self) -> Uploads:
+        from shared.ledger.tenants.deployment import DeploymentIdentity
+        from shared.storage.opening import open_uploads
+
         settings = self.settings
         folder = settings.data_dir / "uploads"
         return open_uploads(settings.store_url, settings.store_config(), folder, self.ledger[DeploymentIdentity])
@@ -152,6 +159,7 @@ class Parts:
     @cached_property
     def orphans(self) -> Orphans:
         from shared.ledger.documents.documents import Documents
+        from shared.ledger.tenants.deployment import DeploymentIdentity
         from shared.maintenance.orphans import Orphans
 
         return Orphans(self.uploads, self.ledger[Documents], self.ledger[DeploymentIdentity])
@@ -185,6 +193,8 @@ class Parts:
 
     @cached_property
     def ingest_defaults(self) -> IngestDefaults:
+        from shared.services.ingest import ingest_defaults
+
         return ingest_defaults(self.settings, require(self.settings.llm_model, "FOREASK_LLM_MODEL"))
 
     @cached_property

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from shared.domain.rates import Rates
 from shared.providers.chat import ChatModel, OpenAIChat
 from shared.providers.embedding import Embedder, OpenAIEmbedder, Prefixes
 from shared.providers.limiter.limiter import Limiter, ProviderLimits, connect
 from shared.providers.limiter.models import NEUTRAL, PING
+from shared.providers.limiter.script import provider_id
 from shared.providers.prompt_cache import has_explicit_cache
 from shared.providers.provider import Provider
 from shared.providers.reranking import Reranker
-from shared.services.limits import embedding_limits, llm_limits
+from shared.services.limits import limit_window, limits_of_a_tenant, limits_of_tenants
 from shared.settings import Embedding, Settings, require
 
 if TYPE_CHECKING:
     from shared.providers.batches import BatchProvider
+
+_PROBE_TIMEOUT = timedelta(seconds=30)  # some servers load the model first
 
 
 def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
@@ -109,6 +114,30 @@ def embedding_limiter_of(
 ) -> Limiter:
     limits = embedding_limits(settings, embedding)
     return _limiter(settings, limits, partial(embedder.embed, [PING]), stack)
+
+
+def llm_limits(settings: Settings, model: str) -> ProviderLimits:
+    return ProviderLimits(
+        component="llm",
+        provider=provider_id("llm", settings.llm_url, model),
+        rates=Rates(settings.llm_requests_per_minute, settings.llm_tokens_per_minute, limit_window(settings)),
+        tenant_rates=limits_of_a_tenant(settings),
+        tenants=limits_of_tenants(settings),
+        in_flight=settings.llm_max_in_flight,
+        probe_timeout=min(settings.llm_timeout, _PROBE_TIMEOUT),
+        query_share=settings.query_share,
+    )
+
+
+def embedding_limits(settings: Settings, embedding: Embedding) -> ProviderLimits:
+    return ProviderLimits(
+        component="embedding",
+        provider=provider_id("embedding", embedding.base_url or "", embedding.model),
+        rates=Rates(embedding.requests_per_minute, embedding.tokens_per_minute, limit_window(settings)),
+        in_flight=settings.tuning.embedding_max_in_flight,
+        probe_timeout=min(embedding.timeout, _PROBE_TIMEOUT),
+        query_share=settings.query_share,
+    )
 
 
 def _limiter(

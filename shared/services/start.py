@@ -14,7 +14,7 @@ from shared.process import network
 from shared.process.network.certificates import unusable_variable
 from shared.process.network.proxies import is_near
 from shared.services import Role
-from shared.services.ingest import require_prices
+from shared.services.prices import require_prices
 from shared.settings import Settings, require
 
 log = structlog.get_logger()

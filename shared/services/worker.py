@@ -31,7 +31,7 @@ class WorkerServices:
         limiters: limiters of the providers that the stage calls.
         warm_ups: functions that start resources of the stage before the first document.
         make_calibrator: returns the calibrator, which calibrates collections concurrently; None for roles that do not.
-        batch_lane: works on batches concurrently; None for roles that do not.
+        make_batch_lane: returns the lane that works on batches concurrently; None for roles that do not.
         runner: does jobs concurrently; None for roles that do not.
         jobs_queue: queue that wakes the runner.
     """
@@ -43,7 +43,7 @@ class WorkerServices:
     limiters: Sequence[Limiter] = ()
     warm_ups: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     make_calibrator: Callable[[], Calibrator] | None = None
-    batch_lane: BatchLane | None = None
+    make_batch_lane: Callable[[], BatchLane] | None = None
     runner: Runner | None = None
     jobs_queue: Queue = "runs"
 

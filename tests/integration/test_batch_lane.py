@@ -30,8 +30,8 @@ from shared.ledger.work.demand import Demand
 from shared.ledger.work.work import Work
 from shared.maintenance.erasure_check import ErasureScope
 from shared.providers.adapt import Habits
-from shared.services.ingest import price
 from shared.services.parts import Parts
+from shared.services.prices import price
 from tests.conftest import Library
 from tests.integration.test_erasure import finished, make_all_due
 from tests.support.api import calling, work

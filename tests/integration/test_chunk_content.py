@@ -9,7 +9,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.usage import Usage
 from shared.http.schemas.queries import RetrievedChunkView
-from shared.ingest.generate import GenerationOptions
+from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.index.stage import index_batch
 from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.replies import ReplyLimits

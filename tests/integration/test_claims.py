@@ -17,7 +17,8 @@ from shared.domain.rates import Rates
 from shared.domain.retry import Retry
 from shared.domain.usage import Usage
 from shared.domain.work import NewChunk
-from shared.ingest.generate import GenerationOptions, content_key
+from shared.ingest.generate.generator import content_key
+from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.work import Work
 from tests.conftest import Library

@@ -10,7 +10,8 @@ from aiohttp import web
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import RateLimited, Refused, Unavailable
 from shared.domain.usage import Usage
-from shared.ingest.generate import BadQuestions, GenerationOptions, generate_questions
+from shared.ingest.generate.generator import generate_questions
+from shared.ingest.generate.types import BadQuestions, GenerationOptions
 from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider
 from tests.support.planted import guards

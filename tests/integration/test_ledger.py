@@ -16,7 +16,8 @@ from shared.domain.retry import Dead, Retry
 from shared.domain.states import ChunkState, DocumentState
 from shared.domain.usage import Usage
 from shared.domain.work import LeaseExtension, NewChunk
-from shared.ingest.generate import GenerationOptions, content_key
+from shared.ingest.generate.generator import content_key
+from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.documents import submission
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import ListPosition

@@ -30,7 +30,8 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Permanent, Transient
 from shared.ingest.batches.lines import Lines
-from shared.ingest.generate import GenerationOptions, content_key, generate_questions
+from shared.ingest.generate.generator import content_key, generate_questions
+from shared.ingest.generate.types import GenerationOptions
 from shared.ledger.documents.dead_letters import DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.providers.embedding import Input, embed_each

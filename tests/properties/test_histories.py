@@ -28,7 +28,7 @@ from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.index_location import vector_space
 from shared.ingest.drain import Stage
-from shared.ingest.generate import content_key
+from shared.ingest.generate.generator import content_key
 from shared.ingest.index import writer
 from shared.ingest.index.stage import IndexStage
 from shared.ledger.builds.builds import Builds

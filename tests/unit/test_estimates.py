@@ -23,7 +23,7 @@ from shared.ingest.costs.arithmetic import (
 from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
-from shared.services.ingest import price
+from shared.services.prices import price
 from shared.settings import Settings
 
 OPENAI_URL = "https://api.openai.com/v1"

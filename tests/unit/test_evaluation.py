@@ -16,7 +16,7 @@ from ir_measures import RR, R, nDCG
 from shared.domain.collections import Baseline
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
-from shared.ingest.generate import GeneratedQuestions
+from shared.ingest.generate.types import GeneratedQuestions
 from shared.query.answer import Answer
 from shared.query.calibrate.significance import interval, p_value
 from shared.query.evaluate.comparison import compare

@@ -6,9 +6,9 @@ import pytest
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import InvalidInput
-from shared.ingest.generate import PROMPT_VERSION, GenerationOptions, content_key, strategy_for, validate_template
-from shared.ingest.generate.generator import requests
-from shared.ingest.generate.prompts import render
+from shared.ingest.generate.generator import content_key, requests
+from shared.ingest.generate.prompts import PROMPT_VERSION, render, validate_template
+from shared.ingest.generate.types import GenerationOptions, strategy_for
 
 SUBJECT = ChunkContent.whole("A lease ends after {count} seconds. Not {this}.", "Leases {text}", ("Workers", "Claims"))
 STRATEGIES = ("list", "per-question")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shared.domain.chunks import ChunkContent
-from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for, normalise
+from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for, normalise
 
 SUBJECT = ChunkContent.whole("The lease of a chunk ends after sixty seconds.", title="Leases")
 

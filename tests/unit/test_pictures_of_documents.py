@@ -12,8 +12,9 @@ from PIL import Image
 
 from shared.confined.process import InvalidReply
 from shared.domain.chunks import ChunkContent
-from shared.ingest.generate import GenerationOptions, content_key, requests
 from shared.ingest.generate.bills import highest_usage
+from shared.ingest.generate.generator import content_key, requests
+from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText, ParsedDocument
 from shared.ingest.parse.extraction import extract

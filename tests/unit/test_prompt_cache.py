@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shared.domain.chunks import ChunkContent
-from shared.ingest.generate import GenerationOptions, cache_warning
 from shared.ingest.generate.generator import requests
-from shared.ingest.generate.prompts import LIST_TEMPLATE
+from shared.ingest.generate.prompts import LIST_TEMPLATE, cache_warning
+from shared.ingest.generate.types import GenerationOptions
 from shared.providers.prompt_cache import cache_fields, has_explicit_cache
 
 OPENAI = "https://api.openai.com/v1"

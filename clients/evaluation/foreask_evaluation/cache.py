@@ -15,7 +15,7 @@ import orjson
 
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
-from shared.ingest.generate import GeneratedQuestions
+from shared.ingest.generate.types import GeneratedQuestions
 from shared.providers.embedding import Input
 from shared.query.answer import Answer, Support
 

@@ -15,18 +15,9 @@ from foreask_evaluation.vectors import embed_all
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Permanent
 from shared.domain.usage import Usage
-from shared.ingest.generate import (
-    BadQuestions,
-    FilteredQuestion,
-    GeneratedQuestions,
-    GenerationOptions,
-    content_key,
-    filter_by_similarity,
-    filter_by_text,
-    floor_for,
-    generate_questions,
-    strategy_for,
-)
+from shared.ingest.generate.generator import content_key, generate_questions
+from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for
+from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions, strategy_for
 from shared.providers.chat import ChatModel
 
 

@@ -13,7 +13,7 @@ from shared.domain.filterable import MOST_FIELDS, FieldType
 from shared.domain.states import DocumentState
 from shared.http.schemas.calibration import CalibrationView
 from shared.http.schemas.common import BodyModel, ReplyModel, example
-from shared.ingest.generate import validate_template
+from shared.ingest.generate.prompts import validate_template
 
 _QUESTIONS_MAX = 20
 

@@ -19,8 +19,9 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Usage, with_cost
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.faults import failure_of
-from shared.ingest.generate import content_key, key_of, question_list, requests
+from shared.ingest.generate import question_list
 from shared.ingest.generate.bills import highest_usage
+from shared.ingest.generate.generator import content_key, key_of, requests
 from shared.ingest.generate.replies import storable
 from shared.ingest.options import IngestDefaults
 from shared.providers.adapt import Habits

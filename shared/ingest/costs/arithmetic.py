@@ -11,7 +11,9 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.estimates import BilledChunk
 from shared.domain.limit_use import LimitUse
 from shared.domain.usage import Usage
-from shared.ingest.generate import GenerationOptions, filter_by_text, key_of, requests
+from shared.ingest.generate.generator import key_of, requests
+from shared.ingest.generate.quality import filter_by_text
+from shared.ingest.generate.types import GenerationOptions
 
 _BATCH_CHUNKS = 32  # of one round of embedding
 _BATCH_INPUTS = 256  # of one request

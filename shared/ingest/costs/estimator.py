@@ -32,8 +32,8 @@ from shared.ingest.costs.arithmetic import (
 )
 from shared.ingest.costs.prices import PriceOf
 from shared.ingest.costs.texts import restored
-from shared.ingest.generate import GenerationOptions
 from shared.ingest.generate.quality import is_of_similarity
+from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse import kinds
 from shared.ingest.parse.chunking import EARLIEST_CUT, divide

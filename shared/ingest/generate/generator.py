@@ -14,13 +14,6 @@ from shared.ingest.generate.prompts import PROMPT_VERSION
 from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions, Strategy
 from shared.providers.chat import ChatModel, ChatRequest
 
-_SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
-
-
-def strategy_for(model_name: str) -> Strategy:
-    """Return the strategy for a model: `per-question` for very small models, `list` for all others."""
-    return "per-question" if model_name.lower().startswith(_SMALL_MODELS) else "list"
-
 
 def content_key(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> bytes:
     """Return the key of a chunk's completion: 32 bytes that change whenever a request would.

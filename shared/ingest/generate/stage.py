@@ -18,9 +18,10 @@ from shared.domain.usage import with_cost
 from shared.domain.work import ChunkToGenerate, Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.faults import Fault, failure_of
-from shared.ingest.generate import BadQuestions, GenerationOptions, content_key, generate_questions, requests
 from shared.ingest.generate.bills import BilledChat, ChunkBill, highest_usage
+from shared.ingest.generate.generator import content_key, generate_questions, requests
 from shared.ingest.generate.paid_replies import PaidReplies
+from shared.ingest.generate.types import BadQuestions, GenerationOptions
 from shared.ingest.options import IngestDefaults
 from shared.ledger.work.work import Work
 from shared.providers.chat import ChatModel

@@ -14,6 +14,12 @@ QuestionCount = int | Literal["auto"]
 
 _CHARS_PER_QUESTION = 200
 _FEWEST, _MOST = 3, 10
+_SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
+
+
+def strategy_for(model_name: str) -> Strategy:
+    """Return the strategy for a model: `per-question` for very small models, `list` for all others."""
+    return "per-question" if model_name.lower().startswith(_SMALL_MODELS) else "list"
 
 
 @dataclass(frozen=True, slots=True)

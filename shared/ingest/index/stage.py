@@ -35,7 +35,7 @@ from shared.domain.vectors import Vectors
 from shared.domain.work import ChunkToIndex, Lease, LeaseExtension
 from shared.ingest.drain import Stage
 from shared.ingest.faults import failure_of
-from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
+from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.index import BATCH_CHUNKS
 from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher

@@ -28,7 +28,8 @@ from shared.domain.pages import PAGE_DPI, NewPage, OcrData, PagesOutcome, page_k
 from shared.domain.retry import RetryPolicy
 from shared.domain.work import DocumentToParse, Lease, LeaseExtension, NewChunk
 from shared.ingest.drain import Stage
-from shared.ingest.generate import GenerationOptions, content_key
+from shared.ingest.generate.generator import content_key
+from shared.ingest.generate.types import GenerationOptions
 from shared.ingest.moved_uploads import decide_about_upload
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import PagesToRead, ParsedDocument, Reading
