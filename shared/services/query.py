@@ -8,7 +8,6 @@ from shared.domain.collections import Collection
 from shared.ingest import trial
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents
-from shared.ledger.feedback.feedback import Feedback
 from shared.providers.batching import BatchingEmbedder
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders
@@ -57,7 +56,7 @@ def evaluated_retriever_of(parts: Parts) -> Retriever:
 def calibrator_of(parts: Parts) -> Calibrator:
     embedders = query_embedders(parts)
     retriever = Retriever(embedders, parts.index, parts.ledger[Documents].shown_versions)
-    return Calibrator(parts.ledger[Calibrations], parts.ledger[Feedback], retriever, embedders, parts.index)
+    return Calibrator(parts.ledger[Calibrations], retriever, embedders, parts.index)
 
 
 def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answerer]:

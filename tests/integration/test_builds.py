@@ -14,7 +14,7 @@ from shared.domain.errors import Conflict, NotFound
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents import build_sync
-from shared.ledger.documents.acceptance import copy_from_live
+from shared.ledger.documents.accepted_questions import copy_from_live
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted

@@ -10,6 +10,7 @@ from shared.domain.ids import accepted_id, accepted_point_id
 from shared.domain.verification import DifferingPoint
 from shared.http.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import IndexStage, index_batch
+from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.audit import Audit
 from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.model.collections import Collections
@@ -499,12 +500,12 @@ async def test_verification_repairs_lost_and_orphaned_accepted_questions(client,
 
 
 async def test_only_newest_accepted_questions_are_used_as_labels(client, indexed, services, monkeypatch):
-    monkeypatch.setattr("shared.ledger.feedback.feedback._MOST_PAIRS", 2)
+    monkeypatch.setattr("shared.ledger.builds.calibrations._MOST_PAIRS", 2)
     for question in ("How long may I be away?", "What was that?", "Who is it?"):
         await accept(client, question)
     collection = await services.ledger[Collections].get("default", "default")
 
-    newest = await services.ledger[Feedback].accepted(collection.id)
+    newest = await services.ledger[Calibrations].accepted_questions(collection.id)
 
     assert [question for question, _ in newest] == ["What was that?", "Who is it?"]
 
@@ -521,7 +522,7 @@ async def test_accepted_questions_are_returned_as_labels(client, indexed, servic
     collection = await services.ledger[Collections].get("default", "default")
 
     leave, pay = chunks["leave.md"].chunk_id, chunks["pay.md"].chunk_id
-    assert await services.ledger[Feedback].accepted(collection.id) == [
+    assert await services.ledger[Calibrations].accepted_questions(collection.id) == [
         ("How long may I be away?", [leave, pay]),
         ("When does the money come?", [pay]),
     ]

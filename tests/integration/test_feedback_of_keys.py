@@ -171,7 +171,7 @@ async def test_editor_takes_over_question_of_key(client, chunks):
 
 
 @guards(
-    "shared/ledger/documents/acceptance.py",
+    "shared/ledger/documents/accepted_questions.py",
     '"accepted_by": question.accepted_by',
     '"accepted_by": None',
     means="accepted questions belong to editors after a rebuild",

@@ -14,7 +14,6 @@ from shared.domain.outcomes import IndexOutcome
 from shared.http import request_body
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents
-from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.work.work import Work
 from shared.providers.embedding import Embedders
 from shared.query.calibrate.calibrator import Calibrator
@@ -119,7 +118,7 @@ class MadeUpHits:
 async def test_largest_calibration_does_not_block_event_loop(services, library):
     collection, ledger, found = await library.collection(), services.ledger, MadeUpHits(1_000)
     embedder = services.indexer.embedder
-    calibrator = Calibrator(ledger[Calibrations], ledger[Feedback], found, Embedders([embedder]), services.index)
+    calibrator = Calibrator(ledger[Calibrations], found, Embedders([embedder]), services.index)
     await services.index.ensure_collection(collection.index_name, await embedder.dimensions())
 
     async with watched_loop() as watch:

@@ -217,7 +217,7 @@ def _address(url: str) -> str:
 )
 @guards(
     "shared/ledger/work/work.py",
-    "            await acceptance.reindex_waiting(connection, failed)",
+    "            await accepted_questions.reindex_waiting(connection, failed)",
     "            pass",
     means="users' questions of a live version wait for a failed edit",
     histories=100,

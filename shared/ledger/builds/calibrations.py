@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.collections import Collection
+from shared.domain.questions import plain
 from shared.ledger.model import states
 from shared.ledger.model.collections import collection_of
 from shared.ledger.model.rows import QUESTIONS, passed_questions
@@ -22,6 +23,7 @@ from shared.ledger.postgres.database import AdvisoryLock, Database, lock
 
 _TIMEOUT = timedelta(minutes=10)  # longest wait for a collection that is being loaded
 _SOONEST = timedelta(seconds=10)
+_MOST_PAIRS = 10_000
 SQL = statements.load(
     __file__, states.FRAGMENTS, timeout=str(_TIMEOUT), shortest_pause=str(_SOONEST), questions=QUESTIONS
 )
@@ -86,6 +88,19 @@ class Calibrations:
         async with self._database.begin() as connection:
             rows = (await connection.execute(SQL.sample, {"id": collection.id, "limit": limit})).mappings().all()
         return [_one_of(row["id"], row["version"], passed_questions(row)) for row in rows]
+
+    async def accepted_questions(self, collection_id: UUID) -> list[tuple[str, list[str]]]:
+        """Return each accepted question once, with the ids of the chunks that answer it, oldest first.
+
+        The result covers the newest 10,000 pairs of question and chunk.
+        """
+        newest = {"collection": collection_id, "limit": _MOST_PAIRS}
+        async with self._database.begin() as connection:
+            rows = (await connection.execute(SQL.newest_accepted, newest)).all()
+        questions: dict[str, tuple[str, list[str]]] = {}
+        for row in rows:
+            questions.setdefault(plain(row.question), (row.question, []))[1].append(str(row.chunk_id))
+        return list(questions.values())
 
     async def save(
         self, collection: Collection, calibration: Mapping[str, Any] | None, *, replace_labelled: bool

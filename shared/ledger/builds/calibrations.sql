@@ -54,6 +54,14 @@ FROM (SELECT c.id, c.version FROM documents d JOIN chunks c ON c.document_id = d
 JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
 ORDER BY c.id
 
+-- name: newest_accepted
+-- List a collection's newest accepted questions with their chunks, the oldest first.
+SELECT question, chunk_id FROM (
+    SELECT id, question, chunk_id, created_at FROM accepted_questions
+    WHERE collection_id = :collection AND {RETRACT.applies}
+    ORDER BY created_at DESC, id DESC LIMIT :limit) newest
+ORDER BY created_at, id
+
 -- name: save
 -- Write a calibration; a calibration by labelled questions stays unless it may be replaced.
 UPDATE collections SET calibration = CAST(:calibration AS jsonb)

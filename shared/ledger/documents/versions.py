@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.documents import Version
 from shared.domain.work import POINTS_STAY
-from shared.ledger.documents import acceptance
+from shared.ledger.documents import accepted_questions
 from shared.ledger.model import states
 from shared.ledger.model.rows import version_rows
 from shared.ledger.postgres import alone, statements
@@ -122,7 +122,7 @@ async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], v
     deleted = (await connection.execute(SQL.delete_chunks, these | {"limit": _SLICE_CHUNKS})).all()
     if len(deleted) == _SLICE_CHUNKS:
         return []
-    await acceptance.delete_without_chunk(connection, documents)
+    await accepted_questions.delete_without_chunk(connection, documents)
     stored = (await connection.execute(SQL.delete, these)).all()
     in_use = await stored_in_use(connection, [row.stored for row in stored])
     outdated = [row for row in stored if row.deleted or row.stored not in in_use]

@@ -1,9 +1,4 @@
-"""Feedback: users' questions become questions of the chunks that answered them, and can be retracted.
-
-An accepted question is written to Qdrant with its chunk, which is indexed again for it, and again in every version with
-its text: it has one point per version. It is `indexed` when the live version has its point and no version in progress
-can lack it. A retracted question is `removing` until its points are deleted and no worker can write one any more.
-"""
+"""Feedback: users' questions become questions of the chunks that answered them, and can be retracted."""
 
 from __future__ import annotations
 
@@ -23,13 +18,12 @@ from shared.domain.ids import accepted_id
 from shared.domain.index_location import IndexLocation, index_location_of
 from shared.domain.questions import plain
 from shared.domain.states import AcceptedState
-from shared.ledger.documents import acceptance, build_sync, chunk_matching
+from shared.ledger.documents import accepted_questions, build_sync, chunk_matching
 from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
-_MOST_PAIRS = 10_000
 _REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant takes
 
 SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
@@ -218,20 +212,6 @@ class Feedback:
             rows = (await connection.execute(SQL.page, parameters)).mappings()
             return [AcceptedQuestionRecord(**(dict(row) | {"state": AcceptedState(row["state"])})) for row in rows]
 
-    async def accepted(self, collection_id: UUID) -> list[tuple[str, list[str]]]:
-        """Return each accepted question once, with the ids of the chunks that answer it, oldest first.
-
-        The result covers the newest 10,000 pairs of question and chunk.
-        """
-        async with self._database.begin() as connection:
-            rows = (
-                await connection.execute(SQL.newest_accepted, {"collection": collection_id, "limit": _MOST_PAIRS})
-            ).all()
-        questions: dict[str, tuple[str, list[str]]] = {}
-        for row in rows:
-            questions.setdefault(plain(row.question), (row.question, []))[1].append(str(row.chunk_id))
-        return list(questions.values())
-
     async def claim_removals(self, limit: int) -> list[PendingRemoval]:
         """Claim retracted questions, so that none is accepted again while its points are deleted."""
         async with self._database.begin() as connection:
@@ -278,13 +258,13 @@ async def _accept(  # noqa: PLR0917 - the parts of a question's acceptance
     }
     if not await _make_room(connection, parameters, most):
         return FeedbackResult("chunk_full", asked.question, None)
-    if not await acceptance.accept(connection, parameters):
-        if key is None and await acceptance.assign(connection, parameters):
+    if not await accepted_questions.accept(connection, parameters):
+        if key is None and await accepted_questions.assign(connection, parameters):
             await _mirror(connection, chunk["document_id"])
         return FeedbackResult("already_accepted", asked.question, parameters["id"])
     await connection.execute(SQL.touch, {"ids": [chunk["document_id"]]})
     followers = await _mirror(connection, chunk["document_id"])
-    due = await acceptance.reindex_waiting(connection, [chunk["document_id"], *followers])
+    due = await accepted_questions.reindex_waiting(connection, [chunk["document_id"], *followers])
     embedding = chunk["embedding_model"]
     return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due), embedding=embedding)
 
@@ -374,7 +354,7 @@ async def _retract(connection: AsyncConnection, collection_id: UUID, accepted: U
 
 async def _mirror(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
     """Copy the accepted questions of a locked live document to the other builds; return its rows there, locked."""
-    followers = await acceptance.lock_followers(connection, document)
+    followers = await accepted_questions.lock_followers(connection, document)
     await connection.execute(SQL.touch, {"ids": followers})
-    await acceptance.copy_from_live(connection, followers)
+    await accepted_questions.copy_from_live(connection, followers)
     return followers

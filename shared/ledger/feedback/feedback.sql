@@ -58,14 +58,6 @@ WHERE a.collection_id = :collection AND {RETRACT.applies:a}
   AND (CAST(:at AS timestamptz) IS NULL OR (a.created_at, a.id) < (:at, CAST(:after AS uuid)))
 ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
 
--- name: newest_accepted
--- List a collection's newest accepted questions with their chunks, the oldest first.
-SELECT question, chunk_id FROM (
-    SELECT id, question, chunk_id, created_at FROM accepted_questions
-    WHERE collection_id = :collection AND {RETRACT.applies}
-    ORDER BY created_at DESC, id DESC LIMIT :limit) newest
-ORDER BY created_at, id
-
 -- part: has_writer
 -- A worker is writing the chunk of a question, or may start to: it may write the question's point.
 EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {TO_INDEX:c})

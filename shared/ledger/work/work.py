@@ -44,7 +44,7 @@ from shared.domain.work import (
 )
 from shared.ledger.budgets import holds
 from shared.ledger.budgets.holds import Bill
-from shared.ledger.documents import acceptance, build_sync, versions
+from shared.ledger.documents import accepted_questions, build_sync, versions
 from shared.ledger.ledger import StoreTerms
 from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
@@ -212,7 +212,7 @@ class Work:
             changed = (await connection.execute(SQL.fail_documents, parameters)).all()
             failed = [row.id for row in changed]
             # Users' questions for the live version waited for the next version, which will not be live.
-            await acceptance.reindex_waiting(connection, failed)
+            await accepted_questions.reindex_waiting(connection, failed)
             await build_sync.catch_up(connection, failed, failed=True)
         _log_finished(row for row in changed if row.state == DocumentState.FAILED)
 
@@ -355,7 +355,7 @@ class Work:
         write.
         """
         async with self._database.begin() as connection:
-            await acceptance.hold_documents(connection, outcomes)
+            await accepted_questions.hold_documents(connection, outcomes)
             await costs.record(connection, [o.cost for o in outcomes])
             texts = [o.chunk for o in outcomes if o.chunk.text_only]
             whole = [o for o in outcomes if not o.chunk.text_only]
@@ -364,9 +364,11 @@ class Work:
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
-            await acceptance.mark_waiting(connection, [o.chunk.lease.id for o in settled if o.error and not o.accepted])
-            await acceptance.settle_accepted(connection, settled)
-            await acceptance.delete_late_points(connection, stale)
+            await accepted_questions.mark_waiting(
+                connection, [o.chunk.lease.id for o in settled if o.error and not o.accepted]
+            )
+            await accepted_questions.settle(connection, settled)
+            await accepted_questions.delete_late_points(connection, stale)
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             await self._sweep_late(connection, stale, taken_over)
             await _touch(connection, [o.chunk.document_id for o in settled])
@@ -381,10 +383,12 @@ class Work:
             held = (await connection.execute(SQL.fail_indexing, rows.failure_rows(failures))).all()
             documents, tokens = {row.document_id for row in held}, {row.lease_token for row in held}
             stale = [f.chunk for f in failures if f.chunk is not None and f.lease.token not in tokens]
-            await acceptance.delete_late_points(connection, stale)
+            await accepted_questions.delete_late_points(connection, stale)
             await self._sweep_late(connection, stale)
             await costs.record(connection, [f.cost for f in failures])
-            await acceptance.mark_waiting(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
+            await accepted_questions.mark_waiting(
+                connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)]
+            )
             await _touch(connection, list(documents))
         return documents
 
@@ -432,11 +436,11 @@ class Work:
             moved += finished
             leading = sorted({row.id for row in moved if row.leads})
             if leading:
-                await acceptance.copy_from_other_builds(connection, leading)
+                await accepted_questions.copy_from_other_builds(connection, leading)
             followers = sorted({row.id for row in moved if row.follows})
             if followers:
-                await acceptance.copy_from_live(connection, followers)
-            await acceptance.reindex_waiting(connection, sorted({row.id for row in moved}))
+                await accepted_questions.copy_from_live(connection, followers)
+            await accepted_questions.reindex_waiting(connection, sorted({row.id for row in moved}))
             if followers:
                 await build_sync.catch_up(connection, followers)
         _log_finished(finished)

@@ -26,7 +26,6 @@ from shared.domain.errors import ForeaskError, InvalidInput, Transient
 from shared.domain.ids import question_point_id
 from shared.domain.vectors import Vectors
 from shared.ledger.builds.calibrations import CalibrationClaim, Calibrations, PassedQuestion
-from shared.ledger.feedback.feedback import Feedback
 from shared.providers.embedding import Embedders
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.calibrate.weights import EQUAL, WeightChoice, choose_weights, measure_equal_weights
@@ -77,11 +76,8 @@ class Calibration:
 class Calibrator:
     """Calibrates collections; it calls no language model."""
 
-    def __init__(
-        self, calibrations: Calibrations, feedback: Feedback, retriever: Retriever, embedders: Embedders, index: Index
-    ) -> None:
+    def __init__(self, calibrations: Calibrations, retriever: Retriever, embedders: Embedders, index: Index) -> None:
         self._calibrations = calibrations
-        self._feedback = feedback
         self._retriever = retriever
         self._embedders = embedders
         self._index = index
@@ -110,7 +106,7 @@ class Calibrator:
         if baseline is None:
             fault = f"Fewer than {MIN_PAIRS} chunks can be measured: too few to calibrate without labels."
             raise InvalidInput(fault, field="questions")
-        accepted = (await self._feedback.accepted(collection.id))[-_MAX_ACCEPTED:]
+        accepted = (await self._calibrations.accepted_questions(collection.id))[-_MAX_ACCEPTED:]
         if len(accepted) >= _MIN_ACCEPTED:
             choice = await self._choose(collection, accepted, baseline)
             return await self._save(collection, choice, "accepted", baseline)
@@ -160,7 +156,7 @@ class Calibrator:
         if chunks >= _GROWTH * before.get("chunks", 0):
             return True
         used = before["questions"] if before.get("source") == "accepted" else 0
-        accepted = min(len(await self._feedback.accepted(collection.id)), _MAX_ACCEPTED)
+        accepted = min(len(await self._calibrations.accepted_questions(collection.id)), _MAX_ACCEPTED)
         return bool(accepted >= max(_MIN_ACCEPTED, _GROWTH * used))
 
     async def _calibrate_automatically(self, claim: CalibrationClaim) -> None:

@@ -1,4 +1,10 @@
-"""Acceptance of users' questions by a chunk and by the corresponding chunks of other builds."""
+"""Accepted questions: users' questions became questions of the chunks that answer them.
+
+An accepted question is written to Qdrant with its chunk, which is indexed again for it, and again in every version with
+its text: it has one point per version. Builds that follow the live one get it for their corresponding chunks. It is
+`indexed` when the live version has its point and no version in progress can lack it. A retracted question is `removing`
+until its points are deleted and no worker can write one any more.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +110,7 @@ async def hold_documents(connection: AsyncConnection, outcomes: Sequence[IndexOu
         await connection.execute(SQL.hold, {"ids": ids})
 
 
-async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+async def settle(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
     """Record the questions of indexed chunks: as indexed if the live version contains them now, or as rejected."""
     settled = [(question.id, o.chunk.lease.version, state) for o in outcomes for question, state in o.accepted]
     parameters = {
