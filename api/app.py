@@ -21,7 +21,6 @@ from api.progress.listeners import Listeners
 from api.progress.readiness import Readiness
 from api.progress.status import status_event
 from api.routes import (
-    asked,
     batches,
     budgets,
     builds,
@@ -36,7 +35,6 @@ from api.routes import (
     estimates,
     evaluations,
     events,
-    feedback,
     health,
     jobs,
     keys,
@@ -46,7 +44,6 @@ from api.routes import (
     similarity,
     sources,
     status,
-    suggestions,
     trials,
     uploads,
     usage,
@@ -101,10 +98,6 @@ _TAGS = [
     {"name": "evaluations", "description": "Labelled questions, and the retrieval quality that they measure."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
     {"name": "openai", "description": "Queries for OpenAI's clients: a collection is a model."},
-    {
-        "name": "feedback",
-        "description": "Accept users' questions as questions of chunks, and find those without an answer.",
-    },
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "budgets", "description": "Limits on the tokens and the cost of the ingest."},
     {"name": "events", "description": "Progress as server-sent events."},
@@ -134,9 +127,6 @@ _PARTS = (
     trials,
     similarity,
     chat,
-    feedback,
-    asked,
-    suggestions,
     status,
     usage,
     budgets,

@@ -11,8 +11,6 @@ from shared.broker.tenant_keys import TenantKeys
 from shared.domain.builds import Build
 from shared.domain.documents import DeletableDocument
 from shared.domain.errors import ForeaskError, Unavailable, Unreadable
-from shared.domain.ids import accepted_point_id
-from shared.domain.index_location import IndexLocation
 from shared.domain.work import Sweep
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds.builds import Builds
@@ -20,7 +18,6 @@ from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.erasure.erasures import Erasures
-from shared.ledger.feedback.feedback import Feedback, PendingRemoval
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres import alone
 from shared.ledger.work.work import Work
@@ -47,7 +44,6 @@ class Cleaner:
     work: Work
     index: Index
     uploads: Uploads
-    feedback: Feedback
     collections: Collections
     builds: Builds
     erasures: Erasures
@@ -67,7 +63,6 @@ class Cleaner:
             "purge": self.purge_versions,
             "delete": self.delete_documents,
             "drop": self.drop_builds,
-            "delete_retracted": self.delete_retracted,
             "outdate": self.remove_outdated,
             "erase": self.erase,
         }
@@ -205,29 +200,6 @@ class Cleaner:
         emptied = await confirmed(await self.builds.emptied(self.work.lease * 2), delete)
         await alone.work_on(emptied, forget, lambda build: build.id)
         return await self.builds.delete_documents()
-
-    async def delete_retracted(self) -> bool:
-        """Delete the points of retracted questions in every version that may have such points."""
-        claimed = await self.feedback.claim_removals(_SLICE)
-        by_location: dict[IndexLocation, list[PendingRemoval]] = {}
-        for question in claimed:
-            by_location.setdefault(question.location, []).append(question)
-
-        async def delete(location: IndexLocation) -> None:
-            points = [accepted_point_id(q.id, version) for q in by_location[location] for version in q.versions]
-            await self.index.delete_by_id(location, points)
-
-        deleted = {
-            question.id for location in await confirmed(list(by_location), delete) for question in by_location[location]
-        }
-        removed = 0
-
-        async def settle(questions: Sequence[PendingRemoval]) -> None:
-            nonlocal removed
-            removed += await self.feedback.settle_removals(questions, deleted)
-
-        await alone.work_on(claimed, settle, lambda question: question.id)
-        return bool(removed) and len(claimed) == _SLICE
 
     async def nudge_optimizers(self) -> None:
         """Start the optimization of collections whose segments have waited since Qdrant's start.

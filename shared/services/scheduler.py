@@ -16,7 +16,6 @@ from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.erasure.erasures import Erasures
-from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.jobs.repairs import Repairs
 from shared.ledger.jobs.verifications import Verifications
 from shared.ledger.ledger import Ledger
@@ -118,7 +117,6 @@ def cleaner_of(parts: Parts) -> Cleaner:
         work=parts.ledger[Work],
         index=parts.index,
         uploads=parts.uploads,
-        feedback=parts.ledger[Feedback],
         collections=parts.ledger[Collections],
         builds=parts.ledger[Builds],
         erasures=parts.ledger[Erasures],

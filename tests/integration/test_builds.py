@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from features.feedback.ledger.feedback import Feedback
 from shared.domain.builds import BuildState
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, NotFound
@@ -19,7 +20,6 @@ from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import Erasures
-from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
@@ -28,6 +28,7 @@ from shared.ledger.work.work import Work
 from shared.query.retrieve import Query
 from tests.conftest import Library
 from tests.support.api import ready, work
+from tests.support.cleaning import clean
 from tests.support.counters import DIFFERENCES
 from tests.support.planted import guards
 from tests.support.waiting import eventually, until_blocked
@@ -823,7 +824,7 @@ async def test_accepted_question_is_mirrored_and_retracted_in_both(services, pro
     query_id = await logged(services, live, chunk)
     assert (await services.ledger[Feedback].retract("default", query_id, chunk)).outcome == "retracted"
     await work(services)
-    await services.cleaner.clean()
+    await clean(services)
     assert await questions_of(services, live) == await questions_of(services, build) == []
 
 

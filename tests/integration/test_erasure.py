@@ -12,6 +12,7 @@ from foreask_client import AsyncClient
 from sqlalchemy import text
 
 from features.all import FEATURES
+from features.feedback.ledger.feedback import Feedback
 from features.webhooks.ledger import Webhooks
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.budgets import Reserve
@@ -33,7 +34,6 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT, Erasures
 from shared.ledger.erasure.leftover_rows import Remains
-from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.labelled_sets import LabelledSets
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.jobs.evaluations import EvaluationRequest, Evaluations

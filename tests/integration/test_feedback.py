@@ -1,18 +1,18 @@
 """Feedback: a user's question is added to a chunk, survives new versions, and can be removed completely."""
 
-from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
 
-from api.schemas.feedback import AcceptedPage, FeedbackReply
+from features.feedback.ledger.feedback import Feedback
+from features.feedback.retraction import delete_retracted
+from features.feedback.schemas import AcceptedPage, FeedbackReply
 from shared.domain.ids import accepted_id, accepted_point_id
 from shared.domain.verification import DifferingPoint
 from shared.http.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.audit import Audit
-from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
 from shared.maintenance.verification import Verification
@@ -20,6 +20,7 @@ from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
 from tests.support.api import as_tenant, calling, ready, with_keys, work
+from tests.support.cleaning import clean
 from tests.support.qdrant import qdrant_client
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
@@ -126,7 +127,7 @@ async def test_retraction_restores_previous_results(client, indexed, services, r
         assert (await client.delete(address)).status_code == 404
     assert await accepted(client) == []
     assert await state_of(client, indexed["leave.md"]) == "ready"
-    await services.cleaner.clean()
+    await clean(services)
 
     assert await points(services) == {}
     after = (await ask(client))[1]
@@ -141,12 +142,12 @@ async def test_retraction_during_qdrant_outage_is_applied_later(client, indexed,
     await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
     unreachable = Index("http://127.0.0.1:9")  # the discard port, without a listener
     try:
-        await replace(services.cleaner, index=unreachable).delete_retracted()
+        await delete_retracted(services.ledger[Feedback], unreachable)
     finally:
         await unreachable.aclose()
     assert len(await points(services)) == 1
 
-    await services.cleaner.clean()
+    await clean(services)
     assert await points(services) == {}
     assert await services.ledger[Feedback].claim_removals(10) == []
 
@@ -188,7 +189,7 @@ async def test_question_limit_retracts_oldest_questions(services, settings, inde
             await accept(client, f"{USER_QUESTION} {number}")
             await work(services, "index")
         remaining = [own.question for own in await accepted(client)]
-    await services.cleaner.clean()
+    await clean(services)
 
     assert remaining == [f"{USER_QUESTION} 3", f"{USER_QUESTION} 2"]
     assert {payload["question"] for payload in (await points(services)).values()} == set(remaining)
@@ -299,7 +300,7 @@ async def test_accepted_question_is_deleted_with_its_chunk(client, two_chunks, s
 
     await edit(client, leave=LONG_PAY.replace("paid", "spent"))
     await work(services)
-    await services.cleaner.clean()
+    await clean(services)
     assert await points(services) == {}
     assert await accepted(client) == []
     assert await verified(services) == []
@@ -332,7 +333,7 @@ async def test_question_accepted_during_failed_edit_reaches_live_version(client,
 
     await upload_unreadable(client)
     await work(services)
-    await services.cleaner.clean()
+    await clean(services)
 
     assert {payload["version"] for payload in (await points(services)).values()} == {1}
     assert [own.state for own in await accepted(client)] == ["indexed"]
@@ -376,7 +377,7 @@ async def test_retraction_applies_to_live_and_pending_versions(client, two_chunk
     assert {payload["version"] for payload in (await points(services)).values()} == {1, 2}
 
     await client.delete(f"/v1/collections/default/accepted-questions/{given['accepted_id']}")
-    await services.cleaner.clean()
+    await clean(services)
 
     assert await points(services) == {}
     assert await accepted(client) == []
@@ -388,10 +389,10 @@ async def test_retraction_during_write_is_applied_afterwards(client, indexed, se
     assert [own.id for chunk in claimed for own in chunk.accepted] == [given.accepted_id]
 
     await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
-    await services.cleaner.clean()
+    await clean(services)
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, claimed)])
     assert len(await points(services)) == 1
-    await services.cleaner.clean()
+    await clean(services)
 
     assert await points(services) == {}
     assert await verified(services) == []
@@ -403,11 +404,11 @@ async def test_late_writer_does_not_restore_retracted_question(client, indexed, 
     await services.ledger[Work].release("chunks", [chunk.lease for chunk in late])
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
-    await services.cleaner.clean()
+    await clean(services)
     assert await points(services) == {}
 
     await IndexStage([services.indexer]).settle([await index_batch(services.indexer, late)])
-    await services.cleaner.clean()
+    await clean(services)
 
     assert await points(services) == {}
     assert await accepted(client) == []
@@ -536,7 +537,7 @@ async def test_retraction_during_verification_is_not_a_finding(client, indexed, 
     async def slow(location, ids):
         if await points(services):
             await client.delete(f"/v1/collections/default/accepted-questions/{given.accepted_id}")
-            await services.cleaner.clean()
+            await clean(services)
         return await stored_points(location, ids)
 
     monkeypatch.setattr(services.index, "stored_points", slow)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.schemas.feedback import AcceptedPage
+from features.feedback.schemas import AcceptedPage
 from shared.http.schemas.queries import RetrieveReply
 from shared.ledger.builds.builds import Builds
 from shared.settings import Tuning
@@ -100,7 +100,7 @@ async def test_feedback_needs_its_own_scope(client, chunks):
 
 
 @guards(
-    "shared/ledger/feedback/feedback.sql",
+    "features/feedback/ledger/feedback.sql",
     "(CAST(:key AS uuid) IS NULL OR accepted_by = :key)",
     "true",
     means="a key may retract the questions of other keys",

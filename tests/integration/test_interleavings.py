@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from features.feedback.ledger.feedback import Feedback
 from shared.domain.errors import ForeaskError
 from shared.domain.ids import accepted_point_id
 from shared.domain.outcomes import FailedAttempt
@@ -23,7 +24,6 @@ from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
-from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.work.work import Work
 from shared.maintenance.verification import Verification
@@ -35,6 +35,7 @@ from tests.conftest import Library
 from tests.integration.test_ledger import index_texts
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
 from tests.support.api import delete_replaced, ready, work
+from tests.support.cleaning import clean
 from tests.support.planted import guards
 from tests.support.qdrant import qdrant_client
 
@@ -624,11 +625,11 @@ async def test_question_retracted_while_waiting_is_not_found(services, library, 
     assert len(await points(services, library, source="user")) == 1
 
     await retract()
-    await services.cleaner.clean()
+    await clean(services)
 
     assert await points(services, library, source="user") == {}
     await work(services, "index")
-    await services.cleaner.clean()
+    await clean(services)
     assert await run(services, "SELECT state FROM accepted_questions") == [("indexed",)]
     assert await differences(services, library) == []
 
@@ -644,7 +645,7 @@ async def test_point_of_question_retracted_during_write_is_deleted(services, lib
     await services.index.delete_by_id(collection.location, [accepted_point_id(question.id, 1)])
     await indexed(services.indexer, writing)
     await services.ledger[Feedback].settle_removals([question], {question.id})
-    await services.cleaner.clean()
+    await clean(services)
 
     assert await run(services, "SELECT 1 FROM accepted_questions") == []
     assert await points(services, library, source="user") == {}

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
-from api.schemas.asked import AskedQuestionPage
+from features.feedback.schemas import AskedQuestionPage
 from shared.ledger.feedback.query_log import QueryLog
 from tests.conftest import Library
 from tests.support.api import calling, events_of, work

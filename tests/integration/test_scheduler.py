@@ -9,12 +9,13 @@ import pytest
 from redis.asyncio import Redis
 from sqlalchemy.exc import ProgrammingError
 
+from features.feedback.ledger.feedback import Feedback
+from features.feedback.retraction import delete_retracted
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
-from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.postgres import election
 from shared.ledger.postgres.election import Election
 from shared.ledger.sources.syncs import Syncs
@@ -390,7 +391,7 @@ async def test_hanging_qdrant_locks_no_retracted_rows(services, library, provide
             await asyncio.Event().wait()
 
     index = Hanging("http://127.0.0.1:9")
-    removing = asyncio.create_task(replace(services.cleaner, index=index).delete_retracted())
+    removing = asyncio.create_task(delete_retracted(services.ledger[Feedback], index))
     await index.reached.wait()
 
     locked = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
@@ -402,7 +403,7 @@ async def test_hanging_qdrant_locks_no_retracted_rows(services, library, provide
     await asyncio.gather(removing, return_exceptions=True)
     await index.aclose()
     await run(services, "UPDATE accepted_questions SET due_at = now()")  # its claim expires
-    await services.cleaner.delete_retracted()
+    await delete_retracted(services.ledger[Feedback], services.index)
     assert await run(services, "SELECT 1 FROM accepted_questions") == []
 
 

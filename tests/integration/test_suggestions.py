@@ -4,8 +4,8 @@ from datetime import date, timedelta
 
 import pytest
 
+from features.feedback.ledger.suggestions import Suggestions
 from shared.domain.questions import plain
-from shared.ledger.documents.suggestions import Suggestions
 from shared.ledger.model.collections import Collections
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -108,7 +108,7 @@ async def test_tenants_get_suggestions_of_own_documents_only(services, settings,
 
 
 @guards(
-    "api/routes/suggestions.py",
+    "features/feedback/routes/suggestions.py",
     "if caller.filter is not None:",
     "if False:",
     means="suggestions ignore the filter of a key",

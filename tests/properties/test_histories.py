@@ -21,6 +21,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
 from embedded.stack import Stack
+from features.feedback.ledger.feedback import Feedback
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.documents import NewDocument
@@ -35,13 +36,13 @@ from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.submission import Submission
-from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
 from shared.ledger.model.rows import QUESTIONS
 from shared.ledger.work.work import Work
 from shared.providers.embedding import OpenAIEmbedder
+from tests.support.cleaning import clean
 from tests.support.counters import DIFFERENCES
 from tests.support.deployment import ScriptedProvider
 from tests.support.emptying import empty
@@ -511,7 +512,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def clean(self) -> None:
-        self.run(self.services.cleaner.clean())
+        self.run(clean(self.services))
 
     @rule(
         stages=st.sampled_from((("parse",), ("parse", "index", "generate"), ("generate",), ("index",), tuple(STAGES)))
@@ -567,7 +568,7 @@ class Histories(RuleBasedStateMachine):
             while due := await self.services.ledger[Work].due():
                 for stage in due:
                     await _do_due_work(self.stages[stage])
-            await self.services.cleaner.clean()
+            await clean(self.services)
             await self.services.ledger[Counters].fold(timedelta())
             open_rows = await self._open_rows()
             if not any(open_rows.values()):

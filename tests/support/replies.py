@@ -6,8 +6,8 @@ from api.schemas.batches import BatchView
 from api.schemas.builds import BuildView
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
-from api.schemas.feedback import AcceptedQuestionView
 from api.schemas.me import MeView
+from features.feedback.schemas import AcceptedQuestionView
 from features.gaps.schemas import GapView
 from shared.http.schemas.collections import CollectionView
 from shared.http.schemas.common import example_of

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from shared.ledger.documents.suggestions import in_turns, spread
+from features.feedback.ledger.suggestions import in_turns, spread
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 YEAR = timedelta(days=365)

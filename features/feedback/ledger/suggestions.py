@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID
 
 from sqlalchemy import RowMapping
 
+from features.feedback.domain import Suggestion
 from shared.domain.questions import plain
 from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS, passed_questions
@@ -28,15 +28,6 @@ _SHORTEST, _LONGEST = 12, 140  # characters of a question that fits on a button
 _ENDS = ("?", "\uff1f", "\u061f")
 
 SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """A question, with the chunk that answers it and its document."""
-
-    question: str
-    document_id: UUID
-    chunk_id: UUID
 
 
 class Suggestions:

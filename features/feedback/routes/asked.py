@@ -10,7 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.schemas.asked import AskedQuestionPage, AskedQuestionView
+from features.feedback.schemas import AskedQuestionPage, AskedQuestionView
 from shared.http import paging
 from shared.http.access.auth import Manager
 from shared.http.openapi import problems

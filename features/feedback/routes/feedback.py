@@ -7,7 +7,9 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
+from features.feedback.domain import FeedbackResult
+from features.feedback.ledger.feedback import Feedback, no_chunk
+from features.feedback.schemas import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
 from shared.http import paging
 from shared.http.access.auth import Caller, RatingCaller, Reader, SpendingManager, Writer
 from shared.http.openapi import problems
@@ -15,7 +17,6 @@ from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName
 from shared.http.state import QueryBudgetsDep, ServicesDep
 from shared.http.strict_route import StrictRoute
-from shared.ledger.feedback.feedback import Feedback, FeedbackResult, no_chunk
 from shared.ledger.model.collections import Collections
 from shared.query.metering import spend_embedding
 from shared.services.api import ApiServices

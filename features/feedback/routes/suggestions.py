@@ -9,7 +9,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.schemas.suggestions import SuggestionList, SuggestionView
+from features.feedback.domain import Suggestion
+from features.feedback.ledger.suggestions import Suggestions
+from features.feedback.schemas import SuggestionList, SuggestionView
 from shared.domain.collections import Collection
 from shared.domain.ids import chunk_of_point
 from shared.http.access.auth import Asker, Caller
@@ -17,7 +19,6 @@ from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.schemas.common import CollectionName
 from shared.http.state import ServicesDep
-from shared.ledger.documents.suggestions import Suggestion, Suggestions
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 from shared.vectors.filters import caller_conditions, visible_points

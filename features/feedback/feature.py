@@ -1,0 +1,20 @@
+"""Feedback, as the scheduler uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from shared.services.features import Feature, Step
+from shared.services.parts import Parts
+
+
+def _steps(parts: Parts) -> Sequence[Step]:
+    from features.feedback.ledger.feedback import Feedback
+    from features.feedback.retraction import delete_retracted
+
+    work = partial(delete_retracted, parts.ledger[Feedback], parts.index)
+    return [Step("delete_retracted", parts.settings.tuning.reconcile_interval, work)]
+
+
+FEEDBACK = Feature(steps=_steps)
