@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from features.audit_log.routes import AUDIT_LOG_ROUTES
 from features.conversations.routes import CONVERSATION_ROUTES
+from features.evaluation.routes import EVALUATION_ROUTES
 from features.feedback.routes import FEEDBACK_ROUTES
 from features.gaps.routes import GAP_ROUTES
 from features.shared_answers.routes import SHARED_ANSWER_ROUTES
@@ -13,6 +14,7 @@ from shared.http.feature_routes import FeatureRoutes
 FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     AUDIT_LOG_ROUTES,
     CONVERSATION_ROUTES,
+    EVALUATION_ROUTES,
     FEEDBACK_ROUTES,
     GAP_ROUTES,
     SHARED_ANSWER_ROUTES,

@@ -28,11 +28,11 @@ import Stemmer
 from foreask_evaluation.labelled import LabelledCorpus, read_set
 
 from bench.__main__ import EVALDATA
+from features.evaluation.metrics import scores
 from shared.domain.chunks import ChunkContent
 from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.text.words import ENGLISH_STOP_WORDS, STEMMERS
 from shared.ingest.parse.languages import with_languages
-from shared.query.evaluate.metrics import scores
 
 Terms = Mapping[int, float]
 _DEPTH = 10

@@ -23,11 +23,11 @@ from bench.__main__ import EVALDATA
 from bench.bm25 import PostingLists, contents_of, quality, terms_of, weights_of
 from bench.scans import CONDITIONS, DPI, lines_of, page_of_lines
 from embedded.minilm import MiniLM
+from features.evaluation.metrics import scores
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.scans.engine import Engine
 from shared.ingest.parse.scans.language_data import folder, lacking
 from shared.ingest.parse.scans.reading import read_page
-from shared.query.evaluate.metrics import scores
 
 LANGUAGES = {"xquad_oracle": "eng", "xquad_de": "deu", "xquad_ru": "rus"}
 _LINES = 38  # of a page

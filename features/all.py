@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from features.audit_log.feature import AUDIT_LOG
 from features.conversations.feature import CONVERSATIONS
+from features.evaluation.feature import EVALUATION
 from features.feedback.feature import FEEDBACK
 from features.gaps.feature import GAPS
 from features.shared_answers.feature import SHARED_ANSWERS
 from features.webhooks.feature import WEBHOOKS
 from shared.services.features import Feature
 
-FEATURES: tuple[Feature, ...] = (AUDIT_LOG, CONVERSATIONS, FEEDBACK, GAPS, SHARED_ANSWERS, WEBHOOKS)
+FEATURES: tuple[Feature, ...] = (
+    AUDIT_LOG,
+    CONVERSATIONS,
+    EVALUATION,
+    FEEDBACK,
+    GAPS,
+    SHARED_ANSWERS,
+    WEBHOOKS,
+)

@@ -33,7 +33,6 @@ def assemble(parts: Parts) -> WorkerServices:
 def runner_of(parts: Parts) -> Runner:
     """Return a runner of the jobs that are not of parsers; the stack stops it and releases its claims."""
     works: dict[JobKind, Callable[[Parts], JobWork]] = {
-        JobKind.EVALUATION: _evaluating,
         JobKind.GATE: _gating,
         JobKind.VERIFICATION: _verifying,
     }
@@ -42,15 +41,6 @@ def runner_of(parts: Parts) -> Runner:
     runner = Runner(parts.ledger[JobClaims], made)
     parts.stack.push_async_callback(runner.aclose)
     return runner
-
-
-def _evaluating(parts: Parts) -> JobWork:
-    from shared.ledger.jobs.evaluations import Evaluations
-    from shared.ledger.model.collections import Collections
-    from shared.maintenance.jobs.evaluating import Evaluating
-    from shared.services.query import evaluated_retriever_of
-
-    return Evaluating(parts.ledger[Evaluations], parts.ledger[Collections], evaluated_retriever_of(parts))
 
 
 def _gating(parts: Parts) -> JobWork:

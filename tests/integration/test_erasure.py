@@ -12,6 +12,8 @@ from foreask_client import AsyncClient
 from sqlalchemy import text
 
 from features.all import FEATURES
+from features.evaluation.ledger.evaluations import EvaluationRequest, Evaluations
+from features.evaluation.ledger.labelled_sets import LabelledSets
 from features.feedback.ledger.feedback import Feedback
 from features.webhooks.ledger import Webhooks
 from shared.broker.tenant_keys import TenantKeys
@@ -34,9 +36,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT, Erasures
 from shared.ledger.erasure.leftover_rows import Remains
-from shared.ledger.feedback.labelled_sets import LabelledSets
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
-from shared.ledger.jobs.evaluations import EvaluationRequest, Evaluations
 from shared.ledger.jobs.gates import GateRequest, Gates
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs

@@ -22,8 +22,8 @@ from structlog.testing import capture_logs
 from cli import main
 from cli.client import CliClient
 from embedded.stack import Stack
+from features.evaluation.strategies import select_strategies
 from shared.domain.index_location import vector_space
-from shared.query.evaluate.strategies import select_strategies
 from shared.services.providers import embedder_of
 from shared.settings import TenantLimits
 from shared.vectors.index import Index

@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from features.evaluation.ledger.evaluations import EvaluationRequest, Evaluations
 from shared.domain.collections import CollectionOptions, Weights
 from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
 from shared.ledger.feedback.query_log import QueryLog
-from shared.ledger.jobs.evaluations import EvaluationRequest, Evaluations
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.work.work import Work
 from tests.conftest import Library

@@ -9,10 +9,10 @@ import pytest
 from redis.asyncio import Redis
 from sqlalchemy import text
 
+from features.evaluation.ledger.evaluations import EvaluationProgress, EvaluationRequest, Evaluations
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import Conflict
 from shared.domain.jobs import JobKind
-from shared.ledger.jobs.evaluations import EvaluationProgress, EvaluationRequest, Evaluations
 from shared.ledger.jobs.job_claims import MOST_QUEUED, JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections

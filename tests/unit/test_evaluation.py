@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
+from features.evaluation.comparison import compare
+from features.evaluation.metrics import METRICS, scores
+from features.evaluation.strategies import select_strategies
 from shared.domain.collections import Baseline
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.ingest.generate.types import GeneratedQuestions
 from shared.query.answer import Answer
 from shared.query.calibrate.significance import interval, p_value
-from shared.query.evaluate.comparison import compare
-from shared.query.evaluate.metrics import METRICS, scores
-from shared.query.evaluate.strategies import select_strategies
 from tests.support.labelled import write, write_lines
 from tests.support.planted import guards
 

@@ -12,8 +12,8 @@ from cli.connection import LOCAL, Key, Url, client_of, console_of
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from features.evaluation.results import Json
     from foreask_evaluation.local import EvaluationRequest
-    from shared.query.evaluate.results import Json
 
 INTERRUPTED = 130
 
@@ -54,9 +54,9 @@ def evaluate(
     replies of models are cached, so that a stopped run continues and a second run costs nothing. A collection is
     searched on its server, in its current state.
     """
+    from features.evaluation.comparison import compare as compare_runs
+    from features.evaluation.results import FILE, read_results
     from foreask_evaluation import local
-    from shared.query.evaluate.comparison import compare as compare_runs
-    from shared.query.evaluate.results import FILE, read_results
 
     _check(folder, collection, questions)
     console = console_of()

@@ -17,6 +17,7 @@ from uuid import UUID, uuid5
 
 import orjson
 
+from features.evaluation.strategies import Layout
 from foreask_evaluation.labelled import LabelledPassage
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Baseline, Collection, CollectionOptions, Weights
@@ -24,7 +25,6 @@ from shared.domain.ids import chunk_id
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.languages import with_languages
 from shared.providers.embedding import NO_PREFIXES, Input, Prefixes
-from shared.query.evaluate.strategies import Layout
 from shared.query.retrieve import Channel
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 

@@ -18,6 +18,9 @@ from rich.table import Table
 from cli.client import CliClient
 from cli.meter import Stages
 from cli.output import say
+from features.evaluation.comparison import StrategyDifference
+from features.evaluation.results import FILE, Json
+from features.evaluation.strategies import select_baseline, select_strategies
 from foreask_evaluation import markdown as as_markdown
 from foreask_evaluation import page as as_html
 from foreask_evaluation import served
@@ -29,9 +32,6 @@ from foreask_evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cel
 from foreask_evaluation.vectors import CachedEmbedder
 from shared.process.hardening import private_files
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
-from shared.query.evaluate.comparison import StrategyDifference
-from shared.query.evaluate.results import FILE, Json
-from shared.query.evaluate.strategies import select_baseline, select_strategies
 from shared.query.rewrite import Rewriter
 from shared.services.providers import chat_of, embedder_of, reranker_of
 from shared.settings import EMBEDDED_LLM, Settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from features.evaluation.results import Json
 from foreask_evaluation.table import HEADINGS, cells, heading, sentences
-from shared.query.evaluate.results import Json
 
 
 def page(results: Json) -> str:

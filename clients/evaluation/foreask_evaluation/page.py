@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from features.evaluation.metrics import METRICS
+from features.evaluation.results import Json
 from foreask_evaluation.table import HEADINGS, cells, heading, sentences
-from shared.query.evaluate.metrics import METRICS
-from shared.query.evaluate.results import Json
 
 _LABELS, _BARS, _VALUES = 180, 480, 60  # widths
 _STEP, _BAR = 30, 16  # heights

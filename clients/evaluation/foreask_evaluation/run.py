@@ -17,6 +17,9 @@ from typing import TypeVar
 import numpy as np
 import orjson
 
+from features.evaluation.metrics import CUTOFF, scores
+from features.evaluation.results import EvaluatedSet, Json, StrategyCost, StrategyResult, build_results
+from features.evaluation.strategies import Layout, Strategy
 from foreask_evaluation.answers import grade_answers
 from foreask_evaluation.labelled import LabelledCorpus, LabelledPassage
 from foreask_evaluation.layouts import (
@@ -35,9 +38,6 @@ from shared.domain.errors import Refused
 from shared.domain.usage import Usage
 from shared.providers.embedding import Embedders, Input
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
-from shared.query.evaluate.metrics import CUTOFF, scores
-from shared.query.evaluate.results import EvaluatedSet, Json, StrategyCost, StrategyResult, build_results
-from shared.query.evaluate.strategies import Layout, Strategy
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
 from shared.query.retrieve.scale import scale_of
 from shared.vectors.points import Point
@@ -66,7 +66,7 @@ async def evaluate(
         baseline: strategy with which the others are compared.
 
     Returns:
-        The content of `results.json`; see `shared.query.evaluate.results`.
+        The content of `results.json`; see `features.evaluation.results`.
 
     Raises:
         ForeaskError: an engine or a provider fails.

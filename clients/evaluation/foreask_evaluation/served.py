@@ -9,10 +9,10 @@ from contextlib import suppress
 from foreask_client.models import Evaluation, Json
 
 from cli.client import CliClient
+from features.evaluation.strategies import Strategy
 from foreask_evaluation.labelled import LabelField, LabelledCorpus
 from foreask_evaluation.services import ProgressReport
 from shared.domain.errors import ForeaskError, InvalidInput, Unavailable
-from shared.query.evaluate.strategies import Strategy
 
 _OPEN = ("queued", "running")
 _MOST_QUESTIONS = 1_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from shared.query.evaluate.comparison import StrategyDifference
-from shared.query.evaluate.metrics import METRICS
-from shared.query.evaluate.results import Json
+from features.evaluation.comparison import StrategyDifference
+from features.evaluation.metrics import METRICS
+from features.evaluation.results import Json
 
 HEADINGS = (
     *("strategy", "nDCG@10", "95 %", "p", "MRR@10", "recall@1", "recall@5", "recall@10"),

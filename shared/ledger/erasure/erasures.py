@@ -80,7 +80,6 @@ _ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "budgets": _delete_where("budgets", _OF_BUDGETS),
-    "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
     "job_claims": _delete_where("job_claims", _OF_NAME),
     "source_items": _delete_where("source_items", _ITEMS_OF.format(_OF_NAME)),
     "syncs": _delete_where("syncs", _OF_NAME),
@@ -108,7 +107,6 @@ TABLES_OF_TENANT = (
     "accepted_questions",
     "outdated_objects",
     "tally_changes",
-    "labelled_sets",
     "job_claims",
     "syncs",
     "sources",

@@ -47,7 +47,6 @@ SQL = statements.load(
 )
 
 _UNDER_NAME = {
-    "labelled_sets": SQL.labelled_sets_under_name,
     "job_claims": SQL.job_claims_under_name,
     "jobs": SQL.jobs_under_name,
     "sources": SQL.sources_under_name,

@@ -15,10 +15,6 @@ SELECT id FROM collections WHERE tenant = :tenant AND (CAST(:collection AS text)
 -- Find the ids of a document's rows in all builds.
 SELECT id FROM documents WHERE public_id = :id
 
--- name: labelled_sets_under_name
--- Count labelled sets under the name of a collection that does not exist.
-{under_name:labelled_sets}
-
 -- name: job_claims_under_name
 -- Count claims on jobs under the name of a collection that does not exist.
 {under_name:job_claims}

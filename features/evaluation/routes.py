@@ -11,7 +11,11 @@ from uuid import UUID
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from api.schemas.evaluations import (
+from features.evaluation import collection as evaluation
+from features.evaluation.comparison import compare
+from features.evaluation.ledger.evaluations import EvaluationJob, EvaluationRequest, Evaluations
+from features.evaluation.ledger.labelled_sets import LabelledSets, StoredLabelledSet
+from features.evaluation.schemas import (
     MOST_QUESTIONS,
     DifferenceList,
     DifferenceView,
@@ -24,6 +28,7 @@ from api.schemas.evaluations import (
     LabelledSetView,
     SetName,
 )
+from features.evaluation.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.jobs import JobState
@@ -31,6 +36,7 @@ from shared.domain.stored import known_fields
 from shared.http.access.auth import Manager
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import LABELLED_BODY
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.schemas.calibration import LabelledQuestion
@@ -38,12 +44,7 @@ from shared.http.schemas.common import CollectionName
 from shared.http.schemas.jobs import RunPhase
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
-from shared.ledger.feedback.labelled_sets import LabelledSets, StoredLabelledSet
-from shared.ledger.jobs.evaluations import EvaluationJob, EvaluationRequest, Evaluations
 from shared.ledger.model.collections import Collections
-from shared.query.evaluate import collection as evaluation
-from shared.query.evaluate.comparison import compare
-from shared.query.evaluate.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections/{name}", tags=["evaluations"], route_class=StrictRoute)
@@ -187,6 +188,12 @@ async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager,
     """Delete an evaluation. A queued evaluation does not start, and a running one stops."""
     await services.ledger[Evaluations].delete(evaluation_id, await services.ledger[Collections].get(tenant, name))
     return Response(status_code=204)
+
+
+EVALUATION_ROUTES = FeatureRoutes(
+    (router,),
+    {"name": "evaluations", "description": "Labelled questions, and the retrieval quality that they measure."},
+)
 
 
 async def _missing_labels(

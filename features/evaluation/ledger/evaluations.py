@@ -54,7 +54,7 @@ EvaluationJob = StoredJob[EvaluationRequest, EvaluationProgress]
 
 
 class Evaluations(JobsOfKind[EvaluationRequest, EvaluationProgress]):
-    """Evaluations. The results are described in `shared.query.evaluate.results`."""
+    """Evaluations. The results are described in `features.evaluation.results`."""
 
     terms = JobTerms(
         JobKind.EVALUATION,

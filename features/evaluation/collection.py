@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from features.evaluation.metrics import CUTOFF, scores
+from features.evaluation.results import EvaluatedSet, Json, StrategyResult, build_results
+from features.evaluation.strategies import Strategy
 from shared.domain.collections import Collection, Weights
 from shared.domain.errors import InvalidInput
-from shared.query.evaluate.metrics import CUTOFF, scores
-from shared.query.evaluate.results import EvaluatedSet, Json, StrategyResult, build_results
-from shared.query.evaluate.strategies import Strategy
 from shared.query.retrieve import CHANNELS, Query, Retrieval, RetrievedChunk
 
 _ALL_TOKENS = 10**9  # no budget: metrics need every rank
@@ -72,7 +72,7 @@ async def evaluate_collection(
         notes: sentences about the labels for readers of the numbers.
 
     Yields:
-        The progress after every query, then the content of `results.json`; see `shared.query.evaluate.results`.
+        The progress after every query, then the content of `results.json`; see `features.evaluation.results`.
 
     Raises:
         InvalidInput: no strategy is left, or the labels name documents and chunks.

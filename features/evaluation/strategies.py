@@ -32,7 +32,7 @@ class Strategy:
 
     @property
     def only_questions(self) -> bool:
-        """Whether the strategy searches nothing without questions, or only what another strategy searches."""
+        """Whether the strategy searches nothing without questions, or only points that another strategy searches."""
         return self.layout != "chunks" or self.channels == ("questions",)
 
     @property

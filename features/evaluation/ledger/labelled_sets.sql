@@ -39,3 +39,22 @@ WHERE collection_id = :collection AND external_id = ANY(CAST(:ids AS text[])) AN
 -- Count chunks of a build that queries see.
 SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
 WHERE c.id = ANY(CAST(CAST(:ids AS text[]) AS uuid[])) AND d.collection_id = :collection AND {exists:d}
+
+-- name: erase_of_tenant
+-- Delete some labelled sets of an erased tenant.
+DELETE FROM labelled_sets
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM labelled_sets WHERE tenant = :tenant LIMIT :limit)) RETURNING 1
+
+-- name: erase_of_part
+-- Delete some labelled sets of an erased collection. Until the erasure has ended there is no other collection of its name.
+DELETE FROM labelled_sets WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM labelled_sets
+    WHERE tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL
+    LIMIT :limit
+)) RETURNING 1
+
+-- name: count_under_name
+-- Count labelled sets under the name of a collection that does not exist.
+SELECT count(*) AS rows FROM labelled_sets s
+WHERE s.tenant = :tenant AND s.collection = :collection
+  AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = s.tenant AND c.name = s.collection)

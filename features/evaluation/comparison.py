@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from features.evaluation.results import Json
 from shared.domain.errors import InvalidInput
 from shared.query.calibrate.significance import Interval, interval, p_value
-from shared.query.evaluate.results import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from typing import Any
 
 import orjson
 
+from features.evaluation.metrics import METRICS
+from features.evaluation.strategies import DEFAULT, Strategy
 from shared.domain.errors import InvalidInput
 from shared.query.calibrate.significance import interval, p_value
-from shared.query.evaluate.metrics import METRICS
-from shared.query.evaluate.strategies import DEFAULT, Strategy
 
 Json = dict[str, Any]
 FILE = "results.json"

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, NotFound
 from shared.ledger.documents import build_sync
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -25,6 +26,15 @@ MOST_SETS = 50  # of a collection
 MOST_CHARS = 1024 * 1024  # of a set
 
 SQL = statements.load(__file__, states.FRAGMENTS)
+
+ERASED_TABLES = (
+    ErasedTable(
+        name="labelled_sets",
+        of_tenant=SQL.erase_of_tenant,
+        of_part=SQL.erase_of_part,
+        under_name=SQL.count_under_name,
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

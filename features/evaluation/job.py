@@ -9,25 +9,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from features.evaluation.collection import EvaluationQuestion, FinishedQueries, evaluate_collection
+from features.evaluation.ledger.evaluations import EvaluationJob, Evaluations
+from features.evaluation.results import Json
+from features.evaluation.strategies import select_strategies
 from shared.domain.collections import Collection
 from shared.domain.errors import Transient
 from shared.domain.jobs import JobClaim
 from shared.domain.stored import known_fields
-from shared.ledger.jobs.evaluations import EvaluationJob, Evaluations
 from shared.ledger.model.collections import Collections
 from shared.maintenance.jobs.progress import watched
 from shared.maintenance.jobs.retries import retried
 from shared.maintenance.jobs.runner import JobWork
-from shared.query.evaluate.collection import EvaluationQuestion, FinishedQueries, evaluate_collection
-from shared.query.evaluate.results import Json
-from shared.query.evaluate.strategies import select_strategies
 from shared.query.retrieve import LiveRetriever, Retriever
 
 _PROGRESS_SECONDS = 1.0  # interval at which the progress is saved
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluating(JobWork):
+class EvaluationWork(JobWork):
     """Evaluates the collections of claimed jobs.
 
     Args:

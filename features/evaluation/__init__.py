@@ -1,0 +1,1 @@
+"""Evaluations: labelled questions of a collection, and the retrieval quality of strategies that they measure."""
