@@ -62,8 +62,8 @@ check: $(VENV)/.dev ## check lint, formatting, types, imports between packages, 
 prose: $(VENV)/.dev ## check prose and test names of every file, also of files that `make check` does not cover
 	$(IN) -m tests.support.prose --all
 
-client: $(VENV)/.dev ## generate the synchronous Python client from the asynchronous one
-	$(IN) clients/python/generate_sync.py
+client: $(VENV)/.dev ## generate the Python client's models, and its synchronous half
+	$(IN) clients/python/generate_models.py && $(IN) clients/python/generate_sync.py
 
 faults: $(VENV)/.dev ## break a running deployment, and count lost and twice-paid work (minutes)
 	$(IN) -m pytest tests/faults tests/properties/test_histories.py --faults full

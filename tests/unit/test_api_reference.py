@@ -1,13 +1,10 @@
-"""The reference and the Python client name every field of chunks and of query results."""
+"""The reference names every field of chunks and of query results."""
 
 import re
 
 import pytest
-from foreask_client.models import Batch, Chunk, FoundChunk, Me
 
-from api.schemas.batches import BatchView
 from api.schemas.chunks import ChunkView
-from api.schemas.me import MeView
 from shared.http.schemas.queries import RetrievedChunkView
 from tests.support.deployment import ROOT
 
@@ -22,10 +19,3 @@ def test_reference_lists_fields_of_chunks_and_results(view, title):
     [section] = [text for text in SECTIONS if text.startswith(title)]
 
     assert view.model_fields.keys() - set(re.findall(r"`(\w+)`", section)) == set()
-
-
-@pytest.mark.parametrize(
-    ("view", "model"), [(ChunkView, Chunk), (RetrievedChunkView, FoundChunk), (MeView, Me), (BatchView, Batch)]
-)
-def test_client_models_have_all_fields(view, model):
-    assert model.model_fields.keys() == view.model_fields.keys()

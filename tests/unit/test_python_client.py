@@ -9,7 +9,7 @@ import httpx
 import pytest
 from foreask_client import ApiError, AsyncClient, Client
 
-GENERATOR = Path(__file__).parents[2] / "clients/python/generate_sync.py"
+CLIENT = Path(__file__).parents[2] / "clients/python"
 URL = "http://foreask.test"
 ERASURE = {
     "id": "1",
@@ -22,6 +22,7 @@ ERASURE = {
     "finished_at": None,
     "of_a_newer_server": 7,
 }
+COLLECTION = {"name": "handbook", "embedding_model": "e5", "options": {}, "created_at": "2026-10-01T09:00:00Z"}
 
 
 class RecordingServer:
@@ -241,7 +242,26 @@ def test_upload_with_unknown_field_is_rejected():
     assert server.requests == []
 
 
-def test_generated_synchronous_client_is_current():
-    check = subprocess.run([sys.executable, GENERATOR, "--check"], capture_output=True, text=True, check=False)
+def test_collection_of_newer_server_is_read():
+    options = {"questions_per_chunk": "a_new_word", "a_new_option": 1}
+    foreask, _ = client(httpx.Response(200, json=COLLECTION | {"options": options, "documents": {"a_new_state": 2}}))
+
+    collection = foreask.collection("handbook")
+
+    assert (collection.options.questions_per_chunk, collection.documents) == ("a_new_word", {"a_new_state": 2})
+    assert collection.options.model_extra == {"a_new_option": 1}
+
+
+def test_collection_of_older_server_is_read():
+    foreask, _ = client(httpx.Response(200, json=COLLECTION))
+
+    collection = foreask.collection("handbook")
+
+    assert (collection.points, collection.languages, collection.options.filterable) == (None, [], {})
+
+
+@pytest.mark.parametrize("generator", ["generate_models.py", "generate_sync.py"])
+def test_generated_files_of_client_are_current(generator):
+    check = subprocess.run([sys.executable, CLIENT / generator, "--check"], capture_output=True, text=True, check=False)
 
     assert check.returncode == 0, check.stdout + check.stderr

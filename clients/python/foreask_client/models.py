@@ -1,23 +1,82 @@
-"""Replies of the API. Fields that a newer server adds are kept as attributes without a type."""
+"""Replies of the API, generated from its description: do not edit.
+
+Fields that a newer server adds are kept as attributes without a type. A newer server may also return other words than
+those listed here.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-Json = dict[str, Any]
-KeyScope = Literal["read", "ask", "feedback", "write", "manage"]
-Lane = Literal["interactive", "bulk", "batch"]
-Version = Literal["latest", "live"]
+from foreask_client.values import Completeness, Event, Json, KeyScope, Lane, Model, Version
 
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="allow", protected_namespaces=())
+__all__ = [
+    "AcceptedQuestion",
+    "Answer",
+    "AskedQuestion",
+    "AuditEntry",
+    "Batch",
+    "BatchLine",
+    "Budget",
+    "Build",
+    "Chunk",
+    "ChunkCounts",
+    "ChunkInContext",
+    "Citation",
+    "Collection",
+    "CollectionOptions",
+    "DeadLetter",
+    "DeadLettersResolved",
+    "DeadReason",
+    "Delivery",
+    "Document",
+    "Erasure",
+    "Evaluation",
+    "Event",
+    "Feedback",
+    "FoundChunk",
+    "Gap",
+    "GapQuestion",
+    "Job",
+    "Json",
+    "Key",
+    "KeyScope",
+    "LabelledSet",
+    "LabelledSetSize",
+    "Lane",
+    "Lookup",
+    "Loss",
+    "Me",
+    "Model",
+    "NearestPassage",
+    "NewKey",
+    "NewWebhook",
+    "QueryMetadata",
+    "Question",
+    "RefusedEntry",
+    "Resolution",
+    "Retrieval",
+    "Source",
+    "Sync",
+    "UploadOffer",
+    "Usage",
+    "Version",
+    "Webhook",
+    "Withheld",
+]
 
 
 class ChunkCounts(Model):
+    """Numbers of chunks of a document.
+
+    Attributes:
+        searchable: chunks that queries can find, at least by their text.
+        generated: chunks with generated or ready-made questions, including indexed chunks.
+        discarded: dead chunks that the owner discarded.
+    """
+
     total: int
     searchable: int
     generated: int
@@ -27,7 +86,13 @@ class ChunkCounts(Model):
 
 
 class Usage(Model):
-    """Tokens and cost of model calls; `cost` is `None` if a price is unknown."""
+    """Tokens and cost of model calls.
+
+    Attributes:
+        cost: cost by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, or by the list price in dollars, in the
+            service tiers of the calls and with the discounts of prompt caches; None if the price of the model is
+            unknown.
+    """
 
     prompt_tokens: int
     completion_tokens: int
@@ -36,33 +101,56 @@ class Usage(Model):
 
 
 class Loss(Model):
-    """A part of a file that misses words; `sample` has some of them."""
+    """A part of a file whose words did not all arrive in the chunks.
+
+    Attributes:
+        location: the part, such as `page 3` or `sheet "Prices"`; empty for the whole file.
+        missing: number of missing words.
+        sample: some of these words, in lower case; empty if the entry stands for many parts.
+    """
 
     location: str
     missing: int
-    sample: list[str]
+    sample: list[str] = []
 
 
 class Document(Model):
-    """A document; its counts and usage refer to its newest version.
+    """A document.
 
-    `pages` have no text and are read by OCR; `pages_unread` of them could not be read. `text_coverage` is the share of
-    the words of the file that arrived; None if they were not counted. `losses` are parts that miss words, and `unread`
-    has a sentence for each part that was not read. `outdated`: an older reader has read the file.
+    Counts and usage refer to its newest version.
+
+    Attributes:
+        metadata: None if it was not requested: in lists with `metadata=false` and in replies to a batch.
+        state: `queued`, `parsing`, `reading`, `indexing`, `searchable`, `ready`, `degraded`, `failed` or `deleting`.
+        version: increases with every change of the content.
+        live_version: version that queries see; None if there is none yet.
+        error: reason of the failure; of a document in progress, why it waits.
+        pages: number of pages without text, which are read by OCR; 0 if every page has text.
+        pages_read: pages that have been read.
+        pages_unread: pages that could not be read; dead letters have the reasons.
+        text_coverage: share of the words of the file that are in its chunks, from 0 to 1: a second, independent reading
+            counts them. None if the words of its format are not counted, or if it has not been parsed.
+        losses: parts of the file that miss more than 1 % of their words, at most 20: the last entry sums up all others.
+            A document with losses is `degraded`.
+        unread: parts of the file that were not read, such as an encrypted attachment: a sentence for each, with the
+            reason, at most 20. A document with one is `degraded`.
+        outdated: whether an older reader has read the file, so that another attempt may read more of it; false while
+            the document is in progress.
+        questions: number of questions that passed the filter.
     """
 
     id: str
     external_id: str
     collection: str
-    title: str | None
-    filename: str | None
-    media_type: str | None
-    metadata: Json | None
+    title: str | None = None
+    filename: str | None = None
+    media_type: str | None = None
+    metadata: Json | None = None
     size_bytes: int
     state: str
     version: int
-    live_version: int | None
-    error: str | None
+    live_version: int | None = None
+    error: str | None = None
     created_at: datetime
     updated_at: datetime
     chunks: ChunkCounts
@@ -70,15 +158,22 @@ class Document(Model):
     pages_read: int = 0
     pages_unread: int = 0
     text_coverage: float | None = None
-    losses: list[Loss] = Field(default_factory=list)
-    unread: list[str] = Field(default_factory=list)
+    losses: list[Loss] = []
+    unread: list[str] = []
     outdated: bool = False
     questions: int
     usage: Usage
 
 
 class BatchLine(Model):
-    """The result of one document of a batch: `document`, or the problem details of its rejection as `error`."""
+    """The result of one line of a batch: the document, or the problem that a separate request would have returned.
+
+    Attributes:
+        line: line number in the request, from 1; empty lines count.
+        status: 202: accepted; 200: the same content exists already; other: rejected.
+        external_id: absent if the line cannot be read.
+        error: reason why the line was rejected.
+    """
 
     line: int
     status: int
@@ -88,28 +183,56 @@ class BatchLine(Model):
 
 
 class UploadOffer(Model):
+    """An address for the bytes of one document.
+
+    Attributes:
+        upload: token to pass to POST /v1/documents.
+        url: signed address. Any client can write to it until it expires.
+        headers: headers to send with the request to the address.
+    """
+
     upload: str
-    url: str = Field(repr=False)  # signed: it permits writing without a key
+    url: str = Field(repr=False)
     method: str
-    headers: dict[str, str]
+    headers: dict[str, str] = {}
     expires_in_seconds: int
 
 
 class Question(Model):
-    """A question of a chunk; `source` is `generated`, `given` or `user`."""
+    """A question of a chunk.
+
+    Attributes:
+        passed: result of the question filter; None if it is pending, or if a user's question is not indexed yet.
+        reason: reason why the filter dropped the question.
+        source: author: the model, the owner of the document, or a user. Values: `generated`, `given`, `user`.
+        similarity: cosine similarity to the text of the chunk; None if it was not measured.
+        accepted: acceptance; None unless a user asked the question.
+    """
 
     text: str
-    passed: bool | None
-    reason: str | None
+    passed: bool | None = None
+    reason: str | None = None
     source: str
-    similarity: float | None
+    similarity: float | None = None
     accepted: Json | None = None
 
 
 class Chunk(Model):
-    """A chunk of a document; `span` counts characters of the document's text.
+    """A chunk of a document.
 
-    `confidence` is the mean confidence of the words of scanned pages, from 0 to 100.
+    Attributes:
+        version: version of the document.
+        ordinal: position in the document, from 0.
+        title: title of the document when the chunk was created.
+        span: start and end in the extracted text, in characters.
+        section: start and end of the section; None if the collection has no sections.
+        confidence: mean confidence of the words of scanned pages, from 0 to 100; None if no page was read by OCR. Below
+            60 no questions are generated.
+        language: language of the text (ISO 639-1); None if unknown.
+        state: `parsed`, `generating`, `generated`, `indexed`, `dead` or `discarded`.
+        attempts: the last failed attempts, at most 20, oldest first.
+        usage: cost of generating the questions.
+        questions: questions of the chunk; users' questions come last.
     """
 
     id: str
@@ -117,108 +240,138 @@ class Chunk(Model):
     version: int
     ordinal: int
     text: str
-    title: str | None
-    heading_path: list[str]
+    title: str | None = None
+    heading_path: list[str] = []
     span: tuple[int, int]
-    section: tuple[int, int] | None
-    page: int | None
+    section: tuple[int, int] | None = None
+    page: int | None = None
     confidence: int | None = None
-    language: str | None
+    language: str | None = None
     state: str
-    error: str | None
-    attempts: list[Json]
+    error: str | None = None
+    attempts: list[Json] = []
     usage: Usage
-    questions: list[Question]
+    questions: list[Question] = []
 
 
 class ChunkInContext(Model):
-    """A chunk with its document and its neighbours, in order."""
+    """A chunk with its document and its neighbours, in document order."""
 
     document: Document
-    before: list[Chunk]
+    before: list[Chunk] = []
     chunk: Chunk
-    after: list[Chunk]
+    after: list[Chunk] = []
 
 
 class FoundChunk(Model):
     """A chunk in the result of a query.
 
-    `matched_question` is `None` if the chunk's text matched best, or if the question is a user's and the key lacks the
-    scope `read`.
+    Attributes:
+        score: combined score of the channels; by default from 0 to below 1, higher for outstanding chunks.
+        matched_question: nearest question; None if the text was nearer, if an edit has just replaced the question, or
+            if it is a user's question and the key lacks the scope `read`.
+        matched_question_source: `given`: supplied with the document; `user`: accepted from feedback. Values:
+            `generated`, `given`, `user`.
+        language: language of the text (ISO 639-1); None if unknown.
+        span: start and end of the text in the extracted text, in characters.
+        chunk_span: start and end of the matched chunk.
+        version: version of the document.
+        also_in: external ids of other documents with the same text.
+        tokens: tokens of the text, counted by FOREASK_LLM_TOKENIZER or estimated.
+        rerank_score: score of the reranker, on its own scale; None if the chunk was not reranked.
+        channels: with `explain`: rank and score in each channel.
+        evidence: with `explain`: parts of the score; None unless `fusion` is `scores`.
     """
 
     chunk_id: str
     score: float
-    matched_question: str | None
-    matched_question_source: str | None
+    matched_question: str | None = None
+    matched_question_source: str | None = None
     text: str
     document_id: str
     external_id: str
-    title: str | None
-    filename: str | None
-    heading_path: list[str]
-    page: int | None
-    language: str | None
+    title: str | None = None
+    filename: str | None = None
+    heading_path: list[str] = []
+    page: int | None = None
+    language: str | None = None
     span: tuple[int, int]
     chunk_span: tuple[int, int]
     version: int
-    metadata: Json
+    metadata: Json = {}
     also_in: list[str] = []
     tokens: int
-    rerank_score: float | None
-    channels: Json | None = None
+    rerank_score: float | None = None
+    channels: dict[str, Json] | None = None
     evidence: Json | None = None
 
 
 class QueryMetadata(Model):
-    """Facts about a query; `query_id` identifies it for feedback and is `None` if the query was not recorded.
+    """Facts about a query.
 
-    `question` is the searched question, which differs from the sent one if that was part of a conversation.
+    Attributes:
+        query_id: id for POST /v1/feedback; None if the query was not recorded, or the ledger was unavailable.
+        question: the searched question; with `history`, as the language model rewrote it.
+        milliseconds: duration by stage, and `total`.
+        skipped: skipped stages (`rewrite`, `rerank`) with their reasons.
+        notice: why results may be wrong or incomplete, while the collection's index is being repaired.
+        explain: with `explain`: explanation of the ranking.
     """
 
-    query_id: str | None
-    question: str = ""  # servers before this field do not return it
+    query_id: str | None = None
+    question: str = ""
     matched_questions: int
     unique_chunks: int
     usage: Usage
-    milliseconds: dict[str, float]
-    skipped: dict[str, str]
-    notice: str | None = None  # why results may be wrong or incomplete
+    milliseconds: dict[str, float] = {}
+    skipped: dict[str, str] = {}
+    notice: str | None = None
     explain: Json | None = None
 
 
 class Retrieval(Model):
-    chunks: list[FoundChunk]
+    """The chunks that answer a question, best first.
+
+    The list is empty if no chunk does.
+    """
+
+    chunks: list[FoundChunk] = []
     metadata: QueryMetadata
 
 
 class Citation(Model):
-    """A passage that the answer cites by its `number`; `sentences` are spans of `text` that support the answer."""
+    """A passage that the answer cites.
+
+    Attributes:
+        number: number in the answer, such as [1].
+        sentences: start and end of each sentence in `text` that supports the answer; empty if none was identified.
+    """
 
     number: int
     document_id: str
     external_id: str
-    title: str | None
-    heading_path: list[str]
-    page: int | None
+    title: str | None = None
+    heading_path: list[str] = []
+    page: int | None = None
     span: tuple[int, int]
     text: str
     chunk_id: str
     sentences: list[tuple[int, int]] = []
 
 
-_INCOMPLETE = {
-    "length": "the model reached its token limit",
-    "content_filter": "the provider's content filter stopped it",
-    "interrupted": "the model's reply was interrupted",
-}
+class Answer(Completeness):
+    """An answer that uses only the documents.
 
-
-class Answer(Model):
-    """An answer from the documents only.
-
-    If `found` is false, the documents do not answer the question. If `certain` is false, they may not answer it.
-    `incomplete_reason` names the reason of an incomplete answer: `length`, `content_filter` or `interrupted`.
+    Attributes:
+        found: `False` if the documents do not answer the question; the answer then says so.
+        form: `extractive`: quoted from the documents, not written by a model. Values: `generative`, `extractive`.
+        certain: `False` if an extractive answer is hardly nearer to the question than unrelated texts; the answer then
+            says so and quotes the three best passages. `False` if a generative answer is incomplete or cites no
+            passage.
+        incomplete_reason: why the answer is incomplete: `length` (the model's token limit), `content_filter`, or
+            `interrupted` (the provider's stream ended without a sign of its end); None if it is complete.
+        citations: in order of appearance.
+        removed_citations: numbers that the model cited although no passage has them.
     """
 
     answer: str
@@ -226,76 +379,105 @@ class Answer(Model):
     form: str
     certain: bool = True
     incomplete_reason: str | None = None
-    citations: list[Citation]
-    removed_citations: list[int]
-    chunks: list[FoundChunk]
+    citations: list[Citation] = []
+    removed_citations: list[int] = []
+    chunks: list[FoundChunk] = []
     metadata: QueryMetadata
-
-    @property
-    def why_incomplete(self) -> str | None:
-        """The sentence that a reader of an incomplete answer needs; None if the answer is complete."""
-        if self.incomplete_reason is None:
-            return None
-        reason = _INCOMPLETE.get(self.incomplete_reason, _INCOMPLETE["interrupted"])
-        return f"This answer is incomplete: {reason}."
 
 
 class Feedback(Model):
+    """The result of the feedback.
+
+    Attributes:
+        outcome: `already_asked`: the chunk has this question already; `chunk_full`: the chunk has the maximum number of
+            accepted questions, none of them accepted by this key; `pending_review`: a key with the scope `manage` has
+            to accept it; `not_accepted`: there was nothing that this key may retract. Values: `accepted`,
+            `already_accepted`, `already_asked`, `chunk_full`, `pending_review`, `retracted`, `not_accepted`.
+        accepted_id: id of the accepted question; None if it was never accepted.
+    """
+
     outcome: str
     chunk_id: str
     question: str
-    accepted_id: str | None
+    accepted_id: str | None = None
 
 
 class AuditEntry(Model):
     """A recorded change.
 
+    Only the operator's list has the `tenant`.
+
     Attributes:
-        tenant: None in the list of a tenant.
-        changes: `before` and `after` of each changed field, without secrets and contents.
+        action: `create`, `change`, `delete`; `revoke` (key), `enable` (webhook), `remove` and `approve` (source),
+            `start`, `pause`, `resume`, `switch` and `cancel` (build), `erase` (collection, document, tenant).
+        object: `key`, `budget`, `webhook`, `collection`, `build`, `source`, `document`, `tenant` or `gap`.
+        object_name: name of the object; the erasure's id for an erased document or tenant.
+        changes: changed fields, without secrets and contents.
+        tenant: tenant of the object; None for operators' keys and erasures of tenants.
     """
 
     id: str
-    tenant: str | None = None
     created_at: datetime
-    actor: Json
+    actor: Json = {}
     action: str
     object: str
     object_name: str
-    changes: Json
+    changes: dict[str, Json] = {}
+    tenant: str | None = None
 
 
 class AcceptedQuestion(Model):
-    """A user's question that became a question of a chunk."""
+    """A user's question that was accepted for a chunk.
+
+    Attributes:
+        accepted_by: id of the key whose feedback accepted it; None for an editor.
+        state: `waiting`: the question is indexed when its document is not being processed and its chunk is not dead.
+            `refused`: the embedding model rejects it. Values: `waiting`, `indexed`, `refused`, `removing`.
+    """
 
     id: str
     document_id: str
     external_id: str
     chunk_id: str
     question: str
-    query_id: str | None
+    query_id: str | None = None
     accepted_by: str | None = None
     state: str
     created_at: datetime
 
 
 class AskedQuestion(Model):
-    """A question that users asked, with the number of times."""
+    """A question, merged over its askers; case, spacing and final punctuation are ignored.
+
+    Attributes:
+        query_id: id of the latest query with this question, for feedback.
+        question: the latest wording.
+        times: number of queries with this question.
+        found: whether the latest query found an answer, or, without an answer, any chunk.
+        best_score: score of the first chunk that the latest query returned; None if it returned none.
+        helpful: the newest feedback; None if there is none.
+        helpful_chunk_id: the chunk of the newest feedback, if that is positive.
+        chunk_ids: chunks that the latest query returned.
+    """
 
     query_id: str
     question: str
     times: int
     found: bool
-    best_score: float | None
-    helpful: bool | None
+    best_score: float | None = None
+    helpful: bool | None = None
     helpful_chunk_id: str | None = None
-    chunk_ids: list[str]
+    chunk_ids: list[str] = []
     first_at: datetime
     last_at: datetime
 
 
 class GapQuestion(Model):
-    """A question of a gap, with the number of times."""
+    """A question of a gap, merged over its askers; case, spacing and final punctuation are ignored.
+
+    Attributes:
+        times: number of queries with this question.
+    """
 
     question: str
     times: int
@@ -303,7 +485,7 @@ class GapQuestion(Model):
 
 
 class NearestPassage(Model):
-    """The passage with the highest score for a question of a gap."""
+    """The passage with the highest score for a question of the gap."""
 
     chunk_id: str
     document_id: str
@@ -312,7 +494,7 @@ class NearestPassage(Model):
 
 
 class Resolution(Model):
-    """The document that resolves a gap."""
+    """The document that answers the questions of the gap."""
 
     document_id: str
     external_id: str
@@ -320,39 +502,46 @@ class Resolution(Model):
 
 
 class Gap(Model):
-    """Questions that mean the same and that the documents did not answer.
+    """Questions that mean the same and were not answered.
 
     Attributes:
         question: the question that was asked most often.
         questions: its questions, most often asked first, at most 20.
         distinct_questions: number of different questions.
         times: number of queries with these questions.
-        per_day: queries on each of the last days in UTC; the last item is today.
-        last_week: queries in the last 7 days; `week_before` in the 7 days before.
-        state: `open`, `assigned` or `resolved`.
-        resolved_by: the resolving document, also if the gap is open again.
+        per_day: queries on each of the last `days` days in UTC; the last item is today.
+        last_week: queries in the last 7 days.
+        week_before: queries in the 7 days before.
+        nearest: None if no query returned a passage that still exists.
+        state: `open`; `assigned`; `resolved` if each of its questions was answered when asked last, or was not asked
+            again since a document resolved the gap.
+        resolved_by: the resolving document, also if the gap is open again; None if there is none, or it was deleted.
     """
 
     id: str
     question: str
-    questions: list[GapQuestion]
+    questions: list[GapQuestion] = []
     distinct_questions: int
     times: int
-    per_day: list[int]
+    per_day: list[int] = []
     last_week: int
     week_before: int
     first_at: datetime
     last_at: datetime
-    nearest: NearestPassage | None
+    nearest: NearestPassage | None = None
     state: str
-    assigned_to: str | None
-    resolved_by: Resolution | None
+    assigned_to: str | None = None
+    resolved_by: Resolution | None = None
 
 
 class CollectionOptions(Model):
-    """Options of a collection; None means that the server's setting applies."""
+    """Options of a collection; None means that the server's setting applies.
 
-    questions_per_chunk: int | Literal["auto"] | None = None
+    Attributes:
+        filterable: declared metadata fields and their types.
+    """
+
+    questions_per_chunk: int | str | None = None
     prompt: str | None = None
     chunk_max_chars: int | None = None
     chunk_overlap_chars: int | None = None
@@ -364,43 +553,67 @@ class CollectionOptions(Model):
 
 
 class Collection(Model):
-    """A collection; `documents` has counts by state, `points` is `None` while Qdrant is unavailable.
+    """A collection with the state of its documents.
 
-    `points_age_seconds` is the time since the points were counted.
+    Attributes:
+        embedding_model: name of the embedding.
+        options: a None option uses the server's setting.
+        languages: languages of the texts so far (ISO 639-1).
+        notice: warning if the embedding does not suit the texts, or a cache of prompts the prompt.
+        documents: number of documents in each state; states without documents are absent.
+        points: number of points in Qdrant, counted again when a document finishes; None while Qdrant is unavailable.
+        points_age_seconds: time since the start of that count; a large collection is counted less often.
+        calibration: calibration of the channels; None if their weights are equal.
     """
 
     name: str
     embedding_model: str
     options: CollectionOptions
     created_at: datetime
-    languages: list[str]
-    documents: dict[str, int]
-    points: int | None
+    languages: list[str] = []
+    notice: str | None = None
+    documents: dict[str, int] = {}
+    points: int | None = None
     points_age_seconds: float | None = None
     calibration: Json | None = None
-    notice: str | None = None
 
 
 class Build(Model):
-    """A build of a collection: its points for one embedding and one set of options."""
+    """A build of a collection: its points for one embedding and one set of options.
+
+    Attributes:
+        build: number of the build within the collection.
+        state: `live`: the build answers queries. `following`: it has all documents and receives all changes. Values:
+            `live`, `filling`, `paused`, `following`, `dropping`.
+        options: a None option uses the server's setting.
+        live_until: time at which another build became live; None if this build was never replaced.
+        source_documents: number of documents in the live build.
+        copied: number of documents copied to the build.
+        documents: number of documents in each state.
+        gate: latest report of the gate.
+    """
 
     build: int
     state: str
     embedding_model: str
     options: CollectionOptions
     created_at: datetime
-    live_until: datetime | None
+    live_until: datetime | None = None
     source_documents: int
     copied: int
-    documents: dict[str, int]
+    documents: dict[str, int] = {}
     gate: Json | None = None
 
 
 class DeadLetter(Model):
-    """A document that could not be parsed, a page that could not be read, or a chunk that failed.
+    """A document that cannot be parsed, a page that cannot be read, or a dead chunk.
 
-    `ordinal` is the position of the chunk, from 0, or the number of the page, from 1. Only a single dead letter has a
-    `history`.
+    Attributes:
+        id: id of the document, the page or the chunk.
+        kind: `document`, `page` or `chunk`.
+        ordinal: position of the chunk in its document, from 0, or number of the page, from 1; None for a document.
+        at: time of the last attempt.
+        history: the last failed attempts, at most 20, oldest first.
     """
 
     id: str
@@ -408,7 +621,7 @@ class DeadLetter(Model):
     document_id: str
     external_id: str
     collection: str
-    ordinal: int | None
+    ordinal: int | None = None
     reason: str
     attempts: int
     at: datetime
@@ -416,6 +629,8 @@ class DeadLetter(Model):
 
 
 class DeadReason(Model):
+    """Number of dead letters with a reason."""
+
     reason: str
     documents: int
     pages: int = 0
@@ -423,7 +638,11 @@ class DeadReason(Model):
 
 
 class DeadLettersResolved(Model):
-    """Numbers of retried or discarded documents, pages and chunks; chunks `in_progress` were not changed."""
+    """Number of dead letters that were retried or discarded.
+
+    Attributes:
+        in_progress: number of chunks that were skipped because their documents are being processed.
+    """
 
     documents: int
     pages: int = 0
@@ -432,96 +651,163 @@ class DeadLettersResolved(Model):
 
 
 class Erasure(Model):
-    """The progress of an erasure; its `state` is `running` or `finished`."""
+    """The progress of an erasure.
+
+    Attributes:
+        collection: collection to erase; None for a document or a tenant.
+        state: `running` or `finished`.
+        documents_left: number of document rows left, in all builds.
+        deleted: number of deleted rows, by kind.
+    """
 
     id: str
-    collection: str | None
-    document_id: str | None
+    collection: str | None = None
+    document_id: str | None = None
     state: str
     documents_left: int
-    deleted: dict[str, int]
+    deleted: dict[str, int] = {}
     started_at: datetime
-    finished_at: datetime | None
+    finished_at: datetime | None = None
 
 
 class Job(Model):
-    """Long work with progress, such as a load, a sync, a reindex, a build or an evaluation."""
+    """A job of any kind.
+
+    Attributes:
+        id: id of the job; for other kinds than loads and reindexes the id of its own.
+        kind: `load`, `sync`, `reindex`, `build`, `evaluation`, `gate`, `verification` or `erasure`.
+        state: `done_with_errors`: some of its documents are degraded or failed. Values: `running`, `paused`,
+            `cancelling`, `cancelled`, `done`, `done_with_errors`, `failed`.
+        collection: None for the erasure of a tenant or a document.
+        pause_reason: reason of a pause; None without one. With `budget` or `provider` the state is `running`: texts are
+            indexed, but no questions are generated. Values: `user`, `budget`, `provider`, `disk`, `approval`.
+        budget_id: id of the exhausted budget, if this is the reason.
+        closed: whether the client of a load has said that no more documents follow.
+        done: number of finished parts out of `total`: documents, or queries of an evaluation. A gate or a verification
+            compares all points first.
+        documents: its documents by state. A document counts for the job that changed it last.
+        points: number of compared points of a gate or a verification; None for other kinds.
+        eta_seconds: time for the remaining documents at the rate of the last minute; None if none finished then.
+        cost: costs of the calls of a load, a sync or a reindex with a known price; None if there are none.
+        message: reason, if the job waits for a person or a client.
+        ended_at: None while it is open, and for builds.
+    """
 
     id: str
     kind: str
     state: str
-    collection: str | None
-    pause_reason: str | None
+    collection: str | None = None
+    pause_reason: str | None = None
     budget_id: str | None = None
     closed: bool
     done: int
     total: int
-    documents: dict[str, int]
+    documents: dict[str, int] = {}
     points: int | None = None
-    eta_seconds: int | None
+    eta_seconds: int | None = None
     cost: float | None = None
-    message: str | None
-    error: str | None
+    message: str | None = None
+    error: str | None = None
     created_at: datetime
-    ended_at: datetime | None
+    ended_at: datetime | None = None
 
 
 class Batch(Model):
-    """Requests for the questions of chunks, which the provider's batch API answers within a day.
+    """A batch: requests for the questions of chunks, which the provider's batch API answers within a day.
 
-    `part_of` is the rejected batch whose requests were divided. `done` requests have a result at the provider, and
-    `settled` requests have a stored result or are repeated elsewhere. Tokens and cost include stored results only.
+    Attributes:
+        part_of: id of the batch that the provider rejected, and whose requests were divided; None otherwise.
+        state: `collecting`: its results are being stored; `failed`: no result was stored, see `error`. Values:
+            `planning`, `planned`, `creating`, `running`, `collecting`, `done`, `failed`.
+        jobs: ids of the jobs of its documents when it was planned.
+        lines: number of its requests, each for the questions of a chunk.
+        settled: number of requests whose result is stored, or that another batch or call repeats.
+        done: number of requests with a result at the provider.
+        bytes: size of its file.
+        provider_id: the provider's id of the batch; None until the provider has it.
+        prompt_tokens: tokens of the prompts of stored results; in all results when it has ended.
+        cost: cost of these tokens; None if there are none, or the price is unknown.
+        age_seconds: time since its creation, until its end.
+        error: reason why it has failed.
+        submitted_at: when the provider got it; None until then.
+        progressed_at: when `state` or `done` last changed.
+        cancelled_at: when it was cancelled; the provider ends it later.
+        ended_at: when all of its requests were settled; None while it is open.
     """
 
     id: str
-    part_of: str | None
+    part_of: str | None = None
     state: str
     model: str
-    jobs: list[str]
+    jobs: list[str] = []
     lines: int
     settled: int
     done: int
     bytes: int
-    provider_id: str | None
+    provider_id: str | None = None
     prompt_tokens: int
     completion_tokens: int
-    cost: float | None
+    cost: float | None = None
     age_seconds: int
-    error: str | None
+    error: str | None = None
     created_at: datetime
-    submitted_at: datetime | None
+    submitted_at: datetime | None = None
     progressed_at: datetime
-    cancelled_at: datetime | None
-    ended_at: datetime | None
+    cancelled_at: datetime | None = None
+    ended_at: datetime | None = None
 
 
 class Key(Model):
-    """A key, without the key itself."""
+    """A key, without the key itself.
+
+    Attributes:
+        prefix: first characters of the key; None for keys of older releases.
+        last_used_at: last use, to the minute; None if the key has not been used.
+    """
 
     id: str
     name: str
     prefix: str | None = None
-    scopes: list[str]
-    filter: Json | None
+    scopes: list[str] = []
+    filter: Json | None = None
     limits: Json = {}
     created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
 
 
 class NewKey(Key):
-    """A new key. `key` is part of this reply only, and of no repr."""
+    """A new key.
+
+    Attributes:
+        key: the key. It is shown only once, because the server stores only its hash.
+    """
 
     key: str = Field(repr=False)
 
 
 class Budget(Model):
-    """A budget of the ingest and its use; amounts are tokens, or money in the currency of the prices."""
+    """A budget and its use in the current period.
+
+    Attributes:
+        collection: name of its collection; None if it is not limited to one.
+        job_id: id of its job; None if it is not limited to one.
+        period: `day`, `month` or `total`.
+        unit: `tokens` or `money`.
+        set_by: its source: FOREASK_TENANT_LIMITS, an operator, or a key of the tenant. All of them apply. Values:
+            `settings`, `operator`, `tenant`.
+        limit: tokens, or money in the currency of the prices, like the next two.
+        spent: amount billed in the current period.
+        reserved: highest possible amount of the calls in flight.
+        exhausted: whether no further call fits.
+        ends_at: end of the current period; None if it never ends.
+        notice: effect of an exhausted budget; None while the budget is not exhausted.
+    """
 
     id: str
-    collection: str | None
-    job_id: str | None
+    collection: str | None = None
+    job_id: str | None = None
     period: str
     unit: str
     set_by: str
@@ -529,19 +815,43 @@ class Budget(Model):
     spent: float
     reserved: float
     exhausted: bool
-    ends_at: datetime | None
-    notice: str | None
+    ends_at: datetime | None = None
+    notice: str | None = None
 
 
 class RefusedEntry(Model):
-    """An entry that a sync could not read."""
+    """An entry that a sync could not read.
+
+    Attributes:
+        key: unprintable bytes are escaped.
+    """
 
     key: str
     reason: str
 
 
 class Sync(Model):
-    """A sync of a source; its id is the id of its job."""
+    """A sync of a source.
+
+    Attributes:
+        id: id of its job, which ends when the documents of the sync are finished.
+        state: state of the listing; the job of the sync has its own. Values: `queued`, `running`, `done`, `failed`,
+            `cancelled`.
+        seen: entries in the listing so far.
+        created: entries whose documents are new.
+        changed: entries whose documents got other content.
+        unchanged: entries whose documents have their content already.
+        missing: entries with documents that the listing lacks.
+        deleted: deleted documents.
+        withheld: deletions that need approval.
+        refused: entries that cannot be read; their documents are neither changed nor deleted.
+        refused_entries: the first 100 refused entries.
+        waiting: why it reads no more entries now; it continues by itself.
+        approved: approved number of deletions; None for a sync without approval.
+        error: reason of its failure.
+        listed_at: time at which the listing was complete.
+        ended_at: end of the listing and its deletions.
+    """
 
     id: str
     source: str
@@ -555,107 +865,174 @@ class Sync(Model):
     deleted: int
     withheld: int
     refused: int
-    refused_entries: list[RefusedEntry]
-    waiting: str | None
-    approved: int | None
-    error: str | None
+    refused_entries: list[RefusedEntry] = []
+    waiting: str | None = None
+    approved: int | None = None
+    error: str | None = None
     created_at: datetime
-    listed_at: datetime | None
-    ended_at: datetime | None
+    listed_at: datetime | None = None
+    ended_at: datetime | None = None
 
 
 class Lookup(Model):
-    """The newest lookup of a source's hints."""
+    """The newest lookup of a source's hints.
+
+    Attributes:
+        state: after `failed`, the hints are looked up again some minutes later. Values: `queued`, `running`, `done`,
+            `failed`, `cancelled`.
+        waiting: why it reads no more entries now; it continues by itself.
+        error: reason of its last failure, until the hints have been looked up.
+        ended_at: None while it is open.
+    """
 
     state: str
-    waiting: str | None
-    error: str | None
-    ended_at: datetime | None
+    waiting: str | None = None
+    error: str | None = None
+    ended_at: datetime | None = None
 
 
 class Source(Model):
-    """A source with its newest sync. Its documents have the external ids `NAME/KEY`."""
+    """A source with its newest sync.
+
+    Its documents have the external ids `NAME/KEY`.
+
+    Attributes:
+        secret_name: name of the operator's setting that contains the secret of the source.
+        schedule: times of syncs as a cron expression with five fields; None: only on request.
+        max_delete_share: part of the items that one sync may delete without approval; ten always may be.
+        next_sync_at: time of the next scheduled sync; None without a schedule.
+        schedule_error: why the last scheduled sync was not started, or why the next time is not known.
+        newest_sync: None before the first sync.
+        newest_lookup: None before the first hint.
+        removing: whether the source is being removed.
+    """
 
     name: str
     collection: str
     kind: str
     uri: str
-    options: Json
-    secret_name: str | None
-    schedule: str | None
+    options: Json = {}
+    secret_name: str | None = None
+    schedule: str | None = None
     time_zone: str
     max_delete_share: float
     created_at: datetime
-    next_sync_at: datetime | None
-    schedule_error: str | None
-    newest_sync: Sync | None
-    newest_lookup: Lookup | None
+    next_sync_at: datetime | None = None
+    schedule_error: str | None = None
+    newest_sync: Sync | None = None
+    newest_lookup: Lookup | None = None
     removing: bool
 
 
 class Withheld(Model):
-    """Deletions of a source that need approval, with the first keys."""
+    """Deletions of a source that need approval.
 
-    job_id: str | None
+    Attributes:
+        job_id: job that waits for approval; None if none does.
+        deletions: number of withheld deletions.
+        items: number of documents of the source, including these.
+        keys: the first 100 keys, in order.
+    """
+
+    job_id: str | None = None
     deletions: int
     items: int
-    keys: list[str]
+    keys: list[str] = []
 
 
 class Webhook(Model):
+    """A webhook, without its secret.
+
+    Attributes:
+        events: `document.ready`, `document.degraded`, `document.failed`, `document.deleted`, `build.filled`,
+            `erasure.finished`, `job.paused`, `job.ended` or `sync.deletions_withheld`.
+        failing_since: start of the current failures; None if the last attempt succeeded or there was none.
+        disabled_at: time at which the webhook was disabled; None if it is enabled.
+    """
+
     id: str
     url: str
-    events: list[str]
+    events: list[str] = []
     created_at: datetime
-    failing_since: datetime | None
-    disabled_at: datetime | None
+    failing_since: datetime | None = None
+    disabled_at: datetime | None = None
 
 
 class Delivery(Model):
-    """A message to a webhook, with the result of its last attempt."""
+    """A message to a webhook, with the result of its last attempt.
+
+    Attributes:
+        message_id: value of the `webhook-id` header of each attempt.
+        type: `document.ready`, `document.degraded`, `document.failed`, `document.deleted`, `build.filled`,
+            `erasure.finished`, `job.paused`, `job.ended` or `sync.deletions_withheld`.
+        state: `waiting`, `delivered` or `failed`.
+        next_attempt_at: None if the message was delivered or abandoned.
+        status: HTTP status of the last reply; None if there was none.
+        response: start of the last reply, at most 1 KiB.
+        error: reason why the last attempt failed.
+    """
 
     id: str
     message_id: str
     type: str
-    data: Json
+    data: Json = {}
     state: str
     created_at: datetime
-    next_attempt_at: datetime | None
+    next_attempt_at: datetime | None = None
     attempts: int
-    status: int | None
-    response: str | None
-    error: str | None
-    delivered_at: datetime | None
+    status: int | None = None
+    response: str | None = None
+    error: str | None = None
+    delivered_at: datetime | None = None
 
 
 class NewWebhook(Webhook):
-    """A new webhook with its secret, which is part of no repr."""
+    """A new webhook with its secret, which no other reply contains."""
 
     secret: str = Field(repr=False)
 
 
 class Me(Model):
-    """The tenant and permissions of the key, and properties of the server."""
+    """The tenant and permissions of the key, and properties of the server.
 
-    tenant: str | None
-    key: str | None
-    scopes: list[str]
-    filter: Json | None
+    Attributes:
+        tenant: tenant of the key; None for the operator.
+        key: name of the key; None if the server requires no keys.
+        scopes: scopes of the key. Values: `read`, `ask`, `feedback`, `write`, `manage`, `operator`.
+        filter: metadata filter that is added to every query of the key.
+        version: version of the server.
+        chat: language model that generates questions.
+        embedding: name of the default embedding of new collections.
+        prices: prices of the language model; None if they are unknown.
+        key_limits: limits of the key, in addition to the tenant's limits.
+        query_retention_days: days for which queries are retained for feedback; 0 if they are not.
+        shared_answer_retention_days: days for which the key can share an answer; 0 if it cannot.
+        conversation_retention_days: days after the last change for which the server stores a conversation of the key; 0
+            if it does not.
+        estimates: whether the key may request estimates.
+    """
+
+    tenant: str | None = None
+    key: str | None = None
+    scopes: list[str] = []
+    filter: Json | None = None
     version: str
-    answer: Json
-    chat: str | None
-    embedding: str | None
-    embeddings: list[Json]
-    prices: Json | None
-    limits: Json
-    key_limits: Json
+    answer: Json = {}
+    chat: str | None = None
+    embedding: str | None = None
+    embeddings: list[Json] = []
+    prices: Json | None = None
+    limits: Json = {}
+    key_limits: Json = {}
     query_retention_days: int
-    shared_answer_retention_days: int = 0  # servers before this field do not return it
+    shared_answer_retention_days: int = 0
     conversation_retention_days: int = 0
     estimates: bool
 
 
 class LabelledSetSize(Model):
+    """The size of a labelled set."""
+
     set: str
     questions: int
     changed_at: datetime
@@ -665,35 +1042,32 @@ class LabelledSet(Model):
     """Questions with the documents or the chunks that answer them."""
 
     set: str
-    questions: list[Json]
+    questions: list[Json] = []
     changed_at: datetime
 
 
 class Evaluation(Model):
-    """An evaluation, which runs on the server.
+    """An evaluation.
+
+    It continues if the client disconnects or the server is restarted.
 
     Attributes:
-        labelled_set: name of the set; None if the request contained the questions.
-        state: `queued`, `running`, `done` or `failed`.
-        done: number of finished queries, out of `total`.
-        results: the content of `results.json` of `foreask eval`; None before the end; in lists only its `rows`.
+        labelled_set: name of the labelled set; None if the request contained the questions.
+        state: `queued`: it waits for a free slot of an index worker. Values: `queued`, `running`, `done`, `failed`,
+            `cancelled`.
+        strategy: current strategy.
+        done: number of finished queries out of `total`.
+        results: content of `results.json` of `foreask eval`; lists contain only its `rows`. None until it is done.
     """
 
     id: str
-    labelled_set: str | None
+    labelled_set: str | None = None
     questions: int
     state: str
-    strategy: str | None
+    strategy: str | None = None
     done: int
     total: int
-    error: str | None
+    error: str | None = None
     created_at: datetime
-    ended_at: datetime | None
-    results: Json | None
-
-
-class Event(Model):
-    """A server-sent event."""
-
-    name: str
-    data: Json
+    ended_at: datetime | None = None
+    results: Json | None = None
