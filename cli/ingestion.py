@@ -214,7 +214,7 @@ def why_it_waits(client: CliClient, batch: UploadBatch | None = None, *, stalled
     stalled = stalled_seconds >= _STALLED_SECONDS
     try:
         pace = client.status()["pace"]
-    except (ForeaskError, KeyError):
+    except ForeaskError:
         return None
     is_starting = pace["cause"] == _NO_WORKER and stalled_seconds < _START_SECONDS
     if pace["cause"] in _FAILURES or (stalled and not is_starting and pace["cause"] not in _WORKING):

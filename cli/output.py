@@ -211,20 +211,19 @@ def _unserved(work: Json) -> list[str]:
 
 
 def _outdated(work: Json) -> list[str]:
-    documents = sum(work.get("outdated", {}).values())
+    documents = sum(work["outdated"].values())
     return [f"[yellow]{documents:,} documents were read by an older reader (foreask reread)[/yellow]"] * bool(documents)
 
 
 def _damaged(work: Json) -> list[str]:
     follow = "(foreask verify --repair follows it)"
     return [
-        f"[yellow]{escape(each['collection'])}: {escape(each['message'])} {follow}[/yellow]"
-        for each in work.get("damaged", ())
+        f"[yellow]{escape(each['collection'])}: {escape(each['message'])} {follow}[/yellow]" for each in work["damaged"]
     ]
 
 
 def _budgets(work: Json) -> list[str]:
-    return [f"[yellow]{budget['notice']}[/yellow]" for budget in work.get("budgets", ()) if budget["notice"]]
+    return [f"[yellow]{budget['notice']}[/yellow]" for budget in work["budgets"] if budget["notice"]]
 
 
 def _rate(work: Json) -> str:
@@ -235,7 +234,7 @@ def _rate(work: Json) -> str:
 
 def _pace(work: Json) -> list[str]:
     """Return the sentence about the bottleneck, in colour if a person should act on it."""
-    pace = work.get("pace") or {"cause": "idle"}
+    pace = work["pace"]
     if pace["cause"] == "idle":
         return []
     colour = "yellow" if pace["cause"] in {"breaker", "cooldown", "component_down"} else "dim"
@@ -245,7 +244,7 @@ def _pace(work: Json) -> list[str]:
 def _failures(work: Json) -> list[str]:
     """Return the reasons of providers that fail or pause, without the reason that the pace shows."""
     shown = "".join(_pace(work)).lower()
-    reasons = dict.fromkeys(escape(reason) for limit in work["limits"] or () if (reason := limit.get("reason")))
+    reasons = dict.fromkeys(escape(reason) for limit in work["limits"] or () if (reason := limit["reason"]))
     return [f"[yellow]{reason}[/yellow]" for reason in reasons if reason.lower() not in shown]
 
 

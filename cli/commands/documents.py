@@ -199,8 +199,7 @@ def reread(
 ) -> None:
     """Read the documents again that an older reader has read. Only chunks whose text changed are paid for."""
     with client_of(url, key) as client:
-        outdated: dict[str, int] = client.status().get("outdated", {})
-        names = [name for name in outdated if collection in (None, name)]
+        names = [name for name in client.status()["outdated"] if collection in (None, name)]
         if not names:
             print("No document was read by an older reader.")
         for name in names:

@@ -7,6 +7,7 @@ from api.schemas.builds import BuildView
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
 from api.schemas.me import MeView
+from api.schemas.status import StatusView
 from features.feedback.schemas import AcceptedQuestionView
 from features.gaps.schemas import GapView
 from shared.http.schemas.collections import CollectionView
@@ -53,6 +54,10 @@ def batch(**changes: Any) -> dict[str, Any]:
 
 def me(**changes: Any) -> dict[str, Any]:
     return example_of(MeView) | changes
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    return example_of(StatusView) | changes
 
 
 def page(*items: dict[str, Any], next_cursor: str | None = None) -> dict[str, Any]:

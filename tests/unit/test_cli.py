@@ -791,9 +791,8 @@ def test_estimate_needs_files_or_count_and_size(arguments, capsys, monkeypatch):
 )
 def test_status_shows_index_that_is_repaired():
     damage = {"collection": "handbook", "cause": "lost_points", "since": "", "message": "The index has lost points."}
-    work = {"stages": {}, "unserved": [], "dead": 0, "eta_seconds": None, "chunks_per_minute": 0, "limits": []}
     console = Console(file=io.StringIO(), width=200)
-    console.print(output.status({"status": "ready"}, work | {"estimates": [], "usage": [], "damaged": [damage]}, []))
+    console.print(output.status({"status": "ready"}, replies.status(damaged=[damage], usage=[]), []))
 
     assert "handbook: The index has lost points. (foreask verify --repair follows it)" in console.file.getvalue()
 
@@ -801,15 +800,14 @@ def test_status_shows_index_that_is_repaired():
 def test_status_shows_reasons_of_engines_and_providers():
     no_key = 'the llm provider answered 401: it does not accept the API key; it says "[no] such key"'
     no_model = "the embedding provider answered 404: it has no such model"
-    limit = {"name": "llm requests", "used": 3, "per_minute": None, "in_flight": 0, "in_flight_limit": 64}
-    limit |= {"breaker": "closed", "cooldown_seconds": 29.0, "reason": no_key, "failing_seconds": 31.0}
+    [shown_limit] = replies.status()["limits"]
+    limit = shown_limit | {"cooldown_seconds": 29.0, "reason": no_key, "failing_seconds": 31.0}
     limits = [limit, limit | {"name": "llm tokens"}, limit | {"name": "embedding requests", "reason": no_model}]
-    work = {"stages": {}, "unserved": [], "dead": 0, "eta_seconds": None, "chunks_per_minute": 0, "limits": limits}
     pace = {"cause": "cooldown", "message": f"T{no_key[1:]}; the next call is made in 29 s."}
     health = {"status": "degraded", "components": {"qdrant": "down"}, "reasons": {"qdrant": "Qdrant answered 401"}}
     console = Console(file=io.StringIO(), width=200)
 
-    console.print(output.status(health, work | {"estimates": [], "usage": [], "pace": pace}, []))
+    console.print(output.status(health, replies.status(limits=limits, pace=pace, usage=[]), []))
 
     shown = console.file.getvalue()
     assert "Qdrant answered 401" in shown
@@ -819,32 +817,19 @@ def test_status_shows_reasons_of_engines_and_providers():
 
 
 def test_status_shows_tier_and_cached_share():
-    stage = {"due": 0, "in_flight": 0, "delayed": 0, "oldest_seconds": None}
-    generated = {"collection": "handbook", "kind": "generate", "model": "m", "calls": 252, "cost": 0.5} | {
-        "completion_tokens": 10,
-        "is_estimated": False,
-    }
-    work = {
-        "stages": {"parse": stage},
-        "unserved": [],
-        "budgets": [{"notice": "The daily budget of 1 is used up."}, {"notice": None}],
-        "dead": 0,
-        "eta_seconds": None,
-        "chunks_per_minute": 0,
-        "limits": [],
-        "estimates": [],
-        "usage": [
-            generated | {"tier": "flex", "prompt_tokens": 2_000, "cached_tokens": 500},
-            generated | {"tier": "standard", "prompt_tokens": 3_000, "cached_tokens": 0},
-        ],
-    }
+    [generated] = replies.status()["usage"]
+    usage = [
+        generated | {"tier": "flex", "prompt_tokens": 2_000, "cached_tokens": 500},
+        generated | {"tier": "standard", "prompt_tokens": 3_000, "cached_tokens": 0},
+    ]
+    budgets = [{"notice": "The daily budget of 1 is used up."}, {"notice": None}]
     console = Console(file=io.StringIO(), width=200)
-    console.print(output.status({"status": "ready"}, work, []))
+    console.print(output.status({"status": "ready"}, replies.status(usage=usage, budgets=budgets), []))
     shown = console.file.getvalue()
 
     lines = [line.split() for line in shown.splitlines() if "handbook: generate" in line]
     assert [line[-6:] for line in lines] == [
-        ["flex", "252", "2,000", "25%", "10", "0.5000"],
-        ["m", "standard", "252", "3,000", "10", "0.5000"],
+        ["flex", "252", "2,000", "25%", "14,350", "0.0242"],
+        ["gpt-5-mini", "standard", "252", "3,000", "14,350", "0.0242"],
     ]
     assert "The daily budget of 1 is used up." in shown
