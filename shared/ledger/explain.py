@@ -26,7 +26,8 @@ def all_statements() -> dict[str, TextClause]:
     Statements of a table of statements have its name and their key, too: `documents.listing._ORDERS.name.first`.
     """
     found: dict[str, TextClause] = {}
-    for module in (*_modules("shared.ledger"), *(name for name in _modules("features") if name.endswith(".ledger"))):
+    of_features = (name for name in _modules("features") if "ledger" in name.split("."))
+    for module in (*_modules("shared.ledger"), *of_features):
         if ".migrations" in module or module.endswith("__main__"):
             continue
         for name, value in vars(import_module(module)).items():

@@ -47,7 +47,10 @@ async def test_statement_is_printed_filled_with_its_plan(explain):
 
 
 async def test_all_statements_are_listed_without_a_name(explain):
-    assert "work.claims.claim_documents" in (await explain()).splitlines()
+    listed = (await explain()).splitlines()
+
+    of_features = {"features.webhooks.ledger.claim", "features.feedback.ledger.suggestions.span"}
+    assert {"work.claims.claim_documents"} | of_features <= set(listed)
 
 
 async def test_unknown_statement_is_answered_with_similar_ones(explain):
