@@ -7,6 +7,7 @@ from features.conversations.routes import CONVERSATION_ROUTES
 from features.evaluation.routes import EVALUATION_ROUTES
 from features.feedback.routes import FEEDBACK_ROUTES
 from features.gaps.routes import GAP_ROUTES
+from features.openai.routes import OPENAI_ROUTES
 from features.shared_answers.routes import SHARED_ANSWER_ROUTES
 from features.webhooks.routes import WEBHOOK_ROUTES
 from shared.http.feature_routes import FeatureRoutes
@@ -17,6 +18,7 @@ FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     EVALUATION_ROUTES,
     FEEDBACK_ROUTES,
     GAP_ROUTES,
+    OPENAI_ROUTES,
     SHARED_ANSWER_ROUTES,
     WEBHOOK_ROUTES,
 )

@@ -109,7 +109,7 @@ async def test_open_webui_stream_contains_source_annotations(client):
 
 
 @guards(
-    "api/routes/chat.py",
+    "features/openai/routes.py",
     'yield _chunk(common | {"foreask": asked}, {}, finish_reason=_finish_reason(answer))',
     'yield _chunk(common | {"foreask": asked}, {}, finish_reason="stop")',
     means="OpenAI's clients take an answer that was cut off for a complete one",

@@ -13,8 +13,8 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
-from api.schemas.chat import (
+from features.openai.errors import OpenAIRoute, error_message, openai_errors
+from features.openai.schemas import (
     Annotation,
     AskedQuestion,
     ChatBody,
@@ -36,6 +36,7 @@ from shared.domain.usage import Usage
 from shared.http.access.auth import Asker, AskingCaller
 from shared.http.bodies import CHAT_BODY, validate_as
 from shared.http.event_stream import end_with_error, event_stream, message
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import event_content, json_body
 from shared.http.problems import InvalidFields
 from shared.http.queries.conversation import last_question
@@ -55,6 +56,10 @@ from shared.query.retrieve import Retrieval, RetrievedChunk
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+
+OPENAI_ROUTES = FeatureRoutes(
+    (router,), {"name": "openai", "description": "Queries for OpenAI's clients: a collection is a model."}
+)
 
 _MODELS_AT_ONCE = 200
 _RESERVED = {"question", "collection", "stream", "history"}

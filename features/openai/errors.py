@@ -10,7 +10,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
-from api.schemas.chat import ChatError
+from features.openai.schemas import ChatError
 from shared.domain.errors import ForeaskError
 from shared.http.event_stream import message
 from shared.http.problems import invalid_fields, problem_of, reply_to_error
