@@ -9,6 +9,8 @@ from features.feedback.routes import FEEDBACK_ROUTES
 from features.gaps.routes import GAP_ROUTES
 from features.openai.routes import OPENAI_ROUTES
 from features.shared_answers.routes import SHARED_ANSWER_ROUTES
+from features.similarity.routes import SIMILARITY_ROUTES
+from features.trials.routes import TRIAL_ROUTES
 from features.webhooks.routes import WEBHOOK_ROUTES
 from shared.http.feature_routes import FeatureRoutes
 
@@ -20,5 +22,7 @@ FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     GAP_ROUTES,
     OPENAI_ROUTES,
     SHARED_ANSWER_ROUTES,
+    SIMILARITY_ROUTES,
+    TRIAL_ROUTES,
     WEBHOOK_ROUTES,
 )

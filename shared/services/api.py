@@ -12,7 +12,6 @@ from shared.broker.wakeups import Wakeups
 from shared.domain.collections import Collection
 from shared.domain.limit_use import LimitUse
 from shared.ingest.costs.estimator import Estimator
-from shared.ingest.trial import Trial
 from shared.ledger.builds.estimates import Estimates
 from shared.ledger.ledger import Ledger
 from shared.ledger.model.collections import Collections
@@ -25,12 +24,10 @@ from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
 from shared.services.check import Finding, findings
-from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
 from shared.services.prices import list_price, price
 from shared.services.query import (
     answerer_of,
-    chat_of_a_trial,
     condenser_of,
     query_embedders,
     retriever_of,
@@ -75,6 +72,7 @@ class ApiServices:
     """The dependencies of the routes.
 
     Args:
+        parts: the parts of the process, each created on first use, from which a feature makes its own objects.
         answerer_for: returns the answerer for a tenant, which is charged for the calls, and a collection; its third
             argument is whether links written by the model are kept.
         findings: checks every engine and model once, and yields the results.
@@ -82,6 +80,7 @@ class ApiServices:
             None: the last message is used unchanged.
     """
 
+    parts: Parts
     settings: Settings
     database: Database
     ledger: Ledger
@@ -92,7 +91,6 @@ class ApiServices:
     tenant_use: TenantUse
     limiters: Limiters
     estimator: Estimator
-    trial: Trial
     embedders: Embedders
     retriever: Retriever
     calibrator: Calibrator
@@ -127,9 +125,8 @@ def assemble(parts: Parts) -> ApiServices:
         limits=limiters.of_load,
         queue_tokens=parts.settings.llm_batch_queue_tokens,
     )
-    floors = {name: similarity_floor(parts.settings, embedding) for name, embedding in parts.embeddings.items()}
-    embedders = query_embedders(parts)
     return ApiServices(
+        parts=parts,
         settings=parts.settings,
         database=parts.database,
         ledger=ledger,
@@ -140,8 +137,7 @@ def assemble(parts: Parts) -> ApiServices:
         tenant_use=parts.tenant_use,
         limiters=limiters,
         estimator=estimator,
-        trial=Trial(parts.ingest_defaults, floors, partial(chat_of_a_trial, parts), embedders),
-        embedders=embedders,
+        embedders=query_embedders(parts),
         retriever=retriever_of(parts),
         calibrator=parts.calibrator,
         erasure_check=parts.erasure_check,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shared.domain.collections import Collection
-from shared.ingest import trial
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.documents import Documents
 from shared.providers.batching import BatchingEmbedder
@@ -101,10 +100,6 @@ def _rewriter(parts: Parts) -> Rewriter | None:
     if parts.chat.name == EMBEDDED_LLM:
         return None
     return Rewriter(lambda tenant: _chat_of_a_query(parts, tenant), parts.settings.tuning.rewrite_budget)
-
-
-def chat_of_a_trial(parts: Parts, tenant: str) -> ChatModel:
-    return MeteredChat(LimitedChat(parts.chat, parts.llm_limiter, tenant, trial.MAX_WAIT))
 
 
 def _chat_of_a_query(parts: Parts, tenant: str) -> ChatModel:

@@ -190,9 +190,9 @@ async def test_used_up_budget_rejects_only_positive_feedback(client):
     means="a key with a used-up budget makes trials",
 )
 @guards(
-    "shared/services/query.py",
-    "return MeteredChat(LimitedChat(parts.chat, parts.llm_limiter, tenant, trial.MAX_WAIT))",
-    "return LimitedChat(parts.chat, parts.llm_limiter, tenant, trial.MAX_WAIT)",
+    "features/trials/routes.py",
+    "return MeteredChat(LimitedChat(parts.chat, parts.llm_limiter, tenant, MAX_WAIT))",
+    "return LimitedChat(parts.chat, parts.llm_limiter, tenant, MAX_WAIT)",
     means="the tokens of trials are not charged",
 )
 async def test_trial_is_charged_like_queries(client, provider):
@@ -214,7 +214,7 @@ async def test_trial_is_charged_like_queries(client, provider):
 
 
 @guards(
-    "api/routes/trials.py",
+    "features/trials/routes.py",
     "        await quotas.count_call(caller.tenant, caller.key_id, caller.limits)\n",
     "",
     means="a trial makes any number of calls in one request",

@@ -6,17 +6,22 @@ import dataclasses
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.schemas.trials import (
-    TrialBody,
-    TrialChunkEvent,
-    TrialDoneEvent,
-    TrialQuestionEvent,
-    TrialScreenedEvent,
+from features.trials.schemas import TrialBody, TrialChunkEvent, TrialDoneEvent, TrialQuestionEvent, TrialScreenedEvent
+from features.trials.trial import (
+    MAX_WAIT,
+    MOST_CHARS,
+    Admit,
+    Trial,
+    TrialEvent,
+    TriedChunk,
+    TriedText,
+    WrittenQuestion,
 )
 from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage
@@ -26,21 +31,42 @@ from shared.http.access.quotas import Quotas
 from shared.http.bodies import DOCUMENT_BODY
 from shared.http.collection_options import require_sizes_fit
 from shared.http.event_stream import EventStream, end_with_error, event, event_stream
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import event_content, replies
 from shared.http.problems import TooManyRequests
 from shared.http.schemas.problems import ProblemDetails
 from shared.http.schemas.queries import QueryUsage
-from shared.http.state import QueryBudgetsDep, QuotasDep, ServicesDep
+from shared.http.state import QueryBudgetsDep, QuotasDep, ServicesDep, made_by
 from shared.http.strict_route import StrictRoute
-from shared.ingest.trial import MOST_CHARS, Admit, TriedChunk, TriedText, WrittenQuestion
 from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.model.collections import Collections
+from shared.providers.chat import ChatModel
+from shared.providers.limiter.models import LimitedChat
+from shared.query.metering import MeteredChat
 from shared.services.api import ApiServices
+from shared.services.ingest import similarity_floor
+from shared.services.parts import Parts
 from shared.services.prices import price
+from shared.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["estimates"], route_class=StrictRoute)
 
+TRIAL_ROUTES = FeatureRoutes((router,))
+
 _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_chars")
+
+
+def _trial_of(services: ApiServices) -> Trial:
+    parts = services.parts
+    floors = {name: similarity_floor(parts.settings, embedding) for name, embedding in parts.embeddings.items()}
+    return Trial(parts.ingest_defaults, floors, partial(_chat_of, parts), services.embedders)
+
+
+def _chat_of(parts: Parts, tenant: str) -> ChatModel:
+    return MeteredChat(LimitedChat(parts.chat, parts.llm_limiter, tenant, MAX_WAIT))
+
+
+_TrialDep = Annotated[Trial, made_by(_trial_of)]
 
 
 @router.post(
@@ -65,6 +91,7 @@ async def run(
     body: Annotated[TrialBody, DOCUMENT_BODY],
     caller: TryingCaller,
     services: ServicesDep,
+    trial: _TrialDep,
     query_budgets: QueryBudgetsDep,
     quotas: QuotasDep,
 ) -> Response:
@@ -85,7 +112,7 @@ async def run(
         if budget.is_exhausted and budget.covers(body.collection, None):
             raise TooManyRequests(f"{budget.name[0].upper()}{budget.name[1:]} is used up.")
     tried = TriedText(body.text, body.title, options, embedding)
-    events = _events(services, tenant, tried, _admit(caller, query_budgets, quotas))
+    events = _events(trial.run(tenant, tried, _admit(caller, query_budgets, quotas)), tried, settings)
     return event_stream(end_with_error(events, request.scope))
 
 
@@ -99,11 +126,13 @@ def _admit(caller: Caller, query_budgets: QueryBudgets, quotas: Quotas) -> Admit
     return admit
 
 
-async def _events(services: ApiServices, tenant: str, tried: TriedText, admit: Admit) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a trial. Closing the generator cancels the calls."""
+async def _events(
+    running: AsyncGenerator[TrialEvent, None], tried: TriedText, settings: Settings
+) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a running trial. Closing the generator cancels the calls."""
     started, chunks, calls, usage, results = time.perf_counter(), 0, 0, Usage(), list[bool]()
     characters = min(len(tried.text), MOST_CHARS)
-    async with aclosing(services.trial.run(tenant, tried, admit)) as items:
+    async with aclosing(running) as items:
         async for item in items:
             if isinstance(item, TriedChunk):
                 chunks, characters = item.of, item.characters
@@ -122,7 +151,7 @@ async def _events(services: ApiServices, tenant: str, tried: TriedText, admit: A
         characters=characters,
         usage=QueryUsage.of(usage),
         calls=calls,
-        cost=price(services.settings, "generate", usage),
+        cost=price(settings, "generate", usage),
         milliseconds=round((time.perf_counter() - started) * 1000, 2),
     )
     yield event("done", done)

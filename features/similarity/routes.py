@@ -10,7 +10,15 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.schemas.similarity import (
+from features.similarity.comparison import (
+    ChunkSimilarity,
+    ComparedText,
+    Similarity,
+    compare,
+    compare_stored,
+    embed_compared,
+)
+from features.similarity.schemas import (
     ChunkSimilarityView,
     SimilarityBody,
     SimilarityReply,
@@ -20,15 +28,17 @@ from api.schemas.similarity import (
 from shared.http.access.auth import AskingCaller
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import DOCUMENT_BODY
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.model.collections import Collections
-from shared.query.similarity import ChunkSimilarity, ComparedText, Similarity, compare, compare_stored, embed_compared
 from shared.vectors.filters import caller_conditions, of_chunks, visible_points
 
 router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
+
+SIMILARITY_ROUTES = FeatureRoutes((router,))
 
 
 @router.post(
