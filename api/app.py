@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import cache, partial
 
@@ -14,7 +14,6 @@ from starlette.routing import BaseRoute
 from api.features import FEATURE_ROUTES
 from api.http import page, reference
 from api.http.middleware import RequestMiddleware
-from api.mcp import McpEndpoint
 from api.progress.feeds import ProgressFeeds
 from api.progress.job_feeds import JobFeeds
 from api.progress.listeners import Listeners
@@ -53,6 +52,7 @@ from shared.http.access.collection_cache import CollectionCache
 from shared.http.access.key_cache import KeyCache
 from shared.http.access.query_budgets import QueryBudgets
 from shared.http.access.quotas import Quotas
+from shared.http.feature_routes import Endpoint
 from shared.http.methods import refusals
 from shared.http.queries.query_log import QueryLogWriter
 from shared.http.request_body import BodyMiddleware
@@ -167,9 +167,14 @@ def create(
         InvalidInput: the settings would serve other machines without keys.
     """
     auth.require_safe(settings)
-    mcp = McpEndpoint()
+    endpoints = [feature.endpoint() for feature in FEATURE_ROUTES if feature.endpoint]
     lifespan = partial(
-        _lifespan, settings=settings, given=services, shutdown=shutdown or Shutdown(), mcp=mcp, checks=checks
+        _lifespan,
+        settings=settings,
+        given=services,
+        shutdown=shutdown or Shutdown(),
+        endpoints=endpoints,
+        checks=checks,
     )
     app = FastAPI(
         title="foreask",
@@ -192,13 +197,20 @@ def create(
     reference.install(app)
     if settings.web_ui:
         page.install(app)
-    mcp.install(app)
+    for endpoint in endpoints:
+        endpoint.install(app)
     return app
 
 
 @asynccontextmanager
 async def _lifespan(
-    app: FastAPI, settings: Settings, given: ApiServices | None, shutdown: Shutdown, mcp: McpEndpoint, *, checks: bool
+    app: FastAPI,
+    settings: Settings,
+    given: ApiServices | None,
+    shutdown: Shutdown,
+    endpoints: Sequence[Endpoint],
+    *,
+    checks: bool,
 ) -> AsyncIterator[None]:
     async with (
         build("api", settings, FEATURES) if given is None else nullcontext(given) as services,
@@ -216,7 +228,8 @@ async def _lifespan(
         if check is not None:
             check.cancel()
             await asyncio.gather(check, return_exceptions=True)
-        await mcp.aclose()
+        for endpoint in endpoints:
+            await endpoint.aclose()
         await state.query_log.aclose()
         await state.query_budgets.aclose()
         await state.key_cache.aclose()

@@ -7,6 +7,7 @@ from features.conversations.routes import CONVERSATION_ROUTES
 from features.evaluation.routes import EVALUATION_ROUTES
 from features.feedback.routes import FEEDBACK_ROUTES
 from features.gaps.routes import GAP_ROUTES
+from features.mcp.routes import MCP_ROUTES
 from features.openai.routes import OPENAI_ROUTES
 from features.shared_answers.routes import SHARED_ANSWER_ROUTES
 from features.similarity.routes import SIMILARITY_ROUTES
@@ -20,6 +21,7 @@ FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     EVALUATION_ROUTES,
     FEEDBACK_ROUTES,
     GAP_ROUTES,
+    MCP_ROUTES,
     OPENAI_ROUTES,
     SHARED_ANSWER_ROUTES,
     SIMILARITY_ROUTES,

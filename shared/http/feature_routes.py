@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 
 from shared.http.access.auth import Caller
 from shared.settings import Settings
+
+
+class Endpoint(Protocol):
+    """An endpoint that is not described by OpenAPI."""
+
+    def install(self, app: FastAPI) -> None:
+        """Add it to an application."""
+
+    async def aclose(self) -> None:
+        """Close it when the application stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +30,10 @@ class FeatureRoutes:
         routers: its routers.
         tag: name and description of its section in the OpenAPI description; None if its routes are in another one.
         facts: returns its fields of the reply of GET /v1/me to a caller; None if it has none.
+        endpoint: makes its endpoint of an application; None if it has none.
     """
 
-    routers: tuple[APIRouter, ...]
+    routers: tuple[APIRouter, ...] = ()
     tag: Mapping[str, str] | None = None
     facts: Callable[[Caller, Settings], Mapping[str, int]] | None = None
+    endpoint: Callable[[], Endpoint] | None = None

@@ -20,6 +20,7 @@ from starlette.types import Scope as AsgiScope
 from shared.domain.errors import Forbidden, ForeaskError
 from shared.http.access.auth import count, identify, is_of_foreign_page, within_counted_request
 from shared.http.bodies import read_pieces
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.problems import reply_to
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ class McpEndpoint:
             http_transport=self._transport,
         )
         return client, request.state.caller.scopes
+
+
+MCP_ROUTES = FeatureRoutes(endpoint=McpEndpoint)
 
 
 def _load() -> type[HttpServer]:
