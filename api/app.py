@@ -22,7 +22,6 @@ from api.progress.status import status_event
 from api.routes import (
     batches,
     budgets,
-    builds,
     calibration,
     chunks,
     collections,
@@ -87,7 +86,6 @@ This page is generated from `/openapi.json`. Errors are problem details (RFC 945
 _TAGS = [
     {"name": "documents", "description": "Upload, follow, retry and delete documents."},
     {"name": "collections", "description": "A tenant's named indexes, which are created on first use."},
-    {"name": "builds", "description": "Fill a collection with other options next to the live build, then switch."},
     {"name": "dead letters", "description": "Failed documents and dead chunks: list, retry or discard them."},
     {"name": "erasures", "description": "Delete a collection with all derived data."},
     {"name": "estimates", "description": "The cost of a load or a rebuild, before it starts."},
@@ -111,7 +109,6 @@ _PARTS = (
     contents,
     uploads,
     collections,
-    builds,
     calibration,
     dead_letters,
     verification,

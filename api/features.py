@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from features.audit_log.routes import AUDIT_LOG_ROUTES
+from features.builds.routes import BUILD_ROUTES
 from features.conversations.routes import CONVERSATION_ROUTES
 from features.evaluation.routes import EVALUATION_ROUTES
 from features.feedback.routes import FEEDBACK_ROUTES
@@ -17,6 +18,7 @@ from shared.http.feature_routes import FeatureRoutes
 
 FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     AUDIT_LOG_ROUTES,
+    BUILD_ROUTES,
     CONVERSATION_ROUTES,
     EVALUATION_ROUTES,
     FEEDBACK_ROUTES,

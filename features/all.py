@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from features.audit_log.feature import AUDIT_LOG
+from features.builds.feature import BUILDS
 from features.conversations.feature import CONVERSATIONS
 from features.evaluation.feature import EVALUATION
 from features.feedback.feature import FEEDBACK
@@ -13,6 +14,7 @@ from shared.services.features import Feature
 
 FEATURES: tuple[Feature, ...] = (
     AUDIT_LOG,
+    BUILDS,
     CONVERSATIONS,
     EVALUATION,
     FEEDBACK,

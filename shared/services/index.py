@@ -33,7 +33,6 @@ def assemble(parts: Parts) -> WorkerServices:
 def runner_of(parts: Parts) -> Runner:
     """Return a runner of the jobs that are not of parsers; the stack stops it and releases its claims."""
     works: dict[JobKind, Callable[[Parts], JobWork]] = {
-        JobKind.GATE: _gating,
         JobKind.VERIFICATION: _verifying,
     }
     works |= {kind: make for feature in parts.features for kind, make in feature.jobs.items()}
@@ -41,27 +40,6 @@ def runner_of(parts: Parts) -> Runner:
     runner = Runner(parts.ledger[JobClaims], made)
     parts.stack.push_async_callback(runner.aclose)
     return runner
-
-
-def _gating(parts: Parts) -> JobWork:
-    from shared.ledger.builds.builds import Builds
-    from shared.ledger.jobs.gates import Gates
-    from shared.maintenance.gate import Gate
-    from shared.maintenance.jobs.gating import Gating
-    from shared.services.query import evaluated_retriever_of
-
-    retriever = evaluated_retriever_of(parts)
-
-    def gate_of(accepted_failures: int) -> Gate:
-        return Gate(
-            ledger=parts.ledger,
-            index=parts.index,
-            retriever=retriever,
-            calibrator=parts.calibrator,
-            accepted_failures=accepted_failures,
-        )
-
-    return Gating(parts.ledger[Gates], parts.ledger[Builds], gate_of)
 
 
 def _verifying(parts: Parts) -> JobWork:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from features.builds.ledger.build_comparison import BuildComparison
 from shared.domain.errors import Conflict
 from shared.domain.states import DocumentState
-from shared.ledger.builds.build_comparison import BuildComparison
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections

@@ -12,6 +12,7 @@ from foreask_client import AsyncClient
 from sqlalchemy import text
 
 from features.all import FEATURES
+from features.builds.ledger.gates import GateRequest, Gates
 from features.evaluation.ledger.evaluations import EvaluationRequest, Evaluations
 from features.evaluation.ledger.labelled_sets import LabelledSets
 from features.feedback.ledger.feedback import Feedback
@@ -37,7 +38,6 @@ from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT, Erasures
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
-from shared.ledger.jobs.gates import GateRequest, Gates
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.jobs.verifications import VerificationRequest, Verifications, findings_of

@@ -6,14 +6,14 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from features.builds import gate as gates
+from features.builds.gate import Gate, GateReport
 from shared.domain.collections import CollectionOptions, Weights
 from shared.domain.errors import Refused
 from shared.domain.ids import chunk_point_id
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.model.collections import Collections
-from shared.maintenance import gate as gates
-from shared.maintenance.gate import Gate, GateReport
 from shared.query.retrieve import Query
 from tests.support.api import work
 
@@ -196,7 +196,7 @@ async def test_unindexed_document_fails_gate(services, library, fill, gate):
 @pytest.fixture
 def asked(monkeypatch):
     """Return labelled questions, too few to compare the quality of builds, and enough to compare their latency."""
-    monkeypatch.setattr(gates, "_MIN_TIMED", 2)
+    monkeypatch.setattr(gates, "_MIN_TIMED_QUESTIONS", 2)
     return LABELLED[:2]
 
 

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
+from features.builds.gate import Gate
+from features.builds.ledger.gates import GateRequest, Gates
 from shared.domain.collections import CollectionOptions
 from shared.domain.jobs import JobKind
 from shared.ledger.builds.builds import Builds
-from shared.ledger.jobs.gates import GateRequest, Gates
 from shared.ledger.jobs.job_claims import JobClaims
-from shared.maintenance.gate import Gate
 from tests.conftest import Library
 from tests.support.api import calling, events_of, running, serving, work
 from tests.support.waiting import eventually

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy.exc import DBAPIError
 
+from features.builds.ledger.gates import GateRequest, Gates
 from shared.domain.collections import CollectionOptions
 from shared.domain.jobs import JobKind
 from shared.domain.keys import Scope
@@ -17,7 +18,6 @@ from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.open_jobs import hold_load
-from shared.ledger.jobs.gates import GateRequest, Gates
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.jobs.verifications import Verifications

@@ -11,12 +11,12 @@ from pydantic import TypeAdapter
 from sqlalchemy import text
 
 from features.all import FEATURES
+from features.builds.gate import MIN_QUESTIONS
 from shared.http.access.collection_cache import CollectionCache
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
-from shared.maintenance.gate import MIN_QUESTIONS
 from shared.query.retrieve.question_vectors import QuestionVectors
 from shared.services import build
 from shared.settings import Embedding

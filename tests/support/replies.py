@@ -3,11 +3,11 @@
 from typing import Any
 
 from api.schemas.batches import BatchView
-from api.schemas.builds import BuildView
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
 from api.schemas.me import MeView
 from api.schemas.status import StatusView
+from features.builds.schemas import BuildView
 from features.feedback.schemas import AcceptedQuestionView
 from features.gaps.schemas import GapView
 from shared.http.schemas.collections import CollectionView

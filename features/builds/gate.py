@@ -15,11 +15,11 @@ from typing import Literal
 
 import numpy as np
 
+from features.builds.ledger.build_comparison import BuildComparison, DocumentComparison
 from shared.domain.builds import Build, BuildState
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.verification import VerificationCounts
-from shared.ledger.builds.build_comparison import BuildComparison, DocumentComparison
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.audit import Audit
@@ -35,12 +35,12 @@ from shared.vectors.index import Index
 
 MIN_QUESTIONS = 30  # fewer cannot distinguish a loss from chance
 _MAX_QUESTIONS = 1_000
-_MAX_LOSS = 0.05
-_TIMED = 100  # questions, each sent to both builds
-_MIN_TIMED = 20
-_SLOWER = 1.5
-_UNSEEN_MILLISECONDS = 20.0  # an unnoticeable difference
-_ROUNDS = 3  # a slower build is slower each time; a busy second is not repeated
+_MAX_NDCG_LOSS = 0.05
+_MAX_TIMED_QUESTIONS = 100  # each sent to both builds
+_MIN_TIMED_QUESTIONS = 20
+_MAX_LATENCY_RATIO = 1.5
+_NOTICEABLE_MILLISECONDS = 20.0  # users do not notice a smaller difference
+_LATENCY_MEASUREMENTS = 3  # a slower build is slower each time; a busy second is not repeated
 
 QuestionWithDocuments = tuple[str, Sequence[str]]  # a question, and the external ids of documents that answer it
 QuestionSource = Literal["labelled", "accepted"]
@@ -119,24 +119,24 @@ class Gate:
             Transient: the ledger, Qdrant or an embedding provider is unavailable.
         """
         live = await self.ledger[Collections].get(build.tenant, build.name)
-        other = await self.ledger[Builds].collection(build)
+        candidate = await self.ledger[Builds].collection(build)
         documents = await self.ledger[BuildComparison].compare(live.id, build.id)
-        verification = Verification(self.ledger[Audit], self.index, other, repair=False)
+        verification = Verification(self.ledger[Audit], self.index, candidate, repair=False)
         async for item in verification.run():
             if isinstance(item, VerificationCounts):
                 yield item
-        other = await self._calibrated(other, live)
-        quality = await self._quality(live, other, labelled)
-        latency = await self._latency(live, other, [question for question, _ in labelled or ()])
+        candidate = await self._calibrate(candidate, live)
+        quality = await self._compare_quality(live, candidate, labelled)
+        latency = await self._compare_latency(live, candidate, [question for question, _ in labelled or ()])
         points = verification.so_far
         reasons = (
-            *self._why_incomplete(documents, points),
-            *_why_worse(quality),
-            *_why_slower(latency),
+            *self._completeness_reasons(documents, points),
+            *_quality_reasons(quality),
+            *_latency_reasons(latency),
         )
         yield GateReport(documents, points, quality, latency, reasons, tuple(_notes(quality, latency)))
 
-    async def _calibrated(self, build: Collection, live: Collection) -> Collection:
+    async def _calibrate(self, build: Collection, live: Collection) -> Collection:
         """Return the build with its own model's baseline similarity, and with the live build's weights if labelled.
 
         Both are stored, so that after a switch queries are answered as tested. Scores of two embedding models are
@@ -153,18 +153,20 @@ class Gate:
             build = await self.ledger[Calibrations].save(build, chosen, replace_labelled=True)
         return build
 
-    async def _quality(
+    async def _compare_quality(
         self, live: Collection, build: Collection, labelled: Sequence[QuestionWithDocuments] | None
     ) -> Quality | None:
         source: QuestionSource = "accepted" if labelled is None else "labelled"
-        questions = labelled or await self.ledger[BuildComparison].accepted(live.id, _MAX_QUESTIONS)
+        questions = labelled or await self.ledger[BuildComparison].accepted_questions(live.id, _MAX_QUESTIONS)
         if len(questions) < MIN_QUESTIONS:
             return None
-        before = await self._ndcg(live, questions, must_exist=source == "labelled")
-        now = await self._ndcg(build, questions, must_exist=False)
+        before = await self._measure_ndcg(live, questions, must_exist=source == "labelled")
+        now = await self._measure_ndcg(build, questions, must_exist=False)
         return Quality(source, len(questions), interval(before), interval(now), interval(now - before))
 
-    async def _ndcg(self, build: Collection, questions: Sequence[QuestionWithDocuments], *, must_exist: bool) -> Values:
+    async def _measure_ndcg(
+        self, build: Collection, questions: Sequence[QuestionWithDocuments], *, must_exist: bool
+    ) -> Values:
         """Return nDCG@10 of each question; a relevant document counts with its first chunk."""
         names = sorted({name for _, answers in questions for name in answers})
         chunks = await self.ledger[Documents].live_chunk_ids(build, names)
@@ -176,18 +178,19 @@ class Gate:
         values: Values = ndcg(hits, answers, [build.weights])[0]
         return values
 
-    async def _latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency | None:
+    async def _compare_latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency | None:
         """Measure the latency of both builds with users' questions, again if one seems slower."""
-        questions = (await self.ledger[BuildComparison].asked(live.id, _TIMED) or questions)[:_TIMED]
-        if len(questions) < _MIN_TIMED:
+        logged = await self.ledger[BuildComparison].logged_questions(live.id, _MAX_TIMED_QUESTIONS)
+        questions = (logged or questions)[:_MAX_TIMED_QUESTIONS]
+        if len(questions) < _MIN_TIMED_QUESTIONS:
             return None
-        for _ in range(_ROUNDS):
-            latency = await self._timed(live, build, questions)
-            if not list(_why_slower(latency)):
+        for _ in range(_LATENCY_MEASUREMENTS):
+            latency = await self._measure_latency(live, build, questions)
+            if not list(_latency_reasons(latency)):
                 break
         return latency
 
-    async def _timed(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency:
+    async def _measure_latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency:
         """Send questions to both builds alternately, so that a busy minute affects both."""
         milliseconds: dict[str, list[float]] = {"live": [], "build": []}
         for question in [questions[0], *questions]:  # the first one opens connections
@@ -198,7 +201,7 @@ class Gate:
         before, now = (float(np.quantile(milliseconds[name][1:], 0.95)) for name in ("live", "build"))
         return Latency(len(questions), before, now)
 
-    def _why_incomplete(self, documents: DocumentComparison, points: VerificationCounts) -> Iterator[str]:
+    def _completeness_reasons(self, documents: DocumentComparison, points: VerificationCounts) -> Iterator[str]:
         counts = {
             "missing": "the build lacks",
             "stale": "the build has with older content",
@@ -219,7 +222,7 @@ class Gate:
 
 
 def require_comparable(build: Build) -> None:
-    """Check that a build is filled and not live.
+    """Require that a build is filled and not live.
 
     Raises:
         Conflict: it is not.
@@ -229,7 +232,7 @@ def require_comparable(build: Build) -> None:
 
 
 def require_known(names: Sequence[str], chunks: Mapping[str, object]) -> None:
-    """Check that the live build has all relevant documents.
+    """Require that the live build has all relevant documents.
 
     Args:
         names: external ids of the documents.
@@ -243,7 +246,7 @@ def require_known(names: Sequence[str], chunks: Mapping[str, object]) -> None:
         raise InvalidInput(f"The collection has no document '{missing}'.", field="questions")
 
 
-def _why_worse(quality: Quality | None) -> Iterator[str]:
+def _quality_reasons(quality: Quality | None) -> Iterator[str]:
     if quality is None:
         return
     difference = quality.difference
@@ -252,18 +255,18 @@ def _why_worse(quality: Quality | None) -> Iterator[str]:
             f"The build finds less, by more than chance: nDCG@10 {quality.build.mean:.3f} instead of"
             f" {quality.live.mean:.3f} ({difference.low:+.3f} to {difference.high:+.3f})."
         )
-    elif difference.mean < -_MAX_LOSS:
+    elif difference.mean < -_MAX_NDCG_LOSS:
         yield (
             f"The build finds less: nDCG@10 {quality.build.mean:.3f} instead of {quality.live.mean:.3f}."
             " More questions would show whether it is chance."
         )
 
 
-def _why_slower(latency: Latency | None) -> Iterator[str]:
+def _latency_reasons(latency: Latency | None) -> Iterator[str]:
     if latency is None:
         return
     before, now = latency.live_milliseconds, latency.build_milliseconds
-    if now > _SLOWER * before and now - before > _UNSEEN_MILLISECONDS:
+    if now > _MAX_LATENCY_RATIO * before and now - before > _NOTICEABLE_MILLISECONDS:
         yield f"Queries take longer: 95 % within {now:.0f} ms instead of {before:.0f}."
 
 
@@ -274,4 +277,4 @@ def _notes(quality: Quality | None, latency: Latency | None) -> Iterator[str]:
             " users."
         )
     if latency is None:
-        yield f"The latency was not compared: this needs {_MIN_TIMED} questions, of users or labelled."
+        yield f"The latency was not compared: this needs {_MIN_TIMED_QUESTIONS} questions, of users or labelled."

@@ -5,7 +5,7 @@ FROM accepted_questions a JOIN documents d ON d.id = a.document_id
 WHERE a.collection_id = :collection AND {RETRACT.applies:a} AND {exists:d}
 GROUP BY a.question ORDER BY max(a.created_at) DESC, a.question LIMIT :limit
 
--- name: asked_questions
+-- name: logged_questions
 -- List questions that users have put to a collection lately, each once.
 SELECT DISTINCT question FROM (
     SELECT collection_id, question FROM queries ORDER BY created_at DESC LIMIT :logged) q

@@ -11,7 +11,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.schemas.builds import (
+from features.builds.gate import require_comparable, require_known
+from features.builds.ledger.gates import GateJob, GateRequest, Gates
+from features.builds.schemas import (
     BuildList,
     BuildView,
     GateBody,
@@ -32,6 +34,7 @@ from shared.http.bodies import LABELLED_BODY, PROMPT_BODY
 from shared.http.changes import follow
 from shared.http.collection_options import migrated
 from shared.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import event_content, problems, replies
 from shared.http.replies import JsonReply
 from shared.http.schemas.collections import CollectionOptionsView, MigrationBody
@@ -43,9 +46,7 @@ from shared.http.state import CollectionCacheDep, ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
-from shared.ledger.jobs.gates import GateJob, GateRequest, Gates
 from shared.ledger.model.collections import Collections
-from shared.maintenance.gate import require_comparable, require_known
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"], route_class=StrictRoute)
@@ -198,6 +199,12 @@ async def cancel_gate(name: CollectionName, number: BuildNumber, tenant: Manager
     """Cancel the gate of a build that is queued or running."""
     await services.ledger[Gates].cancel(await services.ledger[Builds].get(tenant, name, number))
     return Response(status_code=204)
+
+
+BUILD_ROUTES = FeatureRoutes(
+    (router,),
+    {"name": "builds", "description": "Fill a collection with other options next to the live build, then switch."},
+)
 
 
 def _reader(services: ApiServices) -> Callable[[GateJob], Awaitable[GateJob]]:

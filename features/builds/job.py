@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from features.builds.gate import Gate, GateReport, require_comparable
+from features.builds.ledger.gates import GateRequest, Gates
 from shared.domain.builds import Build
 from shared.domain.errors import NotFound, Transient
 from shared.domain.jobs import JobClaim
 from shared.domain.verification import ComparisonProgress
 from shared.ledger.builds.builds import Builds
-from shared.ledger.jobs.gates import GateRequest, Gates
-from shared.maintenance.gate import Gate, GateReport, require_comparable
 from shared.maintenance.jobs.progress import watched
 from shared.maintenance.jobs.retries import retried
 from shared.maintenance.jobs.runner import JobWork
@@ -22,7 +22,7 @@ _PROGRESS_SECONDS = 1.0  # interval at which the progress is saved
 
 
 @dataclass(frozen=True, slots=True)
-class Gating(JobWork):
+class GateWork(JobWork):
     """Compares the builds of claimed jobs.
 
     Args:

@@ -58,14 +58,14 @@ class BuildComparison:
             )
         return DocumentComparison(**{each.name: counts[each.name] for each in fields(DocumentComparison)})
 
-    async def accepted(self, collection_id: UUID, limit: int) -> list[tuple[str, list[str]]]:
+    async def accepted_questions(self, collection_id: UUID, limit: int) -> list[tuple[str, list[str]]]:
         """Return accepted questions, the newest first, with the external ids of the documents that answer them."""
         async with self._database.begin() as connection:
             rows = await connection.execute(SQL.accepted_questions, {"collection": collection_id, "limit": limit})
             return [(row.question, list(row.answers)) for row in rows]
 
-    async def asked(self, collection_id: UUID, limit: int) -> list[str]:
+    async def logged_questions(self, collection_id: UUID, limit: int) -> list[str]:
         """Return questions that users have put to a collection lately."""
         parameters = {"collection": collection_id, "limit": limit, "logged": _LOGGED}
         async with self._database.begin() as connection:
-            return list((await connection.execute(SQL.asked_questions, parameters)).scalars())
+            return list((await connection.execute(SQL.logged_questions, parameters)).scalars())
