@@ -41,7 +41,6 @@ from api.routes import (
     status,
     uploads,
     usage,
-    verification,
 )
 from api.state import ApiState
 from features.all import FEATURES
@@ -111,7 +110,6 @@ _PARTS = (
     collections,
     calibration,
     dead_letters,
-    verification,
     erasures,
     estimates,
     status,

@@ -13,6 +13,7 @@ from features.openai.routes import OPENAI_ROUTES
 from features.shared_answers.routes import SHARED_ANSWER_ROUTES
 from features.similarity.routes import SIMILARITY_ROUTES
 from features.trials.routes import TRIAL_ROUTES
+from features.verification.routes import VERIFICATION_ROUTES
 from features.webhooks.routes import WEBHOOK_ROUTES
 from shared.http.feature_routes import FeatureRoutes
 
@@ -28,5 +29,6 @@ FEATURE_ROUTES: tuple[FeatureRoutes, ...] = (
     SHARED_ANSWER_ROUTES,
     SIMILARITY_ROUTES,
     TRIAL_ROUTES,
+    VERIFICATION_ROUTES,
     WEBHOOK_ROUTES,
 )

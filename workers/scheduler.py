@@ -50,7 +50,6 @@ from shared.services.start import check_start
 from shared.settings import Settings
 
 _TIDY_EVERY = timedelta(hours=1)
-_CHECK = 5  # times the pause of other steps, between two checks of indexes for lost points
 _FOLD_EVERY = timedelta(seconds=10)
 _NUDGE_EVERY = timedelta(minutes=1)
 _RECHECK_EVERY = timedelta(minutes=1)
@@ -104,9 +103,6 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("fill", every, ledger[Builds].fill),
         Step("yield_batches", every, ledger[Batches].yield_to_uploads),
         Step("forget_batches", _TIDY_EVERY, partial(ledger[Batches].forget, _FORGET_BATCHES_AFTER)),
-        Step("notice_failover", every, services.index_watch.notice_failover),
-        Step("check_indexes", every * _CHECK, services.index_watch.check),
-        Step("repair_indexes", every, services.index_watch.repair),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("recheck_erasures", _RECHECK_EVERY, cleaner.recheck_erasures),
         Step("book_lost_calls", every, ledger[Budgets].book_lost),

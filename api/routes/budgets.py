@@ -9,11 +9,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.schemas.budgets import BudgetBody, BudgetList, BudgetView
-from api.schemas.operators import TenantName
 from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, NewBudget, Period, SetBy
 from shared.http.access.auth import Manager, Operator, Reader
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
+from shared.http.schemas.common import TenantName
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.budgets.budgets import Budgets

@@ -9,12 +9,11 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.schemas.erasures import ErasureView, RemainingDataView, RemainingPartView
-from api.schemas.operators import TenantName
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.http.access.auth import Manager, Operator
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
-from shared.http.schemas.common import CollectionName
+from shared.http.schemas.common import CollectionName, TenantName
 from shared.http.state import CollectionCacheDep, ServicesDep
 from shared.ledger.erasure.erasures import Erasures
 from shared.maintenance.erasure_check import ErasureScope

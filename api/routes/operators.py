@@ -1,4 +1,4 @@
-"""Routes of the operator: every tenant's state, and the repair of its collections.
+"""Routes of the operator: every tenant's state.
 
 No reply contains a text, a question, a filename or an external id, because these belong to the tenants.
 """
@@ -11,24 +11,20 @@ from collections.abc import Mapping, Sequence
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.routes.verification import VERIFY_REPLIES, FollowerDep
 from api.schemas.operators import (
     DeploymentView,
-    OperatorVerifyBody,
     TenantCollectionPage,
     TenantCollectionView,
-    TenantName,
     TenantPage,
     TenantView,
 )
 from api.schemas.status import StageView
-from api.schemas.verification import VerificationReply
 from shared.domain.states import ChunkState, DocumentState, PageState
 from shared.http import paging
 from shared.http.access.auth import Operator
 from shared.http.openapi import problems
 from shared.http.replies import JsonReply
-from shared.http.schemas.common import CollectionName
+from shared.http.schemas.common import TenantName
 from shared.http.state import ServicesDep
 from shared.http.strict_route import StrictRoute
 from shared.ledger.model import states
@@ -92,22 +88,6 @@ async def collections(
         for each in shown
     ]
     return JsonReply(TenantCollectionPage(items=items, next_cursor=following))
-
-
-@router.post(
-    "/tenants/{tenant}/collections/{name}/verify",
-    response_model=VerificationReply,
-    responses=VERIFY_REPLIES,
-)
-async def verify(
-    body: OperatorVerifyBody, tenant: TenantName, name: CollectionName, services: ServicesDep, follower: FollowerDep
-) -> Response:
-    """Compare a tenant's collection with Qdrant, and repair it with `repair`.
-
-    The events have no cursors, which would name the tenant's documents: a failed run starts again.
-    """
-    collection = await services.ledger[Collections].get(tenant, name)
-    return await follower.verify(collection, repair=body.repair, with_cursors=False)
 
 
 async def _tenant(name: str, counts: StateCounts, services: ApiServices, permits: asyncio.Semaphore) -> TenantView:

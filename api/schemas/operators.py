@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
 from api.schemas.status import StageView
 from shared.domain.queues import WorkQueue
-from shared.http.schemas.common import BodyModel, ReplyModel, example
+from shared.http.schemas.common import ReplyModel, example
 
 _STAGES = {
     "parse": {"due": 3, "in_flight": 2, "delayed": 0, "oldest_seconds": 1.2},
@@ -16,8 +14,6 @@ _STAGES = {
     "generate": {"due": 810, "in_flight": 64, "delayed": 4, "oldest_seconds": 31.5},
     "index": {"due": 0, "in_flight": 12, "delayed": 0, "oldest_seconds": None},
 }
-
-TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", examples=["name-of-a-tenant"])]
 
 
 class TenantView(ReplyModel):
@@ -76,11 +72,3 @@ class TenantCollectionView(ReplyModel):
 class TenantCollectionPage(ReplyModel):
     items: list[TenantCollectionView]
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
-
-
-class OperatorVerifyBody(BodyModel):
-    """How to compare a tenant's collection with Qdrant."""
-
-    model_config = example(repair=True)
-
-    repair: bool = Field(default=False, description="Repair the differences. By default nothing is changed")

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from shared.maintenance.unowned_points import UnownedPoints
+    from features.verification.unowned_points import UnownedPoints
 
 UNOWNED = 4  # exit code
 _SHOWN = 20
@@ -70,12 +70,15 @@ async def _print_all(*, delete: bool) -> int:
 async def _checked(*, delete: bool) -> AsyncIterator[UnownedPoints]:
     from contextlib import AsyncExitStack
 
+    from features.verification.unowned_points import PointCheck
+    from shared.ledger.documents.audit import Audit
     from shared.ledger.model.collections import Collections
     from shared.services.parts import Parts
     from shared.settings import load
 
     async with AsyncExitStack() as stack:
         parts = Parts(load(), stack)
+        point_check = PointCheck(parts.index, parts.ledger[Audit])
         configured = {parts.index_names.of(name) for name in parts.embeddings}
         for name in sorted({*await parts.ledger[Collections].index_names(), *configured}):
-            yield await parts.point_check.run(name, delete=delete)
+            yield await point_check.run(name, delete=delete)

@@ -26,7 +26,7 @@ COMPONENTS: dict[str, tuple[int, int, int, str]] = {
     "http": (290, 350, NARROW, "base of routes, access"),
     "services": (470, 350, NARROW, "one build for each role"),
     "ingest": (20, 460, WIDE, "parse ▸ generate ▸ index, costs"),
-    "maintenance": (380, 460, NARROW, "cleanup, verification"),
+    "maintenance": (380, 460, NARROW, "cleanup, syncs, jobs"),
     "query": (650, 460, WIDE, "retrieve ▸ answer, calibrate"),
     "ledger": (20, 570, NARROW, "PostgreSQL"),
     "storage": (200, 570, NARROW, "uploads"),

@@ -16,17 +16,17 @@ from typing import Literal
 import numpy as np
 
 from features.builds.ledger.build_comparison import BuildComparison, DocumentComparison
+from features.verification.comparison import Verification
+from features.verification.domain import VerificationCounts
 from shared.domain.builds import Build, BuildState
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
-from shared.domain.verification import VerificationCounts
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.ledger import Ledger
 from shared.ledger.model.collections import Collections
-from shared.maintenance.verification import Verification
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.calibrate.significance import Interval, Values, interval
 from shared.query.calibrate.weights import ndcg

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 
 from features.builds.gate import Gate, GateReport, require_comparable
 from features.builds.ledger.gates import GateRequest, Gates
+from features.verification.domain import ComparisonProgress
 from shared.domain.builds import Build
 from shared.domain.errors import NotFound, Transient
 from shared.domain.jobs import JobClaim
-from shared.domain.verification import ComparisonProgress
 from shared.ledger.builds.builds import Builds
 from shared.maintenance.jobs.progress import watched
 from shared.maintenance.jobs.retries import retried

@@ -23,11 +23,11 @@ from features.builds.schemas import (
     PointDifferencesView,
     SwitchBody,
 )
+from features.verification.domain import VerificationCounts
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
 from shared.domain.jobs import OPEN_STATES
 from shared.domain.stored import known_fields
-from shared.domain.verification import VerificationCounts
 from shared.http.access.auth import Manager, Reader
 from shared.http.access.collection_cache import require_served
 from shared.http.bodies import LABELLED_BODY, PROMPT_BODY

@@ -14,9 +14,7 @@ from shared.ingest.generate.stage import GenerateStage
 from shared.ingest.index.stage import Indexer, IndexStage
 from shared.ingest.parse.stage import ParseStage
 from shared.ingest.read.stage import ReadStage
-from shared.ledger.postgres.election import Election
 from shared.maintenance.cleanup import Cleaner
-from shared.maintenance.index_watch import IndexWatch
 from shared.maintenance.jobs.runner import Runner
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.syncing.originals import SourceOriginals
@@ -43,7 +41,6 @@ class AllServices(api.ApiServices):
     cleaner: Cleaner
     orphans: Orphans
     wanted: WantedWorkers
-    index_watch_of: Callable[[Election], IndexWatch]
 
     @property
     def indexer(self) -> Indexer:
@@ -83,5 +80,4 @@ def assemble(parts: Parts) -> AllServices:
         cleaner=scheduler.cleaner_of(parts),
         orphans=parts.orphans,
         wanted=scheduler.wanted_of(parts),
-        index_watch_of=partial(scheduler.index_watch_of, parts),
     )

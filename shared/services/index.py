@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
-from shared.domain.jobs import JOBS_OF_PARSERS, JobKind
+from shared.domain.jobs import JOBS_OF_PARSERS
 from shared.ingest.index.stage import Indexer, IndexStage
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.work import Work
-from shared.maintenance.jobs.runner import JobWork, Runner
+from shared.maintenance.jobs.runner import Runner
 from shared.providers.limiter.models import LimitedEmbedder
 from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
@@ -32,30 +31,15 @@ def assemble(parts: Parts) -> WorkerServices:
 
 def runner_of(parts: Parts) -> Runner:
     """Return a runner of the jobs that are not of parsers; the stack stops it and releases its claims."""
-    works: dict[JobKind, Callable[[Parts], JobWork]] = {
-        JobKind.VERIFICATION: _verifying,
+    works = {
+        kind: partial(make, parts)
+        for feature in parts.features
+        for kind, make in feature.jobs.items()
+        if kind not in JOBS_OF_PARSERS
     }
-    works |= {kind: make for feature in parts.features for kind, make in feature.jobs.items()}
-    made = {kind: partial(make, parts) for kind, make in works.items() if kind not in JOBS_OF_PARSERS}
-    runner = Runner(parts.ledger[JobClaims], made)
+    runner = Runner(parts.ledger[JobClaims], works)
     parts.stack.push_async_callback(runner.aclose)
     return runner
-
-
-def _verifying(parts: Parts) -> JobWork:
-    from shared.ledger.documents.audit import Audit
-    from shared.ledger.jobs.verifications import Verifications
-    from shared.ledger.model.collections import Collections
-    from shared.maintenance.jobs.verifying import Verifying
-
-    return Verifying(
-        parts.ledger[Verifications],
-        parts.ledger[Collections],
-        parts.ledger[Audit],
-        parts.index,
-        parts.ledger[JobClaims],
-        lambda: parts.wakeups.wake("index"),
-    )
 
 
 def indexers_of(parts: Parts) -> dict[str, Indexer]:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.broker.tenant_use import TenantUse
     from shared.ingest.index.finish import Finisher
     from shared.ingest.options import IngestDefaults
+    from shared.ledger.postgres.election import Election
     from shared.maintenance.erasure_check import ErasureCheck
     from shared.maintenance.orphans import Orphans
-    from shared.maintenance.unowned_points import PointCheck
     from shared.providers.batches import BatchProvider
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
@@ -105,6 +105,13 @@ class Parts:
         return Ledger(self.database, terms)
 
     @cached_property
+    def election(self) -> Election:
+        """The candidacy of this process for the role of the working scheduler."""
+        from shared.ledger.postgres.election import Election
+
+        return Election(self.database)
+
+    @cached_property
     def embeddings(self) -> dict[str, Embedding]:
         return self.settings.served_embeddings()
 
@@ -163,13 +170,6 @@ class Parts:
         from shared.maintenance.orphans import Orphans
 
         return Orphans(self.uploads, self.ledger[Documents], self.ledger[DeploymentIdentity])
-
-    @cached_property
-    def point_check(self) -> PointCheck:
-        from shared.ledger.documents.audit import Audit
-        from shared.maintenance.unowned_points import PointCheck
-
-        return PointCheck(self.index, self.ledger[Audit])
 
     @cached_property
     def erasure_check(self) -> ErasureCheck:

@@ -12,19 +12,15 @@ from shared.domain.rates import Rates
 from shared.domain.tiers import Tier
 from shared.ingest.index import BATCH_CHUNKS
 from shared.ledger.builds.builds import Builds
-from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.descriptions import Descriptions
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.erasure.erasures import Erasures
-from shared.ledger.jobs.repairs import Repairs
-from shared.ledger.jobs.verifications import Verifications
 from shared.ledger.ledger import Ledger
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.election import Election
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.work import Work
 from shared.maintenance.cleanup import Cleaner
-from shared.maintenance.index_watch import IndexWatch
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.wanted import WantedWorkers, WorkerPool
 from shared.providers.limiter import usage
@@ -47,34 +43,18 @@ class SchedulerServices:
     cleaner: Cleaner
     feature_steps: Sequence[Step]
     wanted: WantedWorkers
-    index_watch: IndexWatch
 
 
 def assemble(parts: Parts) -> SchedulerServices:
-    election = Election(parts.database)
     return SchedulerServices(
         settings=parts.settings,
         ledger=parts.ledger,
-        election=election,
+        election=parts.election,
         orphans=parts.orphans,
         wakeups=parts.wakeups,
         cleaner=cleaner_of(parts),
         feature_steps=[step for feature in parts.features for step in feature.steps(parts)],
         wanted=wanted_of(parts),
-        index_watch=index_watch_of(parts, election),
-    )
-
-
-def index_watch_of(parts: Parts, election: Election) -> IndexWatch:
-    return IndexWatch(
-        database=parts.database,
-        election=election,
-        repairs=parts.ledger[Repairs],
-        verifications=parts.ledger[Verifications],
-        audit=parts.ledger[Audit],
-        index=parts.index,
-        late=parts.settings.tuning.lease * 2,
-        wake_verifiers=partial(parts.wakeups.wake, "runs"),
     )
 
 

@@ -91,8 +91,8 @@ def is_repaired(fleet):
 
 
 @guards(
-    "shared/maintenance/index_watch.py",
-    "if await self.repairs.note_server(server, lost_commits=lost, late=self.late):",
+    "features/verification/damage_monitor.py",
+    "if await self.repairs.note_server(server, lost_commits=lost, late=self.late_writes_end_after):",
     "if False:",
     means="a failover that lost commits leaves ghosts in the index",
     case="lag of two seconds",

@@ -9,10 +9,10 @@ import pytest
 from qdrant_client import models
 
 from features.all import FEATURES
-from shared.domain.verification import DifferingPoint
+from features.verification.comparison import Verification
+from features.verification.domain import DifferingPoint
 from shared.ledger.documents.audit import Audit
 from shared.ledger.model.collections import Collections
-from shared.maintenance.verification import Verification
 from shared.services import build
 from tests.support.api import running, serving, work
 from tests.support.backups import commands, run

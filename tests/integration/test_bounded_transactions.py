@@ -8,19 +8,19 @@ import pytest
 from sqlalchemy import event, text
 
 from features.all import FEATURES
+from features.verification.comparison import Verification
+from features.verification.domain import DifferingPoint
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import JobIsOpen, Unavailable
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
-from shared.domain.verification import DifferingPoint
 from shared.domain.work import NewChunk
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.work import Work
-from shared.maintenance.verification import Verification
 from shared.services.features import erased_tables
 from tests.support.api import work
 
@@ -201,7 +201,7 @@ async def test_deleted_document_is_removed_in_slices(services, library, provider
 
 
 async def test_lost_index_is_repaired_in_slices(services, library, provider, monkeypatch):
-    monkeypatch.setattr("shared.maintenance.verification._CHUNKS", 4)
+    monkeypatch.setattr("features.verification.comparison._CHUNKS", 4)
     (document,) = await claimed(services, library)
     await services.ledger[Work].settle_parsed([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")

@@ -6,11 +6,11 @@ import pytest
 from qdrant_client import models
 from sqlalchemy import text
 
+from features.verification.comparison import Verification
+from features.verification.domain import DifferingPoint
 from shared.domain.ids import question_point_id
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
-from shared.domain.verification import DifferingPoint
 from shared.ledger.documents.audit import Audit
-from shared.maintenance.verification import Verification
 from shared.vectors.errors import Refusal
 from tests.integration.test_stages import points, texts_found
 from tests.support.api import calling, work

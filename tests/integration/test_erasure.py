@@ -16,6 +16,8 @@ from features.builds.ledger.gates import GateRequest, Gates
 from features.evaluation.ledger.evaluations import EvaluationRequest, Evaluations
 from features.evaluation.ledger.labelled_sets import LabelledSets
 from features.feedback.ledger.feedback import Feedback
+from features.verification.domain import ComparisonProgress, DifferingPoint, Position
+from features.verification.ledger import VerificationRequest, Verifications, findings_of
 from features.webhooks.ledger import Webhooks
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.budgets import Reserve
@@ -27,7 +29,6 @@ from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.domain.sources import NewSource
 from shared.domain.usage import Usage
-from shared.domain.verification import ComparisonProgress, DifferingPoint, Position
 from shared.domain.work import PaidReply
 from shared.ingest.index.stage import IndexStage
 from shared.ledger.builds.builds import Builds
@@ -40,7 +41,6 @@ from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.jobs.verifications import VerificationRequest, Verifications, findings_of
 from shared.ledger.model.collections import Collections
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs

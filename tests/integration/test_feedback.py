@@ -7,15 +7,15 @@ import pytest
 from features.feedback.ledger.feedback import Feedback
 from features.feedback.retraction import delete_retracted
 from features.feedback.schemas import AcceptedPage, FeedbackReply
+from features.verification.comparison import Verification
+from features.verification.domain import DifferingPoint
 from shared.domain.ids import accepted_id, accepted_point_id
-from shared.domain.verification import DifferingPoint
 from shared.http.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.documents.audit import Audit
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
-from shared.maintenance.verification import Verification
 from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index

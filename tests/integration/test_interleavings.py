@@ -12,13 +12,14 @@ import pytest
 from sqlalchemy import text
 
 from features.feedback.ledger.feedback import Feedback
+from features.verification.comparison import Verification
+from features.verification.domain import DifferingPoint
 from shared.domain.errors import ForeaskError
 from shared.domain.ids import accepted_point_id
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Dead, Retry
 from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
-from shared.domain.verification import DifferingPoint
 from shared.domain.work import POINTS_STAY
 from shared.ingest.index.stage import IndexStage, index_batch
 from shared.ledger.documents.audit import Audit
@@ -26,7 +27,6 @@ from shared.ledger.documents.dead_letters import Choice, DeadLetters
 from shared.ledger.documents.documents import Documents
 from shared.ledger.feedback.query_log import QueryLog, QueryLogEntry
 from shared.ledger.work.work import Work
-from shared.maintenance.verification import Verification
 from shared.query.retrieve.replaced import ReplacedVersions
 from shared.vectors.connection import SEARCH_SECONDS
 from shared.vectors.index import Index

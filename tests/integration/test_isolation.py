@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from features.verification.comparison import Verification
+from features.verification.domain import DifferingPoint
 from shared.domain.collections import Baseline
-from shared.domain.verification import DifferingPoint
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
-from shared.maintenance.verification import Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import visible_points
 from shared.vectors.hits import SectionKey

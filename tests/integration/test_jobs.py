@@ -8,11 +8,12 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from features.builds.ledger.gates import GateRequest, Gates
+from features.verification.domain import ComparisonProgress, VerificationCounts
+from features.verification.ledger import Verifications
 from shared.domain.collections import CollectionOptions
 from shared.domain.jobs import JobKind
 from shared.domain.keys import Scope
 from shared.domain.states import DocumentState
-from shared.domain.verification import ComparisonProgress, VerificationCounts
 from shared.http.schemas.jobs import JobPage, JobView
 from shared.http.schemas.problems import ProblemDetails
 from shared.ledger.builds.builds import Builds
@@ -20,7 +21,6 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.documents.open_jobs import hold_load
 from shared.ledger.jobs.job_claims import JobClaims
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.jobs.verifications import Verifications
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.work import Work
 from tests.conftest import Library

@@ -14,15 +14,15 @@ from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
 from features.all import FEATURES
+from features.verification.comparison import Verification
+from features.verification.domain import DifferingPoint
 from shared.domain.errors import Unavailable
-from shared.domain.verification import DifferingPoint
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model.collections import Collections
 from shared.ledger.postgres.database import AdvisoryLock, Database, begin_alone
 from shared.ledger.postgres.roles import make_app_role
 from shared.ledger.postgres.schema import migrate
-from shared.maintenance.verification import Verification
 from shared.services import build, parts
 from tests.conftest import Library
 from tests.support.api import work

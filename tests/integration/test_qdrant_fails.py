@@ -14,10 +14,11 @@ from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from features.verification.comparison import Verification
+from features.verification.domain import DifferingPoint
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
-from shared.domain.verification import DifferingPoint
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
 from shared.ledger.documents.audit import Audit
@@ -25,7 +26,6 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
-from shared.maintenance.verification import Verification
 from shared.vectors.errors import CollectionRefused, Refusal
 from shared.vectors.index import Index
 from shared.vectors.points import Point

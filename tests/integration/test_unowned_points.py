@@ -4,10 +4,10 @@ from uuid import uuid4
 
 import pytest
 
+from features.verification.unowned_points import PointCheck
 from shared.ledger.documents.audit import Audit
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.model.collections import Collections
-from shared.maintenance.unowned_points import PointCheck
 from shared.vectors import writes
 from tests.conftest import Library
 from tests.integration.test_interleavings import run
@@ -40,7 +40,7 @@ async def location(once):
 @pytest.fixture
 def check(services, location, monkeypatch):
     """Return a function that checks all points, in pages smaller than a document."""
-    monkeypatch.setattr("shared.maintenance.unowned_points._PAGE", 1)
+    monkeypatch.setattr("features.verification.unowned_points._PAGE", 1)
 
     async def checked(**options):
         return await PointCheck(services.index, services.ledger[Audit]).run(location.index_name, **options)

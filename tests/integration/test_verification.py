@@ -13,21 +13,21 @@ import httpx
 import pytest
 from qdrant_client import models
 
+from features.verification.comparison import Verification
+from features.verification.domain import ComparisonProgress, DifferingPoint, Position, VerificationCounts
+from features.verification.job import VerificationWork
+from features.verification.ledger import VerificationRequest, Verifications, findings_of
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import LeaseLost, Unavailable
 from shared.domain.ids import question_point_id
 from shared.domain.jobs import JobKind
 from shared.domain.states import DocumentState
-from shared.domain.verification import ComparisonProgress, DifferingPoint, Position, VerificationCounts
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.job_claims import JobClaims
-from shared.ledger.jobs.verifications import VerificationRequest, Verifications, findings_of
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
 from shared.maintenance.jobs.progress import GaveWay
-from shared.maintenance.jobs.verifying import Verifying
-from shared.maintenance.verification import Verification
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
 from tests.support.planted import guards
@@ -256,7 +256,7 @@ async def test_random_damage_is_reported_and_repaired(indexed, provider, seed):
 
 async def test_findings_do_not_depend_on_page_size(indexed, provider, monkeypatch):
     for size in ("_POINTS", "_CHUNKS", "_DOCUMENTS"):
-        monkeypatch.setattr(f"shared.maintenance.verification.{size}", 2)
+        monkeypatch.setattr(f"features.verification.comparison.{size}", 2)
     before = await indexed.points()
     removed = sorted(before)[::3]
     await indexed.remove(*removed)
@@ -281,7 +281,7 @@ async def test_unpaid_questions_are_reported_without_calls(indexed, provider):
 
 
 @guards(
-    "shared/maintenance/verification.py",
+    "features/verification/comparison.py",
     "document.live_version is not None and (document.is_final or is_reopened)",
     "document.live_version is not None",
     means="unfinished documents are verified",
@@ -396,7 +396,7 @@ async def test_verification_route_returns_object_or_event_stream(indexed, settin
 @pytest.mark.usefixtures("runner")
 @pytest.mark.parametrize("repair", [False, True])
 async def test_findings_in_reply_are_limited(indexed, settings, monkeypatch, repair):
-    monkeypatch.setattr("shared.maintenance.jobs.verifying.MOST_FINDINGS", 2)
+    monkeypatch.setattr("features.verification.job.MOST_FINDINGS", 2)
     before = await indexed.points()
     await indexed.remove(*before)
     async with calling(settings, indexed.services) as client:
@@ -415,8 +415,8 @@ async def test_tenants_cannot_verify_each_others_collections(services, settings,
 
 
 async def test_interrupted_verification_resumes(indexed, monkeypatch):
-    monkeypatch.setattr("shared.maintenance.verification._POINTS", 4)
-    monkeypatch.setattr("shared.maintenance.verification._DOCUMENTS", 2)
+    monkeypatch.setattr("features.verification.comparison._POINTS", 4)
+    monkeypatch.setattr("features.verification.comparison._DOCUMENTS", 2)
     whole = indexed.comparison()
     assert [item async for item in whole.run() if isinstance(item, DifferingPoint)] == []
 
@@ -504,7 +504,7 @@ class DyingVerifications(Verifications):
 def verifying(services, verifications=None):
     ledger = services.ledger
     chosen = verifications or ledger[Verifications]
-    return Verifying(chosen, ledger[Collections], ledger[Audit], services.index, ledger[JobClaims], lambda: None)
+    return VerificationWork(chosen, ledger[Collections], ledger[Audit], services.index, ledger[JobClaims], lambda: None)
 
 
 WHOLE = VerificationRequest(Position())
@@ -527,7 +527,7 @@ async def lose_leases(services):
 @pytest.mark.parametrize("repair", [False, True])
 async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, monkeypatch, repair, after):
     for name, size in (("_POINTS", 10), ("_CHUNKS", 2), ("_DOCUMENTS", 2)):
-        monkeypatch.setattr(f"shared.maintenance.verification.{name}", size)
+        monkeypatch.setattr(f"features.verification.comparison.{name}", size)
     before, services = await indexed.points(), indexed.services
     whole = sorted(before)
     lost, hidden = whole[::7], [identity for identity in whole[1::7] if identity not in whole[::7]]
@@ -570,14 +570,14 @@ async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, m
 
 
 @guards(
-    "shared/maintenance/jobs/verifying.py",
+    "features/verification/job.py",
     "        await self._turn.offer()",
     "        pass",
     means="a long verification delays all others until its end",
 )
 async def test_long_verification_gives_way_to_waiting_one(indexed, monkeypatch):
     for name, size in (("_POINTS", 10), ("_CHUNKS", 2), ("_DOCUMENTS", 2)):
-        monkeypatch.setattr(f"shared.maintenance.verification.{name}", size)
+        monkeypatch.setattr(f"features.verification.comparison.{name}", size)
     services = indexed.services
     run = await services.ledger[Verifications].start(indexed.collection, repair=False)
     long, other = await claimed(services), None
@@ -731,7 +731,7 @@ async def test_long_outage_fails_verification(indexed, settings, provider, monke
         raise Unavailable("Qdrant is unavailable.", component="qdrant")
 
     monkeypatch.setattr(indexed.services.index, "scroll_points", scroll)
-    monkeypatch.setattr("shared.maintenance.jobs.verifying.TIMEOUT", timedelta(seconds=-1))
+    monkeypatch.setattr("features.verification.job.TIMEOUT", timedelta(seconds=-1))
     async with serving(settings, indexed.services) as client:
         events = [event async for event in events_of(await client.post(ADDRESS, json={}, headers=EVENTS))]
     name, problem = events[-1]

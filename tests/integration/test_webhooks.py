@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from features.verification.ledger import Verifications
 from features.webhooks.addresses import parse, resolve
 from features.webhooks.delivery import Deliverer
 from features.webhooks.domain import DeliveryAttempt
@@ -37,7 +38,6 @@ from shared.domain.errors import InvalidInput
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.jobs import Jobs
-from shared.ledger.jobs.verifications import Verifications
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
 from shared.outside import addresses

@@ -18,13 +18,13 @@ import shared.ingest.generate.stage
 import shared.ledger.model.rows
 import shared.ledger.sources.listings
 import shared.ledger.work.batches
+from features.verification.comparison import Verification
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.sources.listings import Listings
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.work import Work
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.work import _Entries
-from shared.maintenance.verification import Verification
 from shared.providers.batches import BatchProvider
 from shared.vectors.index import Index
 from workers.process import main

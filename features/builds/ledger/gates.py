@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from features.verification.domain import ComparisonProgress, VerificationCounts
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
 from shared.domain.jobs import JobClaim, JobKind
 from shared.domain.stored import known_fields
-from shared.domain.verification import ComparisonProgress, VerificationCounts
 from shared.ledger.jobs.jobs_of_kind import JobsOfKind, JobTerms, StoredJob
 from shared.ledger.postgres import statements
 

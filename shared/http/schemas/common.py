@@ -27,6 +27,8 @@ CollectionName = Annotated[
     ),
 ]
 
+TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", examples=["name-of-a-tenant"])]
+
 # A time is converted to UTC and to the zones of others, which overflows on the first and the last day of the calendar.
 _DAY = timedelta(days=1)
 Moment = Annotated[

@@ -15,7 +15,8 @@ class ErasedTable:
         name: name of the table, or of its values, under which the erasure counts them.
         of_tenant: deletes some rows of `:tenant`. None: the same rows are deleted under another name.
         of_part: deletes some rows of an erased collection or document, by the ids of its builds (`:ids`), or by
-            `:document_id`, or by `:collection` of `:tenant`. None: every row belongs to a tenant only.
+            `:document_id` and the ids of its rows in all builds (`:document_ids`), or by `:collection` of `:tenant`.
+            None: every row belongs to a tenant only.
         under_name: counts, as `rows`, the rows of `:tenant` with the name `:collection` if it has no such collection.
             None: no row has the name of a collection.
     """

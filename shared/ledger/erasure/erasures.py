@@ -20,7 +20,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.erasures import Erasure
 from shared.domain.errors import NotFound
-from shared.domain.jobs import JobKind
 from shared.ledger.documents.documents import delete_rows, lock_rows
 from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.erasure.searches import SEARCHES
@@ -48,23 +47,6 @@ def _delete_where(table: str, condition: str) -> TextClause:
 # Rows under a collection's name: until the erasure has ended there is no other collection of that name.
 _OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
 
-# Remove findings about an erased document from some verifications, which are jobs of its collection.
-_IS_OF_DOCUMENT = """coalesce(f ->> 'document_id' = CAST(CAST(:document_id AS uuid) AS text)
-                     OR f ->> 'document_id' = ANY(CAST(CAST(:document_ids AS uuid[]) AS text[])), false)"""
-_OTHERS = "SELECT coalesce(jsonb_agg(f), CAST('[]' AS jsonb)) FROM jsonb_array_elements({}) f WHERE NOT {}"
-_FOUND = "CAST(result AS jsonb)"
-_INTENDED = "coalesce(CAST(request -> 'intended' AS jsonb), CAST('[]' AS jsonb))"
-_REMOVE_FINDINGS = text(f"""
-    UPDATE jobs SET result = CAST(({_OTHERS.format(_FOUND, _IS_OF_DOCUMENT)}) AS json),
-      request = CAST(jsonb_set(CAST(request AS jsonb), '{{intended}}', ({_OTHERS.format(_INTENDED, _IS_OF_DOCUMENT)}))
-                     AS json)
-    WHERE id = ANY(ARRAY(
-        SELECT id FROM jobs
-        WHERE tenant = :tenant AND kind = '{JobKind.VERIFICATION}' AND CAST(:document_id AS uuid) IS NOT NULL
-          AND EXISTS (SELECT 1 FROM jsonb_array_elements({_FOUND} || {_INTENDED}) f WHERE {_IS_OF_DOCUMENT})
-        LIMIT :limit)) RETURNING 1
-""")
-
 # Counters of builds, and of jobs under the collection's name.
 _OF_COUNTED = f"""
     part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))
@@ -84,7 +66,6 @@ _OF_PARTS = {
     "source_items": _delete_where("source_items", _ITEMS_OF.format(_OF_NAME)),
     "syncs": _delete_where("syncs", _OF_NAME),
     "sources": _delete_where("sources", _OF_NAME),
-    "findings": _REMOVE_FINDINGS,
     "tally_changes": _delete_where("tally_changes", _OF_COUNTED),
     "tallies": _delete_where("tallies", _OF_COUNTED),
     "jobs": _delete_where("jobs", _OF_NAME),

@@ -712,8 +712,8 @@ CREATE TABLE jobs (
     expected integer,  -- number of documents that its start announced; null if unknown
     closed_at timestamptz,  -- since when it gets no more documents
     documents jsonb,  -- numbers by state at its end; null while it is open
-    -- Values of the worker: see the kinds in `shared/ledger/jobs`. PostgreSQL stores long values outside of
-    -- the row, so that an update of the progress does not copy them. `json` keeps the order of strategies and questions.
+    -- Values of the worker: see the subclasses of `JobsOfKind`. PostgreSQL stores long values outside of the row, so
+    -- that an update of the progress does not copy them. `json` keeps the order of strategies and questions.
     request json,  -- work that is left; null when the job has ended
     progress json,
     result json,

@@ -11,8 +11,11 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from api.schemas.verification import (
+from features.verification.domain import Position
+from features.verification.ledger import VerificationJob, Verifications, findings_of
+from features.verification.schemas import (
     FindingView,
+    OperatorVerifyBody,
     VerificationCountsView,
     VerificationProgress,
     VerificationReply,
@@ -21,25 +24,25 @@ from api.schemas.verification import (
 )
 from shared.domain.collections import Collection
 from shared.domain.jobs import OPEN_STATES
-from shared.domain.verification import Position
 from shared.http import paging
-from shared.http.access.auth import Manager
+from shared.http.access.auth import Manager, Operator
 from shared.http.changes import follow
 from shared.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
+from shared.http.feature_routes import FeatureRoutes
 from shared.http.openapi import event_content, problems, replies
 from shared.http.replies import JsonReply
-from shared.http.schemas.common import CollectionName
+from shared.http.schemas.common import CollectionName, TenantName
 from shared.http.schemas.jobs import RunPhase
 from shared.http.schemas.problems import ProblemDetails
 from shared.http.state import ServicesDep, ShutdownDep
 from shared.http.strict_route import StrictRoute
-from shared.ledger.jobs.verifications import VerificationJob, Verifications, findings_of
 from shared.ledger.model.collections import Collections
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
+operator_router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator], route_class=StrictRoute)
 
-VERIFY_REPLIES = replies(
+_REPLIES = replies(
     {
         200: {
             "description": "The differences; if `Accept` contains text/event-stream, server-sent events: `progress`"
@@ -109,12 +112,12 @@ class VerificationFollower:
         yield event("done", VerificationCountsView(**asdict(job.progress.counts)))
 
 
-FollowerDep = Annotated[VerificationFollower, Depends()]
+_Follower = Annotated[VerificationFollower, Depends()]
 
 
-@router.post("/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES)
+@router.post("/{name}/verify", response_model=VerificationReply, responses=_REPLIES)
 async def verify(
-    body: VerifyBody, name: CollectionName, tenant: Manager, services: ServicesDep, follower: FollowerDep
+    body: VerifyBody, name: CollectionName, tenant: Manager, services: ServicesDep, follower: _Follower
 ) -> Response:
     """Compare a collection with Qdrant. With `repair`, index missing points again and delete unexpected ones.
 
@@ -150,6 +153,26 @@ async def cancel_verification(name: CollectionName, tenant: Manager, services: S
     """Cancel the verification of a collection that is queued or running. Its repairs are kept."""
     await services.ledger[Verifications].cancel(await services.ledger[Collections].get(tenant, name))
     return Response(status_code=204)
+
+
+@operator_router.post(
+    "/tenants/{tenant}/collections/{name}/verify",
+    name="verify",
+    response_model=VerificationReply,
+    responses=_REPLIES,
+)
+async def verify_for_operator(
+    body: OperatorVerifyBody, tenant: TenantName, name: CollectionName, services: ServicesDep, follower: _Follower
+) -> Response:
+    """Compare a tenant's collection with Qdrant, and repair it with `repair`.
+
+    The events have no cursors, which would name the tenant's documents: a failed run starts again.
+    """
+    collection = await services.ledger[Collections].get(tenant, name)
+    return await follower.verify(collection, repair=body.repair, with_cursors=False)
+
+
+VERIFICATION_ROUTES = FeatureRoutes((router, operator_router))
 
 
 def _progress(job: VerificationJob, *, with_cursor: bool) -> VerificationProgress:

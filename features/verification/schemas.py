@@ -23,6 +23,14 @@ class VerifyBody(BodyModel):
     )
 
 
+class OperatorVerifyBody(BodyModel):
+    """How to compare a tenant's collection with Qdrant."""
+
+    model_config = example(repair=True)
+
+    repair: bool = Field(default=False, description="Repair the differences. By default nothing is changed")
+
+
 class FindingView(ReplyModel):
     """A point that differs."""
 

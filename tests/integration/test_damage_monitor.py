@@ -2,19 +2,22 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from shared.domain.verification import DifferingPoint
+from features.verification.comparison import Verification
+from features.verification.damage_monitor import DamageMonitor
+from features.verification.domain import DifferingPoint
+from features.verification.ledger import Verifications
 from shared.ledger.documents.audit import Audit
 from shared.ledger.documents.documents import Documents
 from shared.ledger.jobs.repairs import Repairs
 from shared.ledger.postgres import servers
 from shared.ledger.postgres.election import Election
 from shared.ledger.postgres.servers import Server
-from shared.maintenance.verification import Verification
 from tests.conftest import Library
 from tests.support.api import ready, running, searchable, work
 from tests.support.planted import guards
@@ -30,11 +33,24 @@ async def run(services, statement, **parameters):
         return await connection.execute(text(statement), parameters)
 
 
+def monitor_of(services):
+    return DamageMonitor(
+        database=services.database,
+        election=Election(services.database),
+        repairs=services.ledger[Repairs],
+        verifications=services.ledger[Verifications],
+        audit=services.ledger[Audit],
+        index=services.index,
+        late_writes_end_after=timedelta(),
+        wake_verifiers=partial(services.wakeups.wake, "runs"),
+    )
+
+
 @pytest.fixture
-async def watch(services):
-    """Yield a watch of the indexes whose repairs need not wait for late writers."""
+async def monitor(services):
+    """Yield a monitor whose repairs need not wait for late writers."""
     await run(services, "DELETE FROM servers")
-    yield replace(services.index_watch_of(Election(services.database)), late=timedelta())
+    yield monitor_of(services)
     await run(services, "DELETE FROM servers")
 
 
@@ -44,11 +60,11 @@ async def differences(services):
     return [item async for item in verification.run() if isinstance(item, DifferingPoint)]
 
 
-async def repaired(services, watch):
+async def repaired(services, monitor):
     """Repair until no collection is damaged."""
 
     async def is_repaired():
-        await watch.repair()
+        await monitor.repair()
         await work(services, "index")
         return await services.ledger[Repairs].count() == 0
 
@@ -82,17 +98,17 @@ async def lose_document(services, external_id):
     "if lost_commits:",
     means="another timeline of PostgreSQL is not noticed",
 )
-async def test_changed_timeline_repairs_every_collection(services, provider, once, client, watch):
+async def test_changed_timeline_repairs_every_collection(services, provider, once, client, monitor):
     await once(ready, *HARBOURS)
-    await watch.notice_failover()
+    await monitor.notice_failover()
     assert (await damage(client))[0] == []
     await lose_document(services, "2.md")
     paid = provider.stats()["calls"]
 
     await run(services, "UPDATE servers SET timeline = '00000000'")
     with capture_logs() as logs:
-        await watch.notice_failover()
-        await watch.notice_failover()
+        await monitor.notice_failover()
+        await monitor.notice_failover()
     causes, query = await damage(client)
 
     assert [entry["event"] for entry in logs] == ["failover.noticed"]
@@ -100,7 +116,7 @@ async def test_changed_timeline_repairs_every_collection(services, provider, onc
     assert "PostgreSQL failed over" in query["metadata"]["notice"]
     assert "2.md" not in [chunk["external_id"] for chunk in query["chunks"]]  # the ledger has lost it
     assert await differences(services)  # its points are left
-    await repaired(services, watch)
+    await repaired(services, monitor)
     causes, query = await damage(client)
     assert (causes, query["metadata"]["notice"]) == ([], None)
     assert "2.md" not in [chunk["external_id"] for chunk in query["chunks"]]
@@ -108,15 +124,15 @@ async def test_changed_timeline_repairs_every_collection(services, provider, onc
     assert provider.stats()["calls"] == paid
 
 
-async def test_failover_is_repaired_again_after_late_writers(services, provider, once, watch):
+async def test_failover_is_repaired_again_after_late_writers(services, provider, once, monitor):
     await once(ready, *HARBOURS)
-    watch = replace(watch, late=timedelta(hours=1))
-    watch.election.lost_commits = True
-    await watch.notice_failover()
-    assert not watch.election.lost_commits
+    monitor = replace(monitor, late_writes_end_after=timedelta(hours=1))
+    monitor.election.lost_commits = True
+    await monitor.notice_failover()
+    assert not monitor.election.lost_commits
 
     async def is_postponed():
-        await watch.repair()
+        await monitor.repair()
         (row,) = await run(services, "SELECT repair_id, repair_due_at > now() AS later FROM collections")
         return row.repair_id is None and row.later
 
@@ -124,11 +140,11 @@ async def test_failover_is_repaired_again_after_late_writers(services, provider,
         await eventually(is_postponed)
     assert await services.ledger[Repairs].count() == 1
     await run(services, "UPDATE collections SET repair_due_at = now(), repair_after = now()")
-    await repaired(services, watch)
+    await repaired(services, monitor)
 
 
 @pytest.mark.parametrize("refused", ["timeline", "system", "both"])
-async def test_refused_functions_are_left_out(services, watch, monkeypatch, refused):
+async def test_refused_functions_are_left_out(services, monitor, monkeypatch, refused):
     names = {"timeline": ["_TIMELINE"], "system": ["_SYSTEM"], "both": ["_TIMELINE", "_SYSTEM"]}[refused]
     known = await servers.current_server(services.database)
     for name in names:
@@ -140,8 +156,8 @@ async def test_refused_functions_are_left_out(services, watch, monkeypatch, refu
     assert found == Server(system, None if refused in ("timeline", "both") else known.timeline)
     assert not found.differs(known)
     with capture_logs() as logs:
-        await watch.notice_failover()
-        await watch.notice_failover()
+        await monitor.notice_failover()
+        await monitor.notice_failover()
     assert [entry["event"] for entry in logs] == ["server.unknown"] * (refused == "both")
 
 
@@ -208,18 +224,18 @@ async def test_tokens_of_lost_commits_never_return(services, settings, raised_by
 
 
 @guards(
-    "shared/maintenance/index_watch.py",
+    "features/verification/damage_monitor.py",
     "has_lost = await self._has_lost_points(build)",
     "has_lost = False",
     means="an index that lost its points is not noticed",
 )
 @pytest.mark.parametrize("loss", ["dropped", "emptied", "newest"])
 async def test_lost_points_are_noticed_and_repaired(services, provider, once, client, loss):
-    watch = services.index_watch_of(Election(services.database))
+    monitor = monitor_of(services)
     await once(ready, *HARBOURS)
     location = (await Library(services).collection()).location
     paid, qdrant = provider.stats()["calls"], qdrant_client(services)
-    await watch.check()
+    await monitor.check()
     if loss == "dropped":
         await qdrant.delete_collection(location.index_name)
     elif loss == "emptied":
@@ -229,46 +245,46 @@ async def test_lost_points_are_noticed_and_repaired(services, provider, once, cl
         await services.index.delete_document(location, row.id)
 
     with capture_logs() as logs:
-        await watch.check()
+        await monitor.check()
         assert await services.ledger[Repairs].count() == 0  # a restarted Qdrant may not have loaded it yet
-        await watch.check()
-        await watch.check()
+        await monitor.check()
+        await monitor.check()
     causes, query = await damage(client)
 
     assert [entry["event"] for entry in logs] == ["points.lost"]
     assert causes == ["lost_points"]
     assert "Results are incomplete" in query["metadata"]["notice"]
-    await repaired(services, watch)
+    await repaired(services, monitor)
     assert (await damage(client))[0] == []
     assert await differences(services) == []
     assert provider.stats()["calls"] == paid
 
 
 @guards(
-    "shared/maintenance/index_watch.py",
-    "self._read_until[build.id] = following[-1].external_id",
+    "features/verification/damage_monitor.py",
+    "self._sampled_until[build.id] = following[-1].external_id",
     "pass",
     means="the loss of an old document is never noticed",
 )
-async def test_lost_old_document_is_noticed_in_time(services, provider, once, watch, monkeypatch):
-    monkeypatch.setattr("shared.maintenance.index_watch._DOCUMENTS", 1)
+async def test_lost_old_document_is_noticed_in_time(services, provider, once, monitor, monkeypatch):
+    monkeypatch.setattr("features.verification.damage_monitor._SAMPLED_DOCUMENTS", 1)
     await once(ready, *HARBOURS)
     _, *older = (await run(services, "SELECT id, external_id FROM documents ORDER BY updated_at DESC")).all()
     lost = next(row.id for row in older if row.external_id != "0.md")  # neither the newest nor the first one
     await services.index.delete_document((await Library(services).collection()).location, lost)
 
     for _ in range(len(HARBOURS) + 2):
-        await watch.check()
+        await monitor.check()
     assert await services.ledger[Repairs].count() == 1
 
 
-async def test_work_in_progress_raises_no_alarm(services, provider, once, watch):
+async def test_work_in_progress_raises_no_alarm(services, provider, once, monitor):
     await once(searchable, *HARBOURS)
     library = Library(services)
 
     async def check():
         for _ in range(3):
-            await watch.check()
+            await monitor.check()
 
     await check()
     edits = [await library.add(f"# Pier\n\nPier {n} is long.", f"{n}.md") for n in (1, 2)]
@@ -286,21 +302,21 @@ async def test_work_in_progress_raises_no_alarm(services, provider, once, watch)
 
 
 @guards(
-    "shared/maintenance/index_watch.py",
-    "_CHECKED_AFTER if ended.is_complete else _CHECKED_LATER",
+    "features/verification/damage_monitor.py",
+    "_CHECK_AFTER if ended.is_complete else _CHECK_INCOMPLETE_AFTER",
     "timedelta()",
     means="a difference that cannot be repaired starts one repair after the other",
 )
-async def test_unrepairable_loss_is_repaired_once(services, provider, once, watch):
+async def test_unrepairable_loss_is_repaired_once(services, provider, once, monitor):
     await once(ready, *HARBOURS)
     location = (await Library(services).collection()).location
     await run(services, "DELETE FROM completions")
     await services.index.delete_build(location)
-    await watch.check()
-    await watch.check()
+    await monitor.check()
+    await monitor.check()
     assert await services.ledger[Repairs].count() == 1
-    await repaired(services, watch)
+    await repaired(services, monitor)
 
-    await watch.check()
-    await watch.check()
+    await monitor.check()
+    await monitor.check()
     assert await services.ledger[Repairs].count() == 0

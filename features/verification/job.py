@@ -11,22 +11,22 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
+from features.verification.comparison import Verification
+from features.verification.domain import ComparisonProgress, DifferingPoint, Position
+from features.verification.ledger import MOST_FINDINGS, VerificationRequest, Verifications
 from shared.domain.collections import Collection
 from shared.domain.jobs import JobClaim
-from shared.domain.verification import ComparisonProgress, DifferingPoint, Position
 from shared.ledger.documents.audit import Audit
 from shared.ledger.jobs.job_claims import JobClaims
-from shared.ledger.jobs.verifications import MOST_FINDINGS, VerificationRequest, Verifications
 from shared.ledger.model.collections import Collections
 from shared.maintenance.jobs.progress import TURN, JobTurn, watched
 from shared.maintenance.jobs.retries import TIMEOUT, retried, retried_while
 from shared.maintenance.jobs.runner import JobWork
-from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 
 
 @dataclass(frozen=True, slots=True)
-class Verifying(JobWork):
+class VerificationWork(JobWork):
     """Verifies the collections of claimed jobs.
 
     Args:
@@ -81,7 +81,7 @@ class _Pages:
     """
 
     def __init__(
-        self, services: Verifying, claim: JobClaim, collection: Collection, progressed: Callable[[], None]
+        self, services: VerificationWork, claim: JobClaim, collection: Collection, progressed: Callable[[], None]
     ) -> None:
         self._services = services
         self._progressed = progressed

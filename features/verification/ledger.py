@@ -11,18 +11,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
+from features.verification.domain import ComparisonProgress, DifferingPoint, Position
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, LeaseLost
 from shared.domain.jobs import JobClaim, JobKind, JobState
-from shared.domain.verification import ComparisonProgress, DifferingPoint, Position
+from shared.ledger.erasure.erased_tables import ErasedTable
 from shared.ledger.jobs import job_claims
 from shared.ledger.jobs.jobs_of_kind import JobsOfKind, JobTerms, StoredJob, encoded
+from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.records import record
 
 MOST_FINDINGS = 1_000  # of a verification; further ones are only counted
 
-SQL = statements.load(__file__)
+SQL = statements.load(__file__, states.FRAGMENTS)
+
+ERASED_TABLES = (ErasedTable(name="findings", of_part=SQL.erase_findings),)
 
 
 @dataclass(frozen=True, slots=True)

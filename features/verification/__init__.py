@@ -1,0 +1,1 @@
+"""Verification: points in Qdrant are compared with the ledger, and damaged collections are repaired."""
